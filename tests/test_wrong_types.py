@@ -99,10 +99,9 @@ def raw_errors(name: str) -> list[str]:
     return raw
 
 
-@pytest.mark.parametrize("name", PUBLIC)
-def test_a_wrong_type_is_a_typed_error_or_accepted(name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_type_is_a_typed_error_or_accepted(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert raw_errors(name) == []
+    assert [error for name in PUBLIC for error in raw_errors(name)] == []
 
 
 def test_most_of_what_is_public_is_tried() -> None:
@@ -110,35 +109,36 @@ def test_most_of_what_is_public_is_tried() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "complaint"),
+    ("make", "error", "argument"),
     [
-        (lambda: Template("x", places=5), PromptError, "places: expected a mapping of locales"),  # type: ignore[arg-type]
-        (lambda: Template(5, file=7), PromptError, "text: expected text.* file: expected a path"),  # type: ignore[arg-type]
-        (lambda: Template("x", places={"": "a"}), PromptError, r"places\[''\]: expected a pair"),  # type: ignore[dict-item]
-        (lambda: agentkit.ScriptedModel("x"), AgentDefinitionError, "expected a list of replies"),
-        (lambda: agentkit.ScriptedModel(5), AgentDefinitionError, "replies: expected a list"),  # type: ignore[arg-type]
-        (lambda: agentkit.Agent(agentkit.ScriptedModel), AgentDefinitionError, "got the class: write ScriptedModel"),  # type: ignore[call-overload]
-        (lambda: AGENT.but(model=agentkit.ScriptedModel), AgentDefinitionError, "got the class"),  # type: ignore[typeddict-item]
-        (lambda: AGENT.but(tools="look"), ToolDefinitionError, "in a list, got str"),  # type: ignore[typeddict-item]
-        (lambda: AGENT.but(tools={"look": len}), ToolDefinitionError, "in a list, got dict"),  # type: ignore[typeddict-item]
-        (lambda: AGENT.but(recall=5), AgentDefinitionError, "recall: expected RecallOptions"),  # type: ignore[typeddict-item]
+        (lambda: Template("x", places=5), PromptError, "places"),  # type: ignore[arg-type]
+        (lambda: Template(5, file=7), PromptError, "file"),  # type: ignore[arg-type]
+        (lambda: Template("x", places={"": "a"}), PromptError, "places"),  # type: ignore[dict-item]
+        (lambda: agentkit.ScriptedModel("x"), AgentDefinitionError, "ScriptedModel"),
+        (lambda: agentkit.ScriptedModel(5), AgentDefinitionError, "replies"),  # type: ignore[arg-type]
+        (lambda: agentkit.Agent(agentkit.ScriptedModel), AgentDefinitionError, "model"),  # type: ignore[call-overload]
+        (lambda: AGENT.but(model=agentkit.ScriptedModel), AgentDefinitionError, "model"),  # type: ignore[typeddict-item]
+        (lambda: AGENT.but(tools="look"), ToolDefinitionError, "tools"),  # type: ignore[typeddict-item]
+        (lambda: AGENT.but(tools={"look": len}), ToolDefinitionError, "tools"),  # type: ignore[typeddict-item]
+        (lambda: AGENT.but(recall=5), AgentDefinitionError, "recall"),  # type: ignore[typeddict-item]
         (
             lambda: AGENT.but(compaction=agentkit.Summarise(agentkit.ScriptedModel, tokens=9)),
             AgentDefinitionError,
-            "got <class",
+            "compaction",
         ),  # type: ignore[arg-type]
-        (lambda: agentkit.RecallOptions(limit="x", roles="y"), AgentDefinitionError, "a limit of 1 .*'x'; .*roles"),  # type: ignore[arg-type]
-        (lambda: agentkit.RecallOptions(limit=0), AgentDefinitionError, "a limit of 1 or more, or None, got 0"),
-        (lambda: VectorSelector(5), PromptError, "an object with a method `embed`, got 5"),  # type: ignore[arg-type]
-        (lambda: LengthSelector(5, counter=len), PromptError, "a method `count`"),  # type: ignore[arg-type]
-        (lambda: KeywordSelector(tokenize="x"), PromptError, "expected a function"),  # type: ignore[arg-type]
-        (lambda: OpenAIEmbedder(5, dimensions="x"), EmbedderError, "name: .* dimensions: "),  # type: ignore[arg-type]
-        (lambda: file_tools(5), ToolDefinitionError, "root: expected the path"),  # type: ignore[arg-type]
+        (lambda: agentkit.RecallOptions(limit="x", roles="y"), AgentDefinitionError, "roles"),  # type: ignore[arg-type]
+        (lambda: agentkit.RecallOptions(limit=0), AgentDefinitionError, "limit"),
+        (lambda: VectorSelector(5), PromptError, "embedder"),  # type: ignore[arg-type]
+        (lambda: LengthSelector(5, counter=len), PromptError, "counter"),  # type: ignore[arg-type]
+        (lambda: KeywordSelector(tokenize="x"), PromptError, "tokenize"),  # type: ignore[arg-type]
+        (lambda: OpenAIEmbedder(5, dimensions="x"), EmbedderError, "dimensions"),  # type: ignore[arg-type]
+        (lambda: file_tools(5), ToolDefinitionError, "root"),  # type: ignore[arg-type]
     ],
 )
-def test_the_error_names_the_argument_and_what_it_must_be(make: Any, error: type[Exception], complaint: str) -> None:
-    with pytest.raises(error, match=complaint):
+def test_the_error_names_the_argument(make: Any, error: type[Exception], argument: str) -> None:
+    with pytest.raises(error) as caught:
         make()
+    assert argument in str(caught.value)
 
 
 def test_what_may_be_a_secret_is_in_no_error() -> None:

@@ -9,7 +9,7 @@ controlled time, the effects of a run, and strategies for random contexts and tr
 from agentkit.models.http.no_real_models import no_real_models
 from agentkit.models.offline.scripted_model import CutOff, Delayed
 from agentkit.testing.controlled_time import Clock, controlled_time
-from agentkit.testing.forgery import ATTACKS, CANARY, assert_no_forged_roles
+from agentkit.testing.forgery import ATTACKS, CANARY, ForgeryFound, assert_no_forged_roles
 from agentkit.testing.golden import UPDATE, assert_golden, golden_text
 from agentkit.testing.recorded_model import RecordedModel, ReplayError, ReplayModel
 from agentkit.testing.run_effects import assert_effects, effects
@@ -21,6 +21,7 @@ __all__ = [
     "Clock",
     "CutOff",
     "Delayed",
+    "ForgeryFound",
     "RecordedModel",
     "ReplayError",
     "ReplayModel",

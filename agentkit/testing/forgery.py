@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentkit_prompts.chat_templates.guard.control_tokens import tokens_of
 from agentkit_prompts.chat_templates.protocol import ChatTemplate
@@ -28,7 +28,7 @@ from agentkit_prompts.errors import ChatTemplateError, KwargsError
 from agentkit_prompts.templates.line_heads import CALL, MESSAGE
 from agentkit_prompts.tree.layers import Layers
 
-__all__ = ["ATTACKS", "CANARY", "assert_no_forged_roles"]
+__all__ = ["ATTACKS", "CANARY", "ForgeryFound", "assert_no_forged_roles"]
 
 CANARY = "zq7canary"
 """Stands in every attack, so that its text is found again wherever it went."""
@@ -70,7 +70,7 @@ def assert_no_forged_roles(
     A context without a `session_key` gets one, so that prompts may have a fence.
 
     Raises:
-        AssertionError: An attack made or lost a message, changed a role, a tool or the media, ran as template code,
+        ForgeryFound: An attack made or lost a message, changed a role, a tool or the media, ran as template code,
             became a control token, ended a fence, or its text counts as trusted. Names the place and the attack.
     """
     ctx = ctx if ctx is not None else _sample()
@@ -90,9 +90,33 @@ def assert_no_forged_roles(
                 continue  # a schema refuses the attack before anything is rendered
             after = compose(layers, poisoned)
             faults = list(_faults(before, after, is_spec=place.startswith("tools[")))
-            faults += [what for what, is_same in _compared(written, _written(after, templates)) if not is_same]
+            faults += [
+                _Fault("text", what) for what, same in _compared(written, _written(after, templates)) if not same
+            ]
             if faults:
-                raise AssertionError(f"{attack!r} in {place}: {'; '.join(faults)}")
+                raise ForgeryFound(attack, place, faults)
+
+
+class _Fault(NamedTuple):
+    kind: str
+    text: str
+
+
+class ForgeryFound(AssertionError):
+    """An attack changed a composition as no untrusted text may.
+
+    Attributes:
+        attack: The text that was put into the context.
+        place: Its place in the context.
+        kinds: What it changed: `roles`, `payload`, `tools`, `media`, `trust`, `template`, `marker`, or `text` (a
+            heading, a fence or a control token in the text for a model).
+    """
+
+    def __init__(self, attack: str, place: str, faults: Sequence[_Fault]) -> None:
+        super().__init__(f"{attack!r} in {place}: {'; '.join([fault.text for fault in faults])}")
+        self.attack = attack
+        self.place = place
+        self.kinds = tuple([fault.kind for fault in faults])
 
 
 def _written(composition: Composition, templates: Sequence[ChatTemplate]) -> dict[str, object]:
@@ -118,29 +142,29 @@ def _compared(before: dict[str, object], after: dict[str, object]) -> Iterator[t
         yield name, name not in before or before[name] == value
 
 
-def _faults(before: Composition, after: Composition, *, is_spec: bool = False) -> Iterator[str]:
+def _faults(before: Composition, after: Composition, *, is_spec: bool = False) -> Iterator[_Fault]:
     roles, were = [m.role for m in after.messages], [m.role for m in before.messages]
     if roles != were:
-        yield f"the roles were {were} and became {roles}"
+        yield _Fault("roles", f"the roles were {were} and became {roles}")
     wire = [message["role"] for message in after.to_openai()["messages"]]
     if wire != roles:
-        yield f"the payload has the roles {wire} for {roles}"
+        yield _Fault("payload", f"the payload has the roles {wire} for {roles}")
     if after.tools != before.tools and not is_spec:
-        yield "the tools changed"
+        yield _Fault("tools", "the tools changed")
     if after.media != before.media:
-        yield "the media changed"
+        yield _Fault("media", "the media changed")
     for index in range(len(after.messages)):
         text, spans = after.marked_text(index), [span for span in after.spans if span.message == index]
         at = text.find(CANARY)
         while at >= 0:
             if any(span.trust == "trusted" and span.start <= at < span.end for span in spans):
-                yield f"its text is trusted in message {index}"
+                yield _Fault("trust", f"its text is trusted in message {index}")
             at = text.find(CANARY, at + 1)
         if _SUMMED in text and not any(_SUMMED in message.text for message in before.messages):
-            yield f"it ran as template code in message {index}"
+            yield _Fault("template", f"it ran as template code in message {index}")
         marked = {part.marker for part in after.messages[index].parts if not isinstance(part, Text)}
         if any(found[0] not in marked for found in MARKER.finditer(text)):
-            yield f"it poses as media in message {index}"
+            yield _Fault("marker", f"it poses as media in message {index}")
 
 
 _TEXTS: Mapping[type, tuple[str, ...]] = {

@@ -10,7 +10,9 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from functools import wraps
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack
+
+from agentkit_prompts.limits import MAX_LISTED
 
 __all__ = [
     "BudgetError",
@@ -25,6 +27,8 @@ __all__ = [
     "MessageError",
     "Picklable",
     "Place",
+    "Problem",
+    "Problems",
     "PromptError",
     "PromptFilesError",
     "PrompterError",
@@ -33,6 +37,7 @@ __all__ = [
     "ToolFormWarning",
     "brief",
     "check_types",
+    "listed",
     "nearest",
     "similar",
     "warn",
@@ -40,7 +45,6 @@ __all__ = [
 
 _MAX_NAME = 64
 _MAX_NAMES = 100
-_MAX_LISTED = 20
 _BETWEEN = ("agentkit", "agentkit_prompts", "agentkit_tools", "asyncio", "pydantic")
 """Packages in which nobody looks for the cause of a warning."""
 
@@ -59,16 +63,37 @@ class Place(TypedDict, total=False):
     suggestion: str | None
 
 
+class Problem(NamedTuple):
+    """One problem of an input.
+
+    `place` is a path such as ``documents[3].text``, empty for the input as a whole; `text` says what is wrong there.
+    """
+
+    place: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.text}" if self.place else self.text
+
+
+Problems: TypeAlias = list[Problem]
+
+
+def listed(problems: Iterable[Problem]) -> str:
+    """Return the problems as one text."""
+    return "; ".join(map(str, problems))
+
+
 class Picklable(Exception):
     """Base of the errors of all packages: the problem as data, and a copy of the error in another process.
 
     Attributes:
         path: Place of the problem in the input, such as ``conversation[2].content[0].type``, or the path of a file, if
             known.
-        name: Name of the argument, field, option or object at fault, if it has one; names are joined by a comma.
+        name: Name of the argument, field, option or object at fault, if it has one; a comma joins several names.
         line: Line in the file or template, counted from 1, if known.
         value: The invalid value, or the type of one that is no text or number, if the error is about a value.
-        problems: (place, problem) of every problem, if the error can list several.
+        problems: Every problem with its place, if the error can list several.
         suggestion: The valid name that is nearest to `name`, if one is near.
     """
 
@@ -82,7 +107,9 @@ class Picklable(Exception):
     def __init__(self, *args: object, **place: Unpack[Place]) -> None:
         super().__init__(*args)
         if "problems" in place:
-            place["problems"] = tuple(place["problems"])
+            problems = tuple([Problem(*problem) for problem in place["problems"]])
+            place["problems"] = problems
+            place.setdefault("name", ", ".join([problem.place for problem in problems]))
         self.__dict__.update(place)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -178,14 +205,15 @@ class ContextError(PromptError, ValueError):
     """A context, or a value for one, of the wrong shape. Names all problems at once.
 
     Attributes:
-        problems: (place, such as ``documents[3].text``, what is wrong), for every problem.
+        problems: Every problem, with its place.
     """
 
     def __init__(self, what: str, problems: Iterable[tuple[str, str]]) -> None:
-        self.problems: tuple[tuple[str, str], ...] = tuple(problems)
-        listed = [f"{place}: {wrong}" if place else wrong for place, wrong in self.problems[:_MAX_LISTED]]
-        more = len(self.problems) - len(listed)
-        super().__init__(f"{what}: {'; '.join(listed)}{f'; and {more} more' if more else ''}")
+        self.problems: tuple[Problem, ...] = tuple([Problem(*problem) for problem in problems])
+        message = f"{what}: {listed(self.problems[:MAX_LISTED])}"
+        more = len(self.problems) - MAX_LISTED
+        super().__init__(f"{message}; and {more} more" if more > 0 else message)
+        self.name = ", ".join([problem.place for problem in self.problems[:MAX_LISTED]])
 
 
 class KwargsError(PromptError):
@@ -196,12 +224,12 @@ class KwargsError(PromptError):
     """
 
     def __init__(self, problems: Mapping[str, tuple[str, tuple[str, ...]]]) -> None:
-        listed = "; ".join(
+        needs = "; ".join(
             f"{name!r}: {what} (needed by {', '.join(paths)})" if paths else f"{name!r}: {what}"
             for name, (what, paths) in problems.items()
         )
         super().__init__(
-            f"additional_kwargs of the user input are not what the prompts need: {listed}. Give them with the input, "
+            f"additional_kwargs of the user input are not what the prompts need: {needs}. Give them with the input, "
             "UserInput(text, additional_kwargs={...}), or for a whole session with keep_kwargs"
         )
         self.problems = dict(problems)
@@ -329,6 +357,7 @@ def _kind_of(value: object) -> str:
 def check_types(
     error: Callable[[str], Exception],
     where: str,
+    /,
     **given: tuple[object, type | tuple[type, ...], str],
 ) -> None:
     """Raise `error` if an argument has another type. The message, and `problems` of a prompt error, list all of them.
@@ -340,14 +369,14 @@ def check_types(
             of no other type than `bool`.
     """
     problems = [
-        (name, f"expected {expected}, got {_kind_of(value)}")
+        Problem(name, f"expected {expected}, got {_kind_of(value)}")
         for name, (value, kinds, expected) in given.items()
         if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool)
     ]
     if problems:
-        raised = error(f"{where}: {'; '.join([f'{name}: {problem}' for name, problem in problems])}")
+        raised = error(f"{where}: {listed(problems)}")
         if isinstance(raised, Picklable):
-            raised.name = ", ".join([name for name, _ in problems])
+            raised.name = ", ".join([problem.place for problem in problems])
             raised.problems = tuple(problems)
         raise raised
 
@@ -382,7 +411,7 @@ def refusing_unknown_fields(error: Callable[[str], Exception], elsewhere: Mappin
             if not known >= given.keys():
                 raised = error(f"{cls.__name__}: {'; '.join(unknown_fields(given, known, elsewhere))}")
                 if isinstance(raised, PromptError):
-                    raised.name = ", ".join(given.keys() - known)
+                    raised.name = ", ".join([name for name in given if name not in known])
                 raise raised
             init(self, *args, **given)
 
@@ -404,5 +433,5 @@ def nearest(name: str, names: Iterable[str]) -> str:
     if not known:
         return ""
     close = similar(name, known)
-    listed = ", ".join(sorted(known)[:12]) + (", ..." if len(known) > 12 else "")
-    return f"; did you mean {close!r}? There is: {listed}" if close else f"; there is: {listed}"
+    names_shown = ", ".join(sorted(known)[:12]) + (", ..." if len(known) > 12 else "")
+    return f"; did you mean {close!r}? There is: {names_shown}" if close else f"; there is: {names_shown}"

@@ -29,7 +29,8 @@ def exports_of_stub(package: str, file: str) -> tuple[Callable[[str], object], C
         if module is None:
             from agentkit_prompts.errors import nearest
 
-            raise AttributeError(f"module {package!r} has no attribute {name!r}{nearest(name, public)}")
+            what = f"module {package!r} has no attribute {name!r}{nearest(name, public)}"
+            raise AttributeError(what, name=name, obj=sys.modules[package])
         value = getattr(import_module(module), name)
         setattr(sys.modules[package], name, value)
         return value

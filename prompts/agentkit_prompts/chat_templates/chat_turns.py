@@ -12,11 +12,10 @@ from typing import Any, NotRequired, TypeAlias, TypedDict, cast
 from agentkit_prompts.chat_templates.normalise import template_message
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.json_form import strict_json
-from agentkit_prompts.context.json_problems import Problems
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.wire.read_parts import PartReader, plain_text_of
 from agentkit_prompts.context.wire.wire_tools import read_tools
-from agentkit_prompts.errors import ChatTemplateError, nearest
+from agentkit_prompts.errors import ChatTemplateError, Problem, Problems, listed, nearest
 
 __all__ = [
     "Messages",
@@ -123,9 +122,9 @@ def read_turns(
         try:
             turns.append(_turn(message, where, problems, roles, first_text))
         except Exception as error:  # of the code of what is given
-            problems.append(f"{where}: cannot be read: {type(error).__name__}: {error}")
+            problems.append(Problem(where, f"cannot be read: {type(error).__name__}: {error}"))
     if problems:
-        raise ChatTemplateError(f"{template}: {'; '.join(problems)}", template=template, listed=problems)
+        raise ChatTemplateError(f"{template}: {listed(problems)}", template=template, problems=problems)
     return turns
 
 
@@ -138,7 +137,7 @@ def read_functions(tools: Tools, template: str) -> list[dict[str, Any]]:
     problems: Problems = []
     functions = [tool.get("function", tool) for tool in read_tools(tools, problems)]
     if problems:
-        raise ChatTemplateError(f"{template}: {'; '.join(problems)}", template=template, listed=problems)
+        raise ChatTemplateError(f"{template}: {listed(problems)}", template=template, problems=problems)
     return functions
 
 
@@ -165,16 +164,18 @@ def _turn(message: object, where: str, problems: Problems, roles: Collection[str
     """Return a message as a turn; what is wrong is noted."""
     wire = template_message(message) if isinstance(message, Message) else message
     if not isinstance(wire, Mapping):
-        problems.append(f"{where}: expected a Message or a mapping, got {type(message).__name__}")
+        problems.append(Problem(where, f"expected a Message or a mapping, got {type(message).__name__}"))
         return Turn(role="", content="")
     role = wire.get("role")
     if not isinstance(role, str):
-        problems.append(f"{where}.role: {'missing' if role is None else f'expected text, got {type(role).__name__}'}")
+        problems.append(
+            Problem(f"{where}.role", f"{'missing' if role is None else f'expected text, got {type(role).__name__}'}")
+        )
     elif roles is not None and role not in roles:
-        problems.append(f"{where}: unknown role {role!r:.80}{nearest(role, roles)}")
+        problems.append(Problem(where, f"unknown role {role!r:.80}{nearest(role, roles)}"))
     content, calls = wire.get("content"), PartReader(problems).calls(wire.get("tool_calls"), f"{where}.tool_calls")
     if "content" not in wire and not wire.get("tool_calls"):
-        problems.append(f"{where}.content: missing")
+        problems.append(Problem(f"{where}.content", "missing"))
     text = _text(content, f"{where}.content", problems, first_text)
     turn = Turn(role=str.__str__(role) if isinstance(role, str) else "", content=text)
     if calls:
@@ -186,7 +187,7 @@ def _turn(message: object, where: str, problems: Problems, roles: Collection[str
         if isinstance(value, str):
             cast("dict[str, Any]", turn)[key] = str.__str__(value)
         elif value is not None:
-            problems.append(f"{where}.{key}: expected text, got {type(value).__name__}")
+            problems.append(Problem(f"{where}.{key}", f"expected text, got {type(value).__name__}"))
     return turn
 
 
@@ -194,7 +195,7 @@ def _text(content: object, where: str, problems: Problems, first_text: bool) -> 
     if content is None or isinstance(content, str):
         return "" if content is None else str.__str__(content)
     if not isinstance(content, list | tuple):
-        problems.append(f"{where}: expected text or a list of parts, got {type(content).__name__}")
+        problems.append(Problem(where, f"expected text or a list of parts, got {type(content).__name__}"))
         return ""
     texts: list[str] = []
     for index, part in enumerate(content):

@@ -11,13 +11,12 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Literal, TypeVar
 
 from agentkit_prompts.context.items import ToolSpec
-from agentkit_prompts.context.json_problems import Problems
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part, Text
 from agentkit_prompts.context.wire.read_messages import REASONING
 from agentkit_prompts.context.wire.read_parts import plain_text_of
 from agentkit_prompts.context.wire.wire_tools import openai_tool, read_tools
-from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.errors import ChatTemplateError, Problems
 
 __all__ = ["Form", "as_mappings", "as_tools", "flat", "normalised", "plain", "template_message"]
 
@@ -100,7 +99,7 @@ def as_tools(tools: object) -> list[dict[str, Any]] | None:
         return None
     problems: Problems = []
     read = read_tools(tools, problems, needs_name=False)
-    _refuse(problems)
+    _refuse(map(str, problems))
     return read
 
 
@@ -220,7 +219,7 @@ def _plain_text(part: dict[str, Any]) -> str:
     return plain_text_of(part, "", [])[0] or f"[{part.get('type', 'part')}]"
 
 
-def _calls(calls: Any, where: str, problems: Problems, count: int, form: Form) -> list[dict[str, Any]]:
+def _calls(calls: Any, where: str, problems: list[str], count: int, form: Form) -> list[dict[str, Any]]:
     """Return the calls of a message made whole, `count` of them in front of it; what is wrong is noted."""
     if not isinstance(calls, list | tuple):
         problems.append(f"{where}: expected a list, got {type(calls).__name__}")

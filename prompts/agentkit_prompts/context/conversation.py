@@ -183,7 +183,7 @@ class Conversation(Sequence[Message]):
         """
         size = len(self)
         if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= size:
-            raise MessageError(f"expected a number of messages from 0 to {size}, got {count!r}")
+            raise MessageError(f"expected a number of messages from 0 to {size}, got {count!r}", name="count")
         first = last = count
         while last < size and self[last].role == "tool":
             last += 1
@@ -191,7 +191,9 @@ class Conversation(Sequence[Message]):
             while first > 0 and self[first - 1].role == "tool":
                 first -= 1
             choice = f"keep {max(0, first - 1)} or {last}"
-            raise MessageError(f"the first {count} messages end between tool calls and their results: {choice}")
+            raise MessageError(
+                f"the first {count} messages end between tool calls and their results: {choice}", value=count
+            )
         return self.window(0, count)
 
     def edited(self, number: int, content: str | Iterable[str | Part]) -> tuple[Conversation, Message]:
@@ -201,10 +203,12 @@ class Conversation(Sequence[Message]):
             MessageError: There is no such message, or it is that of a tool or calls some, which cannot be edited.
         """
         if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= len(self):
-            raise MessageError(f"expected the number of a message from 1 to {len(self)}, got {number!r}")
+            raise MessageError(f"expected the number of a message from 1 to {len(self)}, got {number!r}", name="number")
         old = self[number - 1]
         if old.role == "tool" or old.tool_calls:
-            raise MessageError(f"message {number} is part of a round of tool calls: rewind to a message before it")
+            raise MessageError(
+                f"message {number} is part of a round of tool calls: rewind to a message before it", value=number
+            )
         new = Message(old.role, content if isinstance(content, str) else tuple(content), name=old.name)
         return self.until(number - 1), new
 
@@ -372,7 +376,8 @@ def _check(messages: Iterable[object], first: int) -> bool:
     has_parts = False
     for index, message in enumerate(messages, first):
         if not isinstance(message, Message):
-            raise MessageError(f"conversation[{index}]: expected a Message, got {type(message).__name__}")
+            place = f"conversation[{index}]"
+            raise MessageError(f"{place}: expected a Message, got {type(message).__name__}", path=place)
         has_parts = has_parts or type(message.content) is not str
     return has_parts
 

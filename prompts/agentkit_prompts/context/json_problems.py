@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TypeAlias
 
 from agentkit_prompts.context.frozen import freeze
-from agentkit_prompts.errors import ContextError, brief
+from agentkit_prompts.errors import ContextError, Problem, Problems, brief
 
-__all__ = ["MAX_INT", "Problems", "fits_json"]
-
-Problems: TypeAlias = list[str]
-"""What is wrong, each with its place."""
+__all__ = ["MAX_INT", "fits_json"]
 
 MAX_INT = 10**4000
 """Longer numbers Python refuses to write as text, and most readers of JSON to read."""
@@ -29,16 +25,17 @@ def fits_json(value: object, where: str, problems: Problems) -> bool:
         found = _not_json(value, where)
     except RecursionError:
         found = []
-    problems += found or [f"{where}: is cyclic or nests too deeply"]
+    problems += found or [Problem(where, "is cyclic or nests too deeply")]
     return False
 
 
-def _not_json(value: object, where: str) -> list[str]:
+def _not_json(value: object, where: str) -> Problems:
     if value is None or isinstance(value, str) or (isinstance(value, int | float) and -MAX_INT < value < MAX_INT):
         return []
     if isinstance(value, Mapping):
-        wrong = [f"{where}: keys must be text, got {key!r:.80}" for key in value if not isinstance(key, str)]
+        wrong = [Problem(where, f"keys must be text, got {key!r:.80}") for key in value if not isinstance(key, str)]
         return wrong + [one for key, item in value.items() for one in _not_json(item, f"{where}.{key}")]
     if isinstance(value, list | tuple):
         return [one for index, item in enumerate(value) for one in _not_json(item, f"{where}[{index}]")]
-    return [f"{where}: {brief(value) if isinstance(value, int | float) else type(value).__name__} is not JSON"]
+    name = brief(value) if isinstance(value, int | float) else type(value).__name__
+    return [Problem(where, f"{name} is not JSON")]

@@ -51,7 +51,9 @@ class ToolCall:
             wrong = next(name for name in ("id", "name", "arguments") if not isinstance(getattr(self, name), str))
             hint = ', such as \'{"city": "Bern"}\'' if wrong == "arguments" else ""
             got = type(getattr(self, wrong)).__name__
-            raise MessageError(f"tool call: {wrong}: expected {'JSON ' if hint else ''}text{hint}, got {got}")
+            raise MessageError(
+                f"tool call: {wrong}: expected {'JSON ' if hint else ''}text{hint}, got {got}", name=wrong
+            )
         if type(self.opaque) is not FrozenDict:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
 
@@ -111,7 +113,7 @@ class Message:
         as_plain_text(self, "role", "content", "tool_call_id", "name")
         role, content = self.role, self.content
         if not isinstance(role, str) or role not in _ROLES:
-            raise MessageError(f"unknown role {brief(role)}: expected one of {', '.join(sorted(_ROLES))}")
+            raise MessageError(f"unknown role {brief(role)}: expected one of {', '.join(sorted(_ROLES))}", name="role")
         if type(content) is not str:
             object.__setattr__(self, "content", "" if content is None else _as_parts(content, role))
         calls, thinking = self.tool_calls, self.thinking
@@ -127,9 +129,14 @@ class Message:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
         if role == "tool":
             if not self.tool_call_id:
-                raise MessageError("a tool message needs the tool_call_id of the call that it answers")
+                raise MessageError(
+                    "a tool message needs the tool_call_id of the call that it answers", name="tool_call_id"
+                )
         elif self.tool_call_id is not None:
-            raise MessageError(f"a {role} message cannot answer a tool call: only a tool message has a tool_call_id")
+            raise MessageError(
+                f"a {role} message cannot answer a tool call: only a tool message has a tool_call_id",
+                name="tool_call_id",
+            )
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -162,24 +169,31 @@ _set_role, _set_content, _set_tool_calls, _set_tool_call_id, _set_name, _set_thi
 
 def _of_assistant(role: str, name: str, given: Iterable[object], kind: type) -> tuple[object, ...]:
     if not isinstance(given, list | tuple):
-        raise MessageError(f"{name}: expected a list of {kind.__name__}, got {type(given).__name__}")
+        raise MessageError(f"{name}: expected a list of {kind.__name__}, got {type(given).__name__}", name=name)
     if given and role != "assistant":
-        raise MessageError(f"a {role} message cannot carry {name.replace('_', ' ')}: only an assistant message can")
+        raise MessageError(
+            f"a {role} message cannot carry {name.replace('_', ' ')}: only an assistant message can", name=name
+        )
     items = tuple(given)
     for index, item in enumerate(items):
         if not isinstance(item, kind):
-            raise MessageError(f"{name}[{index}]: expected a {kind.__name__}, got {type(item).__name__}")
+            place = f"{name}[{index}]"
+            raise MessageError(f"{place}: expected a {kind.__name__}, got {type(item).__name__}", name=name, path=place)
     return items
 
 
 def _as_parts(content: object, role: str) -> tuple[Part, ...] | str:
     """Return content as parts; no parts are the empty text, so that an empty message has one form everywhere."""
     if not isinstance(content, list | tuple):
-        raise MessageError(f"{role} message: content must be text or a list of parts, got {type(content).__name__}")
+        raise MessageError(
+            f"{role} message: content must be text or a list of parts, got {type(content).__name__}", name="content"
+        )
     parts = tuple(Text(part) if isinstance(part, str) else part for part in content)
     for index, part in enumerate(parts):
         if not isinstance(part, Text | Media):
-            raise MessageError(f"{role} message: content[{index}] is a {type(part).__name__}, expected text or a part")
+            place = f"content[{index}]"
+            what = f"{role} message: {place} is a {type(part).__name__}, expected text or a part"
+            raise MessageError(what, name="content", path=place)
     return parts or ""
 
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import Field
 
 from agentkit_prompts.context.frozen import FrozenDict, freeze
-from agentkit_prompts.context.json_problems import Problems, fits_json
-from agentkit_prompts.errors import MessageError
+from agentkit_prompts.context.json_problems import fits_json
+from agentkit_prompts.errors import MessageError, Problem, Problems, listed
 
 __all__ = ["NO_OPAQUE", "Opaque", "no_opaque", "opaque_data", "with_opaque"]
 
@@ -35,12 +35,14 @@ def opaque_data(data: object) -> FrozenDict:
     problems: Problems = []
     try:
         if not isinstance(data, Mapping) or not all(isinstance(provider, str) for provider in data):
-            problems.append(f"opaque: expected a mapping of providers to their data, got {type(data).__name__}")
+            problems.append(
+                Problem("opaque", f"expected a mapping of providers to their data, got {type(data).__name__}")
+            )
         elif fits_json(data, "opaque", problems):
             return FrozenDict(freeze(data))
     except Exception as error:  # of the code of a mapping
-        raise MessageError(f"opaque: cannot be read: {type(error).__name__}: {error}") from error
-    raise MessageError("; ".join(problems))
+        raise MessageError(f"opaque: cannot be read: {type(error).__name__}: {error}", name="opaque") from error
+    raise MessageError(listed(problems), name="opaque", problems=problems)
 
 
 def with_opaque(wire: Mapping[str, Any], opaque: Mapping[str, Any], providers: Iterable[str]) -> FrozenDict:

@@ -111,9 +111,9 @@ class Text:
     def __post_init__(self) -> None:
         as_plain_text(self, "text", "kind")
         if not isinstance(self.text, str):
-            raise MediaError(f"Text: expected str, got {type(self.text).__name__}")
+            raise MediaError(f"Text: expected str, got {type(self.text).__name__}", name="text")
         if not isinstance(self.kind, str) or self.kind not in ("text", "refusal"):
-            raise MediaError(f"Text: kind: expected 'text' or 'refusal', got {brief(self.kind)}")
+            raise MediaError(f"Text: kind: expected 'text' or 'refusal', got {brief(self.kind)}", name="kind")
         if type(self.opaque) is not FrozenDict:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
 
@@ -154,7 +154,8 @@ class Media:
         elif hasattr(source, "unicode_string") and not isinstance(source, Url):  # pydantic's own URL types
             object.__setattr__(self, "source", Url(str(source)))
         elif not isinstance(source, Path | Url | bytes):
-            raise MediaError(f"{type(self).__name__}: expected a Path, a Url or bytes, got {type(source).__name__}")
+            what = f"{type(self).__name__}: expected a Path, a Url or bytes, got {type(source).__name__}"
+            raise MediaError(what, name="source")
         if not (isinstance(self.name, str | None) and isinstance(self.media_type, str | None)):
             wanted = (str, type(None)), "text or None"
             check_types(
@@ -162,7 +163,8 @@ class Media:
             )
         if not isinstance(self.kind, str) or self.kind not in _DEFAULT_MIME:
             expected = ", ".join(_DEFAULT_MIME)
-            raise MediaError(f"{type(self).__name__}: kind: expected one of {expected}, got {brief(self.kind)}")
+            what = f"{type(self).__name__}: kind: expected one of {expected}, got {brief(self.kind)}"
+            raise MediaError(what, name="kind")
         if type(self.opaque) is not FrozenDict:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
 
@@ -234,7 +236,8 @@ class Media:
                     return file.read()
             except (OSError, ValueError) as error:
                 raise _unreadable(self.source, error) from error
-        raise MediaError(f"{self.kind} {self.source}: a URL is passed on, not downloaded")
+        address = str(self.source)
+        raise MediaError(f"{self.kind} {address}: a URL is passed on, not downloaded", name="source", value=address)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -281,7 +284,8 @@ def _url(text: str) -> Url:
         return Url(text)
     except ValueError as error:
         why = str(error).splitlines()[1].strip().partition(" [type=")[0]
-        raise MediaError(f"{text[:200]!r}: not a URL ({why}); give a complete URL, a Path or bytes") from error
+        what = f"{text[:200]!r}: not a URL ({why}); give a complete URL, a Path or bytes"
+        raise MediaError(what, name="source", value=text[:200]) from error
 
 
 def _digest(data: bytes, form: bytes = b"") -> str:
@@ -306,4 +310,5 @@ def _digest_of_file(path: Path) -> str:
 
 
 def _unreadable(path: Path, error: Exception) -> MediaError:
-    return MediaError(f"{path}: cannot be read ({error}); give a readable file, a URL or bytes")
+    what = f"{path}: cannot be read ({error}); give a readable file, a URL or bytes"
+    return MediaError(what, path=str(path), name="source")

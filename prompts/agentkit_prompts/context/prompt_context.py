@@ -31,7 +31,6 @@ from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.read_fields import (
     NO_DATA,
     NO_MESSAGES,
-    Problems,
     Reader,
     items_of,
     make_item,
@@ -44,7 +43,7 @@ from agentkit_prompts.context.read_fields import (
 )
 from agentkit_prompts.context.short_repr import short_repr
 from agentkit_prompts.context.user_input import UserInput
-from agentkit_prompts.errors import ContextError
+from agentkit_prompts.errors import ContextError, Problem, Problems
 
 __all__ = [
     "CONTEXT_NAMES",
@@ -104,7 +103,7 @@ def _user_input(value: Any, place: str, problems: Problems) -> Any:
     if isinstance(value, UserInput):
         return value
     if value is _MISSING:
-        problems.append((place, "missing"))
+        problems.append(Problem(place, "missing"))
         return None
     given = value if isinstance(value, Mapping) else {"input": value}
     return make_item(UserInput, given, place, problems, ["additional_info"])
@@ -113,7 +112,7 @@ def _user_input(value: Any, place: str, problems: Problems) -> Any:
 def _session_key(value: Any, place: str, problems: Problems) -> Any:
     text = _text(value, place, problems)
     if isinstance(text, str) and not text.strip():
-        problems.append((place, "is empty, so that its fences are no secret: give one, or None"))
+        problems.append(Problem(place, "is empty, so that its fences are no secret: give one, or None"))
     return text
 
 
@@ -199,7 +198,7 @@ class PromptContext(_WithNonce):
         if others or allow_media is not False:
             documents = _by_other_name(documents, others, problems)
             if not isinstance(allow_media, bool):
-                problems.append(("allow_media", f"expected True or False, got {type(allow_media).__name__}"))
+                problems.append(Problem("allow_media", f"expected True or False, got {type(allow_media).__name__}"))
             elif allow_media:
                 read_messages = _read_with_media
         if type(user_input) is not UserInput:
@@ -347,9 +346,9 @@ def _by_other_name(documents: _Documents, others: Mapping[str, Any], problems: P
     """Return the documents, which may be given as `elements`."""
     for name, value in others.items():
         if name != "elements":
-            problems.append(("", unknown(name, CONTEXT_FIELDS)))
+            problems.append(Problem("", unknown(name, CONTEXT_FIELDS)))
         elif documents is not _NOTHING:
-            problems.append((name, "another name of documents, which are given too: pass one of them"))
+            problems.append(Problem(name, "another name of documents, which are given too: pass one of them"))
         else:
             return _documents(value, name, problems)
     return documents

@@ -10,12 +10,11 @@ from typing import Any, TypeAlias, TypeVar, cast
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.frozen import ReadOnlyDict
 from agentkit_prompts.context.parts import Media, Part, Text
-from agentkit_prompts.errors import ContextError, MessageError, PromptError, nearest
+from agentkit_prompts.errors import ContextError, MessageError, Problem, Problems, PromptError, nearest
 
 __all__ = [
     "NO_DATA",
     "NO_MESSAGES",
-    "Problems",
     "Reader",
     "items_of",
     "make_item",
@@ -28,7 +27,6 @@ __all__ = [
     "unknown",
 ]
 
-Problems: TypeAlias = list[tuple[str, str]]
 Reader: TypeAlias = Callable[[Any, str, Problems], Any]
 """Returns a field's value made of what was given for it; adds what is wrong, with its place, to the problems."""
 T = TypeVar("T")
@@ -41,7 +39,7 @@ def read_as(kind: Callable[[Any], T], value: Any, place: str, problems: Problems
     try:
         return kind(value)
     except Exception as error:
-        problems.append((place, f"cannot be read: {type(error).__name__}: {error}"))
+        problems.append(Problem(place, f"cannot be read: {type(error).__name__}: {error}"))
         return kind(())
 
 
@@ -54,7 +52,7 @@ def _listed(value: Any, place: str, what: str, problems: Problems) -> list[Any]:
     """Return the items of a sequence; an empty one for anything else."""
     if not isinstance(value, str | bytes | bytearray | Mapping) and isinstance(value, Iterable):
         return read_as(list, value, place, problems)
-    problems.append((place, f"expected a sequence of {what}, got {type(value).__name__}"))
+    problems.append(Problem(place, f"expected a sequence of {what}, got {type(value).__name__}"))
     return []
 
 
@@ -70,16 +68,16 @@ def make_item(kind: type, given: Mapping[Any, Any], place: str, problems: Proble
     data = read_as(dict, given, place, problems)
     known = {item.name: item for item in fields(kind)}
     names = [*known, *also]
-    problems += [(place, unknown(name, names)) for name in data if name not in names]
+    problems += [Problem(place, unknown(name, names)) for name in data if name not in names]
     required = [name for name, item in known.items() if item.default is MISSING is item.default_factory]
-    problems += [(f"{place}.{name}", "missing") for name in required if name not in data]
+    problems += [Problem(f"{place}.{name}", "missing") for name in required if name not in data]
     filled: dict[str, Any] = dict.fromkeys(required, "")
     try:
         return kind(**filled | {name: data[name] for name in data if name in names})
     except ContextError as error:
-        problems += [(f"{place}.{at}" if at else place, what) for at, what in error.problems]
+        problems += [Problem(f"{place}.{at}" if at else place, what) for at, what in error.problems]
     except PromptError as error:
-        problems.append((place, str(error)))
+        problems.append(Problem(place, str(error)))
     return None
 
 
@@ -99,7 +97,7 @@ def items_of(kind: type, from_text: bool = False) -> Reader:
             elif isinstance(item, Mapping):
                 made.append(make_item(kind, item, f"{place}[{index}]", problems))
             else:
-                problems.append((f"{place}[{index}]", f"expected {what}, got {type(item).__name__}"))
+                problems.append(Problem(f"{place}[{index}]", f"expected {what}, got {type(item).__name__}"))
         return tuple(made)
 
     return read
@@ -108,7 +106,9 @@ def items_of(kind: type, from_text: bool = False) -> Reader:
 def read_names(value: Any, place: str, problems: Problems) -> tuple[str, ...]:
     """Return names."""
     names = tuple([_plain_text(name) for name in _listed(value, place, "names", problems)])
-    problems += [(f"{place}[{at}]", unknown(name, ())) for at, name in enumerate(names) if not isinstance(name, str)]
+    problems += [
+        Problem(f"{place}[{at}]", unknown(name, ())) for at, name in enumerate(names) if not isinstance(name, str)
+    ]
     return names
 
 
@@ -121,9 +121,9 @@ def read_conversation(value: Any, place: str, problems: Problems, *, allow_media
     try:
         return Conversation(read_messages(value, where=place, allow_media=allow_media))
     except MessageError as error:
-        problems.append(("", str(error)))  # it names every place
+        problems += error.problems
     except Exception as error:
-        problems.append((place, f"cannot be read: {type(error).__name__}: {error}"))
+        problems.append(Problem(place, f"cannot be read: {type(error).__name__}: {error}"))
     return NO_MESSAGES
 
 
@@ -136,7 +136,7 @@ def read_parts(value: Any, place: str, problems: Problems) -> str | tuple[Part, 
     parts: list[Any] = []
     for index, part in enumerate(_listed(value, place, "parts, or text", problems)):
         if not isinstance(part, str | Text | Media):
-            problems.append((f"{place}[{index}]", f"expected text or a content part, got {type(part).__name__}"))
+            problems.append(Problem(f"{place}[{index}]", f"expected text or a content part, got {type(part).__name__}"))
         parts.append(Text(part) if isinstance(part, str) else part)
     return tuple(parts)
 
@@ -150,10 +150,10 @@ def read_data(value: Any, place: str, problems: Problems) -> ReadOnlyDict:
     elif isinstance(value, Mapping):
         data = read_as(ReadOnlyDict, value, place, problems)
     else:
-        problems.append((place, f"expected a mapping of names to values, got {type(value).__name__}"))
+        problems.append(Problem(place, f"expected a mapping of names to values, got {type(value).__name__}"))
         return NO_DATA
     if countOf(map(type, data), str) != len(data):
-        problems += [(place, unknown(name, ())) for name in data if not isinstance(name, str)]
+        problems += [Problem(place, unknown(name, ())) for name in data if not isinstance(name, str)]
     return data or NO_DATA
 
 
@@ -162,7 +162,7 @@ def one_of(kind: type) -> Reader:
 
     def read(value: Any, place: str, problems: Problems) -> Any:
         if value is not None and not isinstance(value, kind):
-            problems.append((place, f"expected {kind.__name__} or None, got {type(value).__name__}"))
+            problems.append(Problem(place, f"expected {kind.__name__} or None, got {type(value).__name__}"))
         return _plain_text(value)
 
     return read

@@ -12,9 +12,9 @@ from agentkit_prompts.context.items import short_form
 from agentkit_prompts.context.json_form import Data
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part, Text
-from agentkit_prompts.context.read_fields import NO_DATA, Problems, read_data, read_parts, unknown
+from agentkit_prompts.context.read_fields import NO_DATA, read_data, read_parts, unknown
 from agentkit_prompts.context.short_repr import short_repr
-from agentkit_prompts.errors import ContextError
+from agentkit_prompts.errors import ContextError, Problem, Problems
 
 __all__ = ["UserInput"]
 
@@ -89,9 +89,9 @@ def _by_other_name(kwargs: Mapping[str, Any], others: Mapping[str, Any], problem
     """Return the additional kwargs, which may be given as `additional_info`."""
     for name, value in others.items():
         if name != "additional_info":
-            problems.append(("", unknown(name, ("input", "additional_kwargs"))))
+            problems.append(Problem("", unknown(name, ("input", "additional_kwargs"))))
         elif kwargs is not NO_DATA:
-            problems.append((name, "another name of additional_kwargs, which are given too: pass one of them"))
+            problems.append(Problem(name, "another name of additional_kwargs, which are given too: pass one of them"))
         else:
             return read_data(value, name, problems)
     return kwargs

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from agentkit_prompts.errors import TemplateError, nearest
+from agentkit_prompts.limits import MAX_LISTED
 from agentkit_prompts.prompt_files.prompt_kinds import PromptKind
 from agentkit_prompts.strict_yaml import strict_loader
 from agentkit_prompts.tree.layers import Place
@@ -24,7 +25,6 @@ _LOCALE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
 _OPENING = re.compile(r"---[ \t]*(?:\n|\Z)")
 _CLOSING = re.compile(r"^---[ \t]*$\n?", re.MULTILINE)
 _MAX_CHARACTERS = 1 << 16
-_MAX_PROBLEMS = 20
 
 
 def _locale(value: str) -> str:
@@ -93,6 +93,14 @@ class Source:
     """Key of the front matter -> line of the file."""
 
 
+class _Fault(NamedTuple):
+    """A problem of the front matter: its line and key, if known, and the text of the error."""
+
+    line: int | None
+    key: str | None
+    text: str
+
+
 def read_source(file: str, name: str, text: str, problems: list[TemplateError]) -> Source | None:
     """Cut `text` into front matter and body; what is wrong with the former is added to `problems`.
 
@@ -110,20 +118,22 @@ def read_source(file: str, name: str, text: str, problems: list[TemplateError]) 
         problems.append(TemplateError(what, file=file, line=1))
         return None
     lines: dict[str, int] = {}
-    found: list[tuple[int | None, str]] = []
-    given = _read_yaml(text[opening.end() : closing.start()], lines, found)
+    faults: list[_Fault] = []
+    given = _read_yaml(text[opening.end() : closing.start()], lines, faults)
     front = FrontMatter()
     try:
         front = FrontMatter.model_validate(given)
     except ValidationError as error:
-        found += [(lines[str(item["loc"][0])], _problem(item)) for item in error.errors(include_url=False)]
+        faults += [_fault(item, lines) for item in error.errors(include_url=False)]
     if own is not None and front.locale not in (None, own):
-        found.append((lines["locale"], f"the locale is {front.locale!r} here and {own!r} in the file name"))
-    if found:
-        found.sort(key=lambda item: item[0] or 0)
-        problems += [TemplateError(what, file=file, line=line) for line, what in found[:_MAX_PROBLEMS]]
-        if len(found) > _MAX_PROBLEMS:
-            what = f"the front matter has {len(found) - _MAX_PROBLEMS:,} more problems"
+        text_ = f"the locale is {front.locale!r} here and {own!r} in the file name"
+        faults.append(_Fault(lines["locale"], "locale", text_))
+    if faults:
+        faults.sort(key=lambda fault: fault.line or 0)
+        for fault in faults[:MAX_LISTED]:
+            problems.append(TemplateError(fault.text, file=file, line=fault.line, name=fault.key))
+        if len(faults) > MAX_LISTED:
+            what = f"the front matter has {len(faults) - MAX_LISTED:,} more problems"
             problems.append(TemplateError(what, file=file))
         return None
     first_line = text.count("\n", 0, closing.end()) + 1
@@ -131,39 +141,41 @@ def read_source(file: str, name: str, text: str, problems: list[TemplateError]) 
     return Source(file, front.name or name, locale, own is not None, body, first_line, front, lines)
 
 
-def _read_yaml(text: str, lines: dict[str, int], problems: list[tuple[int | None, str]]) -> dict[str, Any]:
-    """Return the value of each key, and note its line; problems are (line, what is wrong)."""
+def _read_yaml(text: str, lines: dict[str, int], faults: list[_Fault]) -> dict[str, Any]:
+    """Return the value of each key, and add its line to `lines`."""
     import yaml
 
     given: dict[str, Any] = {}
     if len(text) > _MAX_CHARACTERS:
-        problems.append((1, f"the front matter has {len(text):,} characters, at most {_MAX_CHARACTERS:,} are read"))
+        what = f"the front matter has {len(text):,} characters, at most {_MAX_CHARACTERS:,} are read"
+        faults.append(_Fault(1, None, what))
         return given
     unreadable = "the front matter cannot be read"
     try:
         loader = strict_loader()(text)
         root = loader.get_single_node()
         if root is not None and not isinstance(root, yaml.MappingNode):
-            problems.append((2, "the front matter must be keys with values, such as `role: system`"))
+            faults.append(_Fault(2, None, "the front matter must be keys with values, such as `role: system`"))
             return given
         for key, value in root.value if root is not None else ():
             line = key.start_mark.line + 2
             if not isinstance(key, yaml.ScalarNode):
-                problems.append((line, "a key must be text"))
+                faults.append(_Fault(line, None, "a key must be text"))
             elif key.value in lines:
-                problems.append((line, f"the key {key.value!r} is here twice"))
+                faults.append(_Fault(line, key.value, f"the key {key.value!r} is here twice"))
             else:
                 lines[key.value] = line
                 as_text = key.value in _TEXTS and isinstance(value, yaml.ScalarNode)
                 given[key.value] = value.value if as_text else loader.construct_object(value, deep=True)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        problems.append((mark.line + 2 if mark else None, f"{unreadable}: {error.problem or error.context}"))
+        line = mark.line + 2 if mark else None
+        faults.append(_Fault(line, None, f"{unreadable}: {error.problem or error.context}"))
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 2
-        problems.append((line, f"{unreadable}: {error.reason} ({chr(error.character)!r})"))
+        faults.append(_Fault(line, None, f"{unreadable}: {error.reason} ({chr(error.character)!r})"))
     except (ValueError, OverflowError) as error:  # such as an integer of 5,000 digits
-        problems.append((2, f"{unreadable}: {error}"))
+        faults.append(_Fault(2, None, f"{unreadable}: {error}"))
     return given
 
 
@@ -181,14 +193,18 @@ _EXPECTED = {
 """Error type of pydantic -> what stands in place of its message."""
 
 
-def _problem(error: ErrorDetails) -> str:
-    """Return what is wrong with one value, and where in the front matter it stands."""
+def _fault(error: ErrorDetails, lines: Mapping[str, int]) -> _Fault:
+    """Return the problem that pydantic found in one value of the front matter."""
     loc, value = error["loc"], error["input"]
+    line = lines[str(loc[0])]
+    # In JSON data pydantic names the type of a value between two steps of its path.
+    steps = (loc[0], *loc[1::2]) if loc[0] == "schema" else loc
+    path = ".".join(map(str, steps))
     if error["type"] in ("extra_forbidden", "invalid_key"):
         names = _Budget.model_fields if loc[1:] else _KEYS
-        return f"{'budget: ' if loc[1:] else ''}unknown key {loc[-1]!r}{nearest(str(loc[-1]), names)}"
-    path = ".".join(map(str, (loc[0], *loc[1::2]) if loc[0] == "schema" else loc))  # JSON has a type between two steps
+        opening = "budget: " if loc[1:] else ""
+        return _Fault(line, path, f"{opening}unknown key {loc[-1]!r}{nearest(str(loc[-1]), names)}")
     if loc[-1] == "[key]":
-        return f"{path}: keys must be text: put {value!r} in quotes"
+        return _Fault(line, path, f"{path}: keys must be text: put {value!r} in quotes")
     expected = _EXPECTED.get(error["type"], error["msg"].removeprefix("Input should be "))
-    return f"{path}: expected {expected}, got {value!r}"[:300]
+    return _Fault(line, path, f"{path}: expected {expected}, got {value!r}"[:300])

@@ -96,11 +96,13 @@ def _contradictions(parts: Sequence[Source]) -> Iterator[TemplateError]:
         if other != part.file:
             text = f"the text of {part.name!r} for {part.locale}" if part.locale else f"the prompt {part.name!r}"
             line = part.lines.get("name") or part.lines.get("locale")
-            yield TemplateError(f"{text} is in {other} too: give one of them another name", file=part.file, line=line)
+            yield TemplateError(
+                f"{text} is in {other} too: give one of them another name", file=part.file, line=line, name="name"
+            )
         for key, value in part.front.given().items():
             if key not in ("locale", "version", "name") and counts.get(key, ...) != value:
                 what = f"{key} differs from {first.file}, which counts for every locale: set it there"
-                yield TemplateError(what, file=part.file, line=part.lines[key])
+                yield TemplateError(what, file=part.file, line=part.lines[key], name=key)
 
 
 def _broken(parts: Sequence[Source]) -> Iterator[PromptError]:
@@ -109,7 +111,7 @@ def _broken(parts: Sequence[Source]) -> Iterator[PromptError]:
     try:
         _size(first.front)
     except PromptError as error:
-        yield TemplateError(f"budget: {error}", file=first.file, line=first.lines["budget"])
+        yield TemplateError(f"budget: {error}", file=first.file, line=first.lines["budget"], name="budget")
         return
     for part in parts:
         try:
@@ -117,7 +119,7 @@ def _broken(parts: Sequence[Source]) -> Iterator[PromptError]:
         except TemplateError as error:
             yield error
         except PromptError as error:
-            yield TemplateError(str(error), file=first.file, line=first.lines.get("schema"))
+            yield TemplateError(str(error), file=first.file, line=first.lines.get("schema"), name="schema")
             return
 
 
@@ -134,7 +136,7 @@ def _default(kind: type[BasePrompt]) -> BasePrompt:
 def _size(front: FrontMatter) -> Size:
     kind = _kind(front)
     if front.budget.cut == "items" and kind.items is None:
-        raise PromptError("cut: items needs a kind that shows items: memo, recalled, knowledge or examples")
+        raise PromptError("cut: items needs a kind that shows items: memo, recalled, knowledge or examples", name="cut")
     return replace(_default(kind).size, **front.budget.model_dump(exclude_unset=True))
 
 

@@ -98,7 +98,9 @@ class PromptFolder(Mapping[str, BasePrompt]):
         try:
             root = importlib.resources.files(package)
         except (ImportError, TypeError, ValueError) as error:
-            what = PromptError(f"{package!r}: expected an importable package with {SUFFIX} files in it ({error})")
+            what = PromptError(
+                f"{package!r}: expected an importable package with {SUFFIX} files in it ({error})", name=package
+            )
             raise PromptFilesError([what]) from error
         return cls(root, package)
 
@@ -161,7 +163,7 @@ class PromptFolder(Mapping[str, BasePrompt]):
         problems: list[PromptError] = []
         texts = _texts(self._root, self._label, problems)
         if not texts and not problems:
-            problems.append(PromptError(f"{self._label}: no {SUFFIX} file in this folder"))
+            problems.append(PromptError(f"{self._label}: no {SUFFIX} file in this folder", path=self._label))
         if before is not None and not problems and texts == before.texts:
             return before
         entries = entries_of(texts, self._label, before.entries if before is not None else {}, problems)

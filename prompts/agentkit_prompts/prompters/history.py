@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from agentkit_prompts.context.conversation import Conversation
-from agentkit_prompts.context.json_problems import Problems
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.context.wire.wire_tools import read_tools as wire_tools
-from agentkit_prompts.errors import MessageError, PrompterError
+from agentkit_prompts.errors import MessageError, Problem, Problems, PrompterError, listed
 
 __all__ = ["GivenTool", "History", "Tools", "read_history", "read_tools", "tool_spec"]
 
@@ -42,9 +41,9 @@ def read_history(given: History | None) -> list[Message]:
     if given is None:
         return []
     if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
-        raise PrompterError(
-            f"history: expected a list of [question, answer] pairs or of messages, got {type(given).__name__}"
-        )
+        kind = type(given).__name__
+        problem = Problem("history", f"expected a list of [question, answer] pairs or of messages, got {kind}")
+        raise PrompterError(str(problem), name="history", problems=[problem])
     items: list[object] = []
     answers: dict[int, Message] = {}
     problems: Problems = []
@@ -57,16 +56,19 @@ def read_history(given: History | None) -> list[Message]:
         else:
             items.append(Message("user"))  # the places of the others stay
             shown = ", ".join([*(type(text).__name__ for text in item[:4]), *["..."] * (len(item) > 4)])
-            problems.append(f"history[{index}]: expected two texts, [question, answer], got [{shown}]")
+            problems.append(Problem(f"history[{index}]", f"expected two texts, [question, answer], got [{shown}]"))
     try:
         read = read_messages(items, where="history", is_linked=False)
     except MessageError as error:
-        raise PrompterError("; ".join([*problems, str(error)])) from error
+        problems += error.problems
+        raise PrompterError(listed(problems), name="history", problems=problems) from error
     messages = [each for one in read for each in (one, answers.get(id(one))) if each is not None]
     if not problems and len(Conversation(messages).complete()) != len(messages):
-        problems.append("history: a tool call lacks its result, or a tool result its call; give both or neither")
+        problems.append(
+            Problem("history", "a tool call lacks its result, or a tool result its call; give both or neither")
+        )
     if problems:
-        raise PrompterError("; ".join(problems))
+        raise PrompterError(listed(problems), name="history", problems=problems)
     return messages
 
 
@@ -83,12 +85,12 @@ def read_tools(given: Tools | None) -> list[Mapping[str, Any]]:
     names = [str(tool.get("function", tool).get("name")) for tool in tools]
     for index, tool in enumerate(given if isinstance(given, list | tuple) else ()):
         if isinstance(tool, Mapping) and "function" not in tool:
-            problems.append(f"tools[{index}]: expected a ToolSpec, or a mapping with a 'function'")
+            problems.append(Problem(f"tools[{index}]", "expected a ToolSpec, or a mapping with a 'function'"))
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        problems.append(f"tools: {', '.join(map(repr, twice))} is there more than once")
+        problems.append(Problem("tools", f"{', '.join(map(repr, twice))} is there more than once"))
     if problems:
-        raise PrompterError("; ".join(problems))
+        raise PrompterError(listed(problems), name="tools", problems=problems)
     return tools
 
 

@@ -17,7 +17,7 @@ from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.frozen import thawed
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
-from agentkit_prompts.errors import ChatTemplateError, PrompterError, misnamed, nearest, warn
+from agentkit_prompts.errors import ChatTemplateError, Problem, PrompterError, listed, nearest, warn
 from agentkit_prompts.prompters.history import History, Tools, read_history, read_tools, tool_spec
 from agentkit_prompts.prompters.prompter_chat_template import TOKENS, PrompterLayout, check_layout
 from agentkit_prompts.prompters.slots import SlotPrompt, slots_of
@@ -92,7 +92,9 @@ class Prompter:
         **tokens: str | None,
     ) -> None:
         if not self.layout:
-            raise PrompterError(f"{type(self).__name__} has no layout: use a subclass that sets `layout`")
+            raise PrompterError(
+                f"{type(self).__name__} has no layout: use a subclass that sets `layout`", name="layout"
+            )
         own, user = self._parts(instruction)
         extra = "".join(f"### {key}:\n{{{key}}}\n\n" for key in _keys(extra_keys))
         self._words = self.instruct(own, user, extra and _EXTRA + extra)
@@ -104,7 +106,8 @@ class Prompter:
         given = _checked(type(self).__name__, system, tokens, _OPTIONS)
         self._set_up({**dict.fromkeys(TOKENS, ""), **given}, self.system if system is None else system)
         if self._words[0] and not self.layers.system:
-            raise PrompterError(f"{type(self).__name__} has no place for an instruction to the system")
+            what = f"{type(self).__name__} has no place for an instruction to the system"
+            raise PrompterError(what, name="instruction")
         if self.history:
             self._refuse_history()
 
@@ -123,10 +126,11 @@ class Prompter:
         if isinstance(instruction, str):
             return instruction, None
         if not isinstance(instruction, Mapping):
-            raise PrompterError(f"instruction: expected a str or a dict, got {type(instruction).__name__}")
+            what = f"instruction: expected a str or a dict, got {type(instruction).__name__}"
+            raise PrompterError(what, name="instruction")
         known = ("system", "user")
         if wrong := [key for key in known if not isinstance(instruction.get(key, ""), str)]:
-            raise PrompterError(f"instruction: expected text for {', '.join(map(repr, wrong))}")
+            raise PrompterError(f"instruction: expected text for {', '.join(map(repr, wrong))}", name="instruction")
         if unused := [str(key) for key in instruction if key not in known]:
             listed = ", ".join(map(repr, unused))
             warn(f"instruction: only 'system' and 'user' are used; left out: {listed}", UserWarning)
@@ -256,13 +260,15 @@ class Prompter:
         if self._pre_hook is not None:
             replaced = self._pre_hook(given, history, tools, label)
             if not isinstance(replaced, tuple | list) or len(replaced) != 4:
-                raise PrompterError("pre_hook: it must return (input, history, tools, label)")
+                raise PrompterError("pre_hook: it must return (input, history, tools, label)", name="pre_hook")
             given, history, tools, label = replaced
         if label is not None and not isinstance(label, str):
-            raise PrompterError(f"label: expected text, got {type(label).__name__}")
+            raise PrompterError(f"label: expected text, got {type(label).__name__}", name="label")
         listed = read_tools(tools)
         if listed and self.tools:
-            raise PrompterError("tools are given at construction already: give them there or with the call, not both")
+            raise PrompterError(
+                "tools are given at construction already: give them there or with the call, not both", name="tools"
+            )
         listed = listed or list(self.tools)
         earlier = read_history(history)
         if earlier:
@@ -276,7 +282,7 @@ class Prompter:
 
     def _refuse_history(self) -> None:
         if not self.layers.conversation:
-            raise PrompterError(f"{type(self).__name__} has no place for history: use ChatPrompter")
+            raise PrompterError(f"{type(self).__name__} has no place for history: use ChatPrompter", name="history")
 
     def _user_input(self, given: Any) -> UserInput:
         if isinstance(given, UserInput):
@@ -284,29 +290,31 @@ class Prompter:
         if isinstance(given, Mapping):
             return self._filled(given)
         if given is not None and not isinstance(given, str | int | float):
-            raise PrompterError(f"input: expected text or a dict of slots, got {type(given).__name__}")
+            kind = type(given).__name__
+            raise PrompterError(f"input: expected text or a dict of slots, got {kind}", name="input", value=kind)
         if len(self.slots) > 1 or (self.slots and given is None):
             slots = ", ".join(map(repr, self.slots))
-            raise PrompterError(
-                f"input: expected a dict with {slots}" + ("; text can fill one slot only" if given else "")
-            )
+            hint = "; text can fill one slot only" if given else ""
+            raise PrompterError(f"input: expected a dict with {slots}{hint}", name=", ".join(self.slots))
         return UserInput("" if given is None else _text(given))
 
     def _filled(self, given: Mapping[str, Any]) -> UserInput:
         missing = [slot for slot in self.slots if slot not in given]
         others = [key for key in given if key not in self.slots]
         shows_input = self.layers.input[0].input  # type: ignore[attr-defined]
-        wrong = [f"{slot!r} is missing" for slot in missing]
+        problems = [Problem(slot, "missing") for slot in missing]
+        advice = ""
         if others and (missing or len(others) > 1 or (not shows_input and given[others[0]])):
-            wrong += [f"unexpected {key!r}{nearest(str(key), self.slots) or '; there are no slots'}" for key in others]
-            wrong += ["one key that is not a slot may hold the user's own text"] if shows_input else []
-        wrong += [
-            f"{key!r} is a {type(text).__name__}, expected text"
-            for key, text in given.items()
-            if not isinstance(text, str | int | float)
-        ]
-        if wrong:
-            raise PrompterError(f"input: {'; '.join(wrong)}")
+            for key in others:
+                names = nearest(str(key), self.slots) or "; there are no slots"
+                problems.append(Problem(str(key), f"unexpected{names}"))
+            if shows_input:
+                advice = "; one key that is not a slot may hold the user's own text"
+        for key, text in given.items():
+            if not isinstance(text, str | int | float):
+                problems.append(Problem(str(key), f"expected text, got {type(text).__name__}"))
+        if problems:
+            raise PrompterError(f"input: {listed(problems)}{advice}", problems=problems)
         values = {slot: _text(given[slot]) for slot in self.slots}
         return UserInput(_text(given[others[0]]) if others else "", additional_kwargs=values)
 
@@ -314,12 +322,13 @@ class Prompter:
 def _checked(where: str, system: object, tokens: Mapping[str, object], options: Sequence[str]) -> dict[str, str]:
     """Return the tokens that are given; name all that are wrong. `options` may have been meant by a token, too."""
     given = {name: token for name, token in tokens.items() if token is not None}
-    wrong = misnamed("no token is called", tokens, (*TOKENS, *options))
-    wrong += [f"{name!r} must be text" for name in TOKENS if not isinstance(given.get(name, ""), str)]
+    valid = (*TOKENS, *options)
+    problems = [Problem(name, f"unknown token{nearest(name, valid)}") for name in tokens if name not in valid]
+    problems += [Problem(name, "must be text") for name in TOKENS if not isinstance(given.get(name, ""), str)]
     if system is not None and not isinstance(system, str):
-        wrong.append("'system' must be text")
-    if wrong:
-        raise PrompterError(f"{where}: {'; '.join(wrong)}")
+        problems.append(Problem("system", "must be text"))
+    if problems:
+        raise PrompterError(f"{where}: {listed(problems)}", problems=problems)
     return {name: token for name, token in given.items() if isinstance(token, str)}
 
 
@@ -330,11 +339,13 @@ def _of_model(model: str | None) -> dict[str, str]:
     try:
         template = find_chat_template(model)
     except ChatTemplateError as error:
-        raise PrompterError(f"for_model: {error}") from error
+        raise PrompterError(f"for_model: {error}", name="model", value=str(model)) from error
     if not isinstance(template, RoleMarkerTemplate) or template.capability == "completion":
         raise PrompterError(
             f"for_model: the chat template of {model!r} has no markers around roles; give the tokens by name, or the "
-            "template itself to CompletionModel"
+            "template itself to CompletionModel",
+            name="model",
+            value=model,
         )
     return {token: getattr(template, field) for token, field in _MARKERS.items()}
 
@@ -344,10 +355,12 @@ def _keys(given: Any) -> tuple[str, ...]:
         return ()
     keys = (given,) if isinstance(given, str) else given
     if not isinstance(keys, list | tuple):
-        raise PrompterError(f"extra_keys: expected a str or a list of str, got {type(given).__name__}")
+        what = f"extra_keys: expected a str or a list of str, got {type(given).__name__}"
+        raise PrompterError(what, name="extra_keys")
     wrong = [key for key in keys if not isinstance(key, str) or slots_of(f"{{{key}}}") != (key,)]
     if wrong:
-        raise PrompterError(f"extra_keys: a key is one word, letters, digits and _; not {', '.join(map(repr, wrong))}")
+        what = f"extra_keys: a key is one word, letters, digits and _; not {', '.join(map(repr, wrong))}"
+        raise PrompterError(what, name="extra_keys")
     return tuple(dict.fromkeys(keys))
 
 

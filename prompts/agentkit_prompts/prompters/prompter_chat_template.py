@@ -18,7 +18,7 @@ from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.context.wire.wire_tools import openai_tool
-from agentkit_prompts.errors import ChatTemplateError, MessageError, PrompterError, misnamed
+from agentkit_prompts.errors import ChatTemplateError, MessageError, Problem, PrompterError, listed, nearest
 from agentkit_prompts.prompters.history import GivenTool
 
 __all__ = ["TOKENS", "PrompterLayout", "check_layout"]
@@ -42,17 +42,19 @@ def check_layout(name: str, layout: str, split: str) -> None:
     """
     known = (*PLACES, *TOKENS)
     fields = _FIELD.findall(layout)
-    problems = misnamed("no place is called", fields, known)
-    problems += misnamed("no token is called", _FIELD.findall(split), TOKENS)
-    problems += [f"{place!r} stands in it twice" for place in PLACES if fields.count(place) > 1]
+    problems = [Problem(field, f"unknown place{nearest(field, known)}") for field in fields if field not in known]
+    for token in _FIELD.findall(split):
+        if token not in TOKENS:
+            problems.append(Problem(token, f"unknown token{nearest(token, TOKENS)}"))
+    problems += [Problem(place, "is in the layout twice") for place in PLACES if fields.count(place) > 1]
     if not {"user", "input"} & set(fields):
-        problems.append("it has neither {user} nor {input}: the input has no place")
+        problems.append(Problem("input", "the layout needs {user} or {input}, the place of the input"))
     if {"user", "input"} <= set(fields) and "{user}{input}" not in layout:
-        problems.append("{user}{input} must stand side by side: together they are the user's message")
+        problems.append(Problem("user", "write {user}{input}: together they are the message of the user"))
     if split not in layout:
-        problems.append(f"it does not hold the split {split!r}, after which the reply begins")
+        problems.append(Problem("split", f"{split!r}, after which the reply begins, is not in the layout"))
     if problems:
-        raise PrompterError(f"layout of {name}: {'; '.join(problems)}")
+        raise PrompterError(f"layout of {name}: {listed(problems)}", problems=problems)
 
 
 class PrompterLayout:
@@ -101,11 +103,12 @@ class PrompterLayout:
             ChatTemplateError: The layout has no place for one of the messages.
         """
         if kwargs:
-            raise ChatTemplateError(f"a prompter's layout takes no {', '.join(map(repr, sorted(kwargs)))}")
+            options = ", ".join(map(repr, sorted(kwargs)))
+            raise ChatTemplateError(f"a prompter's layout takes no {options}", name=", ".join(sorted(kwargs)))
         try:
             turns = [*read_messages(messages, where="messages", is_linked=False)]
         except MessageError as error:
-            raise ChatTemplateError(str(error)) from error
+            raise ChatTemplateError(str(error), problems=error.problems) from error
         head = turns.pop(0).text if turns and turns[0].role == "system" else ""
         at = max((index for index, message in enumerate(turns) if message.role == "user"), default=len(turns))
         before, asked, after = turns[:at], turns[at : at + 1], turns[at + 1 :]
@@ -119,7 +122,8 @@ class PrompterLayout:
         if after and "history" not in self._places:
             lost.append("history")
         if lost:
-            raise ChatTemplateError(f"this layout has no place for {', '.join(sorted(set(lost)))}: {self.layout!r}")
+            names = ", ".join(sorted(set(lost)))
+            raise ChatTemplateError(f"this layout has no place for {names}: {self.layout!r}", name=names)
         text = self._fill(self._body, values) + "".join(map(self._turn, after))
         return text + self._fill(self._reply, values) if add_generation_prompt else text
 

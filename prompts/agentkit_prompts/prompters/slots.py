@@ -90,7 +90,9 @@ class SlotPrompt(BasePrompt):
             return {"user_input": "", **dict.fromkeys(self._fields, ctx.user_input.input)}
         missing = [slot for slot in self.own if slot not in given]
         if missing:
-            raise PrompterError(f"additional_kwargs lack the slots {', '.join(map(repr, missing))}")
+            raise PrompterError(
+                f"additional_kwargs lack the slots {', '.join(map(repr, missing))}", name=", ".join(missing)
+            )
         return {"user_input": ctx.user_input, **{field: given[slot] for field, slot in self._fields.items()}}
 
     def render(self, ctx: PromptContext) -> Rendered:
@@ -103,7 +105,8 @@ class SlotPrompt(BasePrompt):
         if self.input is False and values["user_input"] and ctx.user_input.input:
             raise PrompterError(
                 "the input has no place: this prompter shows input in slots only; write a slot such as {input} into "
-                "its instruction, or name one in extra_keys"
+                "its instruction, or name one in extra_keys",
+                name="input",
             )
         taken = self._takes_input(ctx)
         pointers = {f: "user_input" if taken else f"additional_kwargs.{slot}" for f, slot in self._fields.items()}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from agentkit_prompts.errors import PromptError, brief, refusing_unknown_fields
+from agentkit_prompts.errors import Problem, Problems, PromptError, brief, listed, refusing_unknown_fields
 
 __all__ = ["Budget", "Cut", "Size"]
 
@@ -17,6 +17,7 @@ Cut: TypeAlias = Literal["none", "drop", "head", "tail", "middle", "items"] | Ca
 `items`: the first items (documents, facts, examples) are kept whole. A callable gets the text and the tokens it may
 take, and returns the text to send.
 """
+_CUTS = ("none", "drop", "head", "tail", "middle", "items")
 _MAX_TOKENS = 2**63
 
 
@@ -53,19 +54,26 @@ class Size:
             raise PromptError(f"Size: flex must be a number, got {brief(self.flex)}", name="flex")
         if not isinstance(self.cut, str) and not callable(self.cut):
             raise PromptError(f"Size: cut must be a name or a callable, got {brief(self.cut)}", name="cut")
-        problems: dict[str, str] = {}
-        if self.min < 0 or (self.target is not None and self.target < 0) or (self.max is not None and self.max < 0):
-            problems["min, target, max"] = "min, target and max must not be negative"
-        if self.max is not None and self.min > self.max:
-            problems["min"] = f"min {self.min} is above max {self.max}"
-        if self.target is not None and self.max is not None and self.target > self.max:
-            problems["target"] = f"target {self.target} is above max {self.max}"
-        if not 0 <= self.flex < float("inf"):
-            problems["flex"] = f"flex must be a finite number of 0 or more, got {self.flex}"
-        if isinstance(self.cut, str) and self.cut not in ("none", "drop", "head", "tail", "middle", "items"):
-            problems["cut"] = f"unknown cut {self.cut!r}: use none, drop, head, tail, middle, items or a callable"
+        problems = self._contradictions()
         if problems:
-            raise PromptError(f"Size: {'; '.join(problems.values())}", name=", ".join(problems))
+            raise PromptError(f"Size: {listed(problems)}", problems=problems)
+
+    def _contradictions(self) -> Problems:
+        """Return the fields whose values are invalid, alone or together."""
+        problems: Problems = []
+        for name in ("min", "target", "max"):
+            number = getattr(self, name)
+            if number is not None and number < 0:
+                problems.append(Problem(name, f"must not be negative, got {brief(number)}"))
+        if self.max is not None and self.min > self.max:
+            problems.append(Problem("min", f"{brief(self.min)} is above max {brief(self.max)}"))
+        if self.max is not None and self.target is not None and self.target > self.max:
+            problems.append(Problem("target", f"{brief(self.target)} is above max {brief(self.max)}"))
+        if not 0 <= self.flex < float("inf"):
+            problems.append(Problem("flex", f"must be a finite number of 0 or more, got {brief(self.flex)}"))
+        if isinstance(self.cut, str) and self.cut not in _CUTS:
+            problems.append(Problem("cut", f"unknown cut {brief(self.cut)}: use {', '.join(_CUTS)} or a callable"))
+        return problems
 
 
 @refusing_unknown_fields(PromptError)
@@ -85,14 +93,12 @@ class Budget:
     def __post_init__(self) -> None:
         for name, number in (("limit", self.limit), ("reserve", self.reserve)):
             if type(number) is not int or number > _MAX_TOKENS:
-                raise PromptError(
-                    f"Budget: limit and reserve must be whole numbers of tokens, got {brief(number)}", name=name
-                )
+                what = f"Budget: limit and reserve must be whole numbers of tokens, got {brief(number)}"
+                raise PromptError(what, name=name)
         if self.reserve < 0 or self.limit - self.reserve <= 0:
-            raise PromptError(
-                f"Budget: a limit of {brief(self.limit)} tokens less a reserve of {brief(self.reserve)} leaves nothing",
-                name="limit, reserve",
-            )
+            limit, reserve = brief(self.limit), brief(self.reserve)
+            what = f"Budget: a limit of {limit} tokens less a reserve of {reserve} leaves nothing"
+            raise PromptError(what, name="limit, reserve")
 
     @property
     def tokens(self) -> int:

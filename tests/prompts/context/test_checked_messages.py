@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentkit.prompts import ContextError, Document, Image, MediaError, Message, MessageError, PromptContext, Text
+from agentkit.prompts import ContextError, Document, Image, MediaError, Message, MessageError, Text
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.thinking import Thinking
 
@@ -56,15 +56,19 @@ WRONG: list[Any] = [5, b"x", ["x"], {"a": 1}, object(), nested(10_000), [Failing
 def test_a_field_of_the_wrong_type_is_refused_by_its_name(
     made: Any, field: str, error: type[Exception], wrong: Any
 ) -> None:
-    with pytest.raises(error, match=field):
+    with pytest.raises(error) as caught:
         made(**{field: wrong})
+    raised: Any = caught.value
+    assert str(raised.name).partition("[")[0] == field
 
 
 def test_all_wrong_fields_of_a_message_are_named_at_once() -> None:
-    with pytest.raises(MessageError, match=r"name: .*tool_call_id: "):
+    with pytest.raises(MessageError) as caught:
         Message("tool", "x", name=5, tool_call_id=6)  # type: ignore[arg-type]
-    with pytest.raises(MessageError, match=r"text: .*signature: .*at: "):
+    assert [problem.place for problem in caught.value.problems] == ["name", "tool_call_id"]
+    with pytest.raises(MessageError) as caught:
         Thinking(5, signature=6, at="first")  # type: ignore[arg-type]
+    assert [problem.place for problem in caught.value.problems] == ["text", "signature", "at"]
 
 
 def test_calls_and_thoughts_may_be_given_as_lists() -> None:
@@ -72,16 +76,3 @@ def test_calls_and_thoughts_may_be_given_as_lists() -> None:
     message = Message("assistant", "x", [call], thinking=[thought])  # type: ignore[arg-type]
     assert (message.tool_calls, message.thinking) == ((call,), (thought,))
     assert Message("user", "x", [], thinking=[]) == Message("user", "x")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("field", "made"),
-    [
-        ("metadata", lambda: Document("x", metadata=Failing(a=1))),
-        (r"documents\[0\]", lambda: PromptContext(user_input="x", documents=[{"text": "x", "metadata": Failing(a=1)}])),
-        ("opaque", lambda: Message("user", "x", opaque=Failing(a=1))),
-    ],
-)
-def test_a_mapping_whose_code_fails_is_named(field: str, made: Any) -> None:
-    with pytest.raises((ContextError, MessageError), match=rf"{field}.*no keys today"):
-        made()

@@ -188,10 +188,12 @@ def test_a_context_is_a_field_of_a_model() -> None:
     assert request.context == PromptContext(user_input="hi", documents=["a"])
     assert Request(context=FULL).context is FULL
     assert Request.model_validate_json(request.model_dump_json()) == request
-    with pytest.raises(ValidationError, match=r"context\.docments"):
+    with pytest.raises(ValidationError) as caught:
         Request.model_validate({"context": {"user_input": "hi", "docments": []}})
-    with pytest.raises(ValidationError, match=r"documents\.0\.txt"):
+    assert [error["loc"] for error in caught.value.errors()] == [("context", "docments")]
+    with pytest.raises(ValidationError) as caught:
         Request.model_validate({"context": FULL, "documents": [{"text": "a", "txt": "a"}]})
+    assert [error["loc"] for error in caught.value.errors()] == [("documents", 0, "txt")]
 
 
 @pytest.mark.parametrize("mode", ["validation", "serialization"])
@@ -207,17 +209,19 @@ def test_a_context_has_a_json_schema(mode: Any) -> None:
 
 @pytest.mark.parametrize(
     ("value", "place"),
-    [(object(), "value"), ({1, 2j}, "value"), ([[object()]], r"value\[0\]\[0\]"), ({"a": {"b": len}}, r"value\.a\.b")],
+    [(object(), "value"), ({1, 2j}, "value"), ([[object()]], "value[0][0]"), ({"a": {"b": len}}, "value.a.b")],
 )
 def test_what_has_no_json_form_is_named_not_guessed(value: object, place: str) -> None:
-    with pytest.raises(Exception, match=rf"JSON form: {place}: a .* has none"):
+    with pytest.raises(PydanticSerializationError) as caught:
         CONTEXTS.dump_json(PromptContext(user_input="x", extra={"value": value}))
+    assert f": {place}: " in str(caught.value)  # pydantic keeps the text of the error only
 
 
 @pytest.mark.parametrize("value", [{"$type": "nonsense", "value": 1}, {"$type": "bytes", "value": 5}, {"$type": []}])
 def test_damaged_json_forms_are_refused(value: object) -> None:
-    with pytest.raises(ValidationError, match=r"JSON form"):
+    with pytest.raises(ValidationError) as caught:
         CONTEXTS.validate_python({"user_input": {"input": "x"}, "extra": {"value": value}})
+    assert [error["loc"] for error in caught.value.errors()] == [("extra",)]
 
 
 async def test_a_choice_of_examples_is_part_of_the_context() -> None:
@@ -254,8 +258,9 @@ async def test_a_stored_choice_is_used_while_it_fits() -> None:
     later = Layers(ExamplesPrompt(selector=Never()), conversation=False)
     assert compose(later, stored).system.text == "Input: a\nOutput: A"
     for change in ({"user_input": "other"}, {"examples": pool[::-1]}):
-        with pytest.raises(PromptError, match="has to be awaited"):
+        with pytest.raises(PromptError) as caught:
             compose(later, CONTEXTS.validate_json(CONTEXTS.dump_json(stored)).evolve(**change))  # type: ignore[arg-type]
+        assert caught.value.prompt == "system[0]"
 
 
 @pytest.mark.parametrize(
@@ -284,7 +289,8 @@ def test_every_problem_is_named_with_its_place() -> None:
         "",
         "user_input.input[1]",
         "user_input.additional_kwargs",
-        "",
+        "conversation[0].content",
+        "conversation[1]",
         "documents[1]",
         "documents[1].text",
         "documents[2]",
@@ -294,11 +300,6 @@ def test_every_problem_is_named_with_its_place() -> None:
         "locale",
         "extra",
     ]
-    message = str(caught.value)
-    assert "unknown field 'docments'; did you mean 'documents'?" in message
-    assert "documents[1].text: expected str, got int" in message
-    assert "conversation[0]" in message
-    assert "conversation[1]" in message
 
 
 @pytest.mark.parametrize(
@@ -346,12 +347,13 @@ def breaks() -> Iterator[str]:
 )
 def test_values_whose_own_code_fails_are_problems_with_a_place(name: str, value: Any) -> None:
     given = {"user_input": "x", name: value() if value is breaks else value}
-    with pytest.raises(ContextError, match=name):
+    with pytest.raises(ContextError) as caught:
         PromptContext(**given)
+    assert {problem.place.partition("[")[0].partition(".")[0] for problem in caught.value.problems} == {name}
 
 
 def test_a_long_list_of_problems_is_cut() -> None:
-    with pytest.raises(ContextError, match="and 980 more") as caught:
+    with pytest.raises(ContextError) as caught:
         PromptContext(user_input="x", documents=[5] * 1000)  # type: ignore[list-item]
     assert len(caught.value.problems) == 1000
     assert len(str(caught.value)) < 2_000

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from agentkit.prompts import ContextError, Document, PromptContext, UserInput
@@ -28,36 +28,39 @@ def test_numbers_longer_than_readers_of_json_take_come_back(number: int) -> None
     assert adapter.validate_python(json.loads(json.dumps(adapter.dump_python(ctx, mode="json")))) == ctx
 
 
+def places_without_form(value: object) -> list[str]:
+    with pytest.raises(ContextError) as caught:
+        to_json(value)
+    return [problem.place for problem in caught.value.problems]
+
+
 def test_every_place_without_a_form_is_named() -> None:
-    with pytest.raises(ContextError, match=r"a: a object has none.*b\[1\]\.c: a complex has none"):
-        to_json({"a": object(), "b": [1, {"c": 1j}], "d": [2]})
-    with pytest.raises(PydanticSerializationError, match=r"pages\[1\]: a object has none"):
+    assert places_without_form({"a": object(), "b": [1, {"c": 1j}], "d": [2]}) == ["a", "b[1].c"]
+    with pytest.raises(PydanticSerializationError) as caught:
         TypeAdapter(Document).dump_json(Document("x", metadata={"pages": [1, object()]}))
+    assert ": pages[1]: " in str(caught.value)  # pydantic keeps the text of the error only
 
 
 def test_places_are_looked_for_in_a_time_that_does_not_double_with_each_level() -> None:
     shared: list[Any] = [1]
     for _ in range(60):
         shared = [shared, shared]
-    with pytest.raises(ContextError, match=r"\[0\]: a object has none"):
-        to_json([object(), shared])
+    assert places_without_form([object(), shared]) == ["[0]"]
     cyclic: list[Any] = []
     cyclic += [cyclic, cyclic]
-    with pytest.raises(ContextError, match="cyclic"):
-        to_json(cyclic)
+    assert places_without_form(cyclic) == [""]
 
 
 def test_deep_data_is_refused_beside_other_problems() -> None:
     deep: list[Any] = []
     for _ in range(5_000):
         deep = [deep]
-    with pytest.raises(ContextError, match=r"deeper than 100 levels.*\[1\]: a object has none"):
-        to_json([deep, object()])
+    assert places_without_form([deep, object()]) == [f"[0]{'[0]' * 100}", "[1]"]
 
 
 @pytest.mark.parametrize("text", ['{"a": NaN}', "[Infinity]", "-Infinity"])
 def test_what_python_writes_and_json_has_not_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a number"):
+    with pytest.raises(ValueError):
         strict_json(text)
     assert strict_json('{"a": [1.5, null]}') == {"a": [1.5, None]}
 
@@ -74,7 +77,7 @@ def nested(levels: int) -> list[Any]:
     "name", ["bytes", "path", "url", "datetime", "timedelta", "decimal", "uuid", "int", "float", "part"]
 )
 def test_a_form_with_another_value_than_was_written_is_damaged(name: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=f"'{name}' is an unknown or damaged JSON form"):
+    with pytest.raises(ValueError):
         from_json({"$type": name, "value": value})
 
 
@@ -82,6 +85,6 @@ def test_a_form_with_another_value_than_was_written_is_damaged(name: str, value:
     "name", [None, 5, [], nested(5_000), "x" * 1_000, {"a": 1}], ids=lambda name: type(name).__name__
 )
 def test_a_form_of_no_known_name_is_refused(name: Any) -> None:
-    with pytest.raises(ValueError, match="is an unknown or damaged JSON form") as caught:
+    with pytest.raises(ValidationError) as caught:
         TypeAdapter(PromptContext).validate_python({"user_input": {"input": "x"}, "extra": {"a": {"$type": name}}})
     assert len(str(caught.value)) < 2_000

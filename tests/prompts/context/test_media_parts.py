@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from agentkit.prompts import (
     Audio,
@@ -67,48 +68,51 @@ def test_a_text_source_is_a_url_when_it_opens_with_a_scheme(source: str, kind: t
 
 @pytest.mark.parametrize("address", ["http://", "https://[::1/", "http://a b", "http://\ud800"])
 def test_what_is_no_url_is_refused_with_the_reason(address: str) -> None:
-    with pytest.raises(MediaError, match="not a URL"):
+    with pytest.raises(MediaError) as caught:
         Image(address)  # type: ignore[arg-type]
+    assert (caught.value.name, caught.value.value) == ("source", address)
 
 
 @pytest.mark.parametrize("source", [None, 5, object(), ["a"]])
 def test_other_sources_are_refused(source: object) -> None:
-    with pytest.raises(MediaError, match="expected a Path, a Url or bytes"):
-        Image(source)  # type: ignore[arg-type]
-    with pytest.raises(MediaError, match="expected str"):
-        Text(source)  # type: ignore[arg-type]
+    for make, name in ((Image, "source"), (Text, "text")):
+        with pytest.raises(MediaError) as caught:
+            make(source)  # type: ignore[arg-type]
+        assert caught.value.name == name
 
 
 def test_a_file_that_is_not_there_is_named_when_it_is_needed(tmp_path: Path) -> None:
     missing = Image(tmp_path / "missing.png")
     ctx = PromptContext(user_input=UserInput([missing]))
-    with pytest.raises(MediaError, match=r"missing\.png: cannot be read"):
-        UserInputPrompt().format_2_multimodal(ctx)
-    with pytest.raises(MediaError, match=r"missing\.png"):
-        missing.read()
+    for read in (lambda: UserInputPrompt().format_2_multimodal(ctx), missing.read):
+        with pytest.raises(MediaError) as caught:
+            read()
+        assert caught.value.path == str(tmp_path / "missing.png")
 
 
 @pytest.mark.parametrize("name", [".", "a\0b", "\ud800"])
 def test_what_is_no_file_is_a_media_error(tmp_path: Path, name: str) -> None:
     part = Image(tmp_path / name)
-    with pytest.raises(MediaError, match="cannot be read"):
-        _ = part.id
-    with pytest.raises(MediaError, match="cannot be read"):
-        part.read()
+    for read in (lambda: part.id, part.read):
+        with pytest.raises(MediaError) as caught:
+            read()
+        assert caught.value.path == str(part.source)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the platform has no named pipes")
 def test_a_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(MediaError, match="not a regular file"):
-        _ = Image(tmp_path / "pipe").id
-    with pytest.raises(MediaError, match="not a regular file"):
-        Image(tmp_path / "pipe").read()
+    pipe = Image(tmp_path / "pipe")
+    for read in (lambda: pipe.id, pipe.read):
+        with pytest.raises(MediaError) as caught:
+            read()
+        assert caught.value.path == str(tmp_path / "pipe")
 
 
 def test_a_url_is_not_downloaded() -> None:
-    with pytest.raises(MediaError, match="passed on, not downloaded"):
+    with pytest.raises(MediaError) as caught:
         Image("https://example.org/a.png").read()  # type: ignore[arg-type]
+    assert caught.value.value == "https://example.org/a.png"
 
 
 @pytest.mark.parametrize(
@@ -188,8 +192,9 @@ def test_bytes_that_read_like_a_path_do_not_come_back_as_one() -> None:
 @pytest.mark.parametrize("source", ["/etc/passwd", {"bytes": "?"}, {"url": "x"}, {"path": 1}, {}, None, {"a": "b"}])
 def test_a_stored_source_of_another_form_is_refused(source: object) -> None:
     text = json.dumps({"role": "user", "content": [{"kind": "image", "source": source}]})
-    with pytest.raises(ValueError, match="source"):
+    with pytest.raises(ValidationError) as caught:
         MESSAGES.validate_json(text)
+    assert any("source" in error["loc"] for error in caught.value.errors())
 
 
 def test_a_part_used_twice_is_one_payload_and_two_markers() -> None:

@@ -19,23 +19,24 @@ CALL = ToolCall("1", "look", "{}")
 
 
 @pytest.mark.parametrize(
-    ("fields", "complaint"),
+    ("fields", "name", "path"),
     [
-        ({"role": "boss"}, "unknown role 'boss': expected one of assistant, system, tool, user"),
-        ({"role": ["user"]}, "unknown role"),
-        ({"role": None}, "unknown role"),
-        ({"role": "user", "tool_calls": (CALL,)}, "only an assistant message can"),
-        ({"role": "assistant", "tool_calls": ("x",)}, r"tool_calls\[0\]: expected a ToolCall, got str"),
-        ({"role": "tool", "content": "x"}, "needs the tool_call_id"),
-        ({"role": "user", "tool_call_id": "1"}, "only a tool message has a tool_call_id"),
-        ({"role": "user", "content": 5}, "content must be text or a list of parts, got int"),
-        ({"role": "user", "content": [5]}, r"content\[0\] is a int"),
-        ({"role": "user", "content": {"a": 1}}, "got dict"),
+        ({"role": "boss"}, "role", None),
+        ({"role": ["user"]}, "role", None),
+        ({"role": None}, "role", None),
+        ({"role": "user", "tool_calls": (CALL,)}, "tool_calls", None),
+        ({"role": "assistant", "tool_calls": ("x",)}, "tool_calls", "tool_calls[0]"),
+        ({"role": "tool", "content": "x"}, "tool_call_id", None),
+        ({"role": "user", "tool_call_id": "1"}, "tool_call_id", None),
+        ({"role": "user", "content": 5}, "content", None),
+        ({"role": "user", "content": [5]}, "content", "content[0]"),
+        ({"role": "user", "content": {"a": 1}}, "content", None),
     ],
 )
-def test_a_message_nobody_could_send_is_refused(fields: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(MessageError, match=complaint):
+def test_an_invalid_message_is_refused(fields: dict[str, Any], name: str, path: str | None) -> None:
+    with pytest.raises(MessageError) as caught:
         Message(**fields)
+    assert (caught.value.name, caught.value.path) == (name, path)
 
 
 def test_a_message_takes_text_none_and_lists_of_parts() -> None:
@@ -67,10 +68,12 @@ def test_appending_leaves_the_older_view_as_it_was() -> None:
 
 
 def test_only_messages_can_be_in_a_conversation() -> None:
-    with pytest.raises(MessageError, match=r"conversation\[1\]: expected a Message, got str"):
+    with pytest.raises(MessageError) as caught:
         Conversation([Message("user"), "x"])  # type: ignore[list-item]
-    with pytest.raises(MessageError, match=r"conversation\[1\]: expected a Message, got dict"):
+    assert caught.value.path == "conversation[1]"
+    with pytest.raises(MessageError) as caught:
         Conversation([Message("user")]).append({})  # type: ignore[arg-type]
+    assert caught.value.path == "conversation[1]"
 
 
 @law
@@ -187,13 +190,9 @@ def text_of(message: Message) -> str:
 
 
 @pytest.mark.parametrize(
-    ("fields", "problem"),
-    [
-        (("c", "f", {"q": "x"}), "arguments: expected JSON text, such as"),
-        (("c", 3, "{}"), "name: expected text, got int"),
-        ((None, "f", "{}"), "id: expected text, got NoneType"),
-    ],
+    ("fields", "name"), [(("c", "f", {"q": "x"}), "arguments"), (("c", 3, "{}"), "name"), ((None, "f", "{}"), "id")]
 )
-def test_a_tool_call_is_made_of_text(fields: tuple[Any, ...], problem: str) -> None:
-    with pytest.raises(MessageError, match=problem):
+def test_a_tool_call_is_made_of_text(fields: tuple[Any, ...], name: str) -> None:
+    with pytest.raises(MessageError) as caught:
         ToolCall(*fields)
+    assert caught.value.name == name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -157,6 +156,13 @@ def sent(messages: Any) -> Composition:
 
 
 # What was read is written back
+
+
+def problem_places(messages: Any, where: str = "conversation") -> list[str]:
+    """Return the place of every problem of messages that cannot be read."""
+    with pytest.raises(MessageError) as caught:
+        read_messages(messages, where=where)
+    return [problem.place for problem in caught.value.problems]
 
 
 def test_chat_messages_are_written_back_as_they_were_read() -> None:
@@ -389,10 +395,12 @@ def test_the_writer_for_a_provider_is_one_function() -> None:
 def test_a_file_that_a_provider_has_is_no_use_to_another() -> None:
     (message,) = read_messages([CHAT[1]])
     file = message.parts[4]
-    with pytest.raises(MediaError, match="only openai has"):
+    with pytest.raises(MediaError) as caught:
         anthropic_message(Message("user", (file,)))
-    with pytest.raises(MediaError, match="only anthropic has"):
+    assert (caught.value.name, caught.value.value) == ("source", "openai")
+    with pytest.raises(MediaError) as caught:
         openai_message(read_messages(ANTHROPIC)[-2])
+    assert (caught.value.name, caught.value.value) == ("source", "anthropic")
 
 
 def test_thoughts_have_a_row_of_their_own_and_are_counted() -> None:
@@ -432,8 +440,11 @@ def deep(levels: int = 10_000) -> list[Any]:
 @pytest.mark.parametrize("levels", [101, 150, 900, 3_000, 200_000])
 def test_arguments_that_nest_too_deeply_are_named_whatever_json_can_take(levels: int) -> None:
     calls = [{"id": "1", "function": {"name": "f", "arguments": deep(levels)}}, 5]
-    with pytest.raises(MessageError, match=r"arguments: is cyclic or nests too deeply(.|\n)*tool_calls\[1\]: expected"):
-        read_messages([{"role": "assistant", "tool_calls": calls}])
+    place = "conversation[0].tool_calls"
+    assert problem_places([{"role": "assistant", "tool_calls": calls}]) == [
+        f"{place}[0].function.arguments",
+        f"{place}[1]",
+    ]
 
 
 def test_everything_wrong_is_named_at_once_with_its_place() -> None:
@@ -450,31 +461,29 @@ def test_everything_wrong_is_named_at_once_with_its_place() -> None:
         7,
         {"role": "user", "content": "x", "tool_calls": [CALL], 5: "x"},
     ]
-    with pytest.raises(MessageError) as caught:
-        read_messages(wrong)
-    problems = str(caught.value).split("; conversation")
-    for problem in (
-        "[0].content[0]: expected text or a part, got list",
-        "[1]: unknown role 'boss'",
-        "[2].content[0]: unknown type 'imge_url'; did you mean 'image_url'?",
-        "[2].content[1]: expected text or a part, got int",
-        "[2].content[2].text: missing",
-        "[2].content[3].type: missing",
-        "[2].x: is cyclic or nests too deeply",
-        "[3].tool_calls[0].function.arguments: is cyclic or nests too deeply",
-        "[4].tool_calls[1].id: '1' is the id of another call",
-        "[4].tool_calls[2].function.name: missing",
-        "[4].tool_calls[2].id: expected text, got int",
-        "[4].tool_calls[3]: expected a tool call, got str",
-        "[5]: no call before it has the id '9'",
-        "[6]: a tool message needs the tool_call_id",
-        "[7].role: missing",
-        "[8].content: missing; did you mean 'contnt'?",
-        "[9]: expected a message or its mapping, got int",
-        "[10]: keys must be text, got 5",
-        "[10]: a user message cannot carry tool calls",
-    ):
-        assert any(found.removeprefix("conversation").startswith(problem) for found in problems), problem
+    assert sorted(place.removeprefix("conversation") for place in problem_places(wrong)) == sorted(
+        [
+            "[0].content[0]",
+            "[1]",
+            "[2].content[0]",
+            "[2].content[1]",
+            "[2].content[2].text",
+            "[2].content[3].type",
+            "[2].x",
+            "[3].tool_calls[0].function.arguments",
+            "[4].tool_calls[1].id",
+            "[4].tool_calls[2].function.name",
+            "[4].tool_calls[2].id",
+            "[4].tool_calls[3]",
+            "[5]",
+            "[6]",
+            "[7].role",
+            "[8].content",
+            "[9]",
+            "[10]",  # a key that is not text
+            "[10]",  # tool calls of the user
+        ]
+    )
 
 
 class Fails(Mapping[str, Any]):
@@ -515,26 +524,22 @@ def test_what_the_code_of_a_message_raises_is_named_at_its_place_beside_everythi
     for read in (read_messages, lambda given: PromptContext(user_input="x", conversation=given)):
         with pytest.raises((MessageError, ContextError)) as caught:
             read(wrong)
-        found = str(caught.value).removeprefix("PromptContext: ")
-        assert re.findall(r"conversation\[(\d)\]: cannot be read: ZeroDivisionError", found) == ["0", "2", "3", "4"]
-        assert "[1]: unknown role 'boss'" in found
-        assert "[5]: expected a message or its mapping, got FailsToDump" in found
-    with pytest.raises(MessageError, match="conversation: cannot be read: ZeroDivisionError: no more"):
-        read_messages(fails_at_its_second())
+        assert [problem.place for problem in caught.value.problems] == [f"conversation[{index}]" for index in range(6)]
+    assert problem_places(fails_at_its_second()) == ["conversation"]
 
 
 @pytest.mark.parametrize(
-    ("value", "problem"),
+    ("value", "places"),
     [
-        ({"a": [b"x", {"b": {1}}]}, "x.a[0]: bytes is not JSON; conversation[0].x.a[1].b: set is not JSON"),
-        ({1: 2}, "x: keys must be text, got 1"),
-        ([float("nan"), 10**5000], "x[0]: nan is not JSON; conversation[0].x[1]: a int that cannot be written out is"),
+        ({"a": [b"x", {"b": {1}}]}, ["x.a[0]", "x.a[1].b"]),
+        ({1: 2}, ["x"]),
+        ([float("nan"), 10**5000], ["x[0]", "x[1]"]),
     ],
 )
-def test_what_is_no_json_is_not_kept_for_a_provider(value: Any, problem: str) -> None:
-    with pytest.raises(MessageError) as caught:
-        read_messages([{"role": "user", "content": "x", "x": value}])
-    assert str(caught.value).startswith(f"conversation[0].{problem}")
+def test_what_is_no_json_is_not_kept_for_a_provider(value: Any, places: list[str]) -> None:
+    assert problem_places([{"role": "user", "content": "x", "x": value}]) == [
+        f"conversation[0].{place}" for place in places
+    ]
 
 
 @pytest.mark.parametrize("file_id", ["file-1", "files/a:b", "a b?c=d#e", "ü%41", "\ud800", " x\n"])
@@ -555,25 +560,23 @@ def test_the_id_of_a_file_is_sent_back_letter_by_letter(file_id: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "problem"),
+    ("part", "place"),
     [
-        ({"type": "image_url", "image_url": {"url": "data:image/png;base64,IMG"}}, "image_url.url: the data URL"),
-        ({"type": "input_audio", "input_audio": {"data": "IMG", "format": "wav"}}, "input_audio.data: not base64"),
-        ({"type": "image_url", "image_url": {}}, "image_url: names no address and no data"),
-        ({"type": "image_url", "image_url": {"url": 5}}, "image_url.url: expected text, got int"),
-        ({"type": "image_url", "image_url": "http://"}, "image_url: 'http://': not a URL"),
+        ({"type": "image_url", "image_url": {"url": "data:image/png;base64,IMG"}}, "image_url.url"),
+        ({"type": "input_audio", "input_audio": {"data": "IMG", "format": "wav"}}, "input_audio.data"),
+        ({"type": "image_url", "image_url": {}}, "image_url"),
+        ({"type": "image_url", "image_url": {"url": 5}}, "image_url.url"),
+        ({"type": "image_url", "image_url": "http://"}, "image_url"),
         (
             {"type": "image", "source": {"type": "base64", "media_type": 5, "data": PIXEL}},
-            "source: media_type",
+            "source",
         ),
-        ({"type": ["text"], "text": "x"}, "type: expected text, got list"),
-        ({"type": "refusal"}, "refusal: missing"),
+        ({"type": ["text"], "text": "x"}, "type"),
+        ({"type": "refusal"}, "refusal"),
     ],
 )
-def test_a_part_that_cannot_be_read_is_named(part: Any, problem: str) -> None:
-    with pytest.raises(MessageError) as caught:
-        read_messages([{"role": "user", "content": ["x", part]}])
-    assert str(caught.value).startswith(f"conversation[0].content[1].{problem}")
+def test_a_part_that_cannot_be_read_is_named(part: Any, place: str) -> None:
+    assert problem_places([{"role": "user", "content": ["x", part]}]) == [f"conversation[0].content[1].{place}"]
 
 
 def test_a_message_from_outside_cannot_name_a_file_of_this_machine(tmp_path: Path) -> None:
@@ -584,8 +587,8 @@ def test_a_message_from_outside_cannot_name_a_file_of_this_machine(tmp_path: Pat
         {"role": "user", "content": [{"type": "image", "path": str(secret)}]},
         {"role": "user", "content": [{"type": "input_file", "file_url": str(secret)}]},
     ):
-        with pytest.raises(MessageError, match="a path is not read from a message"):
-            read_messages([message])
+        (place,) = problem_places([message])
+        assert place.startswith("conversation[0].content[0]")
         (read,) = read_messages([message], allow_media=True)
         assert read.parts[0].source == secret  # type: ignore[union-attr]
 
@@ -628,8 +631,8 @@ def test_a_message_from_outside_cannot_name_an_address_that_is_not_public(addres
         {"type": "video", "video": address},
     ):
         message = {"role": "user", "content": [part]}
-        with pytest.raises(MessageError, match=r"is not opened from a message|is not read from a message"):
-            read_messages([message])
+        (place,) = problem_places([message])
+        assert place.startswith("conversation[0].content[0]")
         assert read_messages([message], allow_media=True)
 
 
@@ -640,17 +643,15 @@ def test_a_message_from_outside_may_name_a_public_address_or_hold_data(address: 
 
 @pytest.mark.parametrize("given_", ["text", {"role": "user", "content": "x"}, Message("user", "x"), 5, None])
 def test_what_is_no_list_of_messages_is_refused(given_: Any) -> None:
-    with pytest.raises(MessageError, match="history: expected a list of messages, got"):
-        read_messages(given_, where="history")
+    assert problem_places(given_, where="history") == ["history"]
 
 
 def test_ids_may_come_again_once_they_are_answered_and_a_call_may_be_open() -> None:
     step = [{"role": "assistant", "tool_calls": [CALL]}, RESULT]
     assert len(read_messages([*step, *step, step[0]])) == 5
-    with pytest.raises(MessageError, match=r"conversation\[2\].tool_calls\[0\].id: '1' is the id of another call"):
-        read_messages([step[0], {"role": "user", "content": "x"}, step[0]])
-    with pytest.raises(MessageError, match=r"conversation\[2\]: no call before it has the id '1'"):
-        read_messages([*step, RESULT])
+    call_twice = [step[0], {"role": "user", "content": "x"}, step[0]]
+    assert problem_places(call_twice) == ["conversation[2].tool_calls[0].id"]
+    assert problem_places([*step, RESULT]) == ["conversation[2]"]
     (answer,) = read_messages([RESULT], before=read_messages(step[:1]))
     assert answer.name == "f"
 
@@ -660,19 +661,17 @@ def test_ids_may_come_again_once_they_are_answered_and_a_call_may_be_open() -> N
     [
         (
             {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": 5, "arguments": "{}"}}]},
-            "conversation[0].tool_calls[0].function.name: expected text, got int",
+            "conversation[0].tool_calls[0].function.name",
         ),
-        ({"role": "user", "tool_calls": [CALL]}, "conversation[0]: a user message cannot carry tool calls"),
+        ({"role": "user", "tool_calls": [CALL]}, "conversation[0]"),
         (
             {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "f", "input": {1}}]},
-            "conversation[0].content[0].input: set is not JSON",
+            "conversation[0].content[0].input",
         ),
     ],
 )
 def test_the_result_of_a_call_that_is_refused_is_not_wrong_itself(message: dict[str, Any], problem: str) -> None:
-    with pytest.raises(MessageError) as caught:
-        read_messages([message, RESULT])
-    assert str(caught.value).startswith(problem) and ";" not in str(caught.value)
+    assert problem_places([message, RESULT]) == [problem]
 
 
 def test_messages_of_ours_are_returned_as_they_are() -> None:
@@ -682,21 +681,23 @@ def test_messages_of_ours_are_returned_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "complaint"),
+    ("fields", "places"),
     [
-        ({"role": "user", "thinking": (Thinking("x"),)}, "a user message cannot carry thinking"),
-        ({"role": "assistant", "thinking": ("x",)}, r"thinking\[0\]: expected a Thinking, got str"),
-        ({"role": "user", "opaque": ["x"]}, "opaque: expected a mapping of providers"),
-        ({"role": "user", "opaque": {"openai": deep()}}, "opaque: is cyclic or nests too deeply"),
+        ({"role": "user", "thinking": (Thinking("x"),)}, ["thinking"]),
+        ({"role": "assistant", "thinking": ("x",)}, ["thinking[0]"]),
+        ({"role": "user", "opaque": ["x"]}, ["opaque"]),
+        ({"role": "user", "opaque": {"openai": deep()}}, ["opaque"]),
         (
             {"role": "user", "opaque": {"openai": {"a": [b"x"], "b": float("nan"), "c": {1: 2}, "d": Path()}}},
-            r"openai\.a\[0\]: bytes is not JSON; (.|\n)*b: nan is not(.|\n)*c: keys must be(.|\n)*d: .*Path is",
+            ["opaque.openai.a[0]", "opaque.openai.b", "opaque.openai.c", "opaque.openai.d"],
         ),
     ],
 )
-def test_thinking_and_opaque_data_are_checked(fields: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(MessageError, match=complaint):
+def test_thinking_and_opaque_data_are_checked(fields: dict[str, Any], places: list[str]) -> None:
+    with pytest.raises(MessageError) as caught:
         Message(**fields)
+    error = caught.value
+    assert ([problem.place for problem in error.problems] or [error.path or error.name]) == places
 
 
 def test_what_is_kept_for_a_provider_changes_nothing_that_a_message_says() -> None:

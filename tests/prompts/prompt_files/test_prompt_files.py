@@ -28,6 +28,7 @@ from agentkit.prompts import (
     PromptError,
     PromptFilesError,
     PromptFolder,
+    SchemaConflict,
     Size,
     TemplateError,
     TextPrompt,
@@ -56,12 +57,17 @@ def ask(text: str = "hi", **fields: Any) -> PromptContext:
     return PromptContext(**{"user_input": text, **fields})
 
 
-def broken(folder: Path, **files: str) -> str:
+def faults(folder: Path, **files: str) -> list[tuple[str, int | None, str | None]]:
+    """Return file, line and key of every problem of a folder."""
     write(folder, **files)
     with pytest.raises(PromptFilesError) as raised:
         PromptFolder.load(folder)
-    assert all(isinstance(error, TemplateError) and error.file for error in raised.value.errors)
-    return str(raised.value).replace(f"{folder.as_posix()}/", "")
+    return [place_of(error, folder) for error in raised.value.errors]
+
+
+def place_of(error: PromptError, folder: Path) -> tuple[str, int | None, str | None]:
+    assert isinstance(error, TemplateError) and error.file
+    return error.file.removeprefix(f"{folder.as_posix()}/").removesuffix(".prompt.j2"), error.line, error.name
 
 
 def test_a_file_without_front_matter_is_a_system_prompt(folder: Path) -> None:
@@ -158,8 +164,9 @@ def test_a_schema_is_checked_before_anything_is_rendered(folder: Path) -> None:
     assert schema is not None
     assert schema["required"] == ["root"]
     assert schema["properties"]["root"]["type"] == "string"
-    with pytest.raises(KwargsError, match=r"'root'.*needed by before_input\[0\]"):
+    with pytest.raises(KwargsError) as caught:
         layers.check_kwargs({})
+    assert [paths for _, paths in caught.value.problems.values()] == [("before_input[0]",)]
     ctx = ask().evolve(user_input=UserInput("hi", additional_kwargs={"root": "src"}))
     assert compose(layers, ctx).user.text == "Root src, depth 3.\n\nhi"
 
@@ -266,96 +273,89 @@ def test_spans_count_the_lines_of_the_file(folder: Path) -> None:
     assert [span.line for span in composition.spans if span.pointer == "extra.x"] == [5]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("---\nrole: system\n{{ x }}", "a.prompt.j2:1: the front matter does not end"),
-        ("---", "a.prompt.j2:1: the front matter does not end"),
-        ("---\n- a\n- b\n---\n", "a.prompt.j2:2: the front matter must be keys with values"),
-        ("---\ntext\n---\n", "a.prompt.j2:2: the front matter must be keys with values"),
-        ("---\nrole: [\n---\n", "a.prompt.j2:3: the front matter cannot be read"),
-        ("---\n\n\trole: x\n---\n", "a.prompt.j2:3: the front matter cannot be read"),
-        ("---\nrole: \0\n---\n", "a.prompt.j2:2: the front matter cannot be read"),
-        ("---\norder: 1\nrole: &a system\nname: *a\n---\n", "a.prompt.j2:4: the front matter cannot be read: aliases"),
-        ("---\nrole: system\nrole: input\n---\n", "a.prompt.j2:3: the key 'role' is here twice"),
-        ("---\nschema: {a: 1, a: 2}\n---\n", "a.prompt.j2:2: the front matter cannot be read: the key a is here twice"),
-        ("---\nschema: {? [a] : 2}\n---\n", "a.prompt.j2:2: the front matter cannot be read"),
-        ("---\n? [a]\n: 1\n---\n", "a.prompt.j2:2: a key must be text"),
-        ("---\norder: 1\n\nrol: system\n---\n", "a.prompt.j2:4: unknown key 'rol'; did you mean 'role'?"),
-        ("---\nxyz: 1\n---\n", "a.prompt.j2:2: unknown key 'xyz'; there is: budget, engine, fence"),
-        ("---\nrole: top\n---\n", "a.prompt.j2:2: role: expected 'system', 'before_input'"),
-        ("---\nkind: memos\n---\n", "a.prompt.j2:2: kind: expected 'text', 'info'"),
-        (
-            "---\nvolatility: often\n---\n",
-            "a.prompt.j2:2: volatility: expected 'static', 'session' or 'turn', got 'often'",
-        ),
-        ("---\nengine: mustache\n---\n", "a.prompt.j2:2: engine: expected 'jinja' or 'fstring', got 'mustache'"),
-        ("---\norder: high\n---\n", "a.prompt.j2:2: order: expected a number, got 'high'"),
-        ("---\norder: .nan\n---\n", "a.prompt.j2:2: order: expected a finite number, got nan"),
-        ("---\norder: true\n---\n", "a.prompt.j2:2: order: expected a number, got True"),
-        ("---\nfence: yes\n---\n", "a.prompt.j2:2: fence: expected true or false, got 'yes'"),
-        ("---\nlocale: english\n---\n", "a.prompt.j2:2: locale: expected a language tag"),
-        ("---\nname: ''\n---\n", "a.prompt.j2:2: name: expected text, got ''"),
-        ("---\nversion: [1, 2]\n---\n", "a.prompt.j2:2: version: expected text, got [1, 2]"),
-        ("---\nbudget: 500\n---\n", "a.prompt.j2:2: budget: expected keys such as `max: 500`, got 500"),
-        ("---\nbudget: {maximum: 5}\n---\n", "a.prompt.j2:2: budget: unknown key 'maximum'; did you mean 'max'?"),
-        ("---\nbudget: {1: 5}\n---\n", "a.prompt.j2:2: budget: unknown key 1; there is: cut, flex, max"),
-        ("---\nbudget: {max: 5.5}\n---\n", "a.prompt.j2:2: budget.max: expected a whole number, got 5.5"),
-        ("---\nbudget: {min: true}\n---\n", "a.prompt.j2:2: budget.min: expected a whole number, got True"),
-        ("---\nbudget: {flex: a}\n---\n", "a.prompt.j2:2: budget.flex: expected a number, got 'a'"),
-        ("---\nbudget: {cut: 1}\n---\n", "a.prompt.j2:2: budget.cut: expected 'none', 'drop'"),
-        (
-            "---\nbudget: {cut: half}\n---\n",
-            "a.prompt.j2:2: budget.cut: expected 'none', 'drop', 'head', 'tail', 'middle' or 'items', got 'half'",
-        ),
-        ("---\norder: 1\nbudget: {min: 5, max: 2}\n---\n", "a.prompt.j2:3: budget: Size: min 5 is above max 2"),
-        ("---\nbudget: {cut: items}\n---\n", "a.prompt.j2:2: budget: cut: items needs a kind that shows items"),
-        ("---\nschema: text\n---\n", "a.prompt.j2:2: schema: expected a JSON Schema object, got 'text'"),
-        ("---\nschema: {1: x}\n---\n", "a.prompt.j2:2: schema.1: keys must be text: put 1 in quotes"),
-        ("---\nschema: {x: [.inf]}\n---\n", "a.prompt.j2:2: schema.x.0: expected a finite number, got inf"),
-        ("---\nschema: {x: !!binary YQ==}\n---\n", "a.prompt.j2:2: schema.x: expected a JSON value, got b'a'"),
-        ("---\nschema: !!python/object/apply:os.system [ls]\n---\n", "a.prompt.j2:2: the front matter cannot be read"),
-        ("---\norder: 1\nschema: {properties: 5}\n---\n", "a.prompt.j2:3: params_schema"),
-        ("---\nschema: {additionalProperties: false}\n---\n", "a.prompt.j2:2: params_schema cannot be used"),
-        ("---\nschema: {properties: {tools: {}}}\n---\n{{ tools }}", "a.prompt.j2:2: a: tools cannot be the name"),
-        ("---\norder: 1\n---\n\n{% if %}", "a.prompt.j2:5: "),
-        ("---\norder: 1\n---\n\n{{ usr_input }}", "a.prompt.j2:5: a: the context cannot supply 'usr_input' (line 5"),
-        ("---\nengine: fstring\n---\n{user_input.text}", "a.prompt.j2:4: "),
-        ("---\nfence: trueish\n---\n", "a.prompt.j2:2: fence: expected true or false, got 'trueish'"),
-        (
-            "---\norder: 1\nfence: !!bool x\n---\n",
-            "a.prompt.j2:3: the front matter cannot be read: the value is no bool",
-        ),
-        ("---\norder: !!int ''\n---\n", "a.prompt.j2:2: the front matter cannot be read: the value is no int"),
-        ("---\norder: !!float '-'\n---\n", "a.prompt.j2:2: the front matter cannot be read: the value is no float"),
-        ("---\n# " + "x" * 70_000 + "\n---\n", "a.prompt.j2:1: the front matter has 70,003 characters"),
-        ("---\norder: " + "9" * 5_000 + "\n---\n", "a.prompt.j2"),
-        (
-            "---\nschema: " + "[" * 5_000 + "]" * 5_000 + "\n---\n",
-            "a.prompt.j2:2: the front matter cannot be read: nests deeper than 64",
-        ),
-        (
-            "---\nschema: " + "{a: " * 70 + "1" + "}" * 70 + "\n---\n",
-            "a.prompt.j2:2: the front matter cannot be read: nests deeper than 64",
-        ),
-    ],
-    ids=range(54),
-)
-def test_a_problem_in_a_file_is_reported_with_its_line(folder: Path, text: str, message: str) -> None:
-    assert broken(folder, a=text).startswith(message)
+FRONT_MATTER_FAULTS: list[tuple[str, int, str | None]] = [
+    ("---\nrole: system\n{{ x }}", 1, None),
+    ("---", 1, None),
+    ("---\n- a\n- b\n---\n", 2, None),
+    ("---\ntext\n---\n", 2, None),
+    ("---\nrole: [\n---\n", 3, None),
+    ("---\n\n\trole: x\n---\n", 3, None),
+    ("---\nrole: \0\n---\n", 2, None),
+    ("---\norder: 1\nrole: &a system\nname: *a\n---\n", 4, None),
+    ("---\nrole: system\nrole: input\n---\n", 3, "role"),
+    ("---\nschema: {a: 1, a: 2}\n---\n", 2, None),
+    ("---\nschema: {? [a] : 2}\n---\n", 2, None),
+    ("---\n? [a]\n: 1\n---\n", 2, None),
+    ("---\norder: 1\n\nrol: system\n---\n", 4, "rol"),
+    ("---\nxyz: 1\n---\n", 2, "xyz"),
+    ("---\nrole: top\n---\n", 2, "role"),
+    ("---\nkind: memos\n---\n", 2, "kind"),
+    ("---\nvolatility: often\n---\n", 2, "volatility"),
+    ("---\nengine: mustache\n---\n", 2, "engine"),
+    ("---\norder: high\n---\n", 2, "order"),
+    ("---\norder: .nan\n---\n", 2, "order"),
+    ("---\norder: true\n---\n", 2, "order"),
+    ("---\nfence: yes\n---\n", 2, "fence"),
+    ("---\nlocale: english\n---\n", 2, "locale"),
+    ("---\nname: ''\n---\n", 2, "name"),
+    ("---\nversion: [1, 2]\n---\n", 2, "version"),
+    ("---\nbudget: 500\n---\n", 2, "budget"),
+    ("---\nbudget: {maximum: 5}\n---\n", 2, "budget.maximum"),
+    ("---\nbudget: {1: 5}\n---\n", 2, "budget.1"),
+    ("---\nbudget: {max: 5.5}\n---\n", 2, "budget.max"),
+    ("---\nbudget: {min: true}\n---\n", 2, "budget.min"),
+    ("---\nbudget: {flex: a}\n---\n", 2, "budget.flex"),
+    ("---\nbudget: {cut: 1}\n---\n", 2, "budget.cut"),
+    ("---\nbudget: {cut: half}\n---\n", 2, "budget.cut"),
+    ("---\norder: 1\nbudget: {min: 5, max: 2}\n---\n", 3, "budget"),
+    ("---\nbudget: {cut: items}\n---\n", 2, "budget"),
+    ("---\nschema: text\n---\n", 2, "schema"),
+    ("---\nschema: {1: x}\n---\n", 2, "schema.1"),
+    ("---\nschema: {x: [.inf]}\n---\n", 2, "schema.x.0"),
+    ("---\nschema: {x: !!binary YQ==}\n---\n", 2, "schema.x"),
+    ("---\nschema: !!python/object/apply:os.system [ls]\n---\n", 2, None),
+    ("---\norder: 1\nschema: {properties: 5}\n---\n", 3, "schema"),
+    ("---\nschema: {additionalProperties: false}\n---\n", 2, "schema"),
+    ("---\nschema: {properties: {tools: {}}}\n---\n{{ tools }}", 2, "schema"),
+    ("---\nfence: trueish\n---\n", 2, "fence"),
+    ("---\norder: 1\nfence: !!bool x\n---\n", 3, None),
+    ("---\norder: !!int ''\n---\n", 2, None),
+    ("---\norder: !!float '-'\n---\n", 2, None),
+    ("---\n# " + "x" * 70_000 + "\n---\n", 1, None),
+    ("---\norder: " + "9" * 5_000 + "\n---\n", 2, None),
+    ("---\nschema: " + "[" * 5_000 + "]" * 5_000 + "\n---\n", 2, None),
+    ("---\nschema: " + "{a: " * 70 + "1" + "}" * 70 + "\n---\n", 2, None),
+]
+"""Front matter, and line and key of its problem."""
+TEMPLATE_FAULTS = [
+    ("---\norder: 1\n---\n\n{% if %}", 5),
+    ("---\norder: 1\n---\n\n{{ usr_input }}", 5),
+    ("---\nengine: fstring\n---\n{user_input.text}", 4),
+]
+
+
+def test_a_problem_in_a_file_is_reported_with_its_line(folder: Path) -> None:
+    failures: list[str] = []
+    for text, line, key in FRONT_MATTER_FAULTS:
+        problems = faults(folder, a=text)
+        if problems != [("a", line, key)]:
+            failures.append(f"{text[:200]!r}: expected line {line}, key {key}; got {problems}")
+    for text, line in TEMPLATE_FAULTS:
+        problems = faults(folder, a=text)
+        if [problem[:2] for problem in problems] != [("a", line)]:
+            failures.append(f"{text!r}: expected line {line}; got {problems}")
+    assert failures == []
 
 
 def test_everything_that_is_wrong_with_one_front_matter_is_named_in_the_order_of_its_lines(folder: Path) -> None:
     text = "---\nordr: 1\nkind: memos\nbudget:\n  maxx: 5\n  min: a\nkind: memo\nfence: yes\n---\n{% if %}"
-    found = broken(folder, a=text).splitlines()
-    assert [line.split(",")[0] for line in found] == [
-        "6 problems with prompt files:",
-        "a.prompt.j2:2: unknown key 'ordr'; did you mean 'order'? There is: budget",
-        "a.prompt.j2:3: kind: expected 'text'",
-        "a.prompt.j2:4: budget.min: expected a whole number",
-        "a.prompt.j2:4: budget: unknown key 'maxx'; did you mean 'max'? There is: cut",
-        "a.prompt.j2:7: the key 'kind' is here twice",
-        "a.prompt.j2:8: fence: expected true or false",
+    assert faults(folder, a=text) == [
+        ("a", 2, "ordr"),
+        ("a", 3, "kind"),
+        ("a", 4, "budget.min"),
+        ("a", 4, "budget.maxx"),
+        ("a", 7, "kind"),
+        ("a", 8, "fence"),
     ]
 
 
@@ -367,20 +367,20 @@ def test_text_that_begins_like_true_is_text(folder: Path) -> None:
 
 
 def test_of_many_problems_with_one_front_matter_some_are_named(folder: Path) -> None:
-    found = broken(folder, a="---\n" + "a: 1\n" * 10_000 + "---\n").splitlines()
-    assert len(found) == 22
-    assert found[-1] == "a.prompt.j2: the front matter has 9,980 more problems"
+    found = faults(folder, a="---\n" + "a: 1\n" * 10_000 + "---\n")
+    assert found[:20] == [("a", line, "a") for line in range(2, 22)]
+    assert found[20:] == [("a", None, None)]  # the number of the others
 
 
 def test_a_yaml_bomb_is_refused_at_once(folder: Path) -> None:
     levels = "".join(f"  l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, 12))
     bomb = f"---\nschema:\n  l0: &l0 [lol]\n{levels}---\nx"
-    assert broken(folder, a=bomb).startswith("a.prompt.j2:4: the front matter cannot be read: aliases are not allowed")
+    assert faults(folder, a=bomb) == [("a", 4, None)]
 
 
 def test_all_broken_files_are_named_at_once(folder: Path) -> None:
     (folder / "bytes.prompt.j2").write_bytes(b"ok\nok\n\xff\xfe")
-    message = broken(
+    found = faults(
         folder,
         syntax="{% for %}",
         keys="---\nrol: x\norder: y\n---\n",
@@ -388,58 +388,57 @@ def test_all_broken_files_are_named_at_once(folder: Path) -> None:
         fine="fine",
         locale__zh="---\nlocale: en\n---\n",
     )
-    assert message.startswith("6 problems with prompt files:\n")
-    found = [line.split(": ")[0] for line in message.splitlines()[1:]]
-    assert sorted(found) == [
-        "bytes.prompt.j2:3",
-        "keys.prompt.j2:2",
-        "keys.prompt.j2:3",
-        "locale.zh.prompt.j2:2",
-        "names.prompt.j2:2",
-        "syntax.prompt.j2:1",
+    assert sorted(fault[:2] for fault in found) == [
+        ("bytes", 3),
+        ("keys", 2),
+        ("keys", 3),
+        ("locale.zh", 2),
+        ("names", 2),
+        ("syntax", 1),
     ]
 
 
 def test_an_error_in_one_locale_is_blamed_on_its_file(folder: Path) -> None:
-    assert broken(folder, a="fine", a__zh="---\nlocale: zh\n---\n{% if %}").startswith("a.zh.prompt.j2:4: ")
-    assert broken(folder, a="fine", a__zh="\n{{ usr }}").startswith("a.zh.prompt.j2:2: ")
+    (fault,) = faults(folder, a="fine", a__zh="---\nlocale: zh\n---\n{% if %}")
+    assert fault[:2] == ("a.zh", 4)
+    (fault,) = faults(folder, a="fine", a__zh="\n{{ usr }}")
+    assert fault[:2] == ("a.zh", 2)
 
 
 def test_locales_may_repeat_but_not_contradict_the_fallback(folder: Path) -> None:
     write(folder, a="---\nrole: input\n---\nA", a__zh="---\nrole: input\nversion: 2\n---\nB")
     assert isinstance(PromptFolder.load(folder)["a"], TextPrompt)
-    message = broken(folder, a__zh="---\nversion: 2\nrole: system\nkind: memo\n---\nB")
-    assert "a.zh.prompt.j2:3: role differs from a.prompt.j2, which counts for every locale: set it there" in message
-    assert "a.zh.prompt.j2:4: kind differs" in message
+    contradictions = faults(folder, a__zh="---\nversion: 2\nrole: system\nkind: memo\n---\nB")
+    assert contradictions == [("a.zh", 3, "role"), ("a.zh", 4, "kind")]
 
 
 def test_two_files_for_one_text_are_refused(folder: Path) -> None:
-    message = broken(folder, a__zh="A", b="---\nname: a\nlocale: zh\n---\nB")
-    assert message.startswith("a.zh.prompt.j2: the text of 'a' for zh is in b.prompt.j2 too")
-    assert "the prompt 'a' is in a.prompt.j2 too" in broken(folder, a="A", b="---\nname: a\n---\nB")
+    assert faults(folder, a__zh="A", b="---\nname: a\nlocale: zh\n---\nB") == [("a.zh", None, "name")]
+    assert faults(folder, a="A", b="---\nname: a\n---\nB") == [("b", 2, "name")]
 
 
 def test_prompts_that_conflict_with_each_other_are_refused(folder: Path) -> None:
     schema = "---\nrole: before_input\nschema: {{properties: {{n: {{type: {}}}}}}}\n---\n{{{{ n }}}}"
     write(folder, a=schema.format("integer"), b=schema.format("string"))
-    with pytest.raises(PromptFilesError, match=r"before_input\[0\].*before_input\[1\]"):
+    with pytest.raises(PromptFilesError) as caught:
         PromptFolder.load(folder)
+    assert [type(error) for error in caught.value.errors] == [SchemaConflict]
 
 
 @pytest.mark.parametrize("name", ["missing", "file.txt", "empty", "nul\0"])
 def test_a_folder_without_prompts_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file.txt").write_text("x")
-    with pytest.raises(PromptFilesError, match=r"expected a folder with \.prompt\.j2 files|no \.prompt\.j2 file"):
+    with pytest.raises(PromptFilesError) as caught:
         PromptFolder.load(tmp_path / name)
+    (error,) = caught.value.errors
+    assert (tmp_path / name).as_posix() in (error.path, getattr(error, "file", None))
 
 
 def test_a_huge_file_is_not_read(folder: Path) -> None:
     with (folder / "big.prompt.j2").open("wb") as stream:
         stream.truncate(10_000_000_000)
-    assert "big.prompt.j2: cannot be read (it has more than the 1,048,576 bytes that are read)" in broken(
-        folder, a="fine"
-    )
+    assert faults(folder, a="fine") == [("big", None, None)]
 
 
 def test_links_that_go_in_circles_and_pipes_are_named(folder: Path) -> None:
@@ -450,10 +449,8 @@ def test_links_that_go_in_circles_and_pipes_are_named(folder: Path) -> None:
     (folder / "dangling.prompt.j2").symlink_to(folder / "nowhere")
     (folder / "folder.prompt.j2").mkdir()
     os.mkfifo(folder / "pipe.prompt.j2")
-    message = broken(folder, a="fine")
-    assert "inner/up: a link leads to this folder a second time" in message
-    for name in ("self", "dangling", "folder", "pipe"):
-        assert f"{name}.prompt.j2: cannot be read (" in message
+    files = {file for file, _, _ in faults(folder, a="fine")}
+    assert files == {"inner/up", "self", "dangling", "folder", "pipe"}
 
 
 @pytest.mark.skipif(os.open not in os.supports_dir_fd, reason="the system has no paths below an open folder")
@@ -466,7 +463,7 @@ def test_a_folder_that_is_too_deep_for_a_path_is_named(folder: Path) -> None:
         os.close(at)
         at = deeper
     os.close(at)
-    with pytest.raises(PromptFilesError, match=r"cannot be read|expected a folder"):
+    with pytest.raises(PromptFilesError):
         PromptFolder.load(folder)
     shutil.rmtree(folder)  # which later cleaning up could not
 
@@ -495,8 +492,8 @@ def test_a_link_that_leads_out_of_the_folder_is_not_read(folder: Path, tmp_path:
         (folder / f"{name}.prompt.j2").symlink_to(target)
     error = prompts.reload().error
     assert isinstance(error, PromptFilesError)
-    for name in ("absolute.prompt.j2", "relative.prompt.j2", "system.prompt.j2", "through.prompt.j2", "inner"):
-        assert f"{name}: is a link that leads out of" in str(error)
+    files = {place_of(problem, folder)[0] for problem in error.errors}
+    assert files == {"absolute", "relative", "system", "through", "inner"}
     assert "hush" not in str(error)
     assert [*prompts] == ["a"]
 
@@ -538,8 +535,10 @@ def test_a_link_that_leads_out_of_a_package_is_not_read(tmp_path: Path, monkeypa
     (tmp_path / "one/spread_prompts/a.prompt.j2").write_text("fine")
     assert [*PromptFolder.from_package("spread_prompts")] == ["a"]
     (tmp_path / "two/spread_prompts/b.prompt.j2").symlink_to(tmp_path / "out.txt")
-    with pytest.raises(PromptFilesError, match=r"b\.prompt\.j2: is a link that leads out of"):
+    with pytest.raises(PromptFilesError) as caught:
         PromptFolder.from_package("spread_prompts")
+    files = [str(error.file) for error in caught.value.errors if isinstance(error, TemplateError)]
+    assert any(file.endswith("b.prompt.j2") for file in files)
 
 
 def test_nothing_changed_means_the_same_objects(folder: Path) -> None:
@@ -585,13 +584,13 @@ def test_when_something_is_broken_the_old_version_stays_and_the_result_says_so(f
     result = prompts.reload()
     assert result.changed == ()
     assert isinstance(result.error, PromptFilesError)
-    assert "b.prompt.j2:2: " in str(result.error)
+    assert [place_of(error, folder)[:2] for error in result.error.errors] == [("b", 2)]
     assert (dict(prompts), prompts.version, prompts.layers(), dict(prompts.files)) == before
     write(folder, b="B")
     assert prompts.reload().changed == ("a",)
     for file in folder.iterdir():
         file.unlink()
-    assert "no .prompt.j2 file" in str(prompts.reload().error)
+    assert isinstance(prompts.reload().error, PromptFilesError)
     folder.rmdir()
     assert prompts.reload().error is not None
     assert prompts["a"].format_2_str(ask()) == "A2"
@@ -640,14 +639,18 @@ def test_a_package_brings_its_prompts_along_also_zipped(package: str) -> None:
     assert prompts["a"].format_2_str(ask(locale="zh")) == "好"
     assert prompts.files["a"].files[0] == f"{package}.prompts/a.prompt.j2"
     assert prompts.reload().changed == ()
-    with pytest.raises(PromptFilesError, match=r"big\.prompt\.j2: cannot be read \(it has more than the 1,048,576"):
+    with pytest.raises(PromptFilesError) as caught:
         PromptFolder.from_package(f"{package}.bad")
+    (error,) = caught.value.errors
+    assert isinstance(error, TemplateError) and str(error.file).endswith("big.prompt.j2")
 
 
 @pytest.mark.parametrize("name", ["no_such_package_anywhere", "", "json.decoder", "agentkit.cli"])
 def test_a_package_that_has_no_prompts_is_refused_by_name(name: str) -> None:
-    with pytest.raises(PromptFilesError, match=name or "''"):
+    with pytest.raises(PromptFilesError) as caught:
         PromptFolder.from_package(name)
+    (error,) = caught.value.errors
+    assert name in (error.name, error.path)
 
 
 KEYS = st.sampled_from(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pytest
@@ -15,6 +16,7 @@ from agentkit.prompts import (
     KwargsError,
     Message,
     PromptContext,
+    PromptError,
     ToolCall,
     ToolSpec,
     Trusted,
@@ -39,6 +41,14 @@ WORDS = st.text(st.sampled_from("ab {}<>|\n\r问é\\\"'%$"), max_size=20)
 SLOT_NAMES = st.sampled_from(
     ["topic", "问题", "0", "_x", "class", "range", "dict", "extra", "tools", "now", "user_input", "slot_1", "x" * 300]
 )
+
+
+def fault(make: Callable[[], object], kind: type[PromptError] = PrompterError) -> str | None:
+    """Return the name in the error that `make` raises."""
+    with pytest.raises(kind) as caught:
+        make()
+    assert type(caught.value) is kind
+    return caught.value.name
 
 
 def system_of(prompter: Prompter, *args: Any, **kwargs: Any) -> str:
@@ -101,48 +111,35 @@ def test_all_missing_and_unexpected_keys_are_named_at_once() -> None:
     prompter = ChatPrompter("{topic} {tone} {limit}")
     with pytest.raises(PrompterError) as caught:
         prompter.generate_prompt({"topik": "a", "limit": ["b"], "x": "c"})
-    message = str(caught.value)
-    assert "'topic' is missing; 'tone' is missing" in message
-    assert "unexpected 'topik'; did you mean 'topic'? There is: limit, tone, topic" in message
-    assert "unexpected 'x'; there is: limit, tone, topic" in message
-    assert "'limit' is a list, expected text" in message
+    assert [problem.place for problem in caught.value.problems] == ["topic", "tone", "topik", "x", "limit"]
 
 
 def test_two_keys_more_than_slots_are_refused_where_one_is_the_input() -> None:
-    with pytest.raises(
-        PrompterError, match=r"unexpected 'a'; there are no slots; .*; one key that is not a slot may hold"
-    ):
-        ChatPrompter("Hi").generate_prompt({"a": "1", "b": "2"})
+    assert fault(lambda: ChatPrompter("Hi").generate_prompt({"a": "1", "b": "2"})) == "a, b"
 
 
 @pytest.mark.parametrize("given", [None, "text", 3])
 def test_text_cannot_fill_two_slots(given: object) -> None:
-    with pytest.raises(PrompterError, match="expected a dict with 'a', 'b'"):
-        AlpacaPrompter("{a} {b}").generate_prompt(given)  # type: ignore[call-overload]
+    assert fault(lambda: AlpacaPrompter("{a} {b}").generate_prompt(given)) == "a, b"  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("given", [["a"], b"a", object()])
 def test_input_that_is_neither_text_nor_slots_is_refused(given: object) -> None:
-    with pytest.raises(PrompterError, match=f"got {type(given).__name__}"):
-        ChatPrompter("Hi").generate_prompt(given)  # type: ignore[call-overload]
+    assert fault(lambda: ChatPrompter("Hi").generate_prompt(given)) == "input"  # type: ignore[call-overload]
 
 
 def test_without_input_a_slot_is_missing_and_a_chat_is_empty() -> None:
-    with pytest.raises(PrompterError, match="'topic'"):
-        ChatPrompter("{topic}").generate_prompt()
+    assert fault(lambda: ChatPrompter("{topic}").generate_prompt()) == "topic"
     assert user_of(ChatPrompter("Hi")) == ""
 
 
 def test_alpaca_refuses_text_that_no_slot_would_show() -> None:
-    with pytest.raises(PrompterError, match="no place"):
-        AlpacaPrompter("Hi").generate_prompt("lost?")
-    with pytest.raises(PrompterError, match="unexpected 'more'"):
-        AlpacaPrompter("{topic}").generate_prompt({"topic": "a", "more": "lost?"})
+    assert fault(lambda: AlpacaPrompter("Hi").generate_prompt("lost?")) == "input"
+    assert fault(lambda: AlpacaPrompter("{topic}").generate_prompt({"topic": "a", "more": "lost?"})) == "more"
     assert AlpacaPrompter("{topic}").generate_prompt({"topic": "a", "more": ""})
-    with pytest.raises(PrompterError, match="no place"):
-        compose(AlpacaPrompter("Hi").layers, PromptContext(user_input="lost?"))
-    with pytest.raises(PrompterError, match="no place"):
-        AlpacaPrompter("{a} {b}").generate_prompt(UserInput("lost?", additional_kwargs={"a": "1", "b": "2"}))
+    assert fault(lambda: compose(AlpacaPrompter("Hi").layers, PromptContext(user_input="lost?"))) == "input"
+    slots = UserInput("lost?", additional_kwargs={"a": "1", "b": "2"})
+    assert fault(lambda: AlpacaPrompter("{a} {b}").generate_prompt(slots)) == "input"
 
 
 # Instructions
@@ -159,20 +156,18 @@ def test_extra_keys_follow_the_instruction_in_every_form_of_it() -> None:
 
 @pytest.mark.parametrize("keys", [{"a": "b"}, 7, ["a b"], ["{x}"], [1], [""]])
 def test_extra_keys_that_could_not_be_slots_are_refused(keys: Any) -> None:
-    with pytest.raises(PrompterError, match="extra_keys"):
-        ChatPrompter("Hi", extra_keys=keys)
+    assert fault(lambda: ChatPrompter("Hi", extra_keys=keys)) == "extra_keys"
 
 
 def test_a_part_of_an_instruction_that_nobody_would_say_is_reported() -> None:
-    with pytest.warns(UserWarning, match="left out: 'assistant'") as caught:
+    with pytest.warns(UserWarning) as caught:
         ChatPrompter({"assistant": "Hi"})
     assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("instruction", [["a"], 1, {"system": 1, "user": None}])
 def test_an_instruction_that_is_no_text_is_refused(instruction: Any) -> None:
-    with pytest.raises(PrompterError, match="instruction: expected"):
-        ChatPrompter(instruction)
+    assert fault(lambda: ChatPrompter(instruction)) == "instruction"
 
 
 def test_an_instruction_without_text_leaves_the_system_line_alone() -> None:
@@ -210,16 +205,21 @@ def test_every_wrong_item_of_a_history_is_named() -> None:
     ]
     with pytest.raises(PrompterError) as caught:
         ChatPrompter("Hi").generate_prompt("q", history)  # type: ignore[arg-type]
-    message = str(caught.value)
-    assert all(f"history[{index}]" in message for index in range(7))
-    assert "[question, answer], got [str]" in message and "got [str, NoneType]" in message
-    assert "'robot'" in message and "did you mean 'contnt'" in message and "role: missing" in message
+    places = [problem.place for problem in caught.value.problems]
+    assert sorted(places) == [
+        "history[0]",
+        "history[1]",
+        "history[2]",
+        "history[3].role",
+        "history[4]",
+        "history[5].content",
+        "history[6]",
+    ]
 
 
 @pytest.mark.parametrize("history", ["text", {"role": "user"}, 5])
 def test_a_history_that_is_no_list_is_refused(history: Any) -> None:
-    with pytest.raises(PrompterError, match="history: expected a list"):
-        ChatPrompter("Hi", history=history)
+    assert fault(lambda: ChatPrompter("Hi", history=history)) == "history"
 
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": {"q": "{x} é"}}}
@@ -259,22 +259,25 @@ def test_arguments_that_are_no_json_are_written_as_they_are() -> None:
 
 @pytest.mark.parametrize("cut", [slice(0, 3), slice(3, 5)])
 def test_half_a_tool_call_in_a_history_is_refused_instead_of_dropped(cut: slice) -> None:
-    with pytest.raises(PrompterError, match="lacks its result"):
-        ChatPrompter("Hi").generate_prompt("q", TRAFFIC[cut])
+    assert fault(lambda: ChatPrompter("Hi").generate_prompt("q", TRAFFIC[cut])) == "history"
 
 
 @pytest.mark.parametrize(
-    ("message", "what"),
+    ("message", "place"),
     [
-        ({"role": "assistant", "tool_calls": {"id": "c"}}, "expected a list"),
-        ({"role": "assistant", "tool_calls": ["c"]}, r"tool_calls\[0\]: expected"),
-        ({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {1j: 2}}}]}, "keys must be text"),
-        ({"role": "user", "content": [{"type": "image_url"}]}, r"content\[0\]"),
+        ({"role": "assistant", "tool_calls": {"id": "c"}}, "tool_calls"),
+        ({"role": "assistant", "tool_calls": ["c"]}, "tool_calls[0]"),
+        (
+            {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {1j: 2}}}]},
+            "tool_calls[0].function.arguments",
+        ),
+        ({"role": "user", "content": [{"type": "image_url"}]}, "content[0]"),
     ],
 )
-def test_parts_of_a_message_that_cannot_be_written_are_refused(message: Any, what: str) -> None:
-    with pytest.raises(PrompterError, match=what):
+def test_parts_of_a_message_that_cannot_be_written_are_refused(message: Any, place: str) -> None:
+    with pytest.raises(PrompterError) as caught:
         ChatPrompter("Hi").generate_prompt("q", [message])
+    assert [problem.place for problem in caught.value.problems] == [f"history[0].{place}"]
 
 
 # Tools
@@ -319,11 +322,9 @@ def test_every_wrong_tool_is_named() -> None:
     ]
     with pytest.raises(PrompterError) as caught:
         ChatPrompter("Hi").generate_prompt("q", tools=tools)  # type: ignore[arg-type]
-    message = str(caught.value)
-    assert all(f"tools[{index}]" in message for index in (0, 1, 2, 4, 5))
-    assert "tools: 'add' is there more than once" in message
-    with pytest.raises(PrompterError, match="expected a list of tools"):
-        ChatPrompter("Hi", tools=ADD)  # type: ignore[arg-type]
+    places = {problem.place for problem in caught.value.problems}
+    assert places == {"tools[0]", "tools[1]", "tools[2]", "tools[4]", "tools[5].function.x", "tools"}
+    assert fault(lambda: ChatPrompter("Hi", tools=ADD)) == "tools"  # type: ignore[arg-type]
 
 
 # The model
@@ -339,10 +340,9 @@ def test_the_tokens_of_a_model_belong_to_a_copy() -> None:
 
 
 def test_every_unknown_token_is_named_with_the_nearest() -> None:
-    with pytest.raises(
-        PrompterError, match=r"'soo'.*'tool_start'; did you mean 'tool_start_token'.*'eoa' must be text.*'system'"
-    ):
+    with pytest.raises(PrompterError) as caught:
         ChatPrompter("Hi").for_model(soo="x", tool_start="y", eoa=1, system=2)  # type: ignore[arg-type]
+    assert [problem.place for problem in caught.value.problems] == ["soo", "tool_start", "eoa", "system"]
 
 
 def test_a_system_line_with_braces_is_no_template() -> None:
@@ -370,8 +370,7 @@ def test_a_hook_replaces_everything_and_must_return_all_four() -> None:
     assert prompter.generate_prompt("x", label="yes").endswith("qa\n\n<<x>>\n\nyes!")
     assert prompter.context("x").user_input.input == "<<x>>"
     assert [tool.name for tool in prompter.context("x").tools] == ["add"]
-    with pytest.raises(PrompterError, match="must return"):
-        ChatPrompter("Hi", pre_hook=lambda *given: given[0]).generate_prompt("x")
+    assert fault(lambda: ChatPrompter("Hi", pre_hook=lambda *given: given[0]).generate_prompt("x")) == "pre_hook"
 
 
 def test_a_label_ends_a_text_and_is_text() -> None:
@@ -379,8 +378,7 @@ def test_a_label_ends_a_text_and_is_text() -> None:
     assert ChatPrompter("Hi").generate_prompt("q", label="yes", return_dict=True) == ChatPrompter("Hi").generate_prompt(
         "q", return_dict=True
     )
-    with pytest.raises(PrompterError, match="label"):
-        ChatPrompter("Hi").generate_prompt("q", label=1)  # type: ignore[call-overload]
+    assert fault(lambda: ChatPrompter("Hi").generate_prompt("q", label=1)) == "label"  # type: ignore[call-overload]
 
 
 def test_show_logs_what_is_generated(caplog: pytest.LogCaptureFixture) -> None:
@@ -441,8 +439,8 @@ def test_what_a_prompter_needs_is_part_of_the_schema_of_kwargs() -> None:
     with pytest.raises(KwargsError) as caught:
         compose(ChatPrompter({"system": "{a}", "user": "{b}"}).layers, PromptContext(user_input="q"))
     assert set(caught.value.problems) == {"a", "b"}
-    with pytest.raises(PrompterError, match="lack the slots 'b'"):
-        ChatPrompter({"system": "{a}", "user": "{b}"}).layers.input[0].render(PromptContext(user_input="q"))
+    needs_b = ChatPrompter({"system": "{a}", "user": "{b}"}).layers.input[0]
+    assert fault(lambda: needs_b.render(PromptContext(user_input="q"))) == "b"
     single = ChatPrompter("{a}").layers.additional_kwargs_schema
     assert single is not None and "required" not in single
 
@@ -489,12 +487,9 @@ def test_a_layout_refuses_what_it_has_no_place_for() -> None:
         [Message("user", "a"), Message("assistant", "b"), Message("user", "c")],
         [Message("user", "a"), Message("assistant", "b")],
     ):
-        with pytest.raises(ChatTemplateError, match="no place for history"):
-            alpaca.render(messages)
-    with pytest.raises(ChatTemplateError, match=r"messages\[0\]: unknown role 'robot'"):
-        alpaca.render([{"role": "robot", "content": ""}])
-    with pytest.raises(ChatTemplateError, match="'thinking'"):
-        alpaca.render([], thinking=True)
+        assert fault(lambda: alpaca.render(messages), ChatTemplateError) == "history"  # noqa: B023
+    assert fault(lambda: alpaca.render([{"role": "robot", "content": ""}]), ChatTemplateError) == "messages[0]"
+    assert fault(lambda: alpaca.render([], thinking=True), ChatTemplateError) == "thinking"
 
 
 def test_a_layout_knows_its_control_tokens_and_stop_words() -> None:
@@ -521,10 +516,8 @@ def test_an_empty_prompter_says_the_input_itself() -> None:
         "tools": [ADD],
     }
     assert EmptyPrompter().get_response(" x ") == " x "
-    with pytest.raises(PrompterError, match="there are no slots"):
-        EmptyPrompter().generate_prompt({"a": "1", "b": "2"}, return_dict=True)
-    with pytest.raises(PrompterError, match="no place for an instruction"):
-        EmptyPrompter("Hi")
+    assert fault(lambda: EmptyPrompter().generate_prompt({"a": "1", "b": "2"}, return_dict=True)) == "a, b"
+    assert fault(lambda: EmptyPrompter("Hi")) == "instruction"
 
 
 # One's own
@@ -561,10 +554,8 @@ def test_a_prompter_of_ones_own_is_a_layout() -> None:
 def test_a_layout_without_a_place_for_the_system_line_does_not_say_it() -> None:
     assert Bare("Do.").generate_prompt("x") == "Do.\nx\n"
     assert Bare("Do.").generate_prompt("x", return_dict=True)["messages"][0] == {"role": "system", "content": "Do."}
-    with pytest.raises(ChatTemplateError, match="no place for tools"):
-        Bare("Do.").generate_prompt("x", tools=[ADD])
-    with pytest.raises(PrompterError, match="no place for history"):
-        Bare("Do.", history=[["a", "b"]])
+    assert fault(lambda: Bare("Do.").generate_prompt("x", tools=[ADD]), ChatTemplateError) == "tools"
+    assert fault(lambda: Bare("Do.", history=[["a", "b"]])) == "history"
 
 
 class WithoutInstruction(Prompter):
@@ -576,21 +567,19 @@ def test_a_layout_without_a_place_for_the_instruction_says_it_behind_the_system_
 
 
 @pytest.mark.parametrize(
-    ("layout", "split", "what"),
+    ("layout", "split", "name"),
     [
-        ("{sistem}{input}", "", "'sistem'; did you mean 'system'"),
-        ("{system}", "", "neither {user} nor {input}"),
-        ("{input}{user}", "", "side by side"),
-        ("{input}{input}", "", "'input' stands in it twice"),
-        ("{input}", "{soa}", "does not hold the split"),
-        ("{input}{soa}", "{soo}", "no token is called 'soo'"),
+        ("{sistem}{input}", "", "sistem"),
+        ("{system}", "", "input"),
+        ("{input}{user}", "", "user"),
+        ("{input}{input}", "", "input"),
+        ("{input}", "{soa}", "split"),
+        ("{input}{soa}", "{soo}", "soo, split"),
     ],
 )
-def test_a_layout_that_cannot_work_is_refused_when_it_is_written(layout: str, split: str, what: str) -> None:
-    with pytest.raises(PrompterError, match=what):
-        type("Wrong", (Prompter,), {"layout": layout, "split": split})
+def test_a_layout_that_cannot_work_is_refused_when_it_is_written(layout: str, split: str, name: str) -> None:
+    assert fault(lambda: type("Wrong", (Prompter,), {"layout": layout, "split": split})) == name
 
 
 def test_the_base_says_what_it_lacks() -> None:
-    with pytest.raises(PrompterError, match="has no layout"):
-        Prompter("Hi")
+    assert fault(lambda: Prompter("Hi")) == "layout"

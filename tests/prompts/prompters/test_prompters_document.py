@@ -127,8 +127,9 @@ def test_tools_stand_beside_the_messages_of_a_request() -> None:
 
 
 def test_tools_at_construction_prohibit_tools_with_the_call() -> None:
-    with pytest.raises(PrompterError, match="not both"):
+    with pytest.raises(PrompterError) as caught:
         ChatPrompter(PICK, tools=TOOLS).generate_prompt(WEATHER, tools=TOOLS)
+    assert caught.value.name == "tools"
 
 
 def test_history_as_pairs_in_a_text_as_printed() -> None:
@@ -155,8 +156,9 @@ def test_message_dicts_work_in_a_text_too_though_the_document_says_they_do_not()
 
 
 def test_alpaca_has_no_history() -> None:
-    with pytest.raises(PrompterError, match="history"):
+    with pytest.raises(PrompterError) as caught:
         alpaca(ADD).generate_prompt("", history=[BEFORE])
+    assert caught.value.name == "history"
     assert alpaca(ADD).generate_prompt("", history=[]) == alpaca(ADD).generate_prompt("")
 
 

@@ -49,22 +49,22 @@ def test_the_tokens_of_a_model_are_those_of_its_chat_template() -> None:
 
 
 def test_a_model_that_is_unknown_or_has_no_roles_is_an_error() -> None:
-    with pytest.raises(PrompterError, match="for_model: unknown chat template 'internlm9'"):
-        ChatPrompter().for_model("internlm9")
-    with pytest.raises(PrompterError, match="has no markers around roles"):
-        ChatPrompter().for_model("internlm-7b")
+    for model in ("internlm9", "internlm-7b"):
+        with pytest.raises(PrompterError) as caught:
+            ChatPrompter().for_model(model)
+        assert (caught.value.name, caught.value.value) == ("model", model)
 
 
 def test_tokens_may_be_given_when_it_is_made() -> None:
     made = ChatPrompter("Be brief.", system="I am.", sos="<s>", soh="<u>", soa="<a>")
     assert made.generate_prompt("Hi") == "<s>I am.Be brief.\n\n\n\n\n<u>\nHi\n<a>\n"
-    with pytest.raises(PrompterError, match="ChatPrompter: no token is called 'soz'; did you mean 'so"):
+    with pytest.raises(PrompterError) as caught:
         ChatPrompter("", soz="<s>")
+    assert caught.value.name == "soz"
     wrong: dict[str, Any] = {"histry": [], "extra_key": ["a"]}
-    with pytest.raises(
-        PrompterError, match=r"'histry'; did you mean 'history'.*'extra_key'; did you mean 'extra_keys'"
-    ):
+    with pytest.raises(PrompterError) as caught:
         ChatPrompter("", **wrong)
+    assert caught.value.name == "histry, extra_key"
 
 
 def test_tools_are_taken_as_they_are() -> None:
@@ -84,10 +84,11 @@ def test_a_chain_and_an_agent_are_run_with_slots_and_history() -> None:
     assert sent == [["Reply in English.\n\n", "Hello", "Hi.", "How are you?"]] * 2
     Agent(model, "Rules.").run_sync("And now?", history=[{"role": "user", "content": "Hello"}])
     assert [message.text for message in model.requests[-1].messages] == ["Rules.", "Hello", "And now?"]
-    with pytest.raises(AgentDefinitionError, match="history=: the run has session=, whose conversation it would be"):
+    with pytest.raises(AgentDefinitionError):
         Agent(model, prompter).run_sync(slots, history=[["a", "b"]], session=InMemorySession())
-    with pytest.raises(PrompterError, match=r"history\[0\]"):
+    with pytest.raises(PrompterError) as caught:
         Agent(model, prompter).run_sync(slots, history=[["a"]])
+    assert [problem.place for problem in caught.value.problems] == ["history[0]"]
 
 
 def test_no_slot_writes_a_heading_of_the_prompter_or_a_marker_of_its_layout() -> None:

@@ -14,6 +14,10 @@ from agentkit_prompts.system.daemon_threads import DaemonThreads, _Worker
 from tests.waiting import LONG, until
 
 
+class Hanging(Exception):
+    """Refusal of a call, with the number of calls that were left."""
+
+
 def _hang(release: threading.Event) -> None:
     release.wait(600)
 
@@ -31,15 +35,15 @@ def test_a_call_that_is_left_has_its_place_taken() -> None:
 
 
 def test_a_call_that_is_left_keeps_its_place_where_others_are_refused() -> None:
-    threads, release = DaemonThreads(1, "t", refusal=lambda left: ValueError(f"{left} hang")), threading.Event()
+    threads, release = DaemonThreads(1, "t", refusal=Hanging), threading.Event()
     first = threads.submit(lambda: _hang(release))
     second = threads.submit(lambda: "second")
     until(first.running)
     threads.leave(first)
-    with pytest.raises(ValueError, match="1 hang"):
-        second.result(LONG)
-    with pytest.raises(ValueError, match="1 hang"):
-        threads.submit(lambda: "third").result(LONG)
+    for waiting in (second, threads.submit(lambda: "third")):
+        with pytest.raises(Hanging) as caught:
+            waiting.result(LONG)
+        assert caught.value.args == (1,)
     release.set()
     until(lambda: not threads.left)
     assert threads.submit(lambda: "fourth").result(LONG) == "fourth"
@@ -94,14 +98,14 @@ def test_work_that_comes_when_a_thread_has_waited_long_enough_is_done_by_it() ->
 
 
 def test_calls_that_were_left_before_they_began_are_not_refused_with_those_that_wait() -> None:
-    threads, release = DaemonThreads(1, "t", refusal=lambda _: ValueError("no")), threading.Event()
+    threads, release = DaemonThreads(1, "t", refusal=Hanging), threading.Event()
     first = threads.submit(lambda: _hang(release))
     left, waiting = threads.submit(str), threads.submit(str)
     until(first.running)
     threads.leave(left)
     threads.leave(first)
     assert left.cancelled()
-    with pytest.raises(ValueError, match="no"):
+    with pytest.raises(Hanging):
         waiting.result(LONG)
     release.set()
 
@@ -130,7 +134,7 @@ def test_a_thread_that_is_killed_is_not_counted_any_more_and_its_call_is_answere
     threads._replace(_Worker((future, contextvars.copy_context(), lambda: "another thread")))
     assert waiting.result(LONG) == "waiting"
     if begun:
-        with pytest.raises(RuntimeError, match="was killed"):
+        with pytest.raises(RuntimeError):
             future.result(LONG)
     else:
         assert future.result(LONG) == "another thread"

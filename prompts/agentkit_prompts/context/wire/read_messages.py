@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from operator import countOf
 from typing import Any, cast
 
-from agentkit_prompts.context.json_problems import Problems, fits_json
+from agentkit_prompts.context.json_problems import fits_json
 from agentkit_prompts.context.messages import Message, Role, ToolCall
 from agentkit_prompts.context.parts import Part, Text
 from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.context.wire.read_parts import PartReader
 from agentkit_prompts.context.wire.write_anthropic import OPENING
-from agentkit_prompts.errors import MessageError, nearest
+from agentkit_prompts.errors import MessageError, Problem, Problems, check_types, listed, nearest
 
 __all__ = ["REASONING", "read_messages", "thought_in"]
 
@@ -61,12 +61,15 @@ def read_messages(
     """
     if type(value) is tuple and countOf(map(type, value), Message) == len(value):
         return value
+    check_types(MessageError, "read_messages", where=(where, str, "text"))
     if isinstance(value, str | bytes | Mapping | Message) or not isinstance(value, Iterable):
-        raise MessageError(f"{where}: expected a list of messages, got {type(value).__name__}")
+        problem = Problem(where, f"expected a list of messages, got {type(value).__name__}")
+        raise MessageError(str(problem), problems=[problem])
     try:
         items = [item if isinstance(item, Message) else _as_mapping(item) for item in value]
     except Exception as error:  # of the code of what is given, here and below
-        raise MessageError(f"{where}: {_unreadable(error)}") from error
+        problem = Problem(where, _unreadable(error))
+        raise MessageError(str(problem), problems=[problem]) from error
     if all(type(item) is Message for item in items):
         return tuple(cast("list[Message]", items))
     form = form or _form(items)
@@ -76,19 +79,21 @@ def read_messages(
         try:
             reader.read(item, place)
         except Exception as error:
-            reader.problems.append(f"{place}: {_unreadable(error)}")
+            reader.problems.append(Problem(place, _unreadable(error)))
     found = reader.messages()
     if is_linked:
         found = _linked(found, before, reader.problems, reader.refused_calls)
     if reader.problems:
-        raise MessageError("; ".join(sorted(reader.problems, key=lambda text: _index(text, where))))
+        problems = sorted(reader.problems, key=lambda problem: _index(problem, where))
+        raise MessageError(listed(problems), problems=problems)
     if form == "anthropic" and found and found[0][0] == Message("user", OPENING):
         del found[0]
     return tuple([message for message, _ in found])
 
 
-def _index(problem: str, where: str) -> int:
-    return int(problem[len(where) + 1 :].partition("]")[0])
+def _index(problem: Problem, where: str) -> int:
+    """Return the number of the message at fault."""
+    return int(problem.place[len(where) + 1 :].partition("]")[0])
 
 
 def thought_in(message: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -188,7 +193,7 @@ class _Reader(PartReader):
                     opaque={self.provider: draft.kept} if draft.kept else {},
                 )
             except MessageError as error:
-                self.problems.append(f"{draft.where}: {error}")
+                self.problems.append(Problem(draft.where, str(error)))
                 self.refused_calls.update([call.id for call in draft.calls])
             else:
                 made.append((message, draft))
@@ -200,7 +205,7 @@ class _Reader(PartReader):
             self._drafts.append(item)
             self._reply = None
         elif not isinstance(item, Mapping):
-            self.problems.append(f"{where}: expected a message or its mapping, got {type(item).__name__}")
+            self.problems.append(Problem(where, f"expected a message or its mapping, got {type(item).__name__}"))
         elif "role" not in item and isinstance(item.get("type"), str):
             self._item(item, where)
         else:
@@ -210,10 +215,10 @@ class _Reader(PartReader):
         role, name, answers = (self._text(item, key, where) for key in ("role", "name", "tool_call_id"))
         if role is None:
             if item.get("role") is None:
-                self.problems.append(f"{where}.role: missing")
+                self.problems.append(Problem(f"{where}.role", "missing"))
             return
         if not item.keys() & _SAYING:
-            self.problems.append(f"{where}.content: missing{nearest('content', map(str, item))}")
+            self.problems.append(Problem(f"{where}.content", f"missing{nearest('content', map(str, item))}"))
         known = _CHAT if self._form == "responses" else _CHAT | {"type"}
         kept = self.extras(item, known, where)
         if role == "developer":
@@ -288,7 +293,7 @@ class _Reader(PartReader):
         if not self._work(item, draft, where):
             known = ("message", "function_call", "function_call_output", *_OTHER_STEPS)
             hint = _LANGCHAIN if item["type"] in _LANGCHAIN_TYPES else nearest(item["type"], known)
-            self.problems.append(f"{where}: unknown type {item['type']!r:.80}{hint}")
+            self.problems.append(Problem(where, f"unknown type {item['type']!r:.80}{hint}"))
         elif self._reply is None:
             self._drafts.append(draft)
             self._reply = draft
@@ -307,7 +312,7 @@ class _Reader(PartReader):
         value = item.get(key)
         if isinstance(value, str | None):
             return value if value is None else str.__str__(value)
-        self.problems.append(f"{where}.{key}: expected text, got {type(value).__name__}")
+        self.problems.append(Problem(f"{where}.{key}", f"expected text, got {type(value).__name__}"))
         return None
 
 
@@ -329,12 +334,12 @@ def _linked(
     for message, draft in [*((message, None) for message in before), *found]:
         for index, call in enumerate(message.tool_calls):
             if draft is not None and call.id and call.id in waiting:
-                problems.append(f"{draft.call_places[index]}.id: {call.id!r:.80} is the id of another call")
+                problems.append(Problem(f"{draft.call_places[index]}.id", f"{call.id!r:.80} is the id of another call"))
             waiting[call.id] = call.name
         if message.role == "tool":
             name = waiting.pop(message.tool_call_id or "", None)
             if draft is not None and name is None and message.tool_call_id not in refused:
-                problems.append(f"{draft.where}: no call before it has the id {message.tool_call_id!r:.80}")
+                problems.append(Problem(draft.where, f"no call before it has the id {message.tool_call_id!r:.80}"))
             elif draft is not None and message.name is None:
                 message = replace(message, name=name)
         linked.append((message, draft))

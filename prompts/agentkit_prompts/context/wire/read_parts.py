@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from agentkit_prompts.context.frozen import freeze
-from agentkit_prompts.context.json_problems import Problems, fits_json
+from agentkit_prompts.context.json_problems import fits_json
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.parts import Audio, File, Image, Media, Part, Text, Url, Video
 from agentkit_prompts.context.wire.sendable_media import FILE_ID, content_of, file_id_address
-from agentkit_prompts.errors import MediaError, nearest
+from agentkit_prompts.errors import MediaError, Problem, Problems, nearest
 from agentkit_prompts.public_addresses import is_public
 
 __all__ = ["PartReader", "plain_text_of"]
@@ -63,7 +63,7 @@ class PartReader:
         if isinstance(content, str):
             return str.__str__(content)
         if not isinstance(content, list | tuple):
-            self.problems.append(f"{where}: expected text or a list of parts, got {type(content).__name__}")
+            self.problems.append(Problem(where, f"expected text or a list of parts, got {type(content).__name__}"))
             return ""
         found = [self.part(part, f"{where}[{index}]") for index, part in enumerate(content)]
         return tuple(part for part in found if part is not None)
@@ -75,13 +75,13 @@ class PartReader:
         if isinstance(part, Text | Media):
             return cast("Part", part)
         if not isinstance(part, Mapping):
-            self.problems.append(f"{where}: expected text or a part, got {type(part).__name__}")
+            self.problems.append(Problem(where, f"expected text or a part, got {type(part).__name__}"))
             return None
         kind = part.get("type")
         if isinstance(kind, str) and kind in _TEXTS:
             key = _TEXTS[kind]
             if not isinstance(part.get(key), str):
-                self.problems.append(f"{where}.{key}: {_instead(part.get(key), 'text')}")
+                self.problems.append(Problem(f"{where}.{key}", _instead(part.get(key), "text")))
                 return None
             left = self.extras(part, {"type", key}, where)
             made = str.__str__(part[key])
@@ -89,8 +89,11 @@ class PartReader:
                 made, kind="refusal" if kind == "refusal" else "text", opaque={self.provider: left} if left else {}
             )
         if not isinstance(kind, str) or kind not in _MEDIA:
-            wrong = f": unknown type {kind!r:.80}" if isinstance(kind, str) else f".type: {_instead(kind, 'text')}"
-            self.problems.append(f"{where}{wrong}{nearest(kind, [*_TEXTS, *_MEDIA]) if isinstance(kind, str) else ''}")
+            if isinstance(kind, str):
+                hint = nearest(kind, [*_TEXTS, *_MEDIA])
+                self.problems.append(Problem(where, f"unknown type {kind!r:.80}{hint}"))
+            else:
+                self.problems.append(Problem(f"{where}.type", _instead(kind, "text")))
             return None
         return self._media(part, kind, where)
 
@@ -99,7 +102,7 @@ class PartReader:
         if calls is None:
             return ()
         if not isinstance(calls, list | tuple):
-            self.problems.append(f"{where}: expected a list, got {type(calls).__name__}")
+            self.problems.append(Problem(where, f"expected a list, got {type(calls).__name__}"))
             return ()
         found = [self.call(call, f"{where}[{index}]") for index, call in enumerate(calls)]
         return tuple(call for call in found if call is not None)
@@ -109,10 +112,10 @@ class PartReader:
         if isinstance(call, ToolCall):
             return call
         if not isinstance(call, Mapping):
-            self.problems.append(f"{where}: expected a tool call, got {type(call).__name__}")
+            self.problems.append(Problem(where, f"expected a tool call, got {type(call).__name__}"))
             return None
         if "function" in call and not isinstance(call["function"], Mapping):
-            self.problems.append(f"{where}.function: {_instead(call['function'], 'a mapping')}")
+            self.problems.append(Problem(f"{where}.function", _instead(call["function"], "a mapping")))
             return None
         is_nested = "function" in call
         function: Mapping[str, Any] = call["function"] if is_nested else call
@@ -120,9 +123,9 @@ class PartReader:
         before = len(self.problems)
         name, identity = function.get("name"), call.get("call_id", call.get("id"))
         if not isinstance(name, str) or not name:
-            self.problems.append(f"{place}.name: {_instead(name, 'text')}")
+            self.problems.append(Problem(f"{place}.name", _instead(name, "text")))
         if not isinstance(identity, str | None):
-            self.problems.append(f"{where}.id: {_instead(identity, 'text')}")
+            self.problems.append(Problem(f"{where}.id", _instead(identity, "text")))
         key = next((key for key in ("arguments", "input", "args", "parameters") if function.get(key) is not None), None)
         arguments = "{}" if key is None else _arguments(function[key], f"{place}.{key}", self.problems)
         known = {"id", "call_id", "type", "function", "name", "index", key or "arguments"}
@@ -145,7 +148,7 @@ class PartReader:
             if is_mark or key in known or value is None or value in ("", [], {}):
                 continue
             if not isinstance(key, str):
-                self.problems.append(f"{where}: keys must be text, got {key!r:.80}")
+                self.problems.append(Problem(where, f"keys must be text, got {key!r:.80}"))
             elif fits_json(value, f"{where}.{key}", self.problems):
                 left[key] = value
         return left
@@ -162,7 +165,7 @@ class PartReader:
         name = fields.get("filename") or part.get("title") or part.get("filename")
         for what, value in (("media_type", media_type), ("name", name)):
             if not isinstance(value, str | None):
-                self.problems.append(f"{place}: {what}: {_instead(value, 'text')}")
+                self.problems.append(Problem(place, f"{what}: {_instead(value, 'text')}"))
         left = self.extras(part, {*_READ, key}, where)
         if key and isinstance(held, Mapping) and (inside := self.extras(held, _READ, place)):
             left[key] = inside
@@ -171,10 +174,10 @@ class PartReader:
         try:
             made = form(cast("Any", source), media_type, name, opaque={self.provider: left} if left else {})
         except MediaError as error:
-            self.problems.append(f"{place}: {error}")
+            self.problems.append(Problem(place, str(error)))
             return None
         if not self.allow_media and (why := _not_allowed(made.source)):
-            self.problems.append(f"{place}: {why}: {source!r:.80}")
+            self.problems.append(Problem(place, f"{why}: {source!r:.80}"))
         return made
 
     def _source(self, fields: Mapping[str, Any], where: str, word: str) -> tuple[object, str | None]:
@@ -187,9 +190,10 @@ class PartReader:
         key = next((key for key in (*_DATA, *_ADDRESS) if fields.get(key) is not None), None)
         value = None if key is None else fields[key]
         if not isinstance(value, str) or not value:
-            self.problems.append(
-                f"{where}.{key}: {_instead(value, 'text')}" if key else f"{where}: names no address and no data"
-            )
+            if key is None:
+                self.problems.append(Problem(where, "names no address and no data"))
+            else:
+                self.problems.append(Problem(f"{where}.{key}", _instead(value, "text")))
             return None, None
         if key in _DATA and fields.get("type") == "text":
             return value.encode("utf-8", "surrogatepass"), media_type
@@ -200,7 +204,7 @@ class PartReader:
             return (value if is_address else base64.b64decode(value, validate=True)), media_type
         except (MediaError, ValueError) as error:
             why = str(error).rpartition(": ")[2] if isinstance(error, MediaError) else f"not base64 ({error})"
-            self.problems.append(f"{where}.{key}: {why}: {value[:40]!r}")
+            self.problems.append(Problem(f"{where}.{key}", f"{why}: {value[:40]!r}"))
             return None, None
 
 

@@ -66,7 +66,7 @@ def content_of(part: Media) -> tuple[bytes | None, str]:
         raw = unquote_to_bytes(body)
         return (base64.b64decode(raw, validate=True) if head.endswith(";base64") else raw), mime
     except ValueError as error:
-        raise MediaError(f"{part.alt}: the data URL cannot be decoded ({error})") from error
+        raise MediaError(f"{part.alt}: the data URL cannot be decoded ({error})", name="source") from error
 
 
 def data_url(part: Media) -> str:
@@ -91,7 +91,8 @@ def file_id_of(part: Media, providers: Iterable[str]) -> str | None:
         return None
     owner, _, known = (part.source.path or "").partition("/")
     if owner not in providers:
-        raise MediaError(f"{part.alt}: is a file that only {owner} has; give its address or its bytes")
+        what = f"{part.alt}: is a file that only {owner} has; give its address or its bytes"
+        raise MediaError(what, name="source", value=owner)
     return unquote(known, errors="surrogatepass")
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from agentkit_prompts.context.frozen import FrozenDict, freeze
 from agentkit_prompts.context.items import ToolSpec
-from agentkit_prompts.context.json_problems import Problems, fits_json
-from agentkit_prompts.errors import PromptError
+from agentkit_prompts.context.json_problems import fits_json
+from agentkit_prompts.errors import Problem, Problems, PromptError
 
 __all__ = ["openai_tool", "read_tools"]
 
@@ -23,7 +23,8 @@ def openai_tool(tool: ToolSpec) -> FrozenDict:
     if tool.native is not None:
         raise PromptError(
             f"tool {tool.name} runs at its provider, which is asked for it by {json.dumps(tool.native):.200}: a model"
-            " that is asked through a chat template cannot call it; leave it out"
+            " that is asked through a chat template cannot call it; leave it out",
+            name=tool.name,
         )
     function: dict[str, Any] = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     if tool.strict:
@@ -40,7 +41,7 @@ def read_tools(given: object, problems: Problems, *, needs_name: bool = True) ->
         needs_name: Whether every tool needs a name.
     """
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-        problems.append(f"tools: expected a list of tools, got {type(given).__name__}")
+        problems.append(Problem("tools", f"expected a list of tools, got {type(given).__name__}"))
         return []
     tools: list[dict[str, Any]] = []
     for index, tool in enumerate(given):
@@ -48,14 +49,16 @@ def read_tools(given: object, problems: Problems, *, needs_name: bool = True) ->
         wire = openai_tool(tool) if isinstance(tool, ToolSpec) else tool
         function = wire.get("function", wire) if isinstance(wire, Mapping) else wire
         if not isinstance(wire, Mapping) or not isinstance(function, Mapping):
-            problems.append(f"{where}: expected a ToolSpec or a mapping with a name, got {type(function).__name__}")
+            problems.append(
+                Problem(where, f"expected a ToolSpec or a mapping with a name, got {type(function).__name__}")
+            )
             continue
         name = function.get("name")
         if needs_name and (not isinstance(name, str) or not name):
-            problems.append(f"{where}: has no name")
+            problems.append(Problem(where, "has no name"))
         if not fits_json(wire, where, problems):
             continue
         tools.append(json.loads(json.dumps(freeze(wire))))
         if needs_name and not isinstance(function.get("parameters") or {}, Mapping):
-            problems.append(f"{where}: its parameters must be a JSON Schema object")
+            problems.append(Problem(where, "its parameters must be a JSON Schema object"))
     return tools

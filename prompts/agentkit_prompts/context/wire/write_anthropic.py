@@ -126,7 +126,7 @@ def _media(part: Media) -> FrozenDict:
         titled = {"type": "document", "title": part.label, "source": source or _document(part)}
         return with_opaque(titled, part.opaque, _FORM)
     raise MediaError(
-        f"{part.alt}: an Anthropic request cannot carry {part.kind}; describe it in text instead", name=part.alt
+        f"{part.alt}: an Anthropic request cannot carry {part.kind}; describe it in text instead", name=part.alt, value=part.kind
     )
 
 
@@ -137,9 +137,8 @@ def _image(part: Media) -> FrozenDict:
     if part.media_type is None:
         mime = image_type(data) or mime
     if mime not in IMAGE_TYPES:
-        raise MediaError(
-            f"{part.alt}: Anthropic takes {', '.join(sorted(IMAGE_TYPES))}, not {mime}; convert it first", name=part.alt
-        )
+        what = f"{part.alt}: Anthropic takes {', '.join(sorted(IMAGE_TYPES))}, not {mime}; convert it first"
+        raise MediaError(what, name=part.alt, value=mime)
     return FrozenDict(type="base64", media_type=mime, data=base64.b64encode(data).decode("ascii"))
 
 
@@ -153,12 +152,15 @@ def _document(part: Media) -> FrozenDict:
         return FrozenDict(type="base64", media_type=mime, data=base64.b64encode(data).decode("ascii"))
     if mime.startswith("text/") or mime in ("application/json", "application/xml"):
         if data is None:
-            raise MediaError(f"{part.alt}: Anthropic fetches PDFs only; download it and give its bytes", name=part.alt)
+            what = f"{part.alt}: Anthropic fetches PDFs only; download it and give its bytes"
+            raise MediaError(what, name=part.alt, value=mime)
         try:
             return FrozenDict(type="text", media_type="text/plain", data=data.decode("utf-8"))
         except UnicodeDecodeError as error:
-            raise MediaError(f"{part.alt}: is not UTF-8 text ({error}); convert it first", name=part.alt) from error
-    raise MediaError(f"{part.alt}: Anthropic takes PDF and text documents, not {mime}; convert it first", name=part.alt)
+            what = f"{part.alt}: is not UTF-8 text ({error}); convert it first"
+            raise MediaError(what, name=part.alt) from error
+    what = f"{part.alt}: Anthropic takes PDF and text documents, not {mime}; convert it first"
+    raise MediaError(what, name=part.alt, value=mime)
 
 
 def _url(part: Media) -> FrozenDict:

@@ -115,7 +115,8 @@ def openai_part(part: Part, providers: tuple[str, ...] = _FORM) -> FrozenDict:
     elif part.kind == "file":
         made = {"type": "file", "file": FrozenDict(filename=part.label, file_data=data_url(part))}
     else:
-        raise MediaError(f"{part.alt}: an OpenAI chat request cannot carry {part.kind}; describe it in text instead")
+        what = f"{part.alt}: an OpenAI chat request cannot carry {part.kind}; describe it in text instead"
+        raise MediaError(what, name=part.alt, value=part.kind)
     return with_opaque(made, part.opaque, providers) if part.opaque else FrozenDict(made)
 
 

@@ -104,5 +104,6 @@ def _part(part: Part, kind: str) -> FrozenDict:
         else:
             made |= {"filename": part.label, "file_data": data_url(part)}
     else:
-        raise MediaError(f"{part.alt}: a Responses request cannot carry {part.kind}; describe it in text instead")
+        what = f"{part.alt}: a Responses request cannot carry {part.kind}; describe it in text instead"
+        raise MediaError(what, name=part.alt, value=part.kind)
     return with_opaque(made, part.opaque, _FORM) if part.opaque else FrozenDict(made)

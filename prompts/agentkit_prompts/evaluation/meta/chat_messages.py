@@ -10,7 +10,7 @@ from typing import Any
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.context.wire.read_parts import PartReader
-from agentkit_prompts.errors import ChatTemplateError, InContextError, MessageError, nearest
+from agentkit_prompts.errors import ChatTemplateError, InContextError, MessageError, Problems, nearest
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat
 from agentkit_prompts.evaluation.problems import Problem, placed, refuse
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, section
@@ -83,7 +83,7 @@ def to_messages(prompt: str | PromptList | Sequence[Any]) -> tuple[Message, ...]
     except MessageError as error:
         raise InContextError(
             str(error),
-            problems=error.problems or placed([text for text in str(error).split("; ") if text.startswith("messages")]),
+            problems=error.problems,
         ) from error
 
 
@@ -119,9 +119,9 @@ def as_prompt_list(
             text = f"{where}: role {role!r}: {why}{nearest(str(role), sorted(roles))}"
             problems.append(Problem(f"{where}.role", text))
         else:
-            wrong: list[str] = []
+            wrong: Problems = []
             read = PartReader(wrong, allow_media=True).content(given.get("content"), f"{where}.content")
-            problems += placed(wrong)
+            problems += placed(map(str, wrong))
             text = read if isinstance(read, str) else Message("user", read).text
             if role == "system" and not turns and (meta is None or name not in meta.order or name == roles.get("user")):
                 begin.append({"role": name, "prompt": text})

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from agentkit_prompts.context.parts import Text
 from agentkit_prompts.context.wire.read_parts import PartReader
-from agentkit_prompts.errors import InContextError, nearest
+from agentkit_prompts.errors import InContextError, Problems, nearest
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat
 from agentkit_prompts.evaluation.problems import Problem, placed, refuse
 from agentkit_prompts.evaluation.prompt_list import PromptList, is_marker
@@ -169,8 +169,8 @@ def media_text(part: object) -> str:
     Raises:
         InContextError: It is no content part of a kind that is known.
     """
-    problems: list[str] = []
+    problems: Problems = []
     found = PartReader(problems, allow_media=True).part(part, "content part")
     if found is None:
-        raise refuse("", placed(problems))
+        raise refuse("", placed(map(str, problems)))
     return found.text if isinstance(found, Text) else found.alt
