@@ -290,6 +290,7 @@ def test_every_problem_is_named_with_its_place() -> None:
         "user_input.input[1]",
         "user_input.additional_kwargs",
         "conversation[0].content",
+        "conversation[0]",
         "conversation[1]",
         "documents[1]",
         "documents[1].text",
