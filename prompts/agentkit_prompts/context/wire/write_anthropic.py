@@ -126,7 +126,9 @@ def _media(part: Media) -> FrozenDict:
         titled = {"type": "document", "title": part.label, "source": source or _document(part)}
         return with_opaque(titled, part.opaque, _FORM)
     raise MediaError(
-        f"{part.alt}: an Anthropic request cannot carry {part.kind}; describe it in text instead", name=part.alt, value=part.kind
+        f"{part.alt}: an Anthropic request cannot carry {part.kind}; describe it in text instead",
+        name=part.alt,
+        value=part.kind,
     )
 
 
