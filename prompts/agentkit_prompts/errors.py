@@ -107,9 +107,7 @@ class Picklable(Exception):
     def __init__(self, *args: object, **place: Unpack[Place]) -> None:
         super().__init__(*args)
         if "problems" in place:
-            problems = tuple([Problem(*problem) for problem in place["problems"]])
-            place["problems"] = problems
-            place.setdefault("name", ", ".join([problem.place for problem in problems]))
+            place["problems"] = tuple([Problem(*problem) for problem in place["problems"]])
         self.__dict__.update(place)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -56,7 +56,8 @@ class Size:
             raise PromptError(f"Size: cut must be a name or a callable, got {brief(self.cut)}", name="cut")
         problems = self._contradictions()
         if problems:
-            raise PromptError(f"Size: {listed(problems)}", problems=problems)
+            names = ", ".join([problem.place for problem in problems])
+            raise PromptError(f"Size: {listed(problems)}", name=names, problems=problems)
 
     def _contradictions(self) -> Problems:
         """Return the fields whose values are invalid, alone or together."""

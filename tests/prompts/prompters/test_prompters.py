@@ -48,7 +48,7 @@ def fault(make: Callable[[], object], kind: type[PromptError] = PrompterError) -
     with pytest.raises(kind) as caught:
         make()
     assert type(caught.value) is kind
-    return caught.value.name
+    return caught.value.name or ", ".join([problem.place for problem in caught.value.problems])
 
 
 def system_of(prompter: Prompter, *args: Any, **kwargs: Any) -> str:

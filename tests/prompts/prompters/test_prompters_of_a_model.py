@@ -60,11 +60,11 @@ def test_tokens_may_be_given_when_it_is_made() -> None:
     assert made.generate_prompt("Hi") == "<s>I am.Be brief.\n\n\n\n\n<u>\nHi\n<a>\n"
     with pytest.raises(PrompterError) as caught:
         ChatPrompter("", soz="<s>")
-    assert caught.value.name == "soz"
+    assert [problem.place for problem in caught.value.problems] == ["soz"]
     wrong: dict[str, Any] = {"histry": [], "extra_key": ["a"]}
     with pytest.raises(PrompterError) as caught:
         ChatPrompter("", **wrong)
-    assert caught.value.name == "histry, extra_key"
+    assert [problem.place for problem in caught.value.problems] == ["histry", "extra_key"]
 
 
 def test_tools_are_taken_as_they_are() -> None:
