@@ -18,11 +18,11 @@ from agentkit_prompts.chat_templates.generation import Spans, has_generation, ma
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, is_at_line_start
 from agentkit_prompts.chat_templates.jinja.bounds import CHAT_LIMITS, Bounds, SharedLimits
 from agentkit_prompts.chat_templates.jinja.diagnose import Finding, diagnose, read_names
-from agentkit_prompts.chat_templates.jinja.dropped_content import holds_all, losses
-from agentkit_prompts.chat_templates.jinja.environment import Refusal, RunContext, compiled, covered
+from agentkit_prompts.chat_templates.jinja.dropped_content import WORD, Conversation
+from agentkit_prompts.chat_templates.jinja.environment import Refusal, RunContext, compiled
 from agentkit_prompts.chat_templates.jinja.markers import literals, tokens_of_texts
 from agentkit_prompts.chat_templates.jinja.open_reply import render_open
-from agentkit_prompts.chat_templates.jinja.probe import WORD, Probe
+from agentkit_prompts.chat_templates.jinja.probe import Probe
 from agentkit_prompts.chat_templates.jinja.tokenizer_config import read_files
 from agentkit_prompts.chat_templates.normalise import as_mappings, as_tools, flat, normalised, plain
 from agentkit_prompts.chat_templates.protocol import FIELDS_ELSEWHERE, TOOLS_IN_PROMPT
@@ -158,7 +158,7 @@ class JinjaChatTemplate:
         """
         given = as_tools(tools)
         source = self._source(given)
-        data, is_plain = self._messages(messages, source)
+        data = self._messages(messages, source)
         variables = self._given(documents, kwargs)
         if continue_final_message:
             name = continue_final_message if isinstance(continue_final_message, str) else "content"
@@ -166,17 +166,14 @@ class JinjaChatTemplate:
         text = self.run(source, data, given, bool(add_generation_prompt), variables)
         if self.lossy or not self.normalise:
             return text
-        if is_plain and not given:
-            is_sure = not self.isolated and covered(source, frozenset(self._probe(source).text_roles))
-            if is_sure or holds_all(text, data):
-                return text
         prompt = bool(add_generation_prompt)
         shared = SharedLimits(self.limits) if self.limits is not None else None
 
-        def again(changed: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None) -> str:
-            return self.run(source, changed, tools, prompt, variables, shared=shared)
+        def render_again(changed: Conversation) -> str:
+            return self.run(source, changed.messages, changed.tools, prompt, variables, shared=shared)
 
-        lost = losses(data, given, text, again, lambda: self._probe(source).forms)
+        check = self._probe(source).content_check
+        lost = check.lost(Conversation(data, given), text, render_again, (prompt, kwargs))
         if lost:
             shows = f"; {TOOLS_IN_PROMPT}" if any("tool" in one for one in lost) else ""
             raise ChatTemplateError(
@@ -205,11 +202,11 @@ class JinjaChatTemplate:
         source = self._source(given)
         if has_generation(source):
             text = self.render(messages, tools, False, **kwargs)
-            data, _ = self._messages(messages, source)
+            data = self._messages(messages, source)
             variables = self._given(None, kwargs)
             return text, marked_spans(text, lambda marks: self.run(source, data, given, False, variables, marks))
         return reply_spans(
-            self._messages(messages, source)[0],
+            self._messages(messages, source),
             lambda part, prompt: self.render(part, tools, prompt, **kwargs),
             self.control_tokens,
         )
@@ -290,16 +287,16 @@ class JinjaChatTemplate:
     def _source(self, tools: Sequence[Any] | None) -> str:
         return self.named.get(_WITH_TOOLS, self.source) if tools is not None else self.source
 
-    def _messages(self, messages: object, source: str) -> tuple[list[dict[str, Any]], bool]:
-        """Return what the template gets, and whether each message is a role and a text and nothing else."""
-        turns = plain_turns(messages, self._probe(source).text_roles if self.normalise else None)
-        if turns is not None:
-            return cast("list[dict[str, Any]]", turns), True
-        made = as_mappings(messages)
-        if not self.normalise:
-            return made, False
+    def _messages(self, messages: object, source: str) -> list[dict[str, Any]]:
+        """Return messages as plain data, in the shapes that the template understands."""
         probe = self._probe(source)
-        return flat("messages", lambda: normalised(made, probe.content, lambda: probe.arguments)), False
+        turns = plain_turns(messages, probe.text_roles if self.normalise else None)
+        if turns is not None:
+            return cast("list[dict[str, Any]]", turns)
+        mappings = as_mappings(messages)
+        if not self.normalise:
+            return mappings
+        return flat("messages", lambda: normalised(mappings, probe.content, lambda: probe.arguments))
 
     @cached_property
     def _process(self) -> IsolatedProcess:

@@ -23,11 +23,10 @@ from jinja2.utils import Namespace
 from agentkit_prompts.chat_templates.jinja.bounds import OPERATORS, Bounds
 from agentkit_prompts.chat_templates.jinja.compiler import DICT_NAMES, BoundedCodeGenerator, QuickCodeGenerator
 from agentkit_prompts.chat_templates.jinja.counted_calls import MARK, TESTS, Dict, bounded_filters, guard, nests
-from agentkit_prompts.chat_templates.jinja.dropped_content import covers
 from agentkit_prompts.templates.engine.parse import count_tokens, levels
 from agentkit_prompts.templates.operations.operators import refuse_large_numbers
 
-__all__ = ["Refusal", "RunContext", "compiled", "covered"]
+__all__ = ["Refusal", "RunContext", "compiled"]
 
 _MAX_DEPTH = 90
 _MAX_LOOPS = 20  # Python has no more in one function
@@ -237,9 +236,3 @@ def compiled(source: str, bounded: bool) -> jinja2.Template:
         jinja2.TemplateError: It is not a template, or too large for one that is not trusted.
     """
     return _environment(bounded).from_string(source)
-
-
-@lru_cache(maxsize=128)
-def covered(source: str, roles: frozenset[str]) -> bool:
-    """Whether a chat template prints the text of these roles whatever it says."""
-    return covers(_environment(False).parse(source), roles)

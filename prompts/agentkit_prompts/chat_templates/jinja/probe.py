@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from agentkit_prompts.chat_templates.jinja.written_forms import WrittenForms
+from agentkit_prompts.chat_templates.jinja.dropped_content import WORD, ContentCheck
 from agentkit_prompts.chat_templates.normalise import Form
 from agentkit_prompts.errors import ChatTemplateError
 
@@ -17,8 +17,6 @@ __all__ = ["CALL", "NAME", "TOOL", "WORD", "Probe", "conversation_of"]
 Renderer: TypeAlias = Callable[[Sequence[dict[str, Any]], Sequence[dict[str, Any]] | None, bool], str]
 """Renders messages and tools as they are; the flag is `add_generation_prompt`."""
 
-WORD = "7305128946"
-"""Text that no template holds, and that has no upper and lower case."""
 NAME = "probe_tool"
 TOOL: dict[str, Any] = {
     "type": "function",
@@ -64,6 +62,7 @@ class Probe:
         self._forms: dict[tuple[str, str], Form] = {}
         self.text_roles: set[str] = set()
         """Roles whose text, it is known by now, the template takes as it is."""
+        self.content_check = ContentCheck()
 
     def outcome(
         self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None, prompt: bool = False
@@ -119,11 +118,3 @@ class Probe:
         if isinstance(as_object, ChatTemplateError) or WORD not in as_object:
             return "text" if isinstance(as_text, str) and WORD in as_text else "any"
         return "text" if f"'{WORD}'" in as_object and isinstance(as_text, str) and WORD in as_text else "object"
-
-    @cached_property
-    def forms(self) -> WrittenForms:
-        """How the template writes calls and tools."""
-        arguments = {"key": WORD}
-        given = json.dumps(arguments) if self.arguments == "text" else arguments
-        found = self.outcome([{"role": "user", "content": "a"}, CALL(given)], [TOOL])
-        return WrittenForms() if isinstance(found, ChatTemplateError) else WrittenForms.of(found, TOOL, NAME, arguments)
