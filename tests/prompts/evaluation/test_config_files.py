@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ import pytest
 
 from agentkit.prompts.evaluation import InContext, InContextError, load_config, load_datasets
 from agentkit_prompts.evaluation.config import config_code
-from tests.effort import spread
 from tests.prompts.evaluation.refusals import places, refused
 
 SHIPPED = '''
@@ -47,7 +47,7 @@ for _split in ['val', 'test'][:1]:
                 ),
                 prompt_template=dict(
                     type=PromptTemplate,
-                    template={one: '</E>' + HINT + '%s %.1f %s' % (one, 1 / 2, {'a': _number}) for one in ('A', 'B')},
+                    template={one: '</E>' + HINT + f'{one} {1 / 2} {_number}' for one in ('A', 'B')},
                     ice_token='</E>',
                 ),
                 retriever=dict(type=Retriever, fix_id_list=list(range(2))),
@@ -78,7 +78,7 @@ def test_datasets_are_what_the_code_of_the_file_makes(tmp_path: Path) -> None:
     assert infer_cfg["ice_template"]["template"] == {
         one: f"About first subject: Choose one: {{question}}\nAnswer: {one}" for one in "AB"
     }
-    assert infer_cfg["prompt_template"]["template"]["B"] == "</E>Choose one: {question}B 0.5 {'a': 0}"
+    assert infer_cfg["prompt_template"]["template"]["B"] == "</E>Choose one: {question}B 0.5 0"
     assert dataset["reader_cfg"]["input_columns"] == ["question", "A", "B"]
     rows = [{"question": "q", "A": 1, "B": 2, "answer": "A"}] * 2
     assert InContext.from_cfg(infer_cfg, dataset["reader_cfg"], train=rows).mode == "ppl"
@@ -105,23 +105,29 @@ def test_functions_of_the_file_are_read_too(tmp_path: Path) -> None:
         tmp_path,
         """
         import copy, math
-        def steps(low, high, count=3, *, name='x'):
+        def steps(low, high, count=3, name='x'):
             if count < 2:
                 raise ValueError('too few')
-            made = []
+            values = []
             for number in range(count):
-                made.append(round(low + number * (high - low) / (count - 1), 2))
-            return {name: made}
+                if number == 5:
+                    continue
+                values.append(round(low + number * (high - low) / (count - 1), 2))
+            return {name: values}
         base = steps(0, 1, name='a')
         other = copy.deepcopy(base)
-        other['a'][0] = math.sqrt(16)
-        pick = (lambda value: value[-1])(base['a'])
-        key, *_ = 1, 2
+        other['a'][0] = math.exp(0)
+        last = base['a'][-1:] + steps(0, 1, 7)['x']
+        key, value = 1, 2, 3
+        few = steps(0, 1, 1)
+        wrong = steps(0, 1, 2, 'x', 3)
         """,
     )
-    assert found["base"] == {"a": [0.0, 0.5, 1.0]} and found["other"] == {"a": [4.0, 0.5, 1.0]}
-    assert found["pick"] == 1.0
-    assert refused(lambda: found["key"]).line == 14
+    assert found["base"] == {"a": [0.0, 0.5, 1.0]} and found["other"] == {"a": [1.0, 0.5, 1.0]}
+    assert found["last"] == [1.0, 0.0, 0.17, 0.33, 0.5, 0.67, 1.0]
+    assert (refused(lambda: found["key"]).line, refused(lambda: found["value"]).line) == (16, 16)
+    assert (refused(lambda: found["few"]).line, refused(lambda: found["few"]).name) == (17, "Raise")
+    assert (refused(lambda: found["wrong"]).line, refused(lambda: found["wrong"]).name) == (18, "steps")
 
 
 def test_a_file_beside_the_configuration_may_be_opened_and_no_other(
@@ -199,7 +205,7 @@ def test_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         "x = getattr('a', 'upper')",
         "x = dict.fromkeys('ab')",
         "import os\nx = os.environ['HOME']",
-        "x = (lambda f: f(f))(lambda f: f(f))",
+        "def f(g): return g(g)\nx = f(f)",
         "def f(): return f()\nx = f()",
     ):
         found = read(tmp_path, source)
@@ -211,114 +217,153 @@ def test_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert failures == []
 
 
-@pytest.mark.parametrize(
-    "source",
-    spread(
-        [
-            "x = 'a' * 10**9",
-            "x = [0] * 10**9",
-            "x = 10 ** 10 ** 10",
-            "x = list(range(10**12))",
-            "x = '%1000000000d' % 1",
-            "x = f'{1:>1000000000}'",
-            "x = '{:>1000000000}'.format(1)",
-            "x = ('a' * 10**6).replace('a', 'b' * 10**6)",
-            "x = ('a' * 10**6).join(['b'] * 10**4)",
-            "x = [1, 2]\nfor _ in range(60):\n    x = [x, x]\ny = str(x)\nx = y",
-            "x = [1, 2]\nfor _ in range(60):\n    x = [x, x]\ny = x == x[0]\nx = y",
-            "x = 2\nfor _ in range(60):\n    x = x * x",
-            "import itertools\nx = itertools.product(range(10**4), range(10**4))",
-            "x = int('9' * 5000)",
-            pytest.param(
-                "x = []\nfor a in [0] * 5000:\n    for b in [0] * 5000:\n        pass", marks=pytest.mark.long
-            ),
-            "x = 1\nwhile True:\n    pass\nx = y",
-            "import copy\nx = [1]\nfor _ in range(60):\n    x = [x, x]\nx = copy.deepcopy(x)",
-            "x = ()\nfor _ in range(10**5):\n    x = (x,)",
-            "t = ()\nfor _ in range(10**5):\n    t = (t,)\nx = {t: 1}",
-            "t = (1,)\nfor _ in range(60):\n    t = (t, t)\nx = set()\nx.add(t)",
-            "t = []\nfor _ in range(10**4):\n    b = []\n    b.append(t)\n    t = b\nx = [t]",
-            "x = ('a' * 900000).strip('b' * 900000 + 'a')",
-            "x = sum([[0] * 900] * 900, [])\nfor _ in range(10**5):\n    x = x + []",
-            "x = '%1%%999999999d' % (1,)",
-            "x = '%1%%*d' % (1, 999999999, 2)",
-            "x = b'%999999999d' % 1",
-            "x = b'a' * 10**12",
-            "x = str(['x' * 10**6] * 10**6)",
-            "x = '{!r}'.format(['x' * 10**6] * 10**6)",
-            "x = '%r' % (['x' * 10**6] * 10**6,)",
-            "x = ','.join([['x' * 10**6] * 10**6])",
-            "import os\nx = os.path.join('a', ['x' * 10**6] * 10**6)",
-            "x = isinstance(1, (['x' * 10**6] * 10**6,))",
-            "with open(['x' * 10**6] * 10**6) as f:\n    x = f.read()",
-            "x = ('{0}' * 10**5).format('x' * 10**6)",
-            "x = ('%(a)s' * 10**5) % {'a': 'x' * 10**6}",
-            "x = ('%s' * 10**5) % tuple(['x' * 10**6] * 10**5)",
-            "y = 'x' * 10**6\nx = f'" + "{y}" * 10_000 + "'",
-            "x = round(10, -10**9)",
-            "x = 1.5 in range(10**12)",
-            "x = []\nx.extend(range(10**9))",
-            "x = []\nx[0:0] = range(10**9)",
-            "x = set()\nx.update(range(10**9))",
-            "x = sum([range(10**6)] * 10**6, [])",
-            "x = sum(['x'] * 10**6, '')",
-            "import itertools\nx = itertools.product(*[range(10**6)] * 10**3)",
-            "x = zip(*[range(10**6)] * 10**3)",
-            "a = [0] * 900_000\nx = ([[0] * 900_000] * 10**6).count(a)",
-            "x = ('x' * 999_998 + 'y') in ['x' * 999_999] * 10**6",
-            "x = ['x' * 999_998 + 'y', 'x' * 999_998 + 'z'] * 400_000\nx.sort()",
-            "x = set([n * (2**61 - 1) for n in range(20_000)])",
-            "a = [n * (2**61 - 1) for n in range(20_000)]\nx = {*a}",
-            "a = [n * (2**61 - 1) for n in range(20_000)]\nx = dict(zip(a, a))",
-            "a = [n * (2**61 - 1) for n in range(20_000)]\nx = set()\nx.update(a)",
-            "x = set([(1,) * 10**6] * 10**6)",
-            "t = (1,) * 10**6\nu = (t,) * 10**6\nx = {1: 1}[u]",
-            "x = {((1,) * 1000,) * 10**6: 1}",
-            "x = {((1,) * 1000,) * 10**6 for _ in [1]}",
-            "x = [0] * 900_000\n" + "a = " * 10 + "x",
-        ],
-        3,
-    ),
-)
-def test_what_would_take_for_ever_is_an_error(tmp_path: Path, source: str) -> None:
-    with pytest.raises(InContextError):
-        read(tmp_path, source)["x"]
+BOMBS = [
+    "x = 'a' * 1_000_000_000",
+    "x = [0] * 1_000_000_000",
+    "x = list(range(1_000_000_000_000))",
+    "x = ('a' * 1_000_000).replace('a', 'b' * 1_000_000)",
+    "x = ('a' * 1_000_000).join(['b'] * 10_000)",
+    "x = ','.join(['x' * 1_000_000] * 1_000_000)",
+    "x = ('{0}' * 100_000).format('x' * 1_000_000)",
+    "x = '{:>1000000000}'.format(1)",
+    "y = 'x' * 1_000_000\nx = f'" + "{y}" * 10_000 + "'",
+    "x = f'{1:>1000000000}'",
+    "x = [1, 2]\nfor _ in range(60):\n    x = [x, x]",
+    "x = [1, 2]\nfor _ in range(60):\n    x = [x, x]\ny = x == x[0]\nx = y",
+    "x = [1, 2]\nfor _ in range(60):\n    x = [x, x]\ny = str(x)\nx = y",
+    "x = 2\nfor _ in range(60):\n    x = x * x",
+    "x = []\nfor _ in range(60):\n    x.append(x)",
+    "x = []\nfor _ in range(20_000):\n    x = [x]",
+    "x = {}\nfor _ in range(20_000):\n    x = dict(a=x)",
+    "import copy\nx = []\nfor _ in range(20_000):\n    x = [x]\ny = copy.deepcopy(x)\nx = y",
+    "import itertools\nx = itertools.product(range(10_000), range(10_000))",
+    "import itertools\nx = list(itertools.product([0] * 1_000, [0] * 999, [0] * 10))",
+    "x = int('9' * 5_000)",
+    "x = " + "9" * 4_100,
+    "x = []\nfor a in [0] * 5_000:\n    for b in [0] * 5_000:\n        y = 1",
+    "x = 1\nwhile True:\n    x = 2",
+    "x = sum([[0] * 900] * 900, [])\nfor _ in range(20_000):\n    x = x + []",
+    "x = [0] * 900_000\nx.extend([0] * 900_000)",
+    "x = [0] * 900_000\nfor _ in range(100):\n    y = x[1:]",
+    "x = [0] * 900_000\nfor _ in range(100):\n    y = 1 in x",
+    "x = ['x' * 999_998 + 'y'] * 900_000\ny = 'x' * 999_998 + 'z' in x\nx = y",
+    "x = 1.5 in range(1_000_000_000_000)",
+    "x = []\nx.extend(range(1_000_000_000))",
+    "x = sum([range(1_000_000)] * 1_000_000, [])",
+    "x = sum(['x'] * 1_000_000, '')",
+    "x = zip(range(1_000_000_000), range(1_000_000_000))",
+    "x = enumerate(range(1_000_000_000))",
+    "x = round(10, -1_000_000_000)",
+    "x = set([[1]])",
+    "x = {(1, 2): 3}",
+    f"x = {{{1 << 61}: 1}}",
+    f"x = dict([[{(1 << 61) - 1}, 1]])",
+    "x = ('a' * 900_000).strip('b' * 900_000 + 'a')",
+    "with open(['x' * 1_000_000] * 1_000_000) as f:\n    x = f.read()",
+]
 
 
-def test_rounding_takes_so_many_digits_and_no_more(tmp_path: Path) -> None:
-    assert read(tmp_path, "x = round(7, -1000), round(7.25, 1000)")["x"] == (0, 7.25)
-    for digits in (-1001, 1001):
+def test_what_would_take_for_ever_is_an_error(tmp_path: Path) -> None:
+    failures = []
+    for source in BOMBS:
+        began = time.process_time()
+        try:
+            read(tmp_path, source)["x"]
+            failures.append((source[:80], "was read"))
+        except InContextError:
+            pass
+        if (seconds := time.process_time() - began) > 10:
+            failures.append((source[:80], f"took {seconds:.1f} s"))
+    assert failures == []
+
+
+UNSUPPORTED = [
+    ("class x:\n    y = 1", 2, "ClassDef"),
+    ("x = lambda: 1", 2, "Lambda"),
+    ("x = 1\nwhile x:\n    x = 0", 3, "While"),
+    ("try:\n    x = 1\nfinally:\n    x = 2", 2, "Try"),
+    ("for x in [1]:\n    pass", 2, "Pass"),
+    ("for x in [1]:\n    break", 2, "Break"),
+    ("for x in [1]:\n    y = 2\nelse:\n    y = 3", 2, "For with else"),
+    ("x: int = 1", 2, "AnnAssign"),
+    ("x = {1, 2}", 2, "Set"),
+    ("x = {one for one in [1]}", 2, "SetComp"),
+    ("x = {**{}}", 2, "Dict with **"),
+    ("x = (y := 1)", 2, "NamedExpr"),
+    ("x = 2 ** 3", 2, "Pow"),
+    ("x = 'a' % 1", 2, "Mod"),
+    ("x = b'a'", 2, "Constant bytes"),
+    ("x = f'{1!r}'", 2, "FormattedValue with a format or conversion"),
+    ("x = f'{1:>5}'", 2, "FormattedValue with a format or conversion"),
+    ("def x(*values):\n    return 1", 2, "FunctionDef with decorators, * or /"),
+    ("import os\n@os.path\ndef x():\n    return 1", 4, "FunctionDef with decorators, * or /"),
+    ("x = [1, 2]\ndel x[0]", 3, "Delete of an item"),
+    ("x, *y = 1, 2", 2, "assignment to Starred"),
+    ("x = 'a'.zfill(5)", 2, "zfill"),
+    ("x = [1]\nx.insert(0, 2)", 3, "insert"),
+    ("x = ().__class__", 2, "__class__"),
+]
+"""Code after a first line, the line of the statement that fails, and the name in its error."""
+
+
+def test_a_construct_that_no_shipped_configuration_uses_is_named_with_its_line(tmp_path: Path) -> None:
+    failures = []
+    for source, line, name in UNSUPPORTED:
+        variables = read(tmp_path, f"y = 1\n{source}")
+        error = refused(lambda variables=variables: variables["x"])  # type: ignore[misc]
+        if (error.path, error.line, error.name) != (str(tmp_path / "main.py"), line, name):
+            failures.append((source, error.line, error.name))
+    assert failures == []
+
+
+def test_rounding_is_limited(tmp_path: Path) -> None:
+    assert read(tmp_path, "x = [round(7, -4000), round(7.25, 4000)]")["x"] == [0, 7.25]
+    for digits in (-4001, 4001):
         found = read(tmp_path, f"x = round(7, {digits})")
         assert refused(lambda found=found: found["x"]).line == 1  # type: ignore[misc]
 
 
-def test_calls_nest_so_deep_and_no_deeper(tmp_path: Path) -> None:
-    source = "def f(n):\n    return 0 if n == 0 else 1 + f(n - 1)\nx = f({0})"
-    assert read(tmp_path, source.format(59))["x"] == 59
-    assert refused(lambda: read(tmp_path, source.format(60))["x"]).line == 3
-
-
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        ("'a'.zfill(10**9)", "zfill"),
-        ("'a'.encode()", "encode"),
-        ("[1].clear()", "clear"),
-        ("{'a': 1}.popitem()", "popitem"),
-        ("set([1]).pop()", "pop"),
-        ("(1).bit_length()", "bit_length"),
-    ],
-)
-def test_a_method_that_no_configuration_needs_is_not_called(tmp_path: Path, call: str, name: str) -> None:
-    error = refused(lambda: read(tmp_path, f"x = {call}")["x"])
-    assert (error.line, error.name) == (1, name)
+def test_a_function_that_calls_itself_for_ever_costs_its_own_variable_only(tmp_path: Path) -> None:
+    source = "def f(n):\n    return 0 if n == 0 else 1 + f(n - 1)\nx = f({0})\ny = 1"
+    assert read(tmp_path, source.format(20))["x"] == 20
+    found = read(tmp_path, source.format(100_000))
+    assert (refused(lambda: found["x"]).line, found["y"]) == (3, 1)
 
 
 def test_loops_in_loops_end_after_so_many_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config_code, "_MAX_STEPS", 20_000)
-    loops = "for a in [0] * {0}:\n    for b in [0] * {0}:\n        pass\nx = 1"
+    loops = "for a in [0] * {0}:\n    for b in [0] * {0}:\n        c = 1\nx = 1"
     assert read(tmp_path, loops.format(30))["x"] == 1
     assert refused(lambda: read(tmp_path, loops.format(300))["x"]).value == 20_000
+
+
+@pytest.mark.parametrize("add", ["a_datasets.append(d)", "globals()['a_datasets'].append(d)"])
+def test_the_steps_to_read_a_file_are_proportional_to_its_datasets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, add: str
+) -> None:
+    source = f"""
+    cfg = dict(prompt_template=dict(template='{{q}}'), retriever=dict(type='ZeroRetriever'))
+    a_datasets = []
+    for number in range(COUNT):
+        d = dict(abbr=f'a{{number}}', reader_cfg=dict(input_columns=['q']), infer_cfg=cfg, eval_cfg=cfg)
+        {add}
+    """
+    for count in (100, 1_000):
+        monkeypatch.setattr(config_code, "_MAX_STEPS", 100 + 40 * count)
+        files(tmp_path, main=source.replace("COUNT", str(count)))
+        assert len(load_datasets(tmp_path / "main.py")) == count
+
+
+def test_a_dataset_that_is_listed_many_times_counts_once(tmp_path: Path) -> None:
+    source = """
+    one = dict(infer_cfg=dict(a=['x'] * 10_000), reader_cfg={}, abbr='one')
+    datasets = [one] * 1_000
+    others = datasets + datasets
+    """
+    datasets = load_datasets(files(tmp_path, main=source))
+    assert len(datasets) == 1_000 and datasets[0] == datasets[-1]
+    copy = "one = dict(infer_cfg=dict(a=[['x'] * 10_000] * 1_000), reader_cfg={})\ndatasets = [one]"
+    assert refused(lambda: load_datasets(files(tmp_path, main=copy))).name == "one"
 
 
 def test_a_list_that_grows_past_its_bound_is_an_error_where_it_grows(tmp_path: Path) -> None:
@@ -329,12 +374,6 @@ def test_an_f_string_that_is_too_long_costs_its_own_variable_only(tmp_path: Path
     held = read(tmp_path, "part = 'x' * 900_000\nx = f'" + "{part}" * 2_000 + "'\ny = 1")
     assert held["y"] == 1
     assert refused(lambda: held["x"]).line == 2
-
-
-def test_a_hundred_keys_may_have_the_same_hash(tmp_path: Path) -> None:
-    held = read(tmp_path, "a = [n * (2**61 - 1) for n in range(101)]\nx = {*a[1:], 5}\ny = {*a, 5}")
-    assert len(held["x"]) == 101
-    assert refused(lambda: held["y"]).line == 3
 
 
 @pytest.mark.parametrize(
@@ -355,15 +394,15 @@ def test_why_a_variable_cannot_be_read_stays_short(tmp_path: Path) -> None:
 
 
 def test_a_file_of_code_or_yaml_is_not_longer_than_one_is(tmp_path: Path) -> None:
-    (tmp_path / "long.py").write_text("a\n" * 300_000)
+    (tmp_path / "long.py").write_text("a\n" * 600_000)
     (tmp_path / "long.yaml").write_text("# \n" * 400_000)
-    for name, limit in (("long.py", 500_000), ("long.yaml", 1_000_000)):
+    for name, limit in (("long.py", 1_000_000), ("long.yaml", 1_000_000)):
         error = refused(lambda name=name: load_config(tmp_path / name))  # type: ignore[misc]
         assert (error.path, error.value) == (str(tmp_path / name), limit)
     for number in range(20):
         (tmp_path / f"part{number}.py").write_text("#" * 400_000)
     imports = "\n".join(f"from .part{number} import *" for number in range(20))
-    assert refused(lambda: read(tmp_path, imports)).value == 3_000_000
+    assert refused(lambda: read(tmp_path, imports)).value == 1_000_000
 
 
 def test_what_is_usual_is_read_as_before(tmp_path: Path) -> None:
@@ -373,36 +412,36 @@ def test_what_is_usual_is_read_as_before(tmp_path: Path) -> None:
         import os
         numbers = sum([range(3), [5]], [])
         total = sum(range(4), 1.5)
-        pairs = dict([('a', 1), ['b', 2]])
-        found = 3 in range(10**5), 'a' in range(9)
-        text = '%5.1f|%-3s|%%|%(name)s' % {'name': 'n'} if 0 else '%5.1f|%-3s|%%' % (1.25, 'x')
-        named = '%(a)s-%(a)s' % {'a': [1]}
-        shown = '{!r:>5}{}'.format('a', 2)
-        path = os.path.join('a', 'b')
+        pairs = dict([('a', 1), ['b', 2]], c=3)
+        pairs.update({'d': 4})
+        found = 3 in range(100_000), 'a' in range(9), 'a' not in pairs, 1 <= total < 8, pairs is not None
+        shown = '{}-{name}-{0}'.format('a', 2, name='n')
+        path = os.path.join('a', 'b') + os.environ.get('HOME', '!')
         kinds = isinstance(1, (int, str)), isinstance('a', dict)
         rounded = round(1234.567, 1), round(1234, -2), round(2.5)
-        keys = {(1, 2): 3}[1, 2]
-        many = len({(n, -n) for n in range(500)})
+        parts = [*'a b'.split(), 'C'.upper()][::-1]
+        pairs2 = [one + str(two) for one, two in zip('ab', [1, 2]) if two > 0 and one]
+        both = {**{}} if 0 else {name: value for name, value in pairs.items() if not value == 2}
+        total += len(set('aab')) // 2 - -1
         """,
     )
     assert {name: held[name] for name in held} == {
         "numbers": [0, 1, 2, 5],
-        "total": 7.5,
-        "pairs": {"a": 1, "b": 2},
-        "found": (True, False),
-        "text": "  1.2|x  |%",
-        "named": "[1]-[1]",
-        "shown": "  'a'2",
-        "path": "a/b",
+        "total": 9.5,
+        "pairs": {"a": 1, "b": 2, "c": 3, "d": 4},
+        "found": (True, False, False, True, True),
+        "shown": "a-n-a",
+        "path": "a/b!",
         "kinds": (True, False),
         "rounded": (1234.6, 1200, 2),
-        "keys": 3,
-        "many": 500,
+        "parts": ["C", "b", "a"],
+        "pairs2": ["a1", "b2"],
+        "both": {"a": 1, "c": 3, "d": 4},
     }
 
 
 def test_a_value_that_is_shared_a_million_times_over_is_an_error(tmp_path: Path) -> None:
-    assert refused(lambda: read(tmp_path, "x = [1]\nfor _ in range(60):\n    x = [x, x]")["x"]).line == 2
+    assert refused(lambda: read(tmp_path, "x = [1]\nfor _ in range(60):\n    x = [x, x]")).name == "x"
     doubled = [f"{one}: &{one} [{', '.join(['*' + before] * 9)}]" for before, one in pairwise("abcdefghij")]
     (tmp_path / "x.yaml").write_text("\n".join(["a: &a [1, 2]", *doubled]))
     assert refused(lambda: load_config(tmp_path / "x.yaml")).name == "YAML"

@@ -1,420 +1,499 @@
-"""The code of a configuration, read statement by statement: assignments, loops and functions of its own.
+"""The code of a configuration, read statement by statement: the constructs that shipped configurations use.
 
-Nothing is imported, opened or called that is not in `config_values`; how much it may do is bounded.
+Nothing is imported, opened or called that is not in `config_values`. Each value and each item of a new container costs
+a step, so the time to read a configuration is proportional to the size of its code and its values.
 """
 
 from __future__ import annotations
 
 import ast
-import time
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from agentkit_prompts.errors import InContextError
-from agentkit_prompts.evaluation.config.config_scope import Function, Scope, Unread, variables_of
-from agentkit_prompts.evaluation.config.config_sizes import Problem, apart, bounded, hashed, together, weigh
+from agentkit_prompts.evaluation.config.config_scope import Function, Imported, Scope, Unread, variables_of
+from agentkit_prompts.evaluation.config.config_sizes import Unreadable, bounded, is_scalar, key
 from agentkit_prompts.evaluation.config.config_values import (
-    COMPARE,
+    COMPARISONS,
     FUNCTIONS,
+    IMPORTED,
+    METHODS,
     OPERATORS,
-    PURE,
     TYPES,
-    Imported,
     Opened,
-    listed,
-    method,
-    written,
+    items_of,
+    text_of,
 )
+from agentkit_prompts.limits import MAX_SHOWN_CHARS, MAX_SOURCE_CHARS, MAX_VALUES
 
 __all__ = ["Interpreter"]
 
-_MAX_SOURCE = 3_000_000
-"""Characters of all files of code together: a statement takes some hundred times its length of memory."""
-_MAX_STEPS = 2_000_000
-_MAX_DEPTH = 60
-_MAX_SECONDS = 20.0
-"""CPU time of the thread, for what steps do not count: a search through a million values is one."""
-_MAKING = (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.Call)
-"""Expressions whose value may nest one level deeper than what it is made of."""
+_MAX_STEPS = 2 * MAX_VALUES
+_CHARS_PER_STEP = 64
+_BUILTIN = "builtins."
+_READ_MODES = frozenset(("r", "rt", "utf-8", "utf8"))
+_LOOKUPS = frozenset(("append", "get", "setdefault"))
+"""Methods that make no new container."""
+_EXPORT = "export the configuration, mmengine.Config.fromfile(FILE).dump(NEW_FILE), and load the new file"
 
 
-class _Leave(Exception):
-    """`return`, `break` and `continue`."""
-
-    def __init__(self, kind: str, value: Any = None) -> None:
-        self.kind, self.value = kind, value
+class _Return(Exception):
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
 
-class Interpreter:
-    """Reads files of code; what one does counts for all.
+class _Continue(Exception):
+    pass
+
+
+class Interpreter(ast.NodeVisitor):
+    """Reads files of code; all files share the limits.
 
     Args:
-        imported: Returns the variables of another file: (names of a module, dots in front of it) -> variables, or None
-            where there is no such file.
-        opened: Returns the text of a file that the code opens.
+        read_import: Returns the variables of another file: (module, dots before it) -> variables, or None if it is no
+            file of the configuration.
+        read_text: Returns the text of a file that the code opens.
     """
 
-    def __init__(self, imported: Callable[[str, int], Mapping[str, Any] | None], opened: Callable[[str], str]) -> None:
-        self._imported = imported
-        self._opened = opened
+    def __init__(
+        self, read_import: Callable[[str, int], Mapping[str, Any] | None], read_text: Callable[[str], str]
+    ) -> None:
+        self._read_import = read_import
+        self._read_text = read_text
+        self._scope: Scope = ChainMap()
         self._steps = 0
         self._chars = 0
-        self._depth = 0
-        self._end = time.thread_time() + _MAX_SECONDS
 
     def run(self, source: str, file: str) -> dict[str, Any]:
-        """Return the variables of a file; of those that cannot be read `Unread` values.
+        """Return the variables of a file; those that cannot be read are `Unread`.
 
         Raises:
-            InContextError: It is not Python, or does too much.
+            InContextError: It is not Python, or exceeds a limit.
         """
         self._chars += len(source)
-        if self._chars > _MAX_SOURCE:
-            text = f"{file}: the configuration has more than {_MAX_SOURCE:,} characters of code"
-            raise InContextError(text, path=file, value=_MAX_SOURCE)
+        if self._chars > MAX_SOURCE_CHARS:
+            text = f"{file}: the configuration has more than {MAX_SOURCE_CHARS:,} characters of code"
+            raise InContextError(text, path=file, value=MAX_SOURCE_CHARS)
         try:
             tree = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise InContextError(f"{file}: is no Python ({error})", path=file) from error
-        scope: Scope = ChainMap()
-        scope["__file__"] = file
-        for node in tree.body:
-            try:
-                self._statement(node, scope)
-            except InContextError:
-                raise
-            except (Problem, _Leave) as error:
-                self._unread(node, scope, file, error)
-            except RecursionError as error:
-                text = f"{file}, line {node.lineno}: is nested too deeply"
-                raise InContextError(text, path=file, line=node.lineno) from error
-            except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
-                self._unread(node, scope, file, Problem(f"{type(error).__name__}: {error}"))
-        return dict(scope)
-
-    def _unread(self, node: ast.stmt, scope: Scope, file: str, error: Exception) -> None:
-        why = f"cannot be read: {error}" if isinstance(error, Problem) else "leaves what it is not in"
-        for name in variables_of(node):
-            scope[name] = Unread(f"{file}, line {node.lineno}: {why}", file, node.lineno, getattr(error, "name", None))
-
-    def _step(self, count: int = 1) -> None:
-        self._steps += count
-        if self._steps > _MAX_STEPS:
-            text = f"the configuration takes more than {_MAX_STEPS:,} steps to read"
-            raise InContextError(text, value=_MAX_STEPS)
-        if time.thread_time() > self._end:
-            text = f"the configuration takes more than {_MAX_SECONDS:g} seconds to read"
-            raise InContextError(text, value=_MAX_SECONDS)
-
-    def _block(self, nodes: list[ast.stmt], scope: Scope) -> None:
-        for node in nodes:
-            self._statement(node, scope)
-
-    def _statement(self, node: ast.stmt, scope: Scope) -> None:
-        self._step()
-        match node:
-            case ast.Assign():
-                value = self._value(node.value, scope)
-                for target in node.targets:
-                    self._assign(target, value, scope)
-            case ast.AnnAssign() if node.value is not None:
-                self._assign(node.target, self._value(node.value, scope), scope)
-            case ast.AugAssign():
-                before = self._value(node.target, scope)
-                after = self._operator(node.op)(before, self._value(node.value, scope))
-                self._assign(node.target, bounded(after), scope)
-            case ast.Expr():
-                self._value(node.value, scope)
-            case ast.For():
-                self._for(node, scope)
-            case ast.If():
-                self._block(node.body if self._value(node.test, scope) else node.orelse, scope)
-            case ast.With():
-                for item in node.items:
-                    self._with(item, scope)
-                self._block(node.body, scope)
-            case ast.ImportFrom():
-                self._import_from(node, scope)
-            case ast.Import():
-                for alias in node.names:
-                    name = alias.asname or alias.name.partition(".")[0]
-                    scope[name] = Imported(alias.name if alias.asname else name)
-            case ast.Delete():
-                for target in node.targets:
-                    if isinstance(target, ast.Name):
-                        scope.pop(target.id, None)
-            case ast.FunctionDef() if not node.decorator_list:
-                scope[node.name] = Function(node, scope)
-            case ast.Return():
-                raise _Leave("return", None if node.value is None else self._value(node.value, scope))
-            case ast.Break() | ast.Continue():
-                raise _Leave("break" if isinstance(node, ast.Break) else "continue")
-            case ast.Pass() | ast.AnnAssign() | ast.Global():
-                pass
-            case ast.Assert():
-                if not self._value(node.test, scope):
-                    raise Problem("an assertion that does not hold")
-            case _:
-                raise Problem(f"a statement of kind {type(node).__name__}", type(node).__name__)
-
-    def _with(self, item: ast.withitem, scope: Scope) -> None:
-        call = item.context_expr
-        if _is_called(call, "read_base"):
-            return
-        if not _is_called(call, "open") or not isinstance(call, ast.Call) or item.optional_vars is None:
-            raise Problem("`with` is for read_base() and for open() of a text file")
-        path, *rest = self._items(call.args, scope)
-        named = {keyword.arg: self._value(keyword.value, scope) for keyword in call.keywords}
-        if [*rest, *named.values()] and not {*rest, *named.values()} <= {"r", "rt", "utf-8", "utf8"}:
-            raise Problem("a file is opened for reading text in UTF-8 only")
-        self._assign(item.optional_vars, Opened(self._opened(written(path))), scope)
-
-    def _for(self, node: ast.For, scope: Scope) -> None:
-        for value in self._over(node.iter, scope):
-            self._assign(node.target, value, scope)
-            try:
-                self._block(node.body, scope)
-            except _Leave as leave:
-                if leave.kind == "break":
-                    return
-                if leave.kind == "return":
-                    raise
-        self._block(node.orelse, scope)
-
-    def _import_from(self, node: ast.ImportFrom, scope: Scope) -> None:
-        module = node.module or ""
-        found = self._imported(module, node.level)
-        if found is None:
-            if node.level:
-                raise Problem(
-                    f"there is no file for the import of {'.' * node.level}{module}", f"{'.' * node.level}{module}"
-                )
-            scope.update({alias.asname or alias.name: Imported(f"{module}.{alias.name}") for alias in node.names})
-            return
-        for alias in node.names:
-            if alias.name == "*":
-                scope.update({name: value for name, value in found.items() if not name.startswith("_")})
-            elif alias.name in found:
-                scope[alias.asname or alias.name] = found[alias.name]
-            else:
-                raise Problem(f"{module} has no variable {alias.name!r}")
-
-    def _assign(self, target: ast.expr, value: Any, scope: Scope) -> None:
-        match target:
-            case ast.Name():
-                scope[target.id] = value
-            case ast.Tuple() | ast.List():
-                values = list(value) if isinstance(value, list | tuple | str) else [value]
-                if len(values) != len(target.elts) or any(isinstance(one, ast.Starred) for one in target.elts):
-                    raise Problem(f"{len(values)} values for {len(target.elts)} names")
-                for one, item in zip(target.elts, values, strict=True):
-                    self._assign(one, item, scope)
-            case ast.Subscript():
-                holder = self._value(target.value, scope)
-                if not isinstance(holder, list | dict):
-                    raise Problem(f"setting an item of a {type(holder).__name__}")
-                weigh(value)
-                holder[hashed(self._value(target.slice, scope))] = value
-                bounded(holder)
-            case _:
-                raise Problem(f"assigning to a {type(target).__name__}")
-
-    def _over(self, node: ast.expr, scope: Scope) -> Iterator[Any]:
-        for value in listed(self._value(node, scope)):
-            self._step()
-            yield value
-
-    def _value(self, node: ast.expr, scope: Scope) -> Any:
-        self._step()
+        outer, self._scope = self._scope, ChainMap({"__file__": file})
         try:
-            value = bounded(self._evaluated(node, scope))
-            if isinstance(value, str | bytes | list | tuple | dict | set):
-                self._step(len(value) >> (6 if isinstance(node, ast.Name) else 3))
-            if isinstance(node, _MAKING):
-                weigh(value)
-            return value
-        except (Problem, InContextError, _Leave):
+            for statement in tree.body:
+                self._run_statement(statement, file)
+            return dict(self._scope)
+        finally:
+            self._scope = outer
+
+    def _run_statement(self, node: ast.stmt, file: str) -> None:
+        """Run a statement of a file. If that fails, the variables that it sets are unread, and the file goes on."""
+        scope = self._scope
+        try:
+            self.visit(node)
+            return
+        except InContextError:
             raise
-        except Exception as error:
-            raise Problem(f"{type(error).__name__}: {error}") from error
+        except Unreadable as error:
+            reason, name = str(error), error.name
+        except (_Return, _Continue):
+            reason, name = "`return` or `continue` outside of a function or loop", None
+        except RecursionError:
+            reason, name = "it nests or calls itself too deeply", None
+        except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
+            reason, name = str(Unreadable(f"{type(error).__name__}: {error}")), None
+        self._scope = scope
+        for variable in variables_of(node):
+            scope[variable] = Unread(f"{file}, line {node.lineno}: cannot be read: {reason}", file, node.lineno, name)
 
-    def _evaluated(self, node: ast.expr, scope: Scope) -> Any:
-        match node:
-            case ast.Constant():
-                return node.value
-            case ast.Name():
-                return self._named(node.id, scope)
-            case ast.List():
-                return self._items(node.elts, scope)
-            case ast.Tuple():
-                return tuple(self._items(node.elts, scope))
-            case ast.Set():
-                items = self._items(node.elts, scope)
-                apart(items)
-                return set(map(hashed, items))
-            case ast.Dict():
-                made: dict[Any, Any] = {}
-                for key, value in zip(node.keys, node.values, strict=True):
-                    if key is not None:
-                        made[hashed(self._value(key, scope))] = self._value(value, scope)
-                    elif isinstance(more := self._value(value, scope), dict):
-                        made.update(more)
-                    else:
-                        raise Problem(f"** of a {type(more).__name__}")
-                return made
-            case ast.JoinedStr():
-                return together(self._value(part, scope) for part in node.values)
-            case ast.FormattedValue():
-                spec = self._value(node.format_spec, scope) if node.format_spec is not None else ""
-                return written(self._value(node.value, scope), spec, node.conversion)
-            case ast.BinOp():
-                return self._operator(node.op)(self._value(node.left, scope), self._value(node.right, scope))
-            case ast.UnaryOp():
-                return self._operator(node.op)(self._value(node.operand, scope))
-            case ast.BoolOp():
-                found: Any = None
-                for one in node.values:
-                    found = self._value(one, scope)
-                    if bool(found) is isinstance(node.op, ast.Or):
-                        break
-                return found
-            case ast.Compare():
-                return self._compared(node, scope)
-            case ast.IfExp():
-                return self._value(node.body if self._value(node.test, scope) else node.orelse, scope)
-            case ast.Subscript():
-                return self._value(node.value, scope)[hashed(self._value(node.slice, scope))]
-            case ast.Slice():
-                parts = (node.lower, node.upper, node.step)
-                return slice(*(None if part is None else self._value(part, scope) for part in parts))
-            case ast.Attribute():
-                holder = self._value(node.value, scope)
-                if isinstance(holder, Imported):
-                    return Imported(f"{holder}.{node.attr}")
-                raise Problem(f"the attribute {node.attr!r} of a {type(holder).__name__}")
-            case ast.Call():
-                return self._call(node, scope)
-            case ast.ListComp() | ast.GeneratorExp():
-                return [self._value(node.elt, inner) for inner in self._generated(node.generators, scope)]
-            case ast.SetComp():
-                return {hashed(self._value(node.elt, inner)) for inner in self._generated(node.generators, scope)}
-            case ast.DictComp():
-                inners = self._generated(node.generators, scope)
-                return {hashed(self._value(node.key, inner)): self._value(node.value, inner) for inner in inners}
-            case ast.Lambda():
-                return Function(node, scope)
-        raise Problem(f"an expression of kind {type(node).__name__}", type(node).__name__)
+    def visit(self, node: ast.AST) -> Any:
+        """Run a statement, or return the value of an expression."""
+        self._charge(1)
+        return super().visit(node)
 
-    def _named(self, name: str, scope: Scope) -> Any:
-        try:
-            value = scope[name]
-        except KeyError:
-            if name in FUNCTIONS or name in TYPES:
-                return Imported(f"builtins.{name}")
-            raise Problem(f"the name {name!r}, which is not defined") from None
-        if isinstance(value, Unread):
-            raise Problem(f"{name!r}, which could not be read ({value.why})", name)
+    def generic_visit(self, node: ast.AST) -> NoReturn:
+        """Refuse a construct that no shipped configuration uses."""
+        self._refuse(type(node).__name__)
+
+    def _refuse(self, construct: str) -> NoReturn:
+        raise Unreadable(f"the construct {construct} is not supported; {_EXPORT}", construct)
+
+    def _charge(self, steps: int) -> None:
+        self._steps += steps
+        if self._steps > _MAX_STEPS:
+            text = f"the configuration takes more than {_MAX_STEPS:,} steps to read; {_EXPORT}"
+            raise InContextError(text, value=_MAX_STEPS)
+
+    def _new(self, value: Any) -> Any:
+        """Charge for a new value, and return it if it is not too large."""
+        bounded(value)
+        if isinstance(value, str):
+            self._charge(len(value) // _CHARS_PER_STEP)
+        elif isinstance(value, list | tuple | dict | set):
+            self._charge(len(value))
         return value
 
-    def _items(self, nodes: list[ast.expr], scope: Scope) -> list[Any]:
-        found: list[Any] = []
+    # Statements
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        value = self.visit(node.value)
+        for target in node.targets:
+            self._assign(target, value)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self._assign(node.target, self._operate(node.op, self.visit(node.target), self.visit(node.value)))
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        self.visit(node.value)
+
+    def visit_If(self, node: ast.If) -> None:
+        self._run_block(node.body if self.visit(node.test) else node.orelse)
+
+    def visit_For(self, node: ast.For) -> None:
+        if node.orelse:
+            self._refuse("For with else")
+        for value in self._iterate(node.iter):
+            self._assign(node.target, value)
+            try:
+                self._run_block(node.body)
+            except _Continue:
+                continue
+
+    def visit_Continue(self, node: ast.Continue) -> None:
+        raise _Continue
+
+    def visit_Assert(self, node: ast.Assert) -> None:
+        if not self.visit(node.test):
+            raise Unreadable("an assertion fails")
+
+    def visit_Delete(self, node: ast.Delete) -> None:
+        for target in node.targets:
+            if not isinstance(target, ast.Name):
+                self._refuse("Delete of an item")
+            self._scope.pop(target.id, None)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        parameters = node.args
+        unsupported = (node.decorator_list, parameters.posonlyargs, parameters.kwonlyargs)
+        if any(unsupported) or parameters.vararg or parameters.kwarg:
+            self._refuse("FunctionDef with decorators, * or /")
+        self._scope[node.name] = Function(node, self._scope)
+
+    def visit_Return(self, node: ast.Return) -> None:
+        raise _Return(None if node.value is None else self.visit(node.value))
+
+    def visit_With(self, node: ast.With) -> None:
+        for item in node.items:
+            call = item.context_expr
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+                self._refuse("With")
+            elif call.func.id == "open":
+                self._open(call, item.optional_vars)
+            elif call.func.id != "read_base":
+                self._refuse("With")
+        self._run_block(node.body)
+
+    def _open(self, call: ast.Call, target: ast.expr | None) -> None:
+        path, *modes = [self.visit(argument) for argument in call.args]
+        modes += [self.visit(keyword.value) for keyword in call.keywords]
+        if target is None or not all(isinstance(mode, str) and mode in _READ_MODES for mode in modes):
+            raise Unreadable("a file can be opened only to read text in UTF-8, with a name", "open")
+        self._assign(target, Opened(self._read_text(text_of(path))))
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            if alias.asname is None:
+                name = alias.name.partition(".")[0]
+                self._scope[name] = Imported(name)
+            else:
+                self._scope[alias.asname] = Imported(alias.name)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        module = node.module or ""
+        variables = self._read_import(module, node.level)
+        if variables is None and node.level:
+            name = f"{'.' * node.level}{module}"
+            raise Unreadable(f"no file for the import of {name}", name)
+        for alias in node.names:
+            if variables is None:
+                self._scope[alias.asname or alias.name] = Imported(f"{module}.{alias.name}")
+            elif alias.name == "*":
+                self._charge(len(variables))
+                self._scope.update({name: value for name, value in variables.items() if not name.startswith("_")})
+            elif alias.name in variables:
+                self._scope[alias.asname or alias.name] = variables[alias.name]
+            else:
+                raise Unreadable(f"{module} has no variable {alias.name!r}", alias.name)
+
+    def _run_block(self, nodes: list[ast.stmt]) -> None:
+        for node in nodes:
+            self.visit(node)
+
+    def _assign(self, target: ast.expr, value: Any) -> None:
+        match target:
+            case ast.Name(id=name):
+                self._scope[name] = value
+            case ast.Tuple(elts=targets) | ast.List(elts=targets):
+                values = items_of(value)
+                if len(values) != len(targets):
+                    raise Unreadable(f"{len(values)} values for {len(targets)} names")
+                for one, item in zip(targets, values, strict=True):
+                    self._assign(one, item)
+            case ast.Subscript():
+                container = self.visit(target.value)
+                if not isinstance(container, list | dict):
+                    raise Unreadable(f"an item of a {type(container).__name__} cannot be set")
+                container[key(self.visit(target.slice))] = value
+                bounded(container)
+            case _:
+                self._refuse(f"assignment to {type(target).__name__}")
+
+    # Expressions
+
+    def visit_Constant(self, node: ast.Constant) -> Any:
+        if not is_scalar(node.value):
+            self._refuse(f"Constant {type(node.value).__name__}")
+        return bounded(node.value)
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        return self._variable(node.id, self._scope)
+
+    def _variable(self, name: str, scope: Mapping[str, Any]) -> Any:
+        if name not in scope:
+            if name in FUNCTIONS or name in TYPES:
+                return Imported(f"{_BUILTIN}{name}")
+            raise Unreadable(f"the name {name!r} is not defined", name)
+        value = scope[name]
+        if isinstance(value, Unread):
+            raise Unreadable(f"{name!r}, which could not be read ({value.reason})", name)
+        return value
+
+    def visit_List(self, node: ast.List) -> list[Any]:
+        return self._items(node.elts)
+
+    def visit_Tuple(self, node: ast.Tuple) -> tuple[Any, ...]:
+        return tuple(self._items(node.elts))
+
+    def _items(self, nodes: list[ast.expr]) -> list[Any]:
+        values: list[Any] = []
         for node in nodes:
             if isinstance(node, ast.Starred):
-                found += self._over(node.value, scope)
+                values += self._iterate(node.value)
             else:
-                found.append(self._value(node, scope))
-        return found
+                values.append(self.visit(node))
+        return bounded(values)  # type: ignore[no-any-return]
 
-    def _operator(self, node: ast.AST) -> Callable[..., Any]:
-        found = OPERATORS.get(type(node))
-        if found is None:
-            raise Problem(f"the operator {type(node).__name__}", type(node).__name__)
-        return found
+    def visit_Dict(self, node: ast.Dict) -> dict[Any, Any]:
+        values: dict[Any, Any] = {}
+        for name, value in zip(node.keys, node.values, strict=True):
+            if name is None:
+                self._refuse("Dict with **")
+            values[key(self.visit(name))] = self.visit(value)
+        return values
 
-    def _compared(self, node: ast.Compare, scope: Scope) -> bool:
-        left = self._value(node.left, scope)
-        for kind, other in zip(node.ops, node.comparators, strict=True):
-            right = self._value(other, scope)
-            if not COMPARE[type(kind)](left, right):
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> str:
+        parts: list[str] = []
+        size = 0
+        for value in node.values:
+            parts.append(self.visit(value))
+            size += len(parts[-1])
+            if size > MAX_SOURCE_CHARS:
+                raise Unreadable(f"an f-string of more than {MAX_SOURCE_CHARS:,} characters")
+        return str(self._new("".join(parts)))
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> str:
+        if node.format_spec is not None or node.conversion != -1:
+            self._refuse("FormattedValue with a format or conversion")
+        return text_of(self.visit(node.value))
+
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
+        return self._operate(node.op, self.visit(node.left), self.visit(node.right))
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        return self._operate(node.op, self.visit(node.operand))
+
+    def _operate(self, operator: ast.AST, *operands: Any) -> Any:
+        function = OPERATORS.get(type(operator))
+        if function is None:
+            self._refuse(type(operator).__name__)
+        return self._new(function(*operands))
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+        is_or = isinstance(node.op, ast.Or)
+        value: Any = None
+        for operand in node.values:
+            value = self.visit(operand)
+            if bool(value) is is_or:
+                break
+        return value
+
+    def visit_Compare(self, node: ast.Compare) -> bool:
+        left = self.visit(node.left)
+        for operator, comparator in zip(node.ops, node.comparators, strict=True):
+            right = self.visit(comparator)
+            self._check_comparison(operator, left, right)
+            if not COMPARISONS[type(operator)](left, right):
                 return False
             left = right
         return True
 
-    def _generated(self, generators: list[ast.comprehension], scope: Scope) -> Iterator[Scope]:
+    def _check_comparison(self, operator: ast.cmpop, left: Any, right: Any) -> None:
+        if isinstance(operator, ast.Is | ast.IsNot):
+            return
+        # Each item of the right side may be compared with all characters of the left one.
+        steps = len(left) // _CHARS_PER_STEP if isinstance(left, str) else 0
+        if isinstance(operator, ast.In | ast.NotIn) and isinstance(right, list | tuple | range):
+            steps = (steps + 1) * len(right)
+        elif isinstance(operator, ast.In | ast.NotIn) and isinstance(right, dict | set):
+            key(left)
+        elif not is_scalar(right):
+            raise Unreadable(f"comparing with a {type(right).__name__}")
+        if not is_scalar(left):
+            raise Unreadable(f"comparing a {type(left).__name__}")
+        self._charge(steps)
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        return self.visit(node.body if self.visit(node.test) else node.orelse)
+
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
+        if _is_call(node.value, "globals"):
+            # `globals()[name]` in a loop would otherwise copy all variables each time.
+            return self._variable(text_of(self.visit(node.slice)), self._scope.maps[-1])
+        container = self.visit(node.value)
+        if isinstance(node.slice, ast.Slice):
+            bounds = [None if bound is None else self.visit(bound) for bound in _bounds(node.slice)]
+            return self._new(container[slice(*bounds)])
+        return container[key(self.visit(node.slice))]
+
+    def visit_Attribute(self, node: ast.Attribute) -> Imported:
+        value = self.visit(node.value)
+        if not isinstance(value, Imported):
+            raise Unreadable(f"the attribute {node.attr!r} of a {type(value).__name__}", node.attr)
+        return Imported(f"{value}.{node.attr}")
+
+    def visit_ListComp(self, node: ast.ListComp) -> list[Any]:
+        return [self.visit(node.elt) for _ in self._comprehend(node.generators)]
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> list[Any]:
+        return [self.visit(node.elt) for _ in self._comprehend(node.generators)]
+
+    def visit_DictComp(self, node: ast.DictComp) -> dict[Any, Any]:
+        return {key(self.visit(node.key)): self.visit(node.value) for _ in self._comprehend(node.generators)}
+
+    def _comprehend(self, generators: list[ast.comprehension]) -> Iterator[None]:
+        """Yield for each round of a comprehension, with its variables in the scope."""
         first, *rest = generators
-        for value in self._over(first.iter, scope):
-            inner = scope.new_child()
-            self._assign(first.target, value, inner)
-            if all(self._value(test, inner) for test in first.ifs):
+        outer = self._scope
+        for value in self._iterate(first.iter):
+            self._scope = outer.new_child()
+            self._assign(first.target, value)
+            if all(self.visit(test) for test in first.ifs):
                 if rest:
-                    yield from self._generated(rest, inner)
+                    yield from self._comprehend(rest)
                 else:
-                    yield inner
+                    yield
+            self._scope = outer
+        self._scope = outer
 
-    def _call(self, node: ast.Call, scope: Scope) -> Any:
-        args = self._items(node.args, scope)
-        kwargs: dict[str, Any] = {}
-        for keyword in node.keywords:
-            value = self._value(keyword.value, scope)
-            kwargs.update(value if keyword.arg is None else {keyword.arg: value})
+    def _iterate(self, node: ast.expr) -> Iterator[Any]:
+        for value in items_of(self.visit(node)):
+            self._charge(1)
+            yield value
+
+    # Calls
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        args = self._items(node.args)
+        kwargs = self._keywords(node.keywords)
         if isinstance(node.func, ast.Attribute):
-            holder = self._value(node.func.value, scope)
-            if not isinstance(holder, Imported):
-                return method(holder, node.func.attr, args, kwargs)
-            called: Any = Imported(f"{holder}.{node.func.attr}")
-        elif isinstance(node.func, ast.Name) and node.func.id in ("locals", "globals") and not args:
-            return {name: value for name, value in scope.maps[0].items() if not isinstance(value, Function)}
-        elif isinstance(node.func, ast.Name) and node.func.id == "isinstance":
-            return self._is_instance(node, args)
-        else:
-            called = self._value(node.func, scope)
-        if isinstance(called, Function):
-            return self._own(called, args, kwargs)
-        function = PURE.get(called) if isinstance(called, Imported) else None
-        if isinstance(called, Imported) and called.startswith("builtins."):
-            function = FUNCTIONS.get(called.removeprefix("builtins."))
+            value = self.visit(node.func.value)
+            if not isinstance(value, Imported):
+                return self._call_method(value, node.func.attr, args, kwargs)
+            return self._call_imported(Imported(f"{value}.{node.func.attr}"), args, kwargs)
+        if _is_call(node, "locals") or _is_call(node, "globals"):
+            variables = self._scope.maps[0 if _is_call(node, "locals") else -1]
+            return self._new({name: value for name, value in variables.items() if not isinstance(value, Function)})
+        if _is_call(node, "isinstance"):
+            return _is_instance(*args)
+        function = self.visit(node.func)
+        if isinstance(function, Function):
+            return self._call_function(function, args, kwargs)
+        return self._call_imported(function, args, kwargs)
+
+    def _keywords(self, nodes: list[ast.keyword]) -> dict[str, Any]:
+        kwargs: dict[str, Any] = {}
+        for node in nodes:
+            value = self.visit(node.value)
+            if node.arg is None:
+                kwargs.update(value)
+            else:
+                kwargs[node.arg] = value
+        return kwargs
+
+    def _call_method(self, value: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        methods = METHODS.get(str if isinstance(value, str) else type(value), {})
+        if name not in methods:
+            raise Unreadable(f"the method {name!r} of a {type(value).__name__} is not supported; {_EXPORT}", name)
+        result = methods[name](value, *args, **kwargs)
+        if name in _LOOKUPS:
+            bounded(value)
+            return result
+        if name == "extend":
+            self._charge(len(args[0]))
+        return self._new(result)
+
+    def _call_imported(self, name: object, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        function = None
+        if isinstance(name, Imported):
+            function = FUNCTIONS.get(name.removeprefix(_BUILTIN)) if name.startswith(_BUILTIN) else IMPORTED.get(name)
         if function is None:
-            raise Problem(f"calling {str(called)[:80]!r}: nothing that is imported is run", str(called)[:80])
-        return function(*args, **kwargs)
+            shown = str(name)[:MAX_SHOWN_CHARS] if isinstance(name, str) else type(name).__name__
+            raise Unreadable(f"calling {shown!r}: nothing that is imported is run; {_EXPORT}", shown)
+        for argument in args:
+            if isinstance(argument, list | tuple | dict | set):
+                self._charge(len(argument))
+        return self._new(function(*args, **kwargs))
 
-    def _is_instance(self, node: ast.Call, args: list[Any]) -> bool:
-        wanted = args[1] if isinstance(args[1], tuple) else (args[1],)
-        kinds = [TYPES.get(one.removeprefix("builtins.")) if isinstance(one, Imported) else None for one in wanted]
-        if None in kinds:
-            raise Problem("isinstance() with a type that is not built in")
-        return isinstance(args[0], tuple(kind for kind in kinds if kind))
-
-    def _own(self, function: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        given, node = function.node.args, function.node
-        if given.vararg or given.kwarg or given.posonlyargs:
-            raise Problem("calling a function with * parameters")
-        scope = function.scope.new_child()
-        names = [one.arg for one in (*given.args, *given.kwonlyargs)]
-        defaults = dict(zip(reversed([one.arg for one in given.args]), reversed(given.defaults), strict=False))
-        own = {one.arg: value for one, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value}
-        for name, default in {**defaults, **own}.items():
-            scope[name] = self._value(default, function.scope)
-        scope.update(zip(names, args, strict=False))
-        scope.update({name: value for name, value in kwargs.items() if name in names})
-        if len(args) > len(given.args) or not {*kwargs} <= {*names} or not {*names} <= scope.maps[0].keys():
-            raise Problem("calling a function with other arguments than it has")
-        self._depth += 1
+    def _call_function(self, function: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        parameters = function.node.args
+        names = [parameter.arg for parameter in parameters.args]
+        if len(args) > len(names) or not kwargs.keys() <= set(names[len(args) :]):
+            raise Unreadable(f"{function.node.name}() is called with other arguments than it has", function.node.name)
+        outer, self._scope = self._scope, function.scope
         try:
-            if self._depth > _MAX_DEPTH:
-                raise Problem(f"calls nested more than {_MAX_DEPTH} deep")
-            if isinstance(node, ast.Lambda):
-                return self._value(node.body, scope)
-            self._block(node.body, scope)
-        except _Leave as leave:
+            defaults = [self.visit(default) for default in parameters.defaults]
+            values = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
+            values.update(zip(names, args, strict=False))
+            values.update(kwargs)
+            if values.keys() != set(names):
+                raise Unreadable(f"{function.node.name}() is called with fewer arguments than it needs")
+            self._scope = function.scope.new_child(values)
+            self._run_block(function.node.body)
+        except _Return as leave:
             return leave.value
         finally:
-            self._depth -= 1
+            self._scope = outer
         return None
 
 
-def _is_called(node: ast.expr, name: str) -> bool:
-    function = node.func if isinstance(node, ast.Call) else None
-    return (isinstance(function, ast.Name) and function.id == name) or (
-        isinstance(function, ast.Attribute) and function.attr == name
-    )
+def _is_call(node: ast.expr, name: str) -> bool:
+    """True if an expression calls a built-in function without arguments, or `isinstance`."""
+    match node:
+        case ast.Call(func=ast.Name(id=called)):
+            return called == name and (not node.args or name == "isinstance")
+    return False
+
+
+def _bounds(node: ast.Slice) -> tuple[ast.expr | None, ast.expr | None, ast.expr | None]:
+    return node.lower, node.upper, node.step
+
+
+def _is_instance(value: object, kinds: object) -> bool:
+    types = []
+    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
+        name = kind.removeprefix(_BUILTIN) if isinstance(kind, Imported) else ""
+        if name not in TYPES:
+            raise Unreadable("isinstance() with a type that is not built in", "isinstance")
+        types.append(TYPES[name])
+    return isinstance(value, tuple(types))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +11,14 @@ import yaml
 
 from agentkit_prompts.errors import InContextError, nearest
 from agentkit_prompts.evaluation.config.config_code import Interpreter
-from agentkit_prompts.evaluation.config.config_scope import Unread
-from agentkit_prompts.evaluation.config.config_sizes import Problem, apart, weigh
-from agentkit_prompts.evaluation.config.config_values import Imported
+from agentkit_prompts.evaluation.config.config_scope import Imported, Unread
+from agentkit_prompts.evaluation.config.config_sizes import Unreadable, own_variables
+from agentkit_prompts.limits import MAX_FILES, MAX_LISTED, MAX_SOURCE_CHARS
 from agentkit_prompts.strict_yaml import strict_loader
 from agentkit_prompts.system.regular_files import read_regular_text
 
 __all__ = ["load_config", "load_datasets", "root_of"]
 
-_MAX_FILE = 10_000_000
-"""Bytes of a file that code opens."""
-_MAX_CODE = 500_000
-"""Bytes of one file of code: its statements take some thousand times as much memory."""
-_MAX_YAML = 1_000_000
-"""Bytes of one file of YAML: reading it takes some seconds."""
-_MAX_FILES = 2_000
-_MAX_PROBLEMS = 20
 _VALUES = (str, int, float, list, tuple, dict, set, type(None))
 _YAML = (".yaml", ".yml")
 
@@ -38,18 +30,17 @@ class _Variables(dict[str, Any]):
         super().__init__()
         self._file = file
         self._unread = {name: value for name, value in read.items() if isinstance(value, Unread)}
-        held = {
+        values = {
             name: value
             for name, value in read.items()
             if isinstance(value, _VALUES) and not isinstance(value, Imported) and not name.startswith("__")
         }
-        weigh(held)
-        self.update(_copied(held))
+        self.update(own_variables(values))
 
     def __missing__(self, name: object) -> Any:
         unread = self._unread.get(str(name))
         if unread is not None:
-            raise InContextError(unread.why, path=unread.path, line=unread.line, name=unread.name)
+            raise InContextError(unread.reason, path=unread.path, line=unread.line, name=unread.name)
         text = f"{self._file}: no {name!r}{nearest(str(name), self)}"
         raise InContextError(text, path=str(self._file), name=str(name))
 
@@ -100,7 +91,7 @@ def load_config(path: str | os.PathLike[str], *, root: str | os.PathLike[str] | 
         if file.suffix.lower() != ".py":
             raise InContextError(f"{file}: expected a .py or .yaml file", path=str(file), value=file.suffix)
         return _Variables(file, _Files(root_of(file, root)).read(file))
-    except Problem as error:
+    except Unreadable as error:
         raise InContextError(f"{file}: {error}", path=str(file), name=error.name) from error
 
 
@@ -124,7 +115,7 @@ def load_datasets(path: str | os.PathLike[str], *, root: str | os.PathLike[str] 
         lists = [[dict(variables)]]
     if problems := variables.unread():
         first = problems[0]
-        text = _some([unread.why for unread in problems])
+        text = _some([unread.reason for unread in problems])
         raise InContextError(text, path=first.path, line=first.line, name=first.name)
     if not lists:
         listed = ", ".join(list(variables)[:10]) or "nothing"
@@ -148,9 +139,9 @@ def _name(dataset: Mapping[str, Any]) -> str:
     return abbr[:80] if isinstance(abbr, str) else "without abbr"
 
 
-def _some(problems: list[str]) -> str:
-    more = len(problems) - _MAX_PROBLEMS
-    return "; ".join(problems[:_MAX_PROBLEMS]) + (f"; and {more:,} more" if more > 0 else "")
+def _some(problems: Sequence[str]) -> str:
+    more = len(problems) - MAX_LISTED
+    return "; ".join(problems[:MAX_LISTED]) + (f"; and {more:,} more" if more > 0 else "")
 
 
 def _is_dataset(value: object) -> bool:
@@ -166,55 +157,53 @@ class _Files:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._known: dict[Path, dict[str, Any] | None] = {}
-        self._at: list[Path] = []
-        self._code = Interpreter(self._imported, self._opened)
+        self._variables: dict[Path, dict[str, Any]] = {}
+        self._stack: list[Path] = []
+        """The files that are being read: each imports the next one."""
+        self._code = Interpreter(self._read_import, self._read_text)
 
     def read(self, file: Path) -> dict[str, Any]:
         """Return the variables of a file."""
-        home = self._inside(file)
-        known = self._known.get(home)
-        if known is not None:
-            return known
-        if home in self._known:
-            raise Problem(f"{file} imports itself", str(file))
-        if len(self._known) >= _MAX_FILES:
-            raise Problem(f"more than {_MAX_FILES:,} files")
-        self._known[home] = None
-        self._at.append(home)
+        real = self._inside(file)
+        if real in self._variables:
+            return self._variables[real]
+        if real in self._stack:
+            raise Unreadable(f"{file} imports itself", str(file))
+        if len(self._variables) >= MAX_FILES:
+            raise Unreadable(f"more than {MAX_FILES:,} files")
+        self._stack.append(real)
         try:
-            found = self._code.run(_text(home, _MAX_CODE, self._root), str(home))
+            source = _text(real, MAX_SOURCE_CHARS, self._root)
+            self._variables[real] = self._code.run(source, str(real))
         finally:
-            self._at.pop()
-        self._known[home] = found
-        return found
+            self._stack.pop()
+        return self._variables[real]
 
-    def _opened(self, path: str) -> str:
-        return _text(self._inside(self._at[-1].parent / path), _MAX_FILE, self._root)
+    def _read_text(self, path: str) -> str:
+        return _text(self._inside(self._stack[-1].parent / path), MAX_SOURCE_CHARS, self._root)
 
     def _inside(self, file: Path) -> Path:
-        """Return where a file really is."""
+        """Return the path of a file, links followed."""
         try:
             real = Path(os.path.realpath(file))
         except (OSError, ValueError) as error:
-            raise Problem(f"{str(file)!r:.200}: cannot be read ({error})") from error
+            raise Unreadable(f"{str(file)!r:.200}: cannot be read ({error})") from error
         if not real.is_relative_to(self._root):
             text = f"{str(file)!r:.200} lies outside of {self._root}: to read it, give a root around both"
-            raise Problem(text, "root")
+            raise Unreadable(text, "root")
         return real
 
-    def _imported(self, module: str, dots: int) -> Mapping[str, Any] | None:
-        """Return the variables of a configuration that is imported; None where there is no file of that name."""
-        here = self._at[-1]
+    def _read_import(self, module: str, dots: int) -> Mapping[str, Any] | None:
+        """Return the variables of a configuration that is imported; None if no file has that name."""
+        here = self._stack[-1]
         parts = module.split(".") if module else []
+        folders: Sequence[Path] = ()
         if dots:
-            homes = [here.parents[dots - 1]] if dots <= len(here.parents) else []
+            folders = here.parents[dots - 1 : dots]
         elif "configs" in parts:
-            homes = [*here.parents]
-        else:
-            return None
-        for home in homes:
-            file = home.joinpath(*parts).with_suffix(".py") if parts else home / "__init__.py"
+            folders = here.parents
+        for folder in folders:
+            file = folder.joinpath(*parts).with_suffix(".py") if parts else folder / "__init__.py"
             if _is_file(file):
                 return self.read(file)
         return None
@@ -237,27 +226,11 @@ def _text(file: Path, limit: int, folder: Path | None = None) -> str:
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:
-    text = _text(file, _MAX_YAML)
+    text = _text(file, MAX_SOURCE_CHARS)
     try:
-        found = yaml.load(text, strict_loader())
+        variables = yaml.load(text, strict_loader())
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise Problem(f"invalid YAML ({error})", "YAML") from error
-    if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
-        raise Problem(f"expected names and their values, got {type(found).__name__}")
-    weigh(found)
-    return found
-
-
-def _copied(value: Any) -> Any:
-    """Return a value with containers of its own and imported names as texts."""
-    if isinstance(value, dict | set):
-        apart(value)
-    if isinstance(value, dict):
-        return {(str(key) if isinstance(key, Imported) else key): _copied(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_copied(item) for item in value]
-    if isinstance(value, tuple):
-        return tuple(_copied(item) for item in value)
-    if isinstance(value, set):
-        return {_copied(item) for item in value}
-    return str(value) if isinstance(value, str) else value
+        raise Unreadable(f"invalid YAML ({error})", "YAML") from error
+    if not isinstance(variables, dict) or not all(isinstance(name, str) for name in variables):
+        raise Unreadable(f"expected names and their values, got {type(variables).__name__}")
+    return variables

@@ -1,107 +1,127 @@
-"""How large the values of a configuration may be: what is worked out with them is bounded before it is done."""
+"""How large the values of a configuration may be, and copies of values that are not larger."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-__all__ = ["MAX_SIZE", "Problem", "apart", "bounded", "hashed", "room", "together", "weigh"]
+from agentkit_prompts.evaluation.config.config_scope import Imported
+from agentkit_prompts.limits import MAX_DEPTH, MAX_DIGITS, MAX_INPUT_BYTES, MAX_SOURCE_CHARS, MAX_VALUES
 
-MAX_SIZE = 1_000_000
-"""Items of a list, and characters of a text."""
-_MAX_VALUES = 1_000_000
-"""Values of a whole configuration, those that are shared counted each time."""
-_MAX_CHARS = 64_000_000
-"""Characters of all the texts among them."""
-_MAX_BITS = 4096
-_MAX_NESTING = 100
-"""Levels of containers: hashing a deep tuple recurses in C, where too many are the end of the process."""
-_MAX_ALIKE = 100
-"""Keys that have the same hash: each new one is compared with all of them."""
-_MAX_SHOWN = 500
+__all__ = ["Unreadable", "bounded", "check_size", "is_scalar", "key", "own_variables"]
+
+_MAX_REASON = 500
+_MAX_BITS = MAX_DIGITS * 10 // 3
+_MAX_KEY_BITS = 60
+"""Larger integers can be chosen so that all of them have the same hash, which makes a dict slow."""
 
 
-class Problem(Exception):
-    """Why something of a configuration cannot be read, without its place.
+class Unreadable(Exception):
+    """A part of a configuration cannot be read; the message has no place.
 
-    `name` is the construct, method, function or variable that cannot be read, if there is one.
+    `name` is the construct, method, function or variable at fault, if it is one.
     """
 
-    def __init__(self, why: str, name: str | None = None) -> None:
-        super().__init__(why if len(why) <= _MAX_SHOWN else f"{why[:_MAX_SHOWN]}...")
+    def __init__(self, reason: str, name: str | None = None) -> None:
+        super().__init__(reason if len(reason) <= _MAX_REASON else f"{reason[:_MAX_REASON]}...")
         self.name = name
+
+
+def check_size(size: int, kind: type) -> None:
+    """Refuse to make a text or a container with more than the maximum of characters or items."""
+    limit, unit = (MAX_SOURCE_CHARS, "characters") if kind is str else (MAX_VALUES, "items")
+    if size > limit:
+        raise Unreadable(f"a {kind.__name__} of more than {limit:,} {unit}")
 
 
 def bounded(value: Any) -> Any:
     """Return a value that is not too large."""
-    if isinstance(value, str | bytes | list | tuple | dict | set | range) and len(value) > MAX_SIZE:
-        raise Problem(f"a {type(value).__name__} of more than {MAX_SIZE:,}")
-    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
-        raise Problem("a number of more than a thousand digits")
+    if isinstance(value, str | list | tuple | dict | set | range):
+        check_size(len(value), str if isinstance(value, str) else type(value))
+    elif isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        raise Unreadable(f"a number of more than {MAX_DIGITS:,} digits")
     return value
 
 
-def room(size: int, what: str) -> None:
-    """Refuse to make something of more than so many items or characters."""
-    if size > MAX_SIZE:
-        raise Problem(f"more than {MAX_SIZE:,} {what}")
+def is_scalar(value: object) -> bool:
+    """True if a value is a text, a number, a bool or None: it is compared and written at little cost."""
+    return value is None or isinstance(value, str | int | float)
 
 
-def together(texts: Iterable[str]) -> str:
-    """Return texts as one that is not too long."""
-    made: list[str] = []
-    size = 0
-    for text in texts:
-        made.append(text)
-        size += len(text)
-        room(size, "characters")
-    return "".join(made)
+def key(value: Any) -> Any:
+    """Return a value that may be the key of a dict or a member of a set."""
+    if not is_scalar(value):
+        raise Unreadable(f"a key of type {type(value).__name__}")
+    if isinstance(value, int) and value.bit_length() > _MAX_KEY_BITS:
+        raise Unreadable(f"a key of more than {_MAX_KEY_BITS} bits")
+    return value
 
 
-def weigh(*values: Any, chars: int = _MAX_CHARS) -> None:
-    """Refuse values that nest deeply, or would be too many when written out, however often they share a part.
+class _Copy(NamedTuple):
+    value: Any
+    values: int
+    """Number of values inside, counted at each place where they are used."""
+    chars: int
+    """Characters of all texts inside."""
 
-    Args:
-        *values: What is about to be written, copied, hashed or compared.
-        chars: Characters that all of their texts and numbers may have together.
+
+class _Copier:
+    """Copies values: containers are new, imported names are texts. A container that is shared is copied once."""
+
+    def __init__(self) -> None:
+        self._copies: dict[int, _Copy] = {}
+
+    def copy(self, value: Any, depth: int = 0) -> _Copy:
+        """Return a copy of a value, with its size."""
+        if isinstance(value, str):
+            return _Copy(str(value), 1, len(value))
+        if not isinstance(value, dict | list | tuple | set):
+            return _Copy(value, 1, 0)
+        copy = self._copies.get(id(value))
+        if copy is None:
+            if depth >= MAX_DEPTH:
+                raise Unreadable(f"values that nest more than {MAX_DEPTH} levels deep")
+            copy = self._copies[id(value)] = self._container(value, depth)
+        return copy
+
+    def is_known(self, value: object) -> bool:
+        """True if this container was copied before."""
+        return id(value) in self._copies
+
+    def _container(self, value: Any, depth: int) -> _Copy:
+        items = [self.copy(item, depth + 1) for item in (value.values() if isinstance(value, dict) else value)]
+        values = 1 + sum(item.values for item in items)
+        chars = sum(item.chars for item in items)
+        copies = (item.value for item in items)
+        if isinstance(value, dict):
+            names = [str(name) if isinstance(name, Imported) else name for name in value]
+            chars += sum(len(name) for name in names if isinstance(name, str))
+            return _Copy(dict(zip(names, copies, strict=True)), values + len(names), chars)
+        return _Copy(type(value)(copies), values, chars)
+
+
+def own_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return copies of the variables of a file.
+
+    A dataset that is listed several times counts once. Inside of a dataset a shared value counts at each place: text
+    that is made of the dataset repeats it there.
+
+    Raises:
+        Unreadable: They nest too deeply, or have too many values or characters together.
     """
-    left, written, level = _MAX_VALUES, 0, [*values]
-    for _ in range(_MAX_NESTING):
-        left -= len(level)
-        inner: list[Any] = []
-        for value in level:
-            if isinstance(value, str | bytes):
-                written += len(value)
-            elif isinstance(value, int):
-                written += value.bit_length() >> 2
-            elif isinstance(value, Mapping):
-                inner += [*value.keys(), *value.values()]
-            elif isinstance(value, list | tuple | set | frozenset):
-                inner += value
-            elif isinstance(value, range):
-                left -= len(value)
-            if left < len(inner):
-                raise Problem(f"more than {_MAX_VALUES:,} values")
-        if written > chars:
-            raise Problem(f"more than {chars:,} characters")
-        if not inner:
-            return
-        level = inner
-    raise Problem(f"values that nest more than {_MAX_NESTING} levels deep")
-
-
-def hashed(key: Any) -> Any:
-    """Return a value that is about to be hashed."""
-    if isinstance(key, tuple):
-        weigh(key)
-    return key
-
-
-def apart(keys: Collection[Any]) -> None:
-    """Refuse keys that a dict or a set takes long to tell apart."""
-    if len(keys) <= _MAX_ALIKE or all(isinstance(key, str) for key in keys):
-        return
-    weigh(*keys)
-    if max(Counter(map(hash, keys)).values()) > _MAX_ALIKE:
-        raise Problem(f"more than {_MAX_ALIKE} keys that have the same hash")
+    copier = _Copier()
+    copies: dict[str, Any] = {}
+    values = chars = 0
+    for name, value in variables.items():
+        parts = value if isinstance(value, list) and not copier.is_known(value) else [value]
+        for part in parts:
+            if copier.is_known(part):
+                continue
+            copy = copier.copy(part)
+            values += copy.values
+            chars += copy.chars
+            if values > MAX_VALUES or chars > MAX_INPUT_BYTES:
+                limits = f"{MAX_VALUES:,} values or {MAX_INPUT_BYTES:,} characters"
+                raise Unreadable(f"its variables up to {name!r} have more than {limits}", name)
+        copies[name] = copier.copy(value).value
+    return copies

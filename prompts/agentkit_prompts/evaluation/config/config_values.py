@@ -1,4 +1,8 @@
-"""What the code of a configuration may do with its values: operators, methods and functions, all of them bounded."""
+"""Operators, methods and functions of a configuration's code: those that shipped configurations use, all bounded.
+
+None of them calls code of the configuration, follows an attribute, or compares, hashes or writes containers: the cost
+of a call is known from the lengths of its arguments and result.
+"""
 
 from __future__ import annotations
 
@@ -6,334 +10,220 @@ import ast
 import copy
 import itertools
 import math
+import operator
 import posixpath
-import re
-import string
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from string import Formatter
 from typing import Any
 
-from agentkit_prompts.evaluation.config.config_sizes import MAX_SIZE, Problem, apart, bounded, room, weigh
-from agentkit_prompts.templates.operations.costs import cost
-from agentkit_prompts.templates.operations.operators import PERCENT, room_of
-from agentkit_prompts.templates.operations.values import Fault
+from agentkit_prompts.context.nested import iter_nodes
+from agentkit_prompts.evaluation.config.config_sizes import Unreadable, bounded, check_size, is_scalar, key
+from agentkit_prompts.limits import MAX_DIGITS
 
-__all__ = [
-    "COMPARE",
-    "FUNCTIONS",
-    "OPERATORS",
-    "PURE",
-    "TYPES",
-    "Imported",
-    "Opened",
-    "listed",
-    "method",
-    "written",
-]
-
-_MAX_CALL = 20_000_000
-"""Steps of one call of a method, by the table of costs of templates: about a second."""
-_MAX_DIGITS = 1_000
-"""Digits that a number is rounded to: those in front of the point are worked out one by one."""
-_SPEC = re.compile(r"[<>=^]?[-+ ]?#?0?\d{0,3},?(?:\.\d{1,3})?[a-zA-Z%]?")
-
-
-class Imported(str):
-    """The dotted name of what a configuration imports. Nothing of it is loaded."""
-
-    __slots__ = ()
+__all__ = ["COMPARISONS", "FUNCTIONS", "IMPORTED", "METHODS", "OPERATORS", "TYPES", "Opened", "items_of", "text_of"]
 
 
 class Opened:
-    """A text file beside a configuration."""
+    """A text file next to a configuration."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
-
-    def read(self) -> str:
-        """Return its text."""
-        return self._text
-
-    def readlines(self) -> list[str]:
-        """Return its lines."""
-        return self._text.splitlines(keepends=True)
+        self.text = text
 
 
-def written(value: Any, spec: str = "", conversion: int = -1) -> str:
+def text_of(value: Any) -> str:
     """Return a value as an f-string writes it."""
-    weigh(value, chars=MAX_SIZE)
-    if not _SPEC.fullmatch(spec):
-        raise Problem(f"the format {spec[:40]!r}")
-    forms: Mapping[int, Callable[[Any], str]] = {115: str, 114: repr, 97: ascii}
-    made = forms[conversion](value) if conversion in forms else value
-    return str(bounded(format(made, spec)))
+    if not is_scalar(value):
+        raise Unreadable(f"a {type(value).__name__} as text")
+    return str(value)
 
 
-class _Formatter(string.Formatter):
-    """`str.format` without attributes and items, for one text."""
-
-    def __init__(self) -> None:
-        self._made = 0
-
-    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
-        if not re.fullmatch(r"\w*", field_name):
-            raise Problem(f"the field {field_name[:40]!r} in format()")
-        return super().get_field(field_name, args, kwargs)
-
-    def convert_field(self, value: Any, conversion: str | None) -> Any:
-        return value if conversion is None else written(value, "", ord(conversion))
-
-    def format_field(self, value: Any, format_spec: str) -> str:
-        made = written(value, format_spec)
-        self._made += len(made)
-        room(self._made, "characters by format()")
-        return made
-
-
-def _added(one: Any, other: Any) -> Any:
-    if isinstance(one, str | list | tuple) and isinstance(other, str | list | tuple):
-        room(len(one) + len(other), "joined")
-        return str(one) + str(other) if isinstance(one, str) and isinstance(other, str) else one + other  # type: ignore[operator]
-    return one + other
-
-
-def _times(one: Any, other: Any) -> Any:
-    for held, count in ((one, other), (other, one)):
-        if isinstance(held, str | bytes | list | tuple) and isinstance(count, int):
-            room(len(held) * count, "by repetition")
-    return one * other
-
-
-def _power(one: Any, other: Any) -> Any:
-    if not isinstance(one, int | float) or not isinstance(other, int | float) or abs(other) > 64:
-        raise Problem("a power above 64")
-    return one**other
-
-
-def _percent(one: Any, other: Any) -> Any:
-    if isinstance(one, bytes):
-        raise Problem("filling in bytes")
-    if not isinstance(one, str):
-        return one % other
-    weigh(other, chars=MAX_SIZE)
-    sizes: dict[str, int] = {}
-    made = len(one)
-    for field in PERCENT.finditer(one):
-        try:
-            made += room_of(field)
-        except Fault as error:
-            raise Problem(str(error)) from None
-        name = field["name"]
-        if name is not None and isinstance(other, Mapping):
-            if name not in sizes:
-                sizes[name] = len(written(other[name]))
-            made += sizes[name]
-        room(made, "characters by %")
-    return one % other
-
-
-OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: _added,
-    ast.Sub: lambda one, other: one - other,
-    ast.Mult: _times,
-    ast.Div: lambda one, other: one / other,
-    ast.FloorDiv: lambda one, other: one // other,
-    ast.Mod: _percent,
-    ast.Pow: _power,
-    ast.BitOr: lambda one, other: one | other,
-    ast.BitAnd: lambda one, other: one & other,
-    ast.USub: lambda one: -one,
-    ast.UAdd: lambda one: +one,
-    ast.Not: lambda one: not one,
-}
-
-
-def _weighed(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    def compared(one: Any, other: Any) -> Any:
-        weigh(one, other)
-        return compare(one, other)
-
-    return compared
-
-
-COMPARE: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
-    ast.Eq: _weighed(lambda one, other: one == other),
-    ast.NotEq: _weighed(lambda one, other: one != other),
-    ast.Lt: _weighed(lambda one, other: one < other),
-    ast.LtE: _weighed(lambda one, other: one <= other),
-    ast.Gt: _weighed(lambda one, other: one > other),
-    ast.GtE: _weighed(lambda one, other: one >= other),
-    ast.In: _weighed(lambda one, other: one in other),
-    ast.NotIn: _weighed(lambda one, other: one not in other),
-    ast.Is: lambda one, other: one is other,
-    ast.IsNot: lambda one, other: one is not other,
-}
-
-_METHODS: Mapping[type, frozenset[str]] = {
-    Opened: frozenset(("read", "readlines")),
-    str: frozenset(
-        (
-            *("strip", "lstrip", "rstrip", "split", "rsplit", "splitlines", "upper", "lower", "title", "capitalize"),
-            *("startswith", "endswith", "removeprefix", "removesuffix", "count", "find", "rfind", "index"),
-            *("partition", "rpartition", "isdigit", "isalpha", "isupper", "islower", "replace", "join", "format"),
-        )
-    ),
-    list: frozenset(("append", "extend", "insert", "index", "count", "copy", "pop", "remove", "reverse", "sort")),
-    tuple: frozenset(("index", "count")),
-    dict: frozenset(("keys", "values", "items", "get", "copy", "update", "pop", "setdefault", "deepcopy")),
-    set: frozenset(("add", "update", "union", "copy", "discard")),
-}
-
-
-_COMPARING = frozenset(("count", "index", "remove", "sort"))
-"""Methods that compare what is held."""
-
-
-def method(holder: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Return what a method of a value gives."""
-    kind = next((kind for kind in _METHODS if isinstance(holder, kind)), None)
-    if kind is None or name not in _METHODS[kind]:
-        raise Problem(f"the method {name!r} of a {type(holder).__name__}", name)
-    if name == "deepcopy":  # of the dicts of mmengine
-        return PURE["copy.deepcopy"](holder)
-    if kind is str:
-        if name == "format":
-            return bounded(_Formatter().vformat(holder, args, kwargs))
-        if name == "join":
-            given = listed(args[0])
-            weigh(given, chars=MAX_SIZE)
-            texts = [str(one) for one in given]
-            room(sum(map(len, texts)) + len(holder) * len(texts), "characters joined")
-            return str(holder).join(texts)
-        if name == "replace":
-            room(len(holder) + holder.count(args[0]) * len(args[1]), "characters by replacing")
-        if cost(f"str.{name}", (holder, *args), kwargs) > _MAX_CALL:
-            raise Problem(f"the method {name!r} on texts as long as these")
-        return getattr(str, name)(str(holder), *args, **kwargs)
-    weigh(*args, *kwargs.values())
-    if name in _COMPARING:
-        weigh(holder)
-    if kind in (dict, set):
-        for one in args:
-            if isinstance(one, list | tuple):
-                apart([pair[0] for pair in one] if kind is dict and name == "update" else one)
-    found = getattr(kind, name)(holder, *args, **kwargs)
-    bounded(holder)
-    return list(found) if name in ("keys", "values", "items") else found
-
-
-def listed(values: Any) -> list[Any]:
-    """Return what a loop over a value meets."""
-    if not isinstance(values, str | list | tuple | dict | set | frozenset | range):
-        raise Problem(f"going over a {type(values).__name__}")
+def items_of(values: Any) -> Sequence[Any]:
+    """Return the items of which a loop over a value consists."""
+    if isinstance(values, str | list | tuple):
+        return values
+    if not isinstance(values, dict | set | range):
+        raise Unreadable(f"a loop over a {type(values).__name__}")
+    check_size(len(values), list)
     return list(values)
 
 
-def _all_listed(held: Iterable[Any]) -> list[list[Any]]:
-    found: list[list[Any]] = []
+def _add(left: Any, right: Any) -> Any:
+    if isinstance(left, str | list | tuple) and isinstance(right, str | list | tuple):
+        check_size(len(left) + len(right), str if isinstance(left, str) else list)
+    return left + right
+
+
+def _multiply(left: Any, right: Any) -> Any:
+    for sequence, count in ((left, right), (right, left)):
+        if isinstance(sequence, str | list | tuple) and isinstance(count, int):
+            check_size(len(sequence) * count, str if isinstance(sequence, str) else list)
+    return left * right
+
+
+OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: _add,
+    ast.Sub: operator.sub,
+    ast.Mult: _multiply,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.USub: operator.neg,
+    ast.Not: operator.not_,
+}
+COMPARISONS: Mapping[type[ast.AST], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda left, right: left in right,
+    ast.NotIn: lambda left, right: left not in right,
+}
+
+
+def _format(text: str, *args: Any, **kwargs: Any) -> str:
+    numbers = itertools.count()
+    parts: list[str] = []
     size = 0
-    for one in held:
-        found.append(listed(one))
-        size += len(found[-1])
-        room(size, "values together")
-    return found
+    for literal, field, spec, conversion in Formatter().parse(text):
+        part = literal
+        if field is not None:
+            if spec or conversion or not (field.isidentifier() or field.isdecimal() or field == ""):
+                raise Unreadable(f"the field {field[:40]!r} of format()")
+            name = str(next(numbers)) if field == "" else field
+            part += text_of(args[int(name)] if name.isdecimal() else kwargs[name])
+        size += len(part)
+        check_size(size, str)
+        parts.append(part)
+    return "".join(parts)
+
+
+def _join(separator: str, values: Any) -> str:
+    texts = [text_of(value) for value in items_of(values)]
+    check_size(sum(map(len, texts)) + len(separator) * len(texts), str)
+    return separator.join(texts)
+
+
+def _replace(text: str, old: str, new: str) -> str:
+    check_size(len(text) + text.count(old) * len(new), str)
+    return text.replace(old, new)
+
+
+def _extend(values: list[Any], more: Any) -> None:
+    items = items_of(more)
+    check_size(len(values) + len(items), list)
+    values.extend(items)
+
+
+def _set_default(values: dict[Any, Any], name: Any, default: Any = None) -> Any:
+    return values.setdefault(key(name), default)
+
+
+def _deep_copy(value: Any) -> Any:
+    bounded([*iter_nodes(value)])
+    return copy.deepcopy(value)
+
+
+METHODS: Mapping[type, Mapping[str, Callable[..., Any]]] = {
+    str: {
+        "endswith": lambda text, end: text.endswith(end),
+        "format": _format,
+        "join": _join,
+        "replace": _replace,
+        "split": lambda text, *limits: text.split(*limits),
+        "startswith": lambda text, start: text.startswith(start),
+        "strip": lambda text: text.strip(),
+        "upper": lambda text: text.upper(),
+    },
+    list: {"append": list.append, "extend": _extend},
+    dict: {
+        "copy": dict.copy,
+        "deepcopy": _deep_copy,  # a method of the dicts of mmengine
+        "get": lambda values, name, default=None: values.get(key(name), default),
+        "items": lambda values: [list(item) for item in values.items()],
+        "keys": list,
+        "setdefault": _set_default,
+        "update": lambda values, *more, **named: values.update(_dict(*more, **named)),
+        "values": lambda values: list(values.values()),
+    },
+    Opened: {"read": lambda file: file.text},
+}
+"""Type -> method -> function of the object and the arguments."""
+
+
+def _dict(values: Any = (), /, **named: Any) -> dict[Any, Any]:
+    pairs = values.items() if isinstance(values, dict) else map(items_of, items_of(values))
+    return {**{key(name): value for name, value in pairs}, **named}
+
+
+def _enumerate(values: Any, start: int = 0) -> list[list[Any]]:
+    return [[number, value] for number, value in enumerate(items_of(values), start)]
+
+
+def _zip(*values: Any) -> list[list[Any]]:
+    return [list(row) for row in zip(*map(items_of, values), strict=False)]
+
+
+def _product(*values: Any) -> list[list[Any]]:
+    lists = [items_of(one) for one in values]
+    check_size(math.prod(map(len, lists)) * len(lists), list)
+    return [list(row) for row in itertools.product(*lists)]
 
 
 def _sum(values: Any, start: Any = 0) -> Any:
-    if isinstance(start, list | tuple):
-        made = [*start, *itertools.chain.from_iterable(_all_listed(listed(values)))]
-        return made if isinstance(start, list) else tuple(made)
-    for value in listed(values):
+    if isinstance(start, list):
+        total = [*start]
+        for value in items_of(values):
+            _extend(total, value)
+        return total
+    for value in items_of(values):
         if not isinstance(value, int | float):
-            raise Problem(f"the sum of a {type(value).__name__}")
+            raise Unreadable(f"the sum of a {type(value).__name__}")
         start = bounded(start + value)
     return start
 
 
-def _rounded(value: Any, digits: Any = None) -> Any:
-    if isinstance(digits, int) and abs(digits) > _MAX_DIGITS:
-        raise Problem(f"rounding to more than {_MAX_DIGITS:,} digits")
+def _round(value: Any, digits: int | None = None) -> Any:
+    # The digits of an integer before the point are computed one by one.
+    if isinstance(digits, int) and abs(digits) > MAX_DIGITS:
+        raise Unreadable(f"rounding to more than {MAX_DIGITS:,} digits")
     return round(value, digits)
-
-
-def _keyed(keys: list[Any]) -> list[Any]:
-    apart(keys)
-    return keys
-
-
-def _ordered(function: Callable[..., Any]) -> Callable[..., Any]:
-    def made(*values: Any) -> Any:
-        weigh(*values)
-        return function(*([listed(values[0])] if len(values) == 1 else values))
-
-    return made
 
 
 TYPES: Mapping[str, type] = {kind.__name__: kind for kind in (str, int, float, bool, list, tuple, dict, set)}
 """Names that may be the second argument of `isinstance`."""
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "dict": lambda *held, **named: {**(dict(_pairs(held[0])) if held else {}), **named},
-    "list": lambda *held: listed(*held) if held else [],
-    "tuple": lambda *held: tuple(listed(*held)) if held else (),
-    "set": lambda *held: set(_keyed(listed(*held))) if held else set(),
-    "str": lambda value="": written(value),
-    "repr": lambda value: written(value, "", 114),
-    "int": lambda value=0: bounded(int(value)),
-    "float": lambda value=0.0: float(value),
-    "bool": bool,
-    "len": len,
-    "range": range,
-    "abs": abs,
-    "round": _rounded,
+    "all": lambda values: all(items_of(values)),
     "chr": chr,
+    "dict": _dict,
+    "enumerate": _enumerate,
+    "float": float,
+    "int": lambda value: int(value),
+    "len": len,
+    "list": lambda values=(): list(items_of(values)),
     "ord": ord,
-    "zip": lambda *held: [list(one) for one in zip(*_all_listed(held), strict=False)],
-    "enumerate": lambda held, start=0: [[number, one] for number, one in enumerate(listed(held), start)],
-    "reversed": lambda held: listed(held)[::-1],
-    "sorted": _ordered(lambda held: sorted(held)),
-    "min": _ordered(min),
-    "max": _ordered(max),
-    "any": lambda held: any(listed(held)),
-    "all": lambda held: all(listed(held)),
+    "print": lambda *values, **options: None,
+    "range": range,
+    "round": _round,
+    "set": lambda values=(): {key(value) for value in items_of(values)},
+    "str": lambda value="": text_of(value),
     "sum": _sum,
-    "print": lambda *_, **__: None,
+    "zip": _zip,
 }
 """Functions that need no import."""
 
 
-def _pairs(held: Any) -> Iterable[Any]:
-    if isinstance(held, Mapping):
-        return held.items()
-    pairs = [listed(pair) for pair in listed(held)]
-    apart([pair[0] for pair in pairs if pair])
-    return pairs
-
-
-def _copied(value: Any) -> Any:
-    weigh(value)
-    return copy.deepcopy(value)
-
-
-PURE: Mapping[str, Callable[..., Any]] = {
-    "copy.deepcopy": _copied,
-    "copy.copy": copy.copy,
-    "os.path.join": lambda *parts: posixpath.join(*_texts(parts)),
-    "os.path.dirname": lambda path: posixpath.dirname(written(path)),
-    "os.path.basename": lambda path: posixpath.basename(written(path)),
-    "os.getenv": lambda name, default=None: default,
+IMPORTED: Mapping[str, Callable[..., Any]] = {
+    "copy.deepcopy": _deep_copy,
+    "itertools.product": _product,
+    "math.exp": math.exp,
+    # The process's own environment stays unread: a configuration would send it to the model.
     "os.environ.get": lambda name, default=None: default,
-    "itertools.product": lambda *held: _product(held),
-    **{f"math.{name}": getattr(math, name) for name in ("exp", "log", "sqrt", "ceil", "floor", "isnan", "isinf")},
+    "os.getenv": lambda name, default=None: default,
+    "os.path.dirname": lambda path: posixpath.dirname(text_of(path)),
+    "os.path.join": lambda *parts: posixpath.join(*map(text_of, parts)),
 }
-"""Imported functions that are known; of the environment they see nothing."""
-
-
-def _texts(values: tuple[Any, ...]) -> list[str]:
-    weigh(values, chars=MAX_SIZE)
-    return [str(one) for one in values]
-
-
-def _product(held: tuple[Any, ...]) -> list[list[Any]]:
-    lists = _all_listed(held)
-    room(math.prod(map(len, lists)) * len(lists), "combinations")
-    return [list(one) for one in itertools.product(*lists)]
+"""Imported functions that are known."""
