@@ -117,7 +117,7 @@ class AnswerFile:
         ]
         if other and has_answers:
             raise InContextError(
-                f"{self.path}: contains the answers of another evaluation: {'; '.join([text for _, text in other])}; "
+                f"{self.path}: holds the answers of another evaluation: {'; '.join([text for _, text in other])}; "
                 "name another file",
                 path=str(self.path),
                 problems=other,
