@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agentkit.prompts.evaluation import InContext, InContextError, load_config, load_datasets
-from agentkit_prompts.evaluation.config import config_code
+from agentkit_prompts.evaluation.config import config_expressions
 from tests.prompts.evaluation.refusals import places, refused
 
 SHIPPED = '''
@@ -331,7 +331,7 @@ def test_a_function_that_calls_itself_for_ever_costs_its_own_variable_only(tmp_p
 
 
 def test_loops_in_loops_end_after_so_many_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config_code, "_MAX_STEPS", 20_000)
+    monkeypatch.setattr(config_expressions, "_MAX_STEPS", 20_000)
     loops = "for a in [0] * {0}:\n    for b in [0] * {0}:\n        c = 1\nx = 1"
     assert read(tmp_path, loops.format(30))["x"] == 1
     assert refused(lambda: read(tmp_path, loops.format(300))["x"]).value == 20_000
@@ -349,7 +349,7 @@ def test_the_steps_to_read_a_file_are_proportional_to_its_datasets(
         {add}
     """
     for count in (100, 1_000):
-        monkeypatch.setattr(config_code, "_MAX_STEPS", 100 + 40 * count)
+        monkeypatch.setattr(config_expressions, "_MAX_STEPS", 100 + 40 * count)
         files(tmp_path, main=source.replace("COUNT", str(count)))
         assert len(load_datasets(tmp_path / "main.py")) == count
 
