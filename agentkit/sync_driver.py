@@ -52,13 +52,12 @@ def _run(coroutine: Coroutine[Any, Any, R], context: Context) -> R:
             return loop.run_until_complete(task)
     finally:
         stuck = _end(left, loop) if (left := asyncio.all_tasks(loop)) else False
-        if stuck:
-            loop.close()  # its threads may wait for them
-        elif len(_idle) < _MAX_IDLE:
+        if not stuck and len(_idle) < _MAX_IDLE:
             _idle.append(loop)
         else:
-            loop.run_until_complete(loop.shutdown_asyncgens())
-            loop.run_until_complete(loop.shutdown_default_executor())
+            loop.run_until_complete(_end_generators(loop))
+            if not stuck:  # otherwise its threads may wait for the stuck tasks
+                loop.run_until_complete(loop.shutdown_default_executor())
             loop.close()
 
 
@@ -179,12 +178,29 @@ def _in_running_loop() -> bool:
 
 
 def close_idle() -> None:
-    """Close the loops that wait for a run, without a thread: Python starts none any more when it ends."""
+    """Close the loops that wait for a run."""
+    if not _idle:
+        return
+    if _in_running_loop():  # which lets no other loop run in its thread
+        closing = threading.Thread(target=_close_all, name="agentkit-close")
+        closing.start()
+        closing.join()
+    else:  # without a thread: Python starts none any more when it ends
+        _close_all()
+
+
+def _close_all() -> None:
     while _idle:
         loop = _idle.pop()
-        if not _in_running_loop():
-            loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(_end_generators(loop))
         loop.close()
+
+
+async def _end_generators(loop: asyncio.AbstractEventLoop) -> None:
+    """Close the generators of a loop, and with them the connections of models."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_GRACE):
+            await loop.shutdown_asyncgens()
 
 
 atexit.register(close_idle)

@@ -1,5 +1,4 @@
 """Servers on loopback that tests talk to: real sockets, real HTTP, and every way an endpoint can go wrong.
-from tests.waiting import LONG, until
 
 `ChatServer` speaks the chat-completions protocol, and that of raw completions. What it does is chosen by the model
 name of a request: a test puts a handler under a name (`server.on("cut", streams(..., cut=True))`) and asks a model of
@@ -11,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -58,6 +58,16 @@ class Asked:
 Handler = Callable[[Asked], Response]
 
 
+class _Server(uvicorn.Server):
+    """A server that leaves no connection open when it stops, whatever its clients and handlers do."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()  # type: ignore[union-attr]
+        await asyncio.sleep(0)
+
+
 class ChatServer:
     """A chat-completions endpoint on 127.0.0.1, in a thread of its own.
 
@@ -80,8 +90,16 @@ class ChatServer:
                 Route("/v1/messages", self._chat, methods=["POST"]),
             ]
         )
-        config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", lifespan="off", ws="none")
-        self._server = uvicorn.Server(config)
+        config = uvicorn.Config(
+            app,
+            host="127.0.0.1",
+            port=0,
+            log_level="critical",
+            lifespan="off",
+            ws="none",
+            timeout_keep_alive=600,  # the client closes its connections, not the server between two requests
+        )
+        self._server = _Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
 
     def start(self) -> ChatServer:
@@ -99,6 +117,11 @@ class ChatServer:
         """Stop listening and end the thread."""
         self._server.should_exit = self._server.force_exit = True
         self._thread.join(LONG)
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._server.server_state.connections)
 
     def on(self, model: str, handler: Handler) -> str:
         """Answer requests for `model` with `handler`; return the name."""

@@ -15,11 +15,7 @@ from tests.servers import ChatServer
 
 NOTHING_LEFT_OPEN = [
     pytest.mark.filterwarnings("error::ResourceWarning"),
-    pytest.mark.filterwarnings(
-        "error::pytest.PytestUnraisableExceptionWarning",
-        # The HTTP library's own generator, which is collected while it runs, now and then; no socket stays open.
-        "ignore:Exception ignored in. <async_generator object .*aiter_raw:pytest.PytestUnraisableExceptionWarning",
-    ),
+    pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning"),
 ]
 """Marks of a module: a socket that was not closed is a failure."""
 

@@ -250,8 +250,10 @@ class EndpointModel(ABC):
                         if document is not DONE and not reader.is_over:
                             reader.add(document)
         finally:
-            await stream.aclose()
-            await response.aclose()
+            try:
+                await stream.aclose()
+            finally:  # also if the task is cancelled again meanwhile
+                await response.aclose()
         tail = reader.end()
         if reader.finish_reason is None and heard.on_delta is not None:
             if not heard.has_begun:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from agentkit.models.http.reply_reader import ProtocolError
@@ -37,20 +38,23 @@ async def documents(response: Response) -> AsyncGenerator[Any]:
         ProtocolError: It is not JSON, or too large.
     """
     claims = response.headers.get("content-type", "").startswith("text/event-stream")
-    pieces = response.aiter_bytes()
-    opening = bytearray()
-    async for piece in pieces:
-        opening += piece
-        if not opening.lstrip(_BLANK):
-            opening.clear()
-        elif len(opening) >= _LONGEST or b"\n" in opening:
-            break
-    start = bytes(opening).lstrip(_BLANK)
-    if start.startswith(_FIELDS) or (claims and start[:1] not in b'{["<'):
-        async for document in _events(start, pieces):
-            yield document
-    elif start or not claims:
-        yield _decoded(await _joined(start, pieces))
+    # Each generator is closed by the one that reads it: the garbage collector would close it later, in a task that
+    # nothing waits for.
+    async with aclosing(response.aiter_bytes()) as pieces:
+        opening = bytearray()
+        async for piece in pieces:
+            opening += piece
+            if not opening.lstrip(_BLANK):
+                opening.clear()
+            elif len(opening) >= _LONGEST or b"\n" in opening:
+                break
+        start = bytes(opening).lstrip(_BLANK)
+        if start.startswith(_FIELDS) or (claims and start[:1] not in b'{["<'):
+            async with aclosing(_events(start, pieces)) as events:
+                async for document in events:
+                    yield document
+        elif start or not claims:
+            yield _decoded(await _joined(start, pieces))
 
 
 async def _joined(start: bytes, pieces: AsyncIterator[bytes]) -> bytes:
@@ -67,17 +71,18 @@ async def _events(start: bytes, pieces: AsyncIterator[bytes]) -> AsyncGenerator[
     """Yield the data of events."""
     data: list[bytes] = []
     is_error = False
-    async for line in _lines(start, pieces):
-        if line.startswith(b"data:"):
-            data.append(line[6:] if line[5:6] == b" " else line[5:])
-        elif line.startswith(b"event:"):
-            is_error = line[6:].strip() == b"error"
-        elif line.startswith(b"error:"):  # llama.cpp
-            yield _as_error(_decoded(line[6:]))
-        elif not line and data:
-            for document in _of_event(data):
-                yield _as_error(document) if is_error and document is not DONE else document
-            data, is_error = [], False
+    async with aclosing(_lines(start, pieces)) as lines:
+        async for line in lines:
+            if line.startswith(b"data:"):
+                data.append(line[6:] if line[5:6] == b" " else line[5:])
+            elif line.startswith(b"event:"):
+                is_error = line[6:].strip() == b"error"
+            elif line.startswith(b"error:"):  # llama.cpp
+                yield _as_error(_decoded(line[6:]))
+            elif not line and data:
+                for document in _of_event(data):
+                    yield _as_error(document) if is_error and document is not DONE else document
+                data, is_error = [], False
     if data:  # the last event, where nothing closes it: whole, or cut with the connection
         try:
             last = _of_event(data)
@@ -170,11 +175,12 @@ async def bounded(response: Response) -> None:
     class Bounded(AsyncByteStream):
         async def __aiter__(self) -> AsyncIterator[bytes]:
             left = limit
-            async for piece in inner.aiter_bytes():
-                yield piece[:left]
-                left -= len(piece)
-                if left <= 0:
-                    return
+            async with aclosing(inner.aiter_bytes()) as pieces:
+                async for piece in pieces:
+                    yield piece[:left]
+                    left -= len(piece)
+                    if left <= 0:
+                        return
 
         async def aclose(self) -> None:
             await stream.aclose()  # type: ignore[union-attr]

@@ -17,9 +17,12 @@ from agentkit.models.http.reply_body import bounded
 from agentkit.models.model_errors import ModelAuthError, ModelError, ModelRequestError
 from agentkit_prompts.credentials import BareAddress
 from agentkit_prompts.errors import check_types
+from agentkit_prompts.system.cut_handshakes import CutHandshake
 
 if TYPE_CHECKING:
     from ssl import SSLContext
+
+    from httpx2 import Request
 
 __all__ = ["ANTHROPIC", "OPENAI", "Clients", "Sdk"]
 
@@ -162,7 +165,7 @@ class Clients:
                 verify=_certificates(),
                 follow_redirects=True,
                 limits=Limits(max_connections=1000, max_keepalive_connections=100),
-                event_hooks={"response": [bounded]},
+                event_hooks={"request": [_watch_handshake], "response": [bounded]},
             ),
         )
 
@@ -232,6 +235,10 @@ async def _close_with_loop(client: Any, loop: asyncio.AbstractEventLoop, of_loop
         if not known:
             _OPEN.pop(loop, None)
         await client.close()
+
+
+async def _watch_handshake(request: Request) -> None:
+    request.extensions["trace"] = CutHandshake()
 
 
 @lru_cache(maxsize=1)

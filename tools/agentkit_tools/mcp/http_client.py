@@ -20,6 +20,7 @@ import anyio.lowlevel
 import httpx2
 from mcp_types import JSONRPCNotification, JSONRPCRequest
 
+from agentkit_prompts.system.cut_handshakes import CutHandshake
 from agentkit_tools.mcp.bounded_lines import MAX_VALUES, values_in
 from agentkit_tools.mcp.cpu_pace import CPUPace
 
@@ -119,7 +120,7 @@ class HTTPClient(httpx2.AsyncClient):
             verify=_certificates(),
             headers={"Accept-Encoding": "identity", **headers},
             timeout=httpx2.Timeout(_CONNECT_SECONDS, read=_SILENCE_SECONDS),
-            event_hooks={"request": [_pause], "response": [self._limit]},
+            event_hooks={"request": [_pause, _watch_handshake], "response": [self._limit]},
         )
         self._pace = pace
 
@@ -156,6 +157,10 @@ async def _pause(request: httpx2.Request) -> None:
     """Wait before a stream is opened again, also where a server ends each at once and says not to wait."""
     if "Last-Event-ID" in request.headers:
         await asyncio.sleep(_AGAIN_SECONDS)
+
+
+async def _watch_handshake(request: httpx2.Request) -> None:
+    request.extensions["trace"] = CutHandshake()
 
 
 class _Limited(httpx2.AsyncByteStream):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from urllib.parse import urljoin
 
 from agentkit_prompts.errors import brief, check_types
+from agentkit_prompts.system.cut_handshakes import CutHandshake
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import ToolDefinitionError, ToolError
 from agentkit_tools.ready.addresses import Guard, Resolver, WebAddress, read_address
@@ -122,7 +123,7 @@ def http_tool(
         headers = [("Host", address.origin), *_HEADERS]
         async with (
             httpcore2.AsyncConnectionPool(ssl_context=context, network_backend=Checked()) as pool,
-            pool.stream("GET", url, headers=headers) as response,
+            pool.stream("GET", url, headers=headers, extensions={"trace": CutHandshake()}) as response,
         ):
             data = bytearray()
             if response.status not in _REDIRECTS and is_text_type(_header(response, b"content-type")):
