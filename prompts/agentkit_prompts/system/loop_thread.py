@@ -18,7 +18,7 @@ __all__ = ["LoopThread", "retrieve"]
 T = TypeVar("T")
 
 _STOP_SECONDS = 1.5
-"""How long stopping waits: a server that ignores every request to end is killed before."""
+"""How long `stop` waits: a server that ignores every request to end is killed before."""
 _JOIN_SECONDS = 0.2
 _LAST_SECONDS = 0.3
 _CLEANUP_SECONDS = 5.0
@@ -70,22 +70,22 @@ class LoopThread:
     def stop(self, last: Coroutine[Any, Any, None] | None = None, *, wait: bool = True) -> None:
         """Run `last`, cancel every other task, and end the thread.
 
-        It waits for that where `wait` is true; in the thread itself, where the garbage collector may call it too, it
-        cannot.
+        If `wait` is true it waits for that, for a short time; the thread ends later if tasks take longer to clean up.
+        It cannot wait in the thread itself, in which the garbage collector may call it too.
         """
         ending = self.submit(self._end(last))
-        if not wait or current_thread() is self._thread:
-            ending.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
-            return
-        with suppress(Exception):  # what cannot be closed in time is left to the end of the process
-            ending.result(_STOP_SECONDS)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_JOIN_SECONDS)
+        # Not after `_STOP_SECONDS`: the sockets of tasks that still clean up, on a busy machine, would stay open.
+        ending.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
+        if wait and current_thread() is not self._thread:
+            with suppress(Exception):
+                ending.result(_STOP_SECONDS)
+            self._thread.join(_JOIN_SECONDS)
 
     async def _end(self, last: Coroutine[Any, Any, None] | None) -> None:
         try:
             if last is not None:
-                await last
+                async with asyncio.timeout(_CLEANUP_SECONDS):
+                    await last
         finally:
             left = asyncio.all_tasks() - {asyncio.current_task()}
             if left:

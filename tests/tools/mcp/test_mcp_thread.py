@@ -78,6 +78,28 @@ def test_stopping_lets_tasks_report_and_clean_up_and_ends_generators_that_were_l
     del left
 
 
+def test_a_task_cleans_up_to_its_end_although_stopping_does_not_wait_so_long() -> None:
+    begun, may_end, has_ended = threading.Event(), asyncio.Event(), threading.Event()
+
+    async def slow_to_end() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(600)
+        finally:
+            await may_end.wait()
+            has_ended.set()
+
+    async def last() -> None: ...
+
+    thread = LoopThread("agentkit-mcp-slow")
+    thread.submit(slow_to_end())
+    assert begun.wait(LONG)
+    thread.stop(last())
+    thread._loop.call_soon_threadsafe(may_end.set)
+    assert has_ended.wait(LONG)
+    until(lambda: not [one for one in threading.enumerate() if one.name == "agentkit-mcp-slow"])
+
+
 def test_it_can_be_stopped_from_inside() -> None:
     """The garbage collector runs in whatever thread it likes."""
     done = threading.Event()
