@@ -180,7 +180,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
             recall = recaller.RecallOptions() if recall is None else recall
             self._ask = partial(recaller.recall, options=recaller.shown_options(recall, model.layers))
         elif recall is not None:
-            raise AgentDefinitionError("recall= says how memory is asked: give the agent memory= too")
+            raise AgentDefinitionError("recall= says how memory is asked: give the agent memory= too", name="recall")
         if compaction is not None:
             from agentkit.compaction import check_compaction
 
@@ -189,7 +189,8 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         if prompter is not None and (prompter.tools or prompter.history):
             raise AgentDefinitionError(
                 "an agent has tools and a history of its own: give it the tools, and earlier turns to a session, "
-                "instead of the prompter"
+                "instead of the prompter",
+                name="layers",
             )
         self.chain: Chain[Output] = model
         self._equipment = Equipment(tools, model.answer)
@@ -421,4 +422,6 @@ def _checked_name(name: object) -> str:
     """
     if isinstance(name, str):
         return name
-    raise AgentDefinitionError(f"name: expected text, which journals call the agent by, got {brief(name, 40)}")
+    raise AgentDefinitionError(
+        f"name: expected text, which journals call the agent by, got {brief(name, 40)}", name="name"
+    )

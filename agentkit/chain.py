@@ -129,9 +129,13 @@ class Chain(Generic[Output]):
     ) -> None:
         if isinstance(model, type) or not callable(getattr(model, "request", None)):
             got = f"the class: write {model.__name__}(...)" if isinstance(model, type) else brief(model, 60)
-            raise AgentDefinitionError(f"model: expected a model, such as OpenAIModel(...), got {got}")
+            raise AgentDefinitionError(f"model: expected a model, such as OpenAIModel(...), got {got}", name="model")
         if tokenizer is not None and not is_counter(tokenizer):
-            raise AgentDefinitionError(f"tokenizer: {COUNTER_EXPECTED}, got {tokenizer!r:.60}")
+            raise AgentDefinitionError(
+                f"tokenizer: {COUNTER_EXPECTED}, got {tokenizer!r:.60}",
+                name="tokenizer",
+                value=type(tokenizer).__name__,
+            )
         self.model = model
         self.prompter = None
         if isinstance(layers, str):
@@ -144,7 +148,9 @@ class Chain(Generic[Output]):
             self.prompter, self.layers = layers, layers.layers
         else:
             raise AgentDefinitionError(
-                f"layers: expected Layers, a prompter, a prompt or text, got {type(layers).__name__}"
+                f"layers: expected Layers, a prompter, a prompt or text, got {type(layers).__name__}",
+                name="layers",
+                value=type(layers).__name__,
             )
         self.output: Any = output
         self.tokenizer = tokenizer
@@ -240,7 +246,9 @@ class Chain(Generic[Output]):
         if self.layers.plan.selecting:
             ctx = ctx.evolve(selections=await self.selections(ctx))
         if self.answer.tool is not None or self.answer.validators:
-            raise AgentDefinitionError("output functions and validators run in an agent: use Agent(chain).run(...)")
+            raise AgentDefinitionError(
+                "output functions and validators run in an agent: use Agent(chain).run(...)", name="output"
+            )
         reply = await self.model.request(self.compose(ctx), on_delta=_texts_only(on_text))
         return self.parse(self.answer.reply(reply))
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from agentkit.chain import Chain
-from agentkit.errors import AgentDefinitionError
+from agentkit.errors import AgentDefinitionError, named_problems
 from agentkit.models.model import Model, Reply, Usage
 from agentkit.session import Session
 from agentkit.threads import in_thread
@@ -104,7 +104,7 @@ def _check(tokens: object, keep: object) -> None:
     if not wrong and isinstance(tokens, int) and isinstance(keep, int) and keep > tokens:
         wrong.append(f"keep={keep} must not be more than tokens={tokens}")
     if wrong:
-        raise AgentDefinitionError(f"compaction: {'; '.join(wrong)}")
+        raise AgentDefinitionError(f"compaction: {'; '.join(wrong)}", **named_problems(wrong))
 
 
 def check_compaction(compaction: object, chain: Chain[Any]) -> None:
@@ -118,19 +118,25 @@ def check_compaction(compaction: object, chain: Chain[Any]) -> None:
     ):
         got = brief(compaction.model, 40)
         raise AgentDefinitionError(
-            f"compaction: expected Summarise(model), such as Summarise(OpenAIModel(...)), got {got}"
+            f"compaction: expected Summarise(model), such as Summarise(OpenAIModel(...)), got {got}", name="compaction"
         )
     if not isinstance(compaction, Trim | Summarise):
         raise AgentDefinitionError(
-            f"compaction: expected Trim() or Summarise(model), got {type(compaction).__name__}: {compaction!r:.40}"
+            f"compaction: expected Trim() or Summarise(model), got {type(compaction).__name__}: {compaction!r:.40}",
+            name="compaction",
+            value=type(compaction).__name__,
         )
     if _limit(compaction, chain) is None:
-        raise AgentDefinitionError("compaction: say when, with tokens=, or give the agent a budget= to go by")
+        raise AgentDefinitionError(
+            "compaction: say when, with tokens=, or give the agent a budget= to go by", name="compaction.tokens"
+        )
     prompts = [prompt for _, prompt in chain.layers.walk()]
     if isinstance(compaction, Summarise) and not any(one.reads is None or "summary" in one.reads for one in prompts):
         raise AgentDefinitionError(
             "compaction: no prompt of the layers shows the summary: add SummaryPrompt(), such as "
-            "Layers(..., before_input=SummaryPrompt())"
+            "Layers(..., before_input=SummaryPrompt())",
+            name="layers",
+            value="summary",
         )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from agentkit_prompts.errors import Picklable
+from agentkit_prompts.errors import Picklable, Place
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from agentkit_prompts.context.messages import Message, ToolCall
 
@@ -29,15 +30,24 @@ __all__ = [
     "ScopeMismatch",
     "SessionBusy",
     "UnknownOption",
+    "named_problems",
 ]
 
 
+_NAME = re.compile(r"\w+(\[[^]]*\])*(?=[:=])")
 _UNITS = {"money": "US dollars"}
 _STOPPED = {
     "refusal": "the model refused to answer",
     "length": "it was cut at the tokens that the model may answer with: allow more (max_tokens), or ask for less",
     "content_filter": "the content filter of the endpoint stopped it",
 }
+
+
+def named_problems(problems: Iterable[str]) -> Place:
+    """Return problems as an error keeps them. A problem begins with the name of an option: `steps=0 must be ...`."""
+    matches = [(_NAME.match(problem), problem) for problem in problems]
+    pairs = [(match[0] if match else "", problem) for match, problem in matches]
+    return {"name": ", ".join(dict.fromkeys([name for name, _ in pairs if name])), "problems": pairs}
 
 
 class AgentError(Picklable):
@@ -57,7 +67,15 @@ class AgentDefinitionError(AgentError, ValueError):
 
 
 class UnknownOption(AgentDefinitionError, TypeError):
-    """Options that do not exist, and so would be ignored. The message names all of them, and those that were meant."""
+    """Options that do not exist, and so would be ignored. The message names all of them, and those that were meant.
+
+    Attributes:
+        meant: The option that may have been meant, or None, by the name of each unknown option.
+    """
+
+    def __init__(self, message: str, meant: Mapping[str, str | None] = MappingProxyType({})) -> None:
+        super().__init__(message, name=", ".join(meant))
+        self.meant = dict(meant)
 
 
 class ApprovalError(AgentError, TypeError):
@@ -76,7 +94,9 @@ class DepsMismatch(AgentError, TypeError):
     """
 
     def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__(f"{'; '.join(problems)}: give the run what they need, such as agent.run(..., deps=...)")
+        super().__init__(
+            f"{'; '.join(problems)}: give the run what they need, such as agent.run(..., deps=...)", name="deps"
+        )
         self.problems = tuple(problems)
 
 
@@ -169,12 +189,17 @@ class RunBusy(AgentError):
 
 
 class RunIdReused(AgentError):
-    """The conversation has a run of this id with another input. Nothing was sent or kept."""
+    """The conversation has a run of this id with another input. Nothing was sent or kept.
+
+    Attributes:
+        run_id: Id of the run.
+    """
 
     def __init__(self, run_id: str) -> None:
         super().__init__(
             f"run id {run_id!r} was used for another input in this conversation: give every run an id of its own"
         )
+        self.run_id = run_id
 
 
 class ScopeMismatch(AgentError):

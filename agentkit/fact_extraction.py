@@ -97,7 +97,9 @@ def fact_extractor(model: Model | Chain[FoundFacts], *, repairs: int = 1) -> Ext
     chain: Chain[FoundFacts] = model if isinstance(model, Chain) else Chain(model, fact_layers(), output=FoundFacts)
     if chain.output is not FoundFacts:
         raise AgentDefinitionError(
-            f"fact_extractor: expected a chain with output=FoundFacts, this one has {chain.output.__name__}"
+            f"fact_extractor: expected a chain with output=FoundFacts, this one has {chain.output.__name__}",
+            name="chain",
+            value=chain.output.__name__,
         )
     agent: Agent[Any, FoundFacts] = Agent(chain, limits=Limits(steps=repairs + 1, repairs=repairs))
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from os import PathLike
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast, get_args
 
-from agentkit.errors import AgentDefinitionError, AgentError, ScopeMismatch
+from agentkit.errors import AgentDefinitionError, AgentError, ScopeMismatch, named_problems
 from agentkit.session import Session
 from agentkit.unknown_options import refusing_unknown
 from agentkit_prompts.context.items import Speaker
@@ -70,11 +70,11 @@ class RecallOptions:
         known, roles, limit = get_args(Speaker), self.roles, self.limit
         wrong: list[str] = []
         if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-            wrong.append(f"expected a limit of 1 or more, or None, got {brief(limit, 40)}")
+            wrong.append(f"limit: expected 1 or more, or None, got {brief(limit, 40)}")
         if not isinstance(roles, tuple) or not all(isinstance(role, str) and role in known for role in roles):
-            wrong.append(f"expected roles out of {known}, such as ('user',), got {brief(roles)}")
+            wrong.append(f"roles: expected some of {known}, such as ('user',), got {brief(roles)}")
         if wrong:
-            raise AgentDefinitionError(f"recall: {'; '.join(wrong)}")
+            raise AgentDefinitionError(f"recall: {'; '.join(wrong)}", **named_problems(wrong))
 
 
 class Found(NamedTuple):
@@ -171,14 +171,17 @@ def in_scope(memory: RecallSource | None, session: Session | None, scope: Any) -
             raise AgentError(f"scope={scope!r}: {missing}, so the scope would be ignored")
         scope = type(base)(*scope) if isinstance(scope, tuple) else type(base).of(scope)
         if own is not None and own != scope:
-            raise ScopeMismatch(f"the session belongs to {own}, and scope= is {scope}: give one of them only")
+            raise ScopeMismatch(
+                f"the session belongs to {own}, and scope= is {scope}: give one of them only", name="session"
+            )
     wanted = own if own is not None else scope
     if wanted is None or base is None or within is None or wanted == base:
         return memory
     if not base.covers(wanted):
         raise ScopeMismatch(
             f"the memory of the agent is that of {base}, and the run that of {wanted}: give the agent a memory that "
-            f"covers both, such as that of {wanted.tenant!r}, or one agent to each"
+            f"covers both, such as that of {wanted.tenant!r}, or one agent to each",
+            name="memory",
         )
     found: RecallSource = within(wanted)
     return found
@@ -194,7 +197,9 @@ def check_memory(memory: object, layers: Layers) -> None:
         example = f"Memory.open({memory!r:.40})" if isinstance(memory, str | PathLike) else 'Memory.open("folder")'
         raise AgentDefinitionError(
             f"memory: expected a memory, such as {example}, or a function from a query to documents, "
-            f"got {type(memory).__name__}{_of_other_retriever(memory)}"
+            f"got {type(memory).__name__}{_of_other_retriever(memory)}",
+            name="memory",
+            value=type(memory).__name__,
         )
     check_shown(layers)
 
@@ -210,7 +215,8 @@ def check_shown(layers: Layers) -> None:
             "memory is given, and no prompt of the layers shows what it finds: add MemoPrompt() for documents, "
             "RecalledPrompt() for messages of earlier conversations or KnowledgePrompt() for facts, such as "
             "Layers(..., before_input=[MemoPrompt(), RecalledPrompt()]); in a folder of prompts, a file with "
-            "`role: before_input` and `kind: memo`, `recalled` or `knowledge`"
+            "`role: before_input` and `kind: memo`, `recalled` or `knowledge`",
+            name="layers",
         )
 
 
@@ -221,7 +227,11 @@ def shown_options(options: RecallOptions | None, layers: Layers) -> RecallOption
         AgentDefinitionError: These are no options.
     """
     if not isinstance(options, RecallOptions):
-        raise AgentDefinitionError(f"recall: expected RecallOptions(...), got {brief(options, 40)}")
+        raise AgentDefinitionError(
+            f"recall: expected RecallOptions(...), got {brief(options, 40)}",
+            name="recall",
+            value=type(options).__name__,
+        )
     return options if _shows(layers, "recalled") else replace(options, roles=())
 
 

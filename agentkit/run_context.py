@@ -61,7 +61,9 @@ def with_history(chain: Chain[Any], user_input: Input | None, options: Mapping[s
         return user_input
     if options.get("session") is not None or user_input is None or isinstance(user_input, PromptContext):
         what = "session=" if options.get("session") is not None else "a PromptContext" if user_input else "no input"
-        raise AgentDefinitionError(f"history=: the run has {what}, whose conversation it would be; give one of them")
+        raise AgentDefinitionError(
+            f"history=: the run has {what}, whose conversation it would be; give one of them", name="history"
+        )
     prompter = chain.prompter
     if prompter is not None:
         given: Any = user_input

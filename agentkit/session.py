@@ -196,8 +196,12 @@ def checked_session(session: Any) -> Session | None:
         if isinstance(found := getattr(session, "id", None), str):
             known: Session = session
             return known
-        raise AgentDefinitionError(f"session: expected a session whose id is text, got the id {brief(found, 40)}")
+        raise AgentDefinitionError(
+            f"session: expected a session whose id is text, got the id {brief(found, 40)}", name="session.id"
+        )
     raise AgentDefinitionError(
         f"session: expected a session, such as memory.session({session!r:.40}) or InMemorySession(), "
-        f"got {type(session).__name__}"
+        f"got {type(session).__name__}",
+        name="session",
+        value=type(session).__name__,
     )

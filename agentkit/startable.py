@@ -68,7 +68,8 @@ class Startable(Generic[Output]):
         if self.runs is None:
             raise AgentDefinitionError(
                 f"agent {self.name!r} was added to no runs, so that no worker would find it: "
-                "runs = Runs('sqlite:///runs.db'); runs.add(agent)"
+                "runs = Runs('sqlite:///runs.db'); runs.add(agent)",
+                name=self.name,
             )
         return self.runs
 

@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any, NoReturn, TypeVar
 
 from agentkit.errors import UnknownOption
-from agentkit_prompts.errors import nearest
+from agentkit_prompts.errors import nearest, similar
 
 __all__ = ["ELSEWHERE", "check_names", "refusing_unknown"]
 
@@ -47,7 +47,8 @@ def check_names(
     known = [*names]
     problems = [f"there is no option {name!r}{_hint(name, known, meant)}" for name in given if name not in known]
     if problems:
-        raise UnknownOption((f"{where}: " if where else "") + "; ".join(problems) + also)
+        unknown = {name: meant.get(name) or similar(name, known) for name in given if name not in known}
+        raise UnknownOption((f"{where}: " if where else "") + "; ".join(problems) + also, unknown)
 
 
 def _hint(name: str, known: list[str], meant: Mapping[str, str]) -> str:

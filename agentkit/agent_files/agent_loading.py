@@ -117,10 +117,10 @@ def load_agent(
     try:
         inside = (*_loading.get(), Path(os.path.realpath(path)))
     except ValueError as error:
-        raise AgentDefinitionError(f"{text!r:.80}: no file can have this name: {error}") from None
+        raise AgentDefinitionError(f"{text!r:.80}: no file can have this name: {error}", name="source") from None
     if inside[-1] in inside[:-1]:
         names = " -> ".join(one.name for one in inside)
-        raise AgentDefinitionError(f"the agent would be a tool of itself: {names}")
+        raise AgentDefinitionError(f"the agent would be a tool of itself: {names}", name="tools", value=names)
     token = _loading.set(inside)
     try:
         return _Building(path, home, model, chat_template, memories).loaded()
@@ -134,13 +134,15 @@ def _of_module(path: str, model: Model | str | None, chat_template: GivenTemplat
         try:
             found = found()
         except Exception as error:
-            raise AgentDefinitionError(f"{path}: {type(error).__name__}: {error}") from error
+            raise AgentDefinitionError(f"{path}: {type(error).__name__}: {error}", name=str(path)) from error
     if not isinstance(found, Agent):
         raise AgentDefinitionError(
-            f"{path}: expected an Agent, or a function without arguments that returns one, got {type(found).__name__}"
+            f"{path}: expected an Agent, or a function without arguments that returns one, got {type(found).__name__}",
+            name=str(path),
+            value=type(found).__name__,
         )
     if chat_template is not None and model is None:
-        raise AgentDefinitionError(f"{path}: the agent brings its model: {_NEEDS_ADDRESS}")
+        raise AgentDefinitionError(f"{path}: the agent brings its model: {_NEEDS_ADDRESS}", name="model")
     if model is not None:
         before: Any = found.chain.model
         before = getattr(before, "writer", before)
@@ -300,7 +302,9 @@ class _Building:
         if not path.exists():
             raise AgentDefinitionError(
                 f"there is no file {path}; expected the tokenizer.json that the model ships, its folder, or an "
-                "encoding of tiktoken, such as tiktoken:o200k_base"
+                "encoding of tiktoken, such as tiktoken:o200k_base",
+                name="tokenizer",
+                path=str(path),
             )
         self._files.append(path)
         return TokenizersCounter(path)
@@ -329,12 +333,12 @@ class _Building:
         policy: dict[str, Any] = {} if entry.approval is None else {"approval": entry.approval}
         if isinstance(entry.mcp, str):
             if entry.env:
-                raise AgentDefinitionError("env is for a command: an address takes headers")
+                raise AgentDefinitionError("env is for a command: an address takes headers", name="env")
             headers = _expanded(entry.headers) or None
             server = MCPToolset(entry.mcp, headers=headers, **policy)
         else:
             if entry.headers:
-                raise AgentDefinitionError("headers are for an address: a command takes env")
+                raise AgentDefinitionError("headers are for an address: a command takes env", name="headers")
             server = MCPToolset(entry.mcp, env=_expanded(entry.env) or None, cwd=self._base, **policy)
         self._opened.append(server)
         if (prefix := entry.prefix) is None:
@@ -392,7 +396,7 @@ def _model(
             template_kwargs=template_kwargs or None,
         )
     if given is not None:
-        raise AgentDefinitionError(f"chat_template: a model was given as it is: {_NEEDS_ADDRESS}")
+        raise AgentDefinitionError(f"chat_template: a model was given as it is: {_NEEDS_ADDRESS}", name="chat_template")
     return model
 
 
@@ -400,7 +404,9 @@ def _as_tool(found: Any, path: str) -> Any:
     """Return what an import path names as what an agent takes as a tool."""
     if isinstance(found, type) or not (callable(found) or hasattr(found, "at")):
         raise AgentDefinitionError(
-            f"{path!r}: expected a function, a tool or a toolset, got {getattr(found, '__name__', None) or found!r:.60}"
+            f"{path!r}: expected a function, a tool or a toolset, got "
+            f"{getattr(found, '__name__', None) or found!r:.60}",
+            name=path,
         )
     return found
 
@@ -408,7 +414,9 @@ def _as_tool(found: Any, path: str) -> Any:
 def _compaction(part: CompactionPart, model: Model) -> Compaction:
     if part.kind == "trim":
         if part.model is not None:
-            raise AgentDefinitionError("model is for `kind: summarise`: nothing is written by a model here")
+            raise AgentDefinitionError(
+                "model is for `kind: summarise`: nothing is written by a model here", name="model"
+            )
         return Trim(tokens=part.tokens, keep=part.keep)
     writer = model if part.model is None else model_names.model(part.model)
     return Summarise(writer, tokens=part.tokens, keep=part.keep)
@@ -422,5 +430,5 @@ def _expanded(values: Mapping[str, str]) -> dict[str, str]:
     """
     names = {name for value in values.values() for name in _VARIABLE.findall(value)}
     if missing := sorted(name for name in names if name not in os.environ):
-        raise AgentDefinitionError(f"not set in the environment: {', '.join(missing)}")
+        raise AgentDefinitionError(f"not set in the environment: {', '.join(missing)}", name=", ".join(missing))
     return {key: _VARIABLE.sub(lambda match: os.environ[match[1]], value) for key, value in values.items()}

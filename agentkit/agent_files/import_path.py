@@ -30,7 +30,7 @@ def imported(path: str, base: Path) -> Any:
     """
     where, colon, name = path.rpartition(":")
     if not colon or not where or not name:
-        raise AgentDefinitionError(f"{path!r:.80}: expected `package.module:name` or `./file.py:name`")
+        raise AgentDefinitionError(f"{path!r:.80}: expected `package.module:name` or `./file.py:name`", name=path)
     module = module_of(where, base)
     found: Any = module
     for part in name.split("."):
@@ -39,7 +39,9 @@ def imported(path: str, base: Path) -> Any:
         except AttributeError:
             held = vars(found) if hasattr(found, "__dict__") else {}
             names = [one for one, value in held.items() if not one.startswith("_") and _is_own(value, module)]
-            raise AgentDefinitionError(f"{path!r:.80}: {where} has no {part!r}{nearest(part, names)}") from None
+            raise AgentDefinitionError(
+                f"{path!r:.80}: {where} has no {part!r}{nearest(part, names)}", name=part
+            ) from None
     return found
 
 
@@ -62,19 +64,20 @@ def _of_name(name: str) -> ModuleType:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             raise AgentDefinitionError(
                 f"there is no module {name!r:.80}: install it, run from the folder it is in, or name its file, "
-                "such as ./tools.py:name"
+                "such as ./tools.py:name",
+                name=name,
             ) from None
-        raise AgentDefinitionError(f"module {name!r:.80} could not be imported: {error}") from error
+        raise AgentDefinitionError(f"module {name!r:.80} could not be imported: {error}", name=name) from error
     except Exception as error:
         raise AgentDefinitionError(
-            f"module {name!r:.80} could not be imported: {type(error).__name__}: {error}"
+            f"module {name!r:.80} could not be imported: {type(error).__name__}: {error}", name=name
         ) from error
 
 
 def _of_file(where: str, base: Path) -> ModuleType:
     file = Path(os.path.realpath(base / where))
     if not file.is_file():
-        raise AgentDefinitionError(f"there is no file {file}")
+        raise AgentDefinitionError(f"there is no file {file}", path=str(file))
     text = file.read_bytes()
     name = f"{file.stem}_{hashlib.blake2b(str(file).encode() + text, digest_size=6).hexdigest()}"
     if (known := sys.modules.get(name)) is not None:  # two agents that use one file share its objects
@@ -89,5 +92,7 @@ def _of_file(where: str, base: Path) -> ModuleType:
         del sys.modules[name]
         if not isinstance(error, Exception):
             raise
-        raise AgentDefinitionError(f"{file} could not be imported: {type(error).__name__}: {error}") from error
+        raise AgentDefinitionError(
+            f"{file} could not be imported: {type(error).__name__}: {error}", path=str(file)
+        ) from error
     return module

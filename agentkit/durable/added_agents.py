@@ -71,7 +71,9 @@ class AddedAgent:
         if within is None or base is None:
             raise AgentDefinitionError(
                 f"agent {self.agent.name!r}: nobody says how another process opens session {name.id!r}: "
-                "runs.add(agent, sessions=lambda name: memory.session(name.id))"
+                "runs.add(agent, sessions=lambda name: memory.session(name.id))",
+                name="session",
+                value=name.id,
             )
         scoped = memory if name.scope is None else within(type(base)(*name.scope))
         return cast(Session, scoped.session(name.id, branch=name.branch or "main"))
@@ -94,7 +96,9 @@ class AddedAgents:
             if added.key in self._added and self._added[added.key].agent is not added.agent:
                 raise AgentDefinitionError(
                     f"runs.add: there is an agent {added.agent.name!r} of version {added.version!r}: give one of them "
-                    "another name=, or version="
+                    "another name=, or version=",
+                    name="version",
+                    value=added.version,
                 )
             self._added[added.key] = added
 
@@ -131,10 +135,16 @@ class AddedAgents:
         if versions:
             raise DurableError(
                 f"the run began with version {request.version!r} of agent {request.agent!r}; added are "
-                f"{', '.join(map(repr, versions))}: add that version too, or cancel the run"
+                f"{', '.join(map(repr, versions))}: add that version too, or cancel the run",
+                name="version",
+                value=request.version,
             )
         raise self._unknown("", request.agent)
 
     def _unknown(self, doing: str, name: str) -> DurableError:
         known = sorted({one.agent.name for one in self.all})
-        return DurableError(f"{doing}there is no agent {name!r}{nearest(name, known)}; runs.add(agent) adds one")
+        return DurableError(
+            f"{doing}there is no agent {name!r}{nearest(name, known)}; runs.add(agent) adds one",
+            name="agent",
+            value=name,
+        )

@@ -83,10 +83,16 @@ class MapFile:
         """Go behind the answers that are there, and take a last line away that was cut."""
         if not stat.S_ISREG(os.fstat(self._file).st_mode):
             raise DurableError(
-                f"{self._path}: expected a regular file, got a folder, a pipe or a device: name another one"
+                f"{self._path}: expected a regular file, got a folder, a pipe or a device: name another one",
+                path=str(self._path),
+                value="no file",
             )
         if not locked(self._file):
-            raise DurableError(f"{self._path}: a map is writing it: wait until it has ended, or stop it")
+            raise DurableError(
+                f"{self._path}: a map is writing it: wait until it has ended, or stop it",
+                path=str(self._path),
+                value="busy",
+            )
         whole = 0
         with os.fdopen(os.dup(self._file), "rb") as lines:
             for line in lines:
@@ -99,7 +105,9 @@ class MapFile:
                     raise DurableError(
                         f"{self._path}, line {self.written + 1}: expected {expected}, got "
                         f"{line[:60].decode('utf-8', 'replace')!r}: it is the file of something else, or of another "
-                        "map: name another one"
+                        "map: name another one",
+                        path=str(self._path),
+                        line=self.written + 1,
                     )
                 self.written += 1
                 self.failed += "error" in found
@@ -112,7 +120,9 @@ class MapFile:
         what = (error.strerror if isinstance(error, OSError) else None) or error
         return DurableError(
             f"{self._path}: the answers cannot be written: {what}: see to it, and ask for the map again: it goes on "
-            "where it was"
+            "where it was",
+            path=str(self._path),
+            value=str(what),
         )
 
 

@@ -15,6 +15,7 @@ from agentkit.durable.durable_errors import DurableError
 from agentkit.durable.map_file import MapFile
 from agentkit.durable.stored.durable_store import PRIORITY, DurableStore
 from agentkit.durable.stored.run_request import RunRequest, StartOptions, check_name
+from agentkit.errors import named_problems
 from agentkit.threads import in_thread
 from agentkit.unknown_options import check_names
 
@@ -114,7 +115,7 @@ def _requested(request: Request, inputs: Iterable[Any], name: str, options: MapO
     if isinstance(inputs, str | bytes | Mapping):
         problems.append(f"inputs: expected several inputs, got one: {inputs!r:.40}")
     if problems:
-        raise DurableError(f"map: {'; '.join(problems)}; nothing was started")
+        raise DurableError(f"map: {'; '.join(problems)}; nothing was started", **named_problems(problems))
     tenant = options.get("tenant", "")
 
     def wanted(number: int, given: Any) -> tuple[str, RunRequest]:
@@ -153,7 +154,7 @@ def all_made(what: str, makers: Iterable[tuple[str, Callable[[], Made]]]) -> lis
                 problems.append("and maybe more")
                 break
     if problems:
-        raise DurableError(f"{what}: {'; '.join(problems)}; nothing was started")
+        raise DurableError(f"{what}: {'; '.join(problems)}; nothing was started", **named_problems(problems))
     return found
 
 

@@ -41,7 +41,9 @@ def delete_ended(store: DurableStore, older_than: timedelta, tenant: str | None 
         DurableError: The time is no `timedelta`, or below 0; nothing was deleted.
     """
     if not isinstance(older_than, timedelta) or older_than < timedelta(0):
-        raise DurableError(f"older_than={older_than!r:.60}: expected a timedelta, 0 or more; nothing was deleted")
+        raise DurableError(
+            f"older_than={older_than!r:.60}: expected a timedelta, 0 or more; nothing was deleted", name="older_than"
+        )
     now = datetime.now(UTC)
 
     def ended(ids: list[str]) -> list[str]:

@@ -41,7 +41,9 @@ def run_costs(store: DurableStore, by: CostBy, tenant: str | None = None) -> lis
         DurableError: There is no such way to count.
     """
     if by not in get_args(CostBy):
-        raise DurableError(f"by={by!r:.40}: expected one of {', '.join(map(repr, get_args(CostBy)))}")
+        raise DurableError(
+            f"by={by!r:.40}: expected one of {', '.join(map(repr, get_args(CostBy)))}", name="by", value=str(by)
+        )
     found: dict[str, RunCost] = {}
     for info in _infos(store, tenant):
         journal = store.journals([info.run_id]).get(info.run_id)

@@ -215,12 +215,19 @@ class RunHandle(Generic[Output]):
         waiting = [one.call_id for one in calls if one.decision is None]
         every = made.get(None)
         if isinstance(every, Approved) and every.arguments is not None and len(waiting) > 1:
-            raise ApprovalError(f"run {self.run_id!r}: arguments are those of one call: name it, of {_listed(waiting)}")
+            raise ApprovalError(
+                f"run {self.run_id!r}: arguments are those of one call: name it, of {_listed(waiting)}",
+                name="arguments",
+            )
         wanted = {} if every is None else dict.fromkeys(waiting, every)
         wanted |= {call: one for call, one in made.items() if call is not None}
         if not wanted:
             last = "".join([f"; {_decided(one)}" for one in calls][-1:])
-            raise ApprovalError(f"run {self.run_id!r}: no call of it waits{last}; nothing was decided")
+            raise ApprovalError(
+                f"run {self.run_id!r}: no call of it waits{last}; nothing was decided",
+                name="approve",
+                value="nothing waits",
+            )
         taken = store.tables.decide(self.run_id, wanted, by)
         if taken:
             calls = store.tables.calls([self.run_id])  # somebody else may have been first
@@ -230,7 +237,9 @@ class RunHandle(Generic[Output]):
             unknown = [one for one in taken if one not in decided]
             if unknown:
                 known.append(f"no call that waits has the id {_listed(unknown)}; those that wait: {_listed(waiting)}")
-            raise ApprovalError(f"run {self.run_id!r}: {'; '.join(known)}; nothing was decided")
+            raise ApprovalError(
+                f"run {self.run_id!r}: {'; '.join(known)}; nothing was decided", name="approve", value=", ".join(taken)
+            )
         if not set(waiting) - wanted.keys():
             store.go_on(self.run_id, only_if="paused")
 

@@ -190,7 +190,7 @@ class Attempt:
             try:
                 output = _storable(result.output if is_cut else added.agent.chain.answer.data(result.output))
             except (ValueError, TypeError, RecursionError) as error:
-                raise JournalError(f"the answer cannot be stored as JSON: {error}") from error
+                raise JournalError(f"the answer cannot be stored as JSON: {error}", name="output") from error
             return {
                 "state": "finished",
                 "output": output,
@@ -205,7 +205,11 @@ class Attempt:
         rows = await self._stored(lambda: self._store.rows([self.run_id]).get(self.run_id, []))
         attempts = (await self._stored(lambda: self._store.info(self.run_id))).attempts
         if attempts > _MAX_ATTEMPTS * (sum(row.steps for row in rows) + 1):
-            raise WorkerError(f"{attempts} workers began with it and did not end it: it may be what ends them")
+            raise WorkerError(
+                f"{attempts} workers began with it and did not end it: it may be what ends them",
+                name="attempts",
+                value=attempts,
+            )
         self._keeper.rows = JournalRows(self._system, self.run_id, self._owner, request, rows)
         return Journal.loads(journal_text(request.head, rows))
 

@@ -25,7 +25,7 @@ from agentkit.durable.stored.run_request import RunRequest, SessionName, StartOp
 from agentkit.durable.stored.run_tables import WorkerRow
 from agentkit.durable.worker import Worker
 from agentkit.equipment import check_deps
-from agentkit.errors import AgentDefinitionError
+from agentkit.errors import AgentDefinitionError, named_problems
 from agentkit.recaller import in_scope
 from agentkit.run.beginning import new_journal
 from agentkit.session import checked_session
@@ -94,7 +94,7 @@ class Runs:
             DepsMismatch: Its tools need other deps.
         """
         problems: list[str] = []
-        check_name("the name of the agent", agent.name, problems)
+        check_name("name", agent.name, problems)
         if version is not None:
             check_name("version", version, problems)
         if approval_timeout is not None and not (
@@ -102,7 +102,7 @@ class Runs:
         ):
             problems.append(f"approval_timeout={approval_timeout!r:.40}: expected seconds above 0, or None")
         if problems:
-            raise AgentDefinitionError(f"runs.add: {'; '.join(problems)}")
+            raise AgentDefinitionError(f"runs.add: {'; '.join(problems)}", **named_problems(problems))
         check_deps(agent.tools.values(), deps)
         self.agents.add(AddedAgent(agent, version or version_of(agent), deps, sessions, approval_timeout))
         agent.runs = self
@@ -157,7 +157,7 @@ class Runs:
         if delay is not None and not (type(delay) in (int, float) and 0 <= delay < _MAX_NUMBER):
             problems.append(f"delay={delay!r:.40}: expected seconds, 0 or more")
         if problems:
-            raise DurableError(f"start: {'; '.join(problems)}; nothing was started")
+            raise DurableError(f"start: {'; '.join(problems)}; nothing was started", **named_problems(problems))
         session = options.get("session")
         agent = added.agent
         memory = in_scope(agent.memory, checked_session(session), options.get("scope"))
@@ -204,7 +204,9 @@ class Runs:
         """
         check_names("", options, StartOptions.__annotations__)
         if given := sorted({"run_id", "delay"} & options.keys()):
-            raise DurableError(f"schedule: {', '.join(given)}: each run has its own: leave it out")
+            raise DurableError(
+                f"schedule: {', '.join(given)}: each run has its own: leave it out", name=", ".join(given)
+            )
 
         request, _ = await in_thread(lambda: self.requested(self.agents.latest(agent), user_input, options))
         priority = options.get("priority", PRIORITY)
@@ -224,7 +226,7 @@ class Runs:
         """
         names = await self.store.ask(lambda: schedule_names(self.store))
         if name not in names:
-            raise DurableError(f"there is no schedule {name!r:.80}{nearest(name, names)}")
+            raise DurableError(f"there is no schedule {name!r:.80}{nearest(name, names)}", name="schedule", value=name)
         await self.store.ask(lambda: self.store.client.delete_schedule(name))
 
     def handle(self, run_id: str) -> RunHandle[Any]:

@@ -16,6 +16,7 @@ from agentkit.durable.stored.durable_store import APPLICATION, DurableStore
 from agentkit.durable.stored.run_info import RunInfo
 from agentkit.durable.stored.run_request import RunRequest, check_name
 from agentkit.durable.stored.run_tables import WorkerRow
+from agentkit.errors import named_problems
 from agentkit.run.journal import Journal
 
 __all__ = [
@@ -160,7 +161,7 @@ def set_schedule(
     except (KeyError, ValueError, TypeError, OSError):
         problems.append(f"timezone={timezone!r:.60}: expected an IANA name such as 'Europe/Berlin'")
     if problems:
-        raise DurableError(f"schedule: {'; '.join(problems)}; nothing was stored")
+        raise DurableError(f"schedule: {'; '.join(problems)}; nothing was stored", **named_problems(problems))
     store.client.apply_schedules(
         [
             {

@@ -27,6 +27,7 @@ from agentkit.durable.schedules import SCHEDULED, begin_scheduled, pause_damaged
 from agentkit.durable.stored.durable_store import APPLICATION, VERSION, WORKFLOW, DurableStore
 from agentkit.durable.stored.sqlite_connection import SQLiteConnection
 from agentkit.durable.takeover import Takeover
+from agentkit.errors import named_problems
 from agentkit.threads import in_thread
 from agentkit_prompts.system.daemon_threads import DaemonThreads
 from agentkit_prompts.system.file_locks import locked, unlock
@@ -82,7 +83,7 @@ class Worker:
     ) -> None:
         problems: list[str] = []
         if not agents.all:
-            problems.append("there is no agent: runs.add(agent)")
+            problems.append("agents: none was added: runs.add(agent)")
         for name, value, least in (("lease", lease, _MIN_LEASE), ("grace", grace, 0.0), ("poll", poll, _MIN_POLL)):
             if type(value) not in (int, float) or not least <= value <= _MAX_SECONDS:
                 problems.append(f"{name}={value!r:.40}: expected {least:g} to {_MAX_SECONDS:,} seconds")
@@ -92,7 +93,7 @@ class Worker:
             if type(count) is not int or not 1 <= count <= _MAX_RUNS:
                 problems.append(f"{name}={count!r:.40}: expected 1 to {_MAX_RUNS:,}")
         if problems:
-            raise WorkerError(f"worker: {'; '.join(problems)}")
+            raise WorkerError(f"worker: {'; '.join(problems)}", **named_problems(problems))
         self._store, self._agents = store, agents
         self._concurrency, self._tenant_concurrency = concurrency, tenant_concurrency
         self._seconds, self._grace, self._poll = lease, grace, poll
@@ -123,7 +124,7 @@ class Worker:
         global _current
         with _current_lock:
             if _current is not None:
-                raise WorkerError("worker: this process has one already: one process, one worker")
+                raise WorkerError("worker: this process has one already: one process, one worker", name="worker")
             _current = self
         try:
             with self._store.answering("then start the worker again"):
@@ -321,7 +322,9 @@ class Worker:
             pid = json.loads(about).get("pid", "?")
             raise WorkerError(
                 f"worker: process {pid} works on {self._store.url.database}, and a SQLite file takes one worker: "
-                "raise its concurrency, or use PostgreSQL for several"
+                "raise its concurrency, or use PostgreSQL for several",
+                name="worker",
+                value=pid,
             )
         os.truncate(file, 0)
         os.write(file, json.dumps({"pid": os.getpid()}).encode())

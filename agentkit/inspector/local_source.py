@@ -131,10 +131,14 @@ class LocalSource:
     async def decide(self, run_id: str, decisions: Mapping[str, Decision]) -> None:
         kept = self._runs.get(run_id)
         if kept is None or kept.journal is None or kept.summary.status != "waiting":
-            raise ApprovalError(f"run {run_id[:80]!r} does not wait for a decision")
+            raise ApprovalError(f"run {run_id[:80]!r} does not wait for a decision", name=run_id[:80])
         ids = {call.id for call in kept.waiting}
         if wrong := [id[:80] for id in decisions if id not in ids]:
-            raise ApprovalError(f"run {run_id!r}: no call waits with the id {', '.join(map(repr, wrong))}")
+            raise ApprovalError(
+                f"run {run_id!r}: no call waits with the id {', '.join(map(repr, wrong))}",
+                name=run_id,
+                value=", ".join(wrong),
+            )
         name = kept.summary.session
         session = None if name is None else self._sessions.get(name)
         resuming = self._agent(kept.summary.agent).resume(kept.journal, approve=dict(decisions), session=session)
@@ -191,7 +195,11 @@ def _by_name(what: str, named: list[tuple[str, Named]]) -> dict[str, Named]:
     if len(found) < len(named):
         names = [name for name, _ in named]
         twice = sorted({name for name in names if names.count(name) > 1})
-        raise AgentDefinitionError(f"inspector: more than one {what} is called {', '.join(map(repr, twice))}")
+        raise AgentDefinitionError(
+            f"inspector: more than one {what} is called {', '.join(map(repr, twice))}",
+            name=what,
+            value=", ".join(twice),
+        )
     return found
 
 

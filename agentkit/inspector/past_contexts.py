@@ -53,7 +53,9 @@ def run_contexts(agent: Agent[Any, Any], journal: Journal, session: Session | No
     if journal.session is not None and session is None:
         raise JournalError(
             f"run {journal.run_id!r}: the session {journal.session!r}, which it went on with, does not exist any more: "
-            "what was sent cannot be composed again"
+            "what was sent cannot be composed again",
+            name="session",
+            value=journal.session,
         )
     ctx = with_key(journal.context, agent.chain, session, journal.run_id)
     conversation = ctx.conversation if session is None else session.conversation
@@ -92,7 +94,8 @@ def _begun(
     if len(conversation) < before + done:
         raise JournalError(
             f"run {journal.run_id!r}: it began after {before + done} messages, and the session has "
-            f"{len(conversation)}: it was rewound since, what was sent cannot be composed again"
+            f"{len(conversation)}: it was rewound since, what was sent cannot be composed again",
+            name="conversation",
         )
     ctx = ctx.evolve(conversation=conversation[:before])
     if not done:

@@ -44,4 +44,8 @@ def showing(progress: bool | OnProgress, total: int) -> Iterator[OnProgress | No
     elif progress is False:
         yield None
     else:
-        raise AgentDefinitionError(f"progress: expected True, False or a function, got {progress!r:.60}")
+        raise AgentDefinitionError(
+            f"progress: expected True, False or a function, got {progress!r:.60}",
+            name="progress",
+            value=type(progress).__name__,
+        )

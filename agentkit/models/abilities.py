@@ -46,6 +46,7 @@ def output_modes_of(model: Model) -> tuple[OutputMode, ...]:
     if not isinstance(modes, tuple) or not modes or any(mode not in _ANY_MODE for mode in modes):
         raise AgentDefinitionError(
             f"model {model.name!r}: its output_modes must be a tuple of {', '.join(map(repr, _ANY_MODE))}, "
-            f"got {modes!r:.80}"
+            f"got {modes!r:.80}",
+            name="output_modes",
         )
     return modes

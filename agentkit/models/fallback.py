@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from copy import copy
 from typing import TYPE_CHECKING
 
-from agentkit.errors import AgentDefinitionError
+from agentkit.errors import AgentDefinitionError, named_problems
 from agentkit.models.abilities import fitted, output_modes_of, text_tokens_of
 from agentkit.models.model import Delta, Model, OnDelta, Reply, passed_on
 from agentkit.models.model_errors import ModelError, ModelRateLimited, ModelUnavailable
@@ -47,10 +47,12 @@ class FallbackModel:
         check_types(AgentDefinitionError, "FallbackModel", on=(on, Iterable, "classes of ModelError"))
         self.on = tuple(on)
         wrong = [
-            f"expected a model, got {one!r:.60}" for one in self.models if not callable(getattr(one, "request", None))
+            f"models: expected a model, got {one!r:.60}"
+            for one in self.models
+            if not callable(getattr(one, "request", None))
         ]
         if len(self.models) < 2:
-            wrong.append(f"expected two models or more, got {len(self.models)}")
+            wrong.append(f"models: expected two models or more, got {len(self.models)}")
         wrong += [
             f"on: expected classes of ModelError, got {kind!r:.60}"
             for kind in self.on
@@ -60,9 +62,9 @@ class FallbackModel:
             first, *modes = [output_modes_of(one) for one in self.models]
             self.output_modes = tuple([mode for mode in first if all(mode in other for other in modes)])
             if not self.output_modes:
-                wrong.append("the models have no way in common to be asked for structured output")
+                wrong.append("models: they have no way in common to be asked for structured output")
         if wrong:
-            raise AgentDefinitionError(f"FallbackModel: {'; '.join(wrong)}")
+            raise AgentDefinitionError(f"FallbackModel: {'; '.join(wrong)}", **named_problems(wrong))
         self.name = " | ".join([one.name for one in self.models])
 
     @property

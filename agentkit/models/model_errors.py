@@ -5,7 +5,9 @@ Each message names the model, where it was asked, what happened and what to do; 
 
 from __future__ import annotations
 
-from typing import TypedDict, Unpack
+from typing import Unpack
+
+from agentkit_prompts.errors import Picklable, Place
 
 __all__ = [
     "ModelAuthError",
@@ -23,14 +25,14 @@ __all__ = [
 ]
 
 
-class Where(TypedDict, total=False):
-    """Who was asked, as every error of a model takes it."""
+class Where(Place, total=False):
+    """The model that was asked, and the problem as data: keyword arguments of every error of a model."""
 
     model: str
     host: str
 
 
-class ModelError(Exception):
+class ModelError(Picklable):
     """Base of every error of a model.
 
     Attributes:
@@ -39,9 +41,11 @@ class ModelError(Exception):
         status: HTTP status of the answer, when there was one.
     """
 
-    def __init__(self, message: str, *, model: str = "", host: str = "", status: int | None = None) -> None:
+    def __init__(
+        self, message: str, *, model: str = "", host: str = "", status: int | None = None, **place: Unpack[Place]
+    ) -> None:
         where = f"{model} at {host}" if model and host else model or host
-        super().__init__(f"{where}: {message}" if where else message)
+        super().__init__(f"{where}: {message}" if where else message, **place)
         self.model = model
         self.host = host
         self.status = status

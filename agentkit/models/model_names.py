@@ -60,7 +60,11 @@ def model(
         ModelRequestError: The address is invalid.
     """
     if not isinstance(name, str):
-        raise AgentDefinitionError(f"model: expected a name such as 'openai:gpt-5-mini', got {name!r:.60}")
+        raise AgentDefinitionError(
+            f"model: expected a name such as 'openai:gpt-5-mini', got {name!r:.60}",
+            name="model",
+            value=type(name).__name__,
+        )
     made = _made(name, chat_template, session_len, control_tokens, template_kwargs)
     given = checked_settings(settings)
     return made if given is NO_SETTINGS else with_settings(made, given)
@@ -77,17 +81,21 @@ def _made(
     if chat_template is None and (named := [what for what, value in given.items() if value is not None]):
         what = named[0]
         advice = ", or limit the prompt of the agent by its budget" if what == "session_len" else ""
-        raise AgentDefinitionError(f"model {_shown(name)!r:.80}: {what} needs a chat_template: give that too{advice}")
+        raise AgentDefinitionError(
+            f"model {_shown(name)!r:.80}: {what} needs a chat_template: give that too{advice}", name="chat_template"
+        )
     if chat_template is not None and not is_address(name) and name != "offline":
         raise AgentDefinitionError(
             f"model {_shown(name)!r:.80}: a chat template is for a server that completes text, named by its address, "
-            "such as http://localhost:8000/v1#qwen3: leave the template out, or give the address"
+            "such as http://localhost:8000/v1#qwen3: leave the template out, or give the address",
+            name="chat_template",
         )
     if is_address(name):
         url, mark, served = name.rpartition("#")
         if not mark or not served.strip():
             raise AgentDefinitionError(
-                "model: an address needs the name of the model after it, such as http://localhost:8000/v1#qwen3"
+                "model: an address needs the name of the model after it, such as http://localhost:8000/v1#qwen3",
+                name="model",
             )
         if chat_template is not None:
             from agentkit.models.completion.completion_model import CompletionModel
@@ -107,22 +115,29 @@ def _made(
     if colon and provider not in PROVIDERS:
         shown = _shown(name)
         raise AgentDefinitionError(
-            f"model {shown!r:.80}: there is no provider {provider!r:.40}{nearest(provider, PROVIDERS)}"
+            f"model {shown!r:.80}: there is no provider {provider!r:.40}{nearest(provider, PROVIDERS)}",
+            name="provider",
+            value=provider,
         )
     if colon and "//" in rest:  # neither asked for nor shown: a password may stand in it
         raise AgentDefinitionError(
             f"model {provider}:...: expected the name of a model after the colon, not an address; give that "
-            "alone, such as http://localhost:8000/v1#qwen3"
+            "alone, such as http://localhost:8000/v1#qwen3",
+            name="model",
         )
     if colon and rest and provider != "offline":
         return _kind(provider)(rest)
     if colon and not rest:
-        raise AgentDefinitionError(f"model {name!r:.80}: the name of the model after the colon is missing")
+        raise AgentDefinitionError(
+            f"model {name!r:.80}: the name of the model after the colon is missing", name="model", value=name
+        )
     name = _shown(name)
     raise AgentDefinitionError(
         f"model {name!r:.80}: expected a model, such as OpenAIModel({name!r:.80}), its name with the provider, such as "
         f'"openai:{name:.80}", or an address, such as "http://localhost:8000/v1#{name:.80}"'
-        f"; providers: {', '.join(PROVIDERS)}"
+        f"; providers: {', '.join(PROVIDERS)}",
+        name="model",
+        value=name,
     )
 
 

@@ -48,7 +48,8 @@ class Price:
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MAX_PRICE:
                 raise AgentDefinitionError(
-                    f"Price: {name}={brief(value)} must be US dollars for a million tokens, from 0 to {_MAX_PRICE:,}"
+                    f"Price: {name}={brief(value)} must be US dollars for a million tokens, from 0 to {_MAX_PRICE:,}",
+                    name=name,
                 )
 
         if self.long is not None:
@@ -58,7 +59,8 @@ class Price:
                 case other:
                     raise AgentDefinitionError(
                         f"Price: long={brief(other)} must be a number of tokens and the price from there on, such as "
-                        "(200_000, Price(input=6.0, output=22.5))"
+                        "(200_000, Price(input=6.0, output=22.5))",
+                        name="long",
                     )
 
     def of(self, usage: Usage) -> float:
@@ -80,7 +82,9 @@ def price_of(model: Model) -> Price | None:
     if price is not None and not isinstance(price, Price):
         raise AgentDefinitionError(
             f"model {model.name!r}: its price must be a Price, such as Price(input=0.25, output=2.0), got "
-            f"{type(price).__name__}"
+            f"{type(price).__name__}",
+            name="price",
+            value=type(price).__name__,
         )
     return price
 

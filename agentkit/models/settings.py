@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from pydantic import JsonValue
 
-from agentkit.errors import AgentDefinitionError
+from agentkit.errors import AgentDefinitionError, named_problems
 from agentkit.models.secret_values import secrets_in, without_secrets
 from agentkit.unknown_options import refusing_unknown
 from agentkit_prompts.context.frozen import FrozenDict, freeze
@@ -103,7 +103,7 @@ class ModelSettings:
         except ContextError as error:
             wrong.append(f"extra: {error}")
         if wrong:
-            raise AgentDefinitionError(f"settings: {'; '.join(wrong)}")
+            raise AgentDefinitionError(f"settings: {'; '.join(wrong)}", **named_problems(wrong))
         object.__setattr__(self, "headers", FrozenDict(self.headers))
         if self.stop is not None and not isinstance(self.stop, str):
             object.__setattr__(self, "stop", tuple(self.stop))
@@ -243,10 +243,14 @@ def checked_settings(settings: object, where: str = "settings") -> ModelSettings
     if isinstance(settings, Mapping):
         hint = "".join(nearest(str(name), [one.name for one in fields(ModelSettings)]) for name in settings)
         raise AgentDefinitionError(
-            f"{where}: expected ModelSettings(...), got a mapping: write ModelSettings(**it){hint}"
+            f"{where}: expected ModelSettings(...), got a mapping: write ModelSettings(**it){hint}",
+            name="settings",
+            value="mapping",
         )
     raise AgentDefinitionError(
-        f"{where}: expected ModelSettings, such as ModelSettings(temperature=0), got {type(settings).__name__}"
+        f"{where}: expected ModelSettings, such as ModelSettings(temperature=0), got {type(settings).__name__}",
+        name="settings",
+        value=type(settings).__name__,
     )
 
 
@@ -273,7 +277,7 @@ def body_of(settings: ModelSettings, table: Fields, model: str, refused: Iterabl
         body = patched(body, made)
     wrong += refused
     if wrong:
-        raise AgentDefinitionError(f"model {model!r}: settings: {'; '.join(wrong)}")
+        raise AgentDefinitionError(f"model {model!r}: settings: {'; '.join(wrong)}", **named_problems(wrong))
     return body
 
 
@@ -293,7 +297,9 @@ def with_settings(model: Model, settings: object) -> Model:
     if change is None:
         raise AgentDefinitionError(
             f"settings: the model {model.name!r} ({type(model).__name__}) takes none: give its class a method "
-            "with_settings(settings), which returns the model that has them"
+            "with_settings(settings), which returns the model that has them",
+            name="settings",
+            value=type(model).__name__,
         )
     return change(given)
 

@@ -87,13 +87,23 @@ def observe(
     check_types(AgentDefinitionError, "observe", content=(content, bool, "True or False"))
     for provider, method in ((tracer_provider, "get_tracer"), (meter_provider, "get_meter")):
         if provider is not None and not hasattr(provider, method):
-            raise AgentDefinitionError(f"observe: expected a provider with {method}(), got {provider!r:.60}")
+            raise AgentDefinitionError(
+                f"observe: expected a provider with {method}(), got {provider!r:.60}",
+                name=method,
+                value=type(provider).__name__,
+            )
     if redact is not None and not callable(redact):
-        raise AgentDefinitionError(f"observe: redact={redact!r:.60}: expected a function of a text")
+        raise AgentDefinitionError(
+            f"observe: redact={redact!r:.60}: expected a function of a text", name="redact", value=type(redact).__name__
+        )
     if redact is not None and not content:
-        raise AgentDefinitionError("observe: redact= has nothing to do: without content=True spans have no texts")
+        raise AgentDefinitionError(
+            "observe: redact= has nothing to do: without content=True spans have no texts", name="redact"
+        )
     if observer() is not None:
-        raise AgentDefinitionError("observe: the runs of this process are observed already: end that first")
+        raise AgentDefinitionError(
+            "observe: the runs of this process are observed already: end that first", name="observe"
+        )
     observation = Observation(content, redact, tracer_provider, meter_provider)
     observed_by(observation)
     return observation
@@ -113,7 +123,7 @@ class Observation:
             from opentelemetry import metrics, trace
         except ImportError as error:
             raise AgentDefinitionError(
-                "observe needs OpenTelemetry: pip install 'agentkit-prompt-tree[otel]'"
+                "observe needs OpenTelemetry: pip install 'agentkit-prompt-tree[otel]'", name="opentelemetry"
             ) from error
         from agentkit import __version__
 

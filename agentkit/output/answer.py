@@ -82,7 +82,11 @@ class AnswerReader:
         self._name = _type_name(spec.output)
         if spec.output is str:
             if spec.mode is not None:
-                raise AgentDefinitionError(f"output mode {spec.mode!r}: text is asked for in no mode; leave it out")
+                raise AgentDefinitionError(
+                    f"output mode {spec.mode!r}: text is asked for in no mode; leave it out",
+                    name="mode",
+                    value=spec.mode,
+                )
             return
         modes = output_modes_of(model)
         if self.tool is not None:
@@ -90,20 +94,26 @@ class AnswerReader:
             self.schema, wanted = cast("JsonSchema", self.tool.spec.parameters), "tool"
             self.request = OutputRequest(self.schema, "tool")  # the tool is declared as the others are
             if spec.mode not in (None, "tool"):
-                raise AgentDefinitionError(f"output={self.tool.name}: a function is a tool, not {spec.mode}")
+                raise AgentDefinitionError(
+                    f"output={self.tool.name}: a function is a tool, not {spec.mode}", name="mode", value=spec.mode
+                )
         else:
             try:
                 hash(spec.output)
             except TypeError:
                 raise AgentDefinitionError(
-                    f"output={spec.output!r:.80}: expected a type, such as City or Invoice | Line, or a function"
+                    f"output={spec.output!r:.80}: expected a type, such as City or Invoice | Line, or a function",
+                    name="output",
+                    value=type(spec.output).__name__,
                 ) from None
             self._kind = _kind(spec.output)
             self.schema = self._kind.schema
             wanted = spec.mode or modes[0]
         if wanted not in modes:
             raise AgentDefinitionError(
-                f"model {model.name!r} cannot be asked for an answer in the mode {wanted!r}: it has {', '.join(modes)}"
+                f"model {model.name!r} cannot be asked for an answer in the mode {wanted!r}: it has {', '.join(modes)}",
+                name="mode",
+                value=wanted,
             )
         self.mode = wanted
         if self.tool is None:
@@ -124,7 +134,9 @@ class AnswerReader:
         if self.request is not None and self.request.tool is not None:
             taken = self.request.tool.name
         if taken and taken in tools:
-            raise AgentDefinitionError(f"there is a tool named {taken!r}, as is what takes the answer: rename it")
+            raise AgentDefinitionError(
+                f"there is a tool named {taken!r}, as is what takes the answer: rename it", name="tools", value=taken
+            )
         return tools if self.tool is None else {**tools, self.tool.name: self.tool}
 
     def reply(self, reply: Reply) -> Reply:
@@ -298,7 +310,9 @@ def _function(spec: OutputSpec[Any]) -> Tool[..., Any] | None:
         return Tool.from_function(cast(Callable[..., Any], output))
     except ToolDefinitionError as error:
         raise AgentDefinitionError(
-            f"output={_type_name(output)}: a model cannot call this function: {error}"
+            f"output={_type_name(output)}: a model cannot call this function: {error}",
+            name="output",
+            value=_type_name(output),
         ) from error
 
 
@@ -321,7 +335,9 @@ def _kind(output: Any) -> _Kind:
     except PydanticUserError as error:
         why = str(error).partition("\n")[0]
         raise AgentDefinitionError(
-            f"output={_type_name(output)}: a model can only be asked for types that JSON Schema can describe; {why}"
+            f"output={_type_name(output)}: a model can only be asked for types that JSON Schema can describe; {why}",
+            name="output",
+            value=_type_name(output),
         ) from error
     return _Kind(adapter, schema, wrapper, asked, _strict(asked))
 

@@ -85,7 +85,11 @@ class OutputSpec(Generic[Answer]):
         output_validator: OutputValidator | Iterable[OutputValidator] = (),
     ) -> None:
         if mode is not None and mode not in get_args(OutputMode):
-            raise AgentDefinitionError(f"output mode: expected native, tool or prompted, got {mode!r:.40}")
+            raise AgentDefinitionError(
+                f"output mode: expected native, tool or prompted, got {mode!r:.40}",
+                name="mode",
+                value=mode if isinstance(mode, str) else type(mode).__name__,
+            )
         given = [output_validator] if callable(output_validator) else output_validator
         check_types(
             AgentDefinitionError,
@@ -115,7 +119,9 @@ def _checked(validator: Any) -> tuple[OutputValidator, bool]:
     if count not in (1, 2):
         name = getattr(validator, "__name__", None) or repr(validator)
         raise AgentDefinitionError(
-            f"output_validator {name:.60}: expected a function of the answer, or of the answer and a ToolContext"
+            f"output_validator {name:.60}: expected a function of the answer, or of the answer and a ToolContext",
+            name="output_validator",
+            value=name,
         )
     return validator, count == 2
 

@@ -52,7 +52,7 @@ class SchemaOutput:
             self._read = validator_for(self.schema)
         except (ValueError, TypeError, AttributeError, RecursionError, InvalidSchema) as error:
             raise AgentDefinitionError(
-                f"output: its JSON Schema cannot be used: {error or type(error).__name__}"
+                f"output: its JSON Schema cannot be used: {error or type(error).__name__}", name="output"
             ) from error
 
     def __eq__(self, other: object) -> bool:

@@ -205,7 +205,9 @@ class AsyncDriver:
             if ignored:  # the tools have changed since the run paused
                 raise ApprovalError(
                     f"approve: {', '.join(ignored)} needs no approval now, or there is no such tool: the decision "
-                    "would be ignored; the call did not run"
+                    "would be ignored; the call did not run",
+                    name="approve",
+                    value=", ".join(ignored),
                 )
             if self.resumes:
                 self._check_decisions()
@@ -240,7 +242,9 @@ class AsyncDriver:
         if unknown:
             waiting = f"; those that wait: {', '.join(sorted(asked))}" if asked else ""
             raise ApprovalError(
-                f"approve: no call that waits has the id {', '.join(sorted(map(repr, unknown)))}{waiting}"
+                f"approve: no call that waits has the id {', '.join(sorted(map(repr, unknown)))}{waiting}",
+                name="approve",
+                value=", ".join(sorted(map(str, unknown))),
             )
 
     async def _keep(self, round_: ToolRound) -> None:

@@ -40,7 +40,8 @@ def new_journal(
         run_id = os.urandom(16).hex()
     elif not isinstance(run_id, str) or not run_id:
         raise AgentDefinitionError(
-            f"run_id: expected text, such as 'order-17', got {brief(run_id, 40)}: idempotency keys are made of it"
+            f"run_id: expected text, such as 'order-17', got {brief(run_id, 40)}: idempotency keys are made of it",
+            name="run_id",
         )
     ctx = run_context(chain, tools, "" if user_input is None else user_input, session, run_id)
     scope = None if memory is None else getattr(getattr(memory, "scope", None), "names", None)
@@ -67,7 +68,9 @@ def beginning(effect: Begin, session: Session | None, conversation: Conversation
         if len(conversation) < before + done:
             raise JournalError(
                 f"run {effect.run_id!r} began after {before + done} messages, and the conversation has "
-                f"{len(conversation)}: it is another one"
+                f"{len(conversation)}: it is another one",
+                name="conversation",
+                value=effect.run_id,
             )
         if done and session is not None and session.position(f"{effect.run_id}:0") == before:
             return Beginning(conversation[:before], _own(effect.run_id, session, before)[:done])
@@ -88,7 +91,11 @@ def _unanswered(conversation: Conversation) -> Beginning:
     asked = (at for at in range(len(conversation) - 1, -1, -1) if conversation[at].role == "user")
     first = next((at for at in asked if not is_repair(conversation[at])), None)
     if first is None:
-        raise NothingToContinue("the conversation has no message of a user to answer: give the run an input")
+        raise NothingToContinue(
+            "the conversation has no message of a user to answer: give the run an input",
+            name="user_input",
+            value="no question",
+        )
     return _cut(conversation, first, len(conversation))
 
 

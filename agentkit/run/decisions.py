@@ -62,7 +62,9 @@ def decision(answer: object, call: str) -> Decision:
         return Approved() if answer else Denied()
     raise ApprovalError(
         f"approval of {call}: expected True, False, Approved() or Denied(reason), got {answer!r:.80}; "
-        "the call did not run"
+        "the call did not run",
+        name=call,
+        value=type(answer).__name__,
     )
 
 
@@ -78,7 +80,9 @@ def checked_approver(approve: object) -> Approver | Decisions | None:
         return cast("Approver | Decisions", approve)
     raise ApprovalError(
         "approve: expected a function of a call, such as `lambda call: True`, or decisions by the ids of calls, "
-        f"got {approve!r:.80}"
+        f"got {approve!r:.80}",
+        name="approve",
+        value=type(approve).__name__,
     )
 
 
@@ -96,7 +100,8 @@ def inner_pause(error: BaseException) -> ApprovalError | None:
     raised = ApprovalError(
         f"the agent {found.journal.agent!r}, which plain code runs, waits for a decision about {calls}, and the run "
         "around it cannot wait there. Give the agent as a tool, tools=[inner.as_tool(name=..., description=...)]: then "
-        "both pause, and resume together. Or give its run approve=, or catch Paused where it is run"
+        "both pause, and resume together. Or give its run approve=, or catch Paused where it is run",
+        name=found.journal.agent,
     )
     raised.__cause__ = found
     return raised
@@ -134,4 +139,6 @@ def _check_arguments(arguments: object, call: str) -> None:
         except (TypeError, ValueError, RecursionError) as error:
             problem = str(error)
     if problem:
-        raise ApprovalError(f"approval of {call}: its arguments have no JSON form: {problem}; the call did not run")
+        raise ApprovalError(
+            f"approval of {call}: its arguments have no JSON form: {problem}; the call did not run", name=call
+        )

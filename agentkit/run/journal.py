@@ -225,7 +225,7 @@ class Journal:
             head["context"] = _context().dump_python(kept, mode="json", exclude={"session_key"})
             return _line(head)
         except _NOT_JSON as error:
-            raise JournalError(f"the context of the run cannot be stored as JSON: {_why(error)}") from error
+            raise JournalError(f"the context cannot be stored as JSON: {_why(error)}", name="context") from error
 
     @classmethod
     def loads(cls, text: str | bytes) -> Self:
@@ -235,15 +235,15 @@ class Journal:
             JournalError: It is no journal, one of a newer version, or a line of it cannot be read.
         """
         if not isinstance(text, str | bytes):
-            raise JournalError(f"journal: expected its text, as `dumps` writes it, got {type(text).__name__}{_READ}")
+            raise _no_text(type(text).__name__)
         data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
         *lines, rest = data.split(b"\n")
         found = list(_read(lines))
         if not found:
             if rest and rest[:1] != b"{":
-                raise JournalError(f"journal: expected its text, as `dumps` writes it, got {text!r:.40}{_READ}")
-            what = "its first line was cut" if rest else "it has no first line"
-            raise JournalError(f"journal: {what}: nothing of the run is known, start it anew")
+                raise _no_text(f"{text!r:.40}")
+            what = "it was cut" if rest else "there is none"
+            raise _invalid(1, f"{what}: nothing of the run is known, start it anew")
         journal = cls._built(list(enumerate(found, 1)))
         journal.lines = len(found)
         return journal
@@ -253,14 +253,12 @@ class Journal:
         """Build a journal from its lines, each with its number in the text."""
         first, head = lines[0]
         version = head.get("journal") if isinstance(head, Mapping) else None
-        if not isinstance(version, int) or isinstance(version, bool):
-            raise JournalError(f"journal, line {first}: expected an object with `journal`, the number of its format")
-        if version < 1:
-            raise JournalError(f"journal, line {first}: there is no format {version}; formats begin with 1")
+        if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+            problem = "expected an object with `journal`, the number of its format, 1 or more"
+            raise _invalid(first, problem, name="journal", value=version if isinstance(version, int) else None)
         if version > _FORMAT:
-            raise JournalError(
-                f"journal: format {version} was written by a newer agentkit; this one reads up to {_FORMAT}: upgrade it"
-            )
+            problem = f"format {version} was written by a newer agentkit; this one reads up to {_FORMAT}: upgrade it"
+            raise _invalid(first, problem, name="journal", value=version)
         try:
             context = _context().validate_python(head["context"])
             names = head["scope"]
@@ -273,7 +271,7 @@ class Journal:
                 scope=None if names is None else tuple(names),
             )
         except (KeyError, ValueError, TypeError) as error:
-            raise JournalError(f"journal, line {first}: {_wrong(error)}") from error
+            raise _unreadable(first, error) from error
         inner: dict[str, list[tuple[int, Any]]] = {}
         for number, entry in lines[1:]:
             try:
@@ -285,9 +283,9 @@ class Journal:
                 else:
                     journal.entries.append(_read_entry(entry))
             except (KeyError, ValueError, TypeError, AttributeError) as error:
-                raise JournalError(f"journal, line {number}: {_wrong(error)}") from error
+                raise _unreadable(number, error) from error
         if inner and depth >= _MAX_DEPTH:
-            raise JournalError(f"journal, line {first}: more than {_MAX_DEPTH} agents inside of each other")
+            raise _invalid(first, f"more than {_MAX_DEPTH} agents inside of each other", value=_MAX_DEPTH)
         journal.inner = {call: cls._built(found, depth + 1) for call, found in inner.items()}
         return journal
 
@@ -299,10 +297,11 @@ class Journal:
             OSError: There is no such file.
             JournalError: As `loads` does; or it is no path.
         """
-        if not isinstance(path, str | Path):
-            raise JournalError(f"journal: expected a Journal, such as `error.journal`, or its file, got {path!r:.40}")
-        if isinstance(path, str) and path.startswith('{"journal"'):
-            raise JournalError("journal: expected a Journal or its file, got its text: read that with Journal.loads")
+        is_text = isinstance(path, str) and path.startswith('{"journal"')
+        if is_text or not isinstance(path, str | Path):
+            got = "its text: read that with Journal.loads" if is_text else f"{path!r:.40}"
+            problem = f"expected a Journal, such as `error.journal`, or its file, got {got}"
+            raise JournalError(f"journal: {problem}", name="journal", value=type(path).__name__)
         try:
             text = read_regular(path)
         except OSError as error:
@@ -325,6 +324,14 @@ class Journal:
         return f"Journal({self.agent!r}, {self.run_id!r}, {len(self.entries)} entries)"
 
 
+def _invalid(line: int, problem: str, *, name: str | None = None, value: str | int | None = None) -> JournalError:
+    return JournalError(f"journal, line {line}: {problem}", line=line, name=name, value=value)
+
+
+def _no_text(got: str) -> JournalError:
+    return JournalError(f"journal: expected its text, as `dumps` writes it, got {got}{_READ}", name="text", value=got)
+
+
 def _left_behind(agent: str, run_id: str, session: str | None, lost: str) -> Journal:
     """Return what is left in another process of a journal that JSON cannot hold."""
     journal = Journal(agent, run_id, PromptContext(user_input=""), session=session)
@@ -337,9 +344,10 @@ def _read(lines: list[bytes]) -> Iterator[Mapping[str, Any]]:
         try:
             found = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise JournalError(f"journal, line {number}: not JSON ({error})") from error
+            raise _invalid(number, f"not JSON ({error})") from error
         if not isinstance(found, dict):
-            raise JournalError(f"journal, line {number}: expected an object, got {type(found).__name__}")
+            kind = type(found).__name__
+            raise _invalid(number, f"expected an object, got {kind}", value=kind)
         yield found
 
 
@@ -356,7 +364,9 @@ def _entry_line(entry: Entry) -> str:
             data["layers"] = entry.layers._asdict()
         return _line(data)
     except _NOT_JSON as error:
-        raise JournalError(f"the answer to {entry.effect} cannot be stored as JSON: {_why(error)}") from error
+        raise JournalError(
+            f"the answer to {entry.effect} cannot be stored as JSON: {_why(error)}", name=entry.effect
+        ) from error
 
 
 def _why(error: BaseException) -> str:
@@ -364,9 +374,10 @@ def _why(error: BaseException) -> str:
     return str(error.__cause__ or error)
 
 
-def _wrong(error: Exception) -> str:
-    """Return what is wrong with a line."""
-    return f"{error} is missing" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
+def _unreadable(line: int, error: Exception) -> JournalError:
+    if isinstance(error, KeyError):
+        return _invalid(line, f"{error} is missing", name=str(error.args[0]))
+    return _invalid(line, f"{type(error).__name__}: {error}")
 
 
 def _read_entry(data: Mapping[str, Any]) -> Entry:

@@ -25,7 +25,9 @@ def kept_in(journal: Journal, keep: Keep | None) -> Keep | None:
     if keep is not None and not (isinstance(keep, Path | str) and Path(keep).absolute() == journal.file):
         raise JournalError(
             f"journal={keep!r:.80}: a run that goes on from a file is kept in that file, {journal.file}; to keep it "
-            "elsewhere, resume Journal.loads(journal.dumps())"
+            "elsewhere, resume Journal.loads(journal.dumps())",
+            name="journal",
+            path=str(journal.file),
         )
     return journal.file
 
@@ -39,14 +41,24 @@ def check_journal(journal: Journal, agent: str, session: Session | None, approve
     """
     journal.check()
     if journal.agent != agent:
-        raise JournalError(f"journal of run {journal.run_id!r}: its agent is {journal.agent!r}, not {agent!r}")
+        raise JournalError(
+            f"journal of run {journal.run_id!r}: its agent is {journal.agent!r}, not {agent!r}",
+            name="agent",
+            value=journal.agent,
+        )
     if journal.session != (None if session is None else session.id):
         wanted = "without a session" if journal.session is None else f"on session {journal.session!r}"
-        raise JournalError(f"journal of run {journal.run_id!r}: it ran {wanted}: resume it with session= as it was")
+        raise JournalError(
+            f"journal of run {journal.run_id!r}: it ran {wanted}: resume it with session= as it was",
+            name="session",
+            value=journal.session,
+        )
     if isinstance(approve, Mapping):
         for call, made in journal.decisions.items():
             if call in approve and decision(approve[call], call) != made:
-                raise ApprovalError(f"approve: about {call!r} it was decided already: {made!r:.80}")
+                raise ApprovalError(
+                    f"approve: about {call!r} it was decided already: {made!r:.80}", name="approve", value=call
+                )
     _check_kept(journal, session)
 
 
@@ -54,7 +66,11 @@ def _check_kept(journal: Journal, session: Session | None) -> None:
     """Refuse to go on with a run whose messages are no longer in the conversation, or that has more of them there."""
     entries = journal.entries
     if entries and entries[0].effect != "Begin":
-        raise JournalError(f"journal of run {journal.run_id!r}: it begins with {entries[0].effect}: lines are mixed up")
+        raise JournalError(
+            f"journal of run {journal.run_id!r}: it begins with {entries[0].effect}: lines are mixed up",
+            name=entries[0].effect,
+            line=2,
+        )
     if session is None or not entries or journal.goes_on or entries[0].answer[1]:
         return
     step, kept, waiting = 0, None, 0
@@ -68,7 +84,8 @@ def _check_kept(journal: Journal, session: Session | None) -> None:
     if kept is not None and session.position(f"{journal.run_id}:{kept}") is None:
         raise JournalError(
             f"run {journal.run_id!r}: its last messages are not in the conversation, which was rewound since, or is "
-            "another one: begin a new run"
+            "another one: begin a new run",
+            name="conversation",
         )
     # The messages of a step may have been kept when the run was killed before that was written down.
     following = step if waiting else step + 1
@@ -76,5 +93,7 @@ def _check_kept(journal: Journal, session: Session | None) -> None:
         raise JournalError(
             f"run {journal.run_id!r} went on since this journal: its conversation has the messages of step "
             f"{following}. Resume the journal of the run as it is now; without it, "
-            f"run(..., run_id={journal.run_id!r}, session=...) goes on from the conversation"
+            f"run(..., run_id={journal.run_id!r}, session=...) goes on from the conversation",
+            name="step",
+            value=following,
         )

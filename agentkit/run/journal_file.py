@@ -102,7 +102,11 @@ async def keeping(journal: Journal, keep: Keep, known: Journal | None = None) ->
         keeper = keep
     elif not isinstance(keep, Path | str):
         if not callable(keep):
-            raise JournalError(f"journal: expected a file to keep it in, or a function of its lines, got {keep!r:.40}")
+            raise JournalError(
+                f"journal: expected a file to keep it in, or a function of its lines, got {keep!r:.40}",
+                name="journal",
+                value=type(keep).__name__,
+            )
         keeper = Keeper(keep)
     else:
         opening = begin_in_thread(partial(_opened, keep, known))
@@ -153,21 +157,31 @@ def _opened(keep: Path | str, known: Journal | None) -> Keeper:
     except FileNotFoundError:
         if not goes_on:
             raise
-        raise JournalError(f"{keep}: the file of the journal is gone: resume Journal.loads(journal.dumps())") from None
+        raise JournalError(
+            f"{keep}: the file of the journal is gone: resume Journal.loads(journal.dumps())",
+            path=str(keep),
+            value="gone",
+        ) from None
     file = os.fdopen(opened, "r+b", buffering=0)
     try:
         if not locked(file.fileno()):
             if goes_on and known is not None:
                 raise RunBusy(known.run_id)
-            raise JournalError(f"{keep}: another run is keeping its journal there now")
+            raise JournalError(f"{keep}: another run is keeping its journal there now", path=str(keep), value="busy")
         _check_regular(keep, file.fileno())
         text = file.readall()
         if goes_on and known is not None and text.count(b"\n") != known.lines:
-            raise JournalError(f"{keep}: it has changed since it was read, another run went on with it: read it again")
+            raise JournalError(
+                f"{keep}: it has changed since it was read, another run went on with it: read it again",
+                path=str(keep),
+                value="changed",
+            )
         if text and not goes_on:
             raise JournalError(
                 f"{keep}: there is a journal already: resume it (`agent.resume`, or "
-                "`agentkit run --resume FILE`), or name another file for this run"
+                "`agentkit run --resume FILE`), or name another file for this run",
+                path=str(keep),
+                value="exists",
             )
     except BaseException:
         file.close()

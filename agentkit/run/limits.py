@@ -7,7 +7,7 @@ from math import isnan
 from numbers import Number
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from agentkit.errors import AgentDefinitionError, LimitExceeded
+from agentkit.errors import AgentDefinitionError, LimitExceeded, named_problems
 from agentkit.unknown_options import refusing_unknown
 from agentkit_prompts.errors import brief
 
@@ -87,7 +87,7 @@ class Limits:
         if self.on_limit not in ("raise", "return"):
             wrong.append(f"on_limit={brief(self.on_limit)} must be 'raise' or 'return'")
         if wrong:
-            raise AgentDefinitionError(f"limits: {'; '.join(wrong)}")
+            raise AgentDefinitionError(f"limits: {'; '.join(wrong)}", **named_problems(wrong))
 
     def check(self, usage: Usage) -> None:
         """Check what was used so far.
@@ -126,4 +126,8 @@ def checked_limits(limits: object) -> Limits:
     """
     if isinstance(limits, Limits):
         return limits
-    raise AgentDefinitionError(f"limits: expected Limits, such as Limits(steps=8, seconds=60), got {brief(limits, 60)}")
+    raise AgentDefinitionError(
+        f"limits: expected Limits, such as Limits(steps=8, seconds=60), got {brief(limits, 60)}",
+        name="limits",
+        value=type(limits).__name__,
+    )

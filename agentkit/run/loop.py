@@ -143,7 +143,11 @@ def run_loop(
             answer = Reply(messages[-1])
             read = yield from _read(chain, answer, messages, step, may_repair=repairs < limits.repairs)
         if goes_on and read is not None and read[1] is None:
-            raise NothingToContinue("the last message of the conversation is an answer: give the run an input")
+            raise NothingToContinue(
+                "the last message of the conversation is an answer: give the run an input",
+                name="user_input",
+                value="answered",
+            )
         if not goes_on and messages[0] != ctx.user_input.message:
             raise RunIdReused(run_id)
         ctx = ctx.evolve(

@@ -88,7 +88,7 @@ class Nesting:
         if price is None and self._is_limited:
             for run in (self, *self._around):
                 if run.limits.money is not None:
-                    raise AgentDefinitionError(_no_price(model, run.limits.money))
+                    raise AgentDefinitionError(_no_price(model, run.limits.money), name="price", value=model.name)
         return price
 
     def begin(self) -> None:

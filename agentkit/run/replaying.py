@@ -47,7 +47,9 @@ def replaying(
         if name != type(effect).__name__ or not _fits(effect, answer):
             raise JournalError(
                 f"journal of run {journal.run_id!r}: it goes on with {name}, the run with {type(effect).__name__}: "
-                "it is the journal of another agent, or the agent has changed since"
+                "it is the journal of another agent, or the agent has changed since",
+                name=name,
+                value=type(effect).__name__,
             )
         if isinstance(effect, CallModel) and was_sent is not None:
             was_sent(effect.composition)
@@ -81,7 +83,9 @@ def _as_they_were(specs: tuple[ToolSpec, ...], tools: Mapping[str, Tool]) -> dic
         JournalError: Some of them are gone.
     """
     if gone := [spec.name for spec in specs if spec.name not in tools]:
-        raise JournalError(f"the run was offered tools that are gone: {', '.join(gone)}")
+        raise JournalError(
+            f"the run was offered tools that are gone: {', '.join(gone)}", name="tools", value=", ".join(gone)
+        )
     found: dict[str, Tool] = {}
     for spec in specs:
         found[spec.name] = tool = copy(tools[spec.name])

@@ -133,7 +133,7 @@ class ToolRound:
     def on_end(self, result: ToolResult) -> Awaitable[None] | None:
         nesting, calling = self._nesting, self._calling
         if nesting.unfinished and result.call_id in nesting.unfinished and result.status in ("success", "error"):
-            nesting.stopped[result.call_id] = JournalError(_changed(result))
+            nesting.stopped[result.call_id] = JournalError(_changed(result), name=result.call_id)
         if result.error is not None:
             self._failed(result, result.error)
         if not self._is_heard or result.call_id in nesting.stopped:

@@ -208,7 +208,7 @@ def add_token(
     try:
         text = read_regular_text(path) if os.path.lexists(path) else ""
     except (OSError, ValueError) as error:
-        raise AccessFileError(f"{path}: cannot be read: {error}") from error
+        raise AccessFileError(f"{path}: cannot be read: {error}", path=str(path)) from error
     token = _PREFIX + secrets.token_urlsafe(32)
     fields = {"name": name, "sha256": token_hash(token), "tenant": tenant, "user": user, "scopes": scopes}
     shown = [f"{field}: {json.dumps(value, ensure_ascii=False)}" for field, value in fields.items() if value]
@@ -229,7 +229,7 @@ def add_token(
     except (OSError, ValueError) as error:
         if isinstance(error, AccessFileError):
             raise
-        raise AccessFileError(f"{path}: cannot be written: {error}") from error
+        raise AccessFileError(f"{path}: cannot be written: {error}", path=str(path)) from error
     finally:
         with suppress(OSError, ValueError):
             fresh.unlink(missing_ok=True)
@@ -240,7 +240,9 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     try:
         found = path.stat()
     except (OSError, ValueError) as error:
-        raise AccessFileError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        raise AccessFileError(
+            f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}", path=str(path)
+        ) from error
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 

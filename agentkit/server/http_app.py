@@ -91,14 +91,20 @@ class Server:
             options=(options, ServerOptions, "ServerOptions"),
         )
         if runs is not None and not callable(runs):
-            raise AgentDefinitionError(f"Server: runs: expected what makes background runs, got {runs!r:.60}")
+            raise AgentDefinitionError(
+                f"Server: runs: expected what makes background runs, got {runs!r:.60}",
+                name="runs",
+                value=type(runs).__name__,
+            )
         self.options = options
         self.agents = ServedAgents(agents)
         self.access = access or Access(tenant=min(self.agents.tenants, default="local"))
         if self.access.is_open and self.agents.tenants - {self.access.tenant}:
             raise AgentDefinitionError(
                 f"server: without tokens every caller is the tenant {self.access.tenant!r}, and agents have the memory "
-                f"of {', '.join(sorted(self.agents.tenants))}: give tokens, or agents the memory of one tenant"
+                f"of {', '.join(sorted(self.agents.tenants))}: give tokens, or agents the memory of one tenant",
+                name="tenant",
+                value=self.access.tenant,
             )
         self._owns_store = store is None
         self.store = StoredRuns() if store is None else store

@@ -33,19 +33,26 @@ class ServedAgents:
     def __init__(self, agents: Iterable[Agent[Any, Any] | LoadedAgent]) -> None:
         agents = list(agents)
         if wrong := [one for one in agents if not isinstance(one, Agent | LoadedAgent)]:
-            raise AgentDefinitionError(f"server: expected agents, got {wrong[0]!r:.60}")
+            raise AgentDefinitionError(
+                f"server: expected agents, got {wrong[0]!r:.60}", name="agents", value=type(wrong[0]).__name__
+            )
         loaded = [one if isinstance(one, LoadedAgent) else LoadedAgent(one, "") for one in agents]
         self._agents = {one.name: one for one in loaded}
         if not loaded:
-            raise AgentDefinitionError("server: expected at least one agent")
+            raise AgentDefinitionError("server: expected at least one agent", name="agents", value=0)
         if len(self._agents) < len(loaded):
             names = sorted({one.name for one in loaded if [each.name for each in loaded].count(one.name) > 1})
-            raise AgentDefinitionError(f"server: two agents are called {', '.join(names)}: give each a name of its own")
+            raise AgentDefinitionError(
+                f"server: two agents are called {', '.join(names)}: give each a name of its own",
+                name="agents",
+                value=", ".join(names),
+            )
         stores = {id(memory._store): memory for one in loaded if isinstance(memory := one.agent.memory, Memory)}
         if len(stores) > 1:
             raise AgentDefinitionError(
                 "server: agents of one server share one store, so that a session may be gone on with by any of them: "
-                "give them the same memory"
+                "give them the same memory",
+                name="memory",
             )
         self.memory: Memory | None = next(iter(stores.values()), None)
         """The store of the agents that have one."""
@@ -53,7 +60,9 @@ class ServedAgents:
         if narrow := [f"{name} has that of {scope}" for name, scope in scopes.items() if scope != Scope(scope.tenant)]:
             raise AgentDefinitionError(
                 f"server: {', '.join(narrow)}: each request says whose memory is read, so give agents the memory of a "
-                "whole tenant"
+                "whole tenant",
+                name="memory",
+                value=", ".join(narrow),
             )
         self.tenants: frozenset[str] = frozenset([scope.tenant for scope in scopes.values()])
         """The tenants whose memory the agents were given."""
@@ -70,9 +79,11 @@ class ServedAgents:
         """
         before = self._agents.get(loaded.name)
         if before is None:
-            raise AgentDefinitionError(f"the server has no agent {loaded.name!r}: start it anew to serve another one")
+            raise AgentDefinitionError(
+                f"the server has no agent {loaded.name!r}: start it anew to serve another one", name=loaded.name
+            )
         if before.memory is not loaded.memory:
-            raise AgentDefinitionError("the memory is another one: start the server anew to change it")
+            raise AgentDefinitionError("the memory is another one: start the server anew to change it", name="memory")
         self._agents[loaded.name] = loaded
         for key in [key for key in self._bound if key[0] == loaded.name]:
             del self._bound[key]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from agentkit.errors import AgentDefinitionError
+from agentkit.errors import AgentDefinitionError, named_problems
 from agentkit.unknown_options import refusing_unknown
 from agentkit_prompts.errors import brief
 
@@ -59,8 +59,8 @@ class ServerOptions:
             value = getattr(self, one.name)
             if one.name == "cors_origins":
                 if not isinstance(value, tuple) or not all(isinstance(item, str) and "://" in item for item in value):
-                    wrong.append("cors_origins must be a tuple of origins such as https://chat.example.com")
+                    wrong.append("cors_origins: expected a tuple of origins such as https://chat.example.com")
             elif isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
                 wrong.append(f"{one.name}={brief(value, 40)} must be above 0")
         if wrong:
-            raise AgentDefinitionError(f"server: {'; '.join(wrong)}")
+            raise AgentDefinitionError(f"server: {'; '.join(wrong)}", **named_problems(wrong))

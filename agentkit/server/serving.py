@@ -118,7 +118,9 @@ def uvicorn_server(server: Server, *, host: str = "127.0.0.1", port: int = 8000)
     if server.access.is_open and not is_loopback(host):
         raise AgentDefinitionError(
             f"serve: {host} is open to other machines, and no token is asked for: make tokens with `agentkit token`, "
-            "and serve with --access FILE"
+            "and serve with --access FILE",
+            name="host",
+            value=host,
         )
     options = server.options
 

@@ -175,7 +175,9 @@ class ReplayModel:
                     if one["recording"] > _FORMAT:
                         raise ReplayError(
                             f"{self._path}: format {one['recording']} was written by a newer agentkit; this one reads "
-                            f"up to {_FORMAT}: upgrade it"
+                            f"up to {_FORMAT}: upgrade it",
+                            path=str(self._path),
+                            value=one["recording"],
                         )
                     one["model"] = str(one["model"])
                 else:
@@ -185,10 +187,14 @@ class ReplayModel:
                 raise
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 what = f"{type(error).__name__}: {error}"
-                raise ReplayError(f"{self._path}, line {number}: not an exchange of a recording ({what})") from error
+                raise ReplayError(
+                    f"{self._path}, line {number}: not an exchange of a recording ({what})",
+                    path=str(self._path),
+                    line=number,
+                ) from error
             found.append(one)
         if not found:
-            raise ReplayError(f"{self._path}: the file is empty: record it with RecordedModel")
+            raise ReplayError(f"{self._path}: the file is empty: record it with RecordedModel", path=str(self._path))
         return found
 
 

@@ -54,7 +54,9 @@ def map_(
     runs = runs_of(module)
     names = sorted({one.agent.name for one in runs.agents.all})
     if agent is None and len(names) != 1:
-        raise DurableError(f"runs map: name an agent with --agent: {module} has {', '.join(names) or 'none'}")
+        raise DurableError(
+            f"runs map: name an agent with --agent: {module} has {', '.join(names) or 'none'}", name="agent"
+        )
     options: MapOptions = {"tenant": utf8(tenant), "priority": priority}
     if concurrency is not None:
         options["concurrency"] = concurrency

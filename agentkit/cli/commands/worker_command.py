@@ -117,10 +117,12 @@ def runs_of(module: str) -> Runs:
         if isinstance(found.get(name), Runs):
             runs: Runs = found[name]
             return runs
-        raise WorkerError(f"{path} has no Runs named {name!r}")
+        raise WorkerError(f"{path} has no Runs named {name!r}", path=str(path), name=name)
     names = [key for key, value in found.items() if isinstance(value, Runs)]
     if len({id(found[key]) for key in names}) == 1:
         only: Runs = found[names[0]]
         return only
     what = f"has several: name one of {', '.join(f'{path}:{key}' for key in names)}" if names else "has no Runs"
-    raise WorkerError(f"{path} {what}; expected `runs = Runs('sqlite:///runs.db')`, and its agents added to it")
+    raise WorkerError(
+        f"{path} {what}; expected `runs = Runs('sqlite:///runs.db')`, and its agents added to it", path=str(path)
+    )

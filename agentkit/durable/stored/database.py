@@ -36,12 +36,19 @@ def checked_url(url: object) -> sa.URL:
     except (TypeError, ValueError, exc.ArgumentError):
         made = None
     if made is None or made.get_backend_name() not in ("sqlite", "postgresql"):
-        raise DurableError(f"Runs: expected sqlite:///runs.db or postgresql://user@host/database, got {_scheme(url)}")
+        raise DurableError(
+            f"Runs: expected sqlite:///runs.db or postgresql://user@host/database, got {_scheme(url)}", name="url"
+        )
     if made.get_backend_name() == "sqlite":
         if made.database in (None, "", ":memory:"):
-            raise DurableError("Runs: a database in memory ends with the process: give it a file, sqlite:///runs.db")
+            raise DurableError(
+                "Runs: a database in memory ends with the process: give it a file, sqlite:///runs.db",
+                name="url.database",
+            )
         if made.query or made.host or made.username or made.drivername != "sqlite":
-            raise DurableError("Runs: a SQLite address takes a file and nothing else, such as sqlite:///runs.db")
+            raise DurableError(
+                "Runs: a SQLite address takes a file and nothing else, such as sqlite:///runs.db", name="url.query"
+            )
         return sa.URL.create("sqlite", database=os.path.realpath(str(made.database)))  # one file, one worker and name
     return made
 
@@ -79,7 +86,9 @@ def opened_database(url: sa.URL, application: str) -> tuple[Any, RunTables]:
         from dbos import DBOS, DBOSClient
         from dbos._serialization import DBOSPortableJSON
     except ImportError as error:
-        raise DurableError("durable runs need DBOS: pip install 'agentkit-prompt-tree[durable]'") from error
+        raise DurableError(
+            "durable runs need DBOS: pip install 'agentkit-prompt-tree[durable]'", name="dbos"
+        ) from error
     logger = logging.getLogger("dbos")
     level = logger.level
     if level == logging.NOTSET:
@@ -90,7 +99,9 @@ def opened_database(url: sa.URL, application: str) -> tuple[Any, RunTables]:
         except OSError as error:
             raise DatabaseUnavailable(
                 f"Runs: the database {shown_url(url)} cannot be opened: {error.strerror or error}: name a file in "
-                "a folder that may be written to"
+                "a folder that may be written to",
+                name="url",
+                path=shown_url(url),
             ) from error
     tables = RunTables(url)
     try:

@@ -97,7 +97,8 @@ class DurableStore:
         if not await self.ask(lambda: is_made(self.url)):
             raise DurableError(
                 f"{shown_url(self.url)} has no runs: see that this is their address; it is made when the first run is "
-                "started"
+                "started",
+                name="url",
             )
 
     async def ask(self, work: Callable[[], T]) -> T:
@@ -185,7 +186,9 @@ class DurableStore:
     ) -> Sequence[RunInfo]:
         """Return runs, the latest first; `wanted` has attributes that they must have, and `of` their ids."""
         if state is not None and state not in (known := sorted(get_args(RunState))):
-            raise DurableError(f"state={state!r}: expected one of {', '.join(map(repr, known))}")
+            raise DurableError(
+                f"state={state!r}: expected one of {', '.join(map(repr, known))}", name="state", value=str(state)
+            )
         attributes = {name: value for name, value in wanted.items() if value is not None}
         if not all(map(can_be_stored, attributes.values())):
             return []
@@ -294,10 +297,12 @@ class DurableStore:
         if state in ("queued", "running"):
             return
         if state == "finished":
-            raise DurableError(f"run {run_id!r} has finished: start a new one")
+            raise DurableError(f"run {run_id!r} has finished: start a new one", name="run_id", value=run_id)
         if state == "paused" and (waiting := [one for one in self.tables.calls([run_id]) if one.decision is None]):
             named = ", ".join(f"{call.tool} ({call.call_id})" for call in waiting)
-            raise DurableError(f"run {run_id!r} waits for decisions about {named}: approve or deny them")
+            raise DurableError(
+                f"run {run_id!r} waits for decisions about {named}: approve or deny them", name=str(named), value=run_id
+            )
         self._again(run_id)
 
     def go_on_decided(self) -> None:
@@ -327,7 +332,9 @@ class DurableStore:
             )
         except dbos_errors.DBOSException as error:
             if state_of(self._status(run_id)) not in ("queued", "running"):  # or another process was first
-                raise DurableError(f"run {run_id!r} cannot go on: {error}: see `agentkit runs show`") from error
+                raise DurableError(
+                    f"run {run_id!r} cannot go on: {error}: see `agentkit runs show`", name="run_id", value=run_id
+                ) from error
 
     @property
     def tables(self) -> RunTables:

@@ -78,7 +78,7 @@ def journal_text(head: str, rows: Sequence[JournalRow]) -> str:
     pieces = [head]
     for row in rows:
         if not all(isinstance(lines, str) for lines in row.lines):
-            raise JournalError("what is stored of its journal is damaged")
+            raise JournalError("what is stored of its journal is damaged", name="journal")
         for lines in row.lines:
             pieces += (
                 [inner_line(line, row.calls) for line in lines.splitlines(keepends=True)] if row.calls else [lines]

@@ -89,7 +89,9 @@ class RunRequest:
         version = data.get("format") if isinstance(data, Mapping) else None
         if isinstance(version, int) and version > _FORMAT:
             raise DurableError(
-                f"the run was started by a newer agentkit: it has format {version}, this one reads up to {_FORMAT}"
+                f"the run was started by a newer agentkit: it has format {version}, this one reads up to {_FORMAT}",
+                name="format",
+                value=version,
             )
         try:
             session = data["session"]
@@ -114,7 +116,7 @@ class RunRequest:
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise DurableError(
-                f"what was stored of the run is no run of agentkit: {type(error).__name__}: {error}"
+                f"what was stored of the run is no run of agentkit: {type(error).__name__}: {error}", name="request"
             ) from error
 
     @property

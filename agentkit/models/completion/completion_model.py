@@ -104,7 +104,7 @@ class CompletionModel(EndpointModel):
         template = find_chat_template(chat_template, model)
         if session_len is not None and (type(session_len) is not int or session_len < 1):
             raise AgentDefinitionError(
-                f"CompletionModel: session_len: expected a number of tokens, got {session_len!r}"
+                f"CompletionModel: session_len: expected a number of tokens, got {session_len!r}", name="session_len"
             )
         self.session_len: int | None = session_len or getattr(template, "session_len", None)
         """Tokens of prompt and reply together; None where that is not known."""
@@ -188,6 +188,8 @@ class CompletionModel(EndpointModel):
                 "session_len that the server has",
                 model=self.name,
                 host=self.host,
+                name="session_len",
+                value=most,
             )
         return composition
 

@@ -148,7 +148,9 @@ class EndpointModel(ABC):
             offered = [tool.name for tool in composition.tools]
             if not offered or (choice != "required" and choice not in offered):
                 there = f"the tools are {', '.join(offered)}" if offered else "there are no tools"
-                raise ModelRequestError(f"settings: tool_choice={choice!r}, and {there}", model=self.name)
+                raise ModelRequestError(
+                    f"settings: tool_choice={choice!r}, and {there}", model=self.name, name="tool_choice", value=choice
+                )
         return choice if composition.tools else None
 
     @abstractmethod

@@ -21,7 +21,9 @@ class RequestLimit:
 
     def __init__(self, most: int | None) -> None:
         if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
-            raise AgentDefinitionError(f"max_concurrency: expected a number of requests, 1 or more, got {most!r:.40}")
+            raise AgentDefinitionError(
+                f"max_concurrency: expected a number of requests, 1 or more, got {most!r:.40}", name="max_concurrency"
+            )
         self._most = self._free = most
         self._lock = Lock()
         self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()

@@ -74,7 +74,9 @@ class Clients:
             isinstance(given, type) or not (hasattr(given, "base_url") and hasattr(given, "api_key"))
         ):
             raise AgentDefinitionError(
-                f"model {model}: client: expected a client of its SDK, got {type(given).__name__}"
+                f"model {model}: client: expected a client of its SDK, got {type(given).__name__}",
+                name="client",
+                value=type(given).__name__,
             )
         self.sdk = sdk
         self.given = given
@@ -112,6 +114,11 @@ class Clients:
     def address(self) -> str:
         """What gives the base URL."""
         return f"base_url ({self.sdk.url})" if self.sdk.url else "base_url"
+
+    @property
+    def _address_name(self) -> str:
+        """The argument or the environment variable that the base URL comes from."""
+        return "base_url" if self._base_url is not None else self.sdk.url
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "_of_loops": {}}
@@ -153,7 +160,9 @@ class Clients:
             from httpx2 import AsyncClient, Limits
         except ImportError as error:
             raise ModelError(
-                f"needs the {sdk.module} SDK: pip install 'agentkit-prompt-tree[{sdk.module}]'", model=self._model
+                f"needs the {sdk.module} SDK: pip install 'agentkit-prompt-tree[{sdk.module}]'",
+                model=self._model,
+                name=sdk.module,
             ) from error
         address = BareAddress.of(self._checked(self._endpoint()))
         return make(
@@ -183,6 +192,7 @@ class Clients:
                 "that needs none",
                 model=self._model,
                 host=self.host,
+                name=sdk.key,
             )
         if not all("!" <= character <= "~" for character in key):
             raise ModelAuthError(
@@ -190,6 +200,7 @@ class Clients:
                 "no header can carry: copy it again",
                 model=self._model,
                 host=self.host,
+                name="api_key",
             )
         return key or _NO_KEY
 
@@ -202,6 +213,8 @@ class Clients:
                     f"{self.address} has a query or a fragment, which may hold a secret: give the address of "
                     f"{host_of(url)} without, and a key as api_key=; to send more, give a client of yours as client=",
                     model=self._model,
+                    name=self._address_name,
+                    value="?" if "?" in url else "#",
                 )
         except ValueError:  # an unfinished IPv6 address, or a port that is no number
             known = False
@@ -210,6 +223,7 @@ class Clients:
                 f"{self.address} must be an address such as http://localhost:8000/v1, got something else of {len(url)} "
                 "characters; it is not shown, as it may be a key",
                 model=self._model,
+                name=self._address_name,
             )
         return url
 

@@ -99,7 +99,9 @@ class OfflineModel:
             return
         given = {"session_len": session_len, "control_tokens": control_tokens, "template_kwargs": template_kwargs}
         for what in [name for name, value in given.items() if value is not None]:
-            raise AgentDefinitionError(f"OfflineModel: {what} needs a chat_template: give that too")
+            raise AgentDefinitionError(
+                f"OfflineModel: {what} needs a chat_template: give that too", name="chat_template"
+            )
 
     @property
     def text_tokens(self) -> TextTokens | None:
@@ -127,7 +129,7 @@ class OfflineModel:
             if calls:
                 return Reply(Message("assistant", tool_calls=calls), finish_reason="tool_calls", model=self.name)
             if composition.output is not None:
-                raise ModelRequestError(_NO_JSON, model=self.name)
+                raise ModelRequestError(_NO_JSON, model=self.name, name="output")
             text = missing or _quotes(composition)
         text = f"{text}\n\n{_WHO}"
         if on_delta is not None:

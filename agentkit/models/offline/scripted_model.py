@@ -75,7 +75,9 @@ class ScriptedModel:
     ) -> None:
         if isinstance(replies, str):
             raise AgentDefinitionError(
-                "ScriptedModel: expected a list of replies, got one str; write ScriptedModel([...])"
+                "ScriptedModel: expected a list of replies, got one str; write ScriptedModel([...])",
+                name="replies",
+                value="str",
             )
         check_types(
             AgentDefinitionError,
@@ -86,7 +88,9 @@ class ScriptedModel:
             price=(price, (Price, type(None)), "a Price"),
         )
         if keep is not None and keep < 0:
-            raise AgentDefinitionError(f"ScriptedModel: keep: expected a whole number of 0 or more, got {keep}")
+            raise AgentDefinitionError(
+                f"ScriptedModel: keep: expected a whole number of 0 or more, got {keep}", name="keep", value=keep
+            )
         # What can be made once is made here: a request must cost next to nothing.
         self._replies: Iterator[_Ready | Callable[[Composition], Scripted]] = iter(
             [reply if callable(reply) else _ready(reply, name) for reply in replies]
@@ -160,9 +164,13 @@ def _ready(reply: Scripted, name: str) -> _Ready:
     if isinstance(reply, Delayed):
         inner = _ready(reply.reply, name)
         if isinstance(inner, Delayed):
-            raise AgentDefinitionError("ScriptedModel: a Delayed holds another one; add their seconds")
+            raise AgentDefinitionError(
+                "ScriptedModel: a Delayed holds another one; add their seconds", name="replies", value="Delayed"
+            )
         if not reply.seconds >= 0:
-            raise AgentDefinitionError(f"ScriptedModel: Delayed({reply.seconds!r}, ...): seconds must be 0 or more")
+            raise AgentDefinitionError(
+                f"ScriptedModel: Delayed({reply.seconds!r}, ...): seconds must be 0 or more", name="seconds"
+            )
         return Delayed(reply.seconds, inner)
     if isinstance(reply, Exception | CutOff):
         return reply
@@ -170,6 +178,9 @@ def _ready(reply: Scripted, name: str) -> _Ready:
     if not isinstance(message, Message) or message.role != "assistant":
         what = f"a {message.role} message" if isinstance(message, Message) else type(message).__name__
         raise AgentDefinitionError(
-            f"ScriptedModel: expected a str, an assistant Message, a Reply, an Exception, Delayed or CutOff, got {what}"
+            "ScriptedModel: expected a str, an assistant Message, a Reply, an Exception, Delayed or CutOff, got "
+            f"{what}",
+            name="replies",
+            value=what,
         )
     return Reply(message, finish_reason="tool_calls" if message.tool_calls else "stop", model=name)

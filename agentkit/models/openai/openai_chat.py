@@ -98,6 +98,7 @@ class OpenAIModel(EndpointModel):
                 f"this model calls tools in the Responses API only: make an OpenAIResponsesModel of that name{other}",
                 model=self.name,
                 host=self.host,
+                name="tools",
             )
 
     def _reader(self, composition: Composition) -> ReplyReader:

@@ -69,7 +69,9 @@ class DurableRuns:
 
     def __init__(self, services: RunServices, records: DurableRecords, version: str | None = None) -> None:
         if services.sessions.memory is None:
-            raise AgentDefinitionError("server: durable runs need a memory: a session in one process is lost with it")
+            raise AgentDefinitionError(
+                "server: durable runs need a memory: a session in one process is lost with it", name="memory"
+            )
         self._memory = services.sessions.memory
         self._agents, self._sessions = services.agents, services.sessions
         self._options, self._limits = services.options, services.limits

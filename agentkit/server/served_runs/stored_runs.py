@@ -170,7 +170,9 @@ class StoredRuns:
             raise
         except DatabaseError as error:
             self.close()
-            raise StoredRunsError(f"{path}: cannot be opened as the database of runs: {error.orig}") from error
+            raise StoredRunsError(
+                f"{path}: cannot be opened as the database of runs: {error.orig}", path=str(path)
+            ) from error
 
     def add(self, record: RunRecord, journal: str = "") -> RunRecord:
         """Keep a new run, and its journal where it has ended already.
@@ -351,7 +353,11 @@ def _hold(path: Path) -> int:
     file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
     if not locked(file):
         os.close(file)
-        raise StoredRunsError(f"{path}: another server keeps its runs there: stop it, or serve with another --home")
+        raise StoredRunsError(
+            f"{path}: another server keeps its runs there: stop it, or serve with another --home",
+            path=str(path),
+            value="busy",
+        )
     return file
 
 
@@ -371,7 +377,9 @@ def _open(engine: Engine, path: Path | None) -> None:
         if not isinstance(found, int) or found > _FORMAT:
             raise StoredRunsError(
                 f"{path}: format {found} of the runs was written by a newer agentkit; this one reads up to {_FORMAT}: "
-                "upgrade it"
+                "upgrade it",
+                path=str(path),
+                value=found,
             )
         for index in _runs.indexes:
             index.create(connection, checkfirst=True)
