@@ -171,7 +171,9 @@ class Agent(Startable[Output], Generic[Deps, Output]):
             model = Chain(model, layers, output=output, budget=budget, tokenizer=tokenizer)
         elif layers or output is not str or budget is not None or tokenizer is not None:
             raise AgentDefinitionError(
-                "a Chain brings its layers, output type, budget and tokenizer: give them to the Chain instead"
+                "a Chain brings its layers, output type, budget and tokenizer: give them to the Chain instead",
+                name="model",
+                value="Chain",
             )
         if memory is not None:
             from agentkit import recaller

@@ -57,14 +57,20 @@ def agent_tool(
     """
     if not callable(history) and history not in _HISTORIES:
         known = ", ".join(map(repr, _HISTORIES))
-        raise ToolDefinitionError(f"tool {name}: history={history!r:.60} is not one of {known}, and no function")
+        raise ToolDefinitionError(
+            f"tool {name}: history={history!r:.60} is not one of {known}, and no function",
+            tool=name,
+            names=["history"],
+        )
     needs = agent.additional_kwargs_schema or {}
     properties = needs.get("properties", {})
     if argument in properties:
         by = ", ".join(properties[argument].get("x-required-by", ())) or "a prompt"
         raise ToolDefinitionError(
             f"tool {name}: {argument!r} is what the agent is asked, and an additional kwarg that {by} requires:"
-            " choose another name with `argument=...`"
+            " choose another name with `argument=...`",
+            tool=name,
+            names=[argument],
         )
     kwargs = {  # who requires one is the agent's own business
         kwarg: {key: value for key, value in schema.items() if key != "x-required-by"}

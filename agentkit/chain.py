@@ -239,7 +239,10 @@ class Chain(Generic[Output]):
         if self.prompter is not None and not isinstance(ctx, PromptContext):
             ctx = self.prompter.context(ctx, history, tools)
         elif history is not None or tools is not None:
-            raise PrompterError("history= and tools= are for a chain with a prompter: put them into the PromptContext")
+            raise PrompterError(
+                "history= and tools= are for a chain with a prompter: put them into the PromptContext",
+                name="history" if history is not None else "tools",
+            )
         if not isinstance(ctx, PromptContext):
             ctx = PromptContext(user_input=cast(UserInput, ctx))
         self.preflight(ctx.user_input)

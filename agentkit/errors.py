@@ -109,11 +109,13 @@ class LimitExceeded(AgentError):
 
     Attributes:
         limit: Name of the limit: `steps`, `tool_calls`, `tokens`, `money`, `seconds` or `nested_runs`.
+        value: What the limit allows.
     """
 
     def __init__(self, limit: str, allowed: float, advice: str) -> None:
         super().__init__(
-            f"the run stopped at its limit of {allowed:g} {_UNITS.get(limit, limit.replace('_', ' '))}: {advice}"
+            f"the run stopped at its limit of {allowed:g} {_UNITS.get(limit, limit.replace('_', ' '))}: {advice}",
+            value=allowed,
         )
         self.limit = limit
 
@@ -128,10 +130,11 @@ class OutputError(AgentError):
     Attributes:
         text: The last answer.
         problems: What was wrong with it.
+        name: Place of the first problem in the answer, such as `inhabitants`; None if the answer could not be read.
     """
 
-    def __init__(self, type_name: str, text: str, problems: str) -> None:
-        super().__init__(f"the answer is not a valid {type_name}: {problems}")
+    def __init__(self, type_name: str, text: str, problems: str, name: str | None = None) -> None:
+        super().__init__(f"the answer is not a valid {type_name}: {problems}", name=name)
         self.text = text
         self.problems = problems
 

@@ -104,7 +104,11 @@ def recall(
     taken = _taken(getattr(ask, "__func__", ask))
     chosen = {name: value for name in ("limit", "policy") if (value := getattr(options, name)) is not None}
     if ignored := chosen.keys() - taken:
-        raise AgentError(f"recall={options}: {_name(memory)} takes no {' and no '.join(sorted(ignored))}")
+        raise AgentError(
+            f"recall={options}: {_name(memory)} takes no {' and no '.join(sorted(ignored))}",
+            name="recall",
+            value=", ".join(sorted(ignored)),
+        )
     beside: dict[str, Any] = {"session": session, "visible": visible, "roles": options.roles}
     answer = ask(query, **chosen, **{name: value for name, value in beside.items() if name in taken})
     documents: list[Document] = []
@@ -168,7 +172,7 @@ def in_scope(memory: RecallSource | None, session: Session | None, scope: Any) -
     if scope is not None:
         if base is None or within is None:
             missing = "the agent has no memory" if memory is None else f"{_name(memory)} has no scopes"
-            raise AgentError(f"scope={scope!r}: {missing}, so the scope would be ignored")
+            raise AgentError(f"scope={scope!r}: {missing}, so the scope would be ignored", name="scope")
         scope = type(base)(*scope) if isinstance(scope, tuple) else type(base).of(scope)
         if own is not None and own != scope:
             raise ScopeMismatch(

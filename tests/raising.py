@@ -14,8 +14,10 @@ E = TypeVar("E", bound=BaseException)
 
 
 @contextmanager
-def raises(kind: type[E] | tuple[type[E], ...], **attributes: Any) -> Iterator[pytest.ExceptionInfo[E]]:
+def raises(kind: type[E] | tuple[type[E], ...], /, **attributes: Any) -> Iterator[pytest.ExceptionInfo[E]]:
     """Expect an error of a class, whose attributes have these values."""
     with pytest.raises(kind) as caught:
         yield caught
-    assert {name: getattr(caught.value, name) for name in attributes} == attributes
+    found = {name: getattr(caught.value, name) for name in attributes}
+    if found != attributes:
+        raise AssertionError(f"expected {attributes}, got {found}: {caught.value!r}")

@@ -171,8 +171,9 @@ def test_a_page_whose_code_prints_something_else_is_refused() -> None:
     page = "# t\n\n```python\nx = 1\n```\n\n- item\n\n  ```python\n  print(x)\n  ```\n\n```text\n2\n```\n"
     found = list(blocks(page))
     assert [block.line for block in found] == [4, 10, 14]
-    with pytest.raises(AssertionError, match=r"page\.md:10"):
+    with pytest.raises(AssertionError) as caught:
         run(Path("page.md"), found, {})
+    assert "page.md:10" in str(caught.value)
     run(Path("page.md"), [*found[:2], Block("output", "1\n", 14)], {})
 
 

@@ -68,12 +68,16 @@ class AgentFileError(AgentDefinitionError):
     """An agent file that cannot be used.
 
     Attributes:
-        problems: Everything that is wrong, each with its file and line.
+        problems: Everything that is wrong, each with its file, line and key.
+        path: File of the first problem, or the argument that it is about.
+        line: Line of the first problem, if it has one.
+        name: Key of the first problem, such as `tools[0].agent`, if it is about one.
         files: The files and folders that were read.
     """
 
     def __init__(self, problems: list[Problem], files: Sequence[Path] = ()) -> None:
-        super().__init__(listed(problems))
+        first = problems[0]
+        super().__init__(listed(problems), path=first.file, line=first.line, name=first.key or None)
         self.problems = tuple(problems)
         self.files = tuple(files)
 

@@ -43,6 +43,8 @@ class Problem:
     line: int | None
     """Counted from 1; None where it is about the file as a whole."""
     what: str
+    key: str = ""
+    """The key at fault, such as `tools[0].agent`; empty if it is about the file as a whole."""
 
     def __str__(self) -> str:
         return f"{self.file}{f', line {self.line}' if self.line else ''}: {self.what}"
@@ -71,7 +73,7 @@ class YamlFile:
     def problem(self, place: Sequence[str | int], what: str) -> Problem:
         """Return what is wrong with a value."""
         shown = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
-        return Problem(self.name, self.line(place), f"{shown}: {what}" if shown else what)
+        return Problem(self.name, self.line(place), f"{shown}: {what}" if shown else what, shown)
 
     def validated(self, model: type[M], problems: list[Problem]) -> M | None:
         """Return the data as a model; what is wrong with it is added to `problems`."""

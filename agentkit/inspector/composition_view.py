@@ -82,7 +82,11 @@ def message_view(composition: Composition, number: int) -> Json:
     for at, (message, segments) in enumerate(composition.walk({number})):
         if at == number:
             return _message(composition, number, message, segments, _points(composition).get(number, ()), None)
-    raise PromptError(f"message: there is no message {number}, the composition has {len(composition.messages)}")
+    raise PromptError(
+        f"message: there is no message {number}, the composition has {len(composition.messages)}",
+        name="message",
+        value=number,
+    )
 
 
 def prompt_views(composition: Composition) -> list[Json]:

@@ -58,7 +58,8 @@ def _edited(path: str, prompt: BasePrompt, templates: Mapping[str, str]) -> Base
             continue
         if found is None or not hasattr(prompt, found[1]):
             raise PromptError(
-                f"{path}.{name}: a prompt inside of {type(prompt).__name__} cannot be changed from outside"
+                f"{path}.{name}: a prompt inside of {type(prompt).__name__} cannot be changed from outside",
+                path=f"{path}.{name}",
             )
         children.setdefault(found[1], list(getattr(prompt, found[1])))[int(found[2])] = new
     update.update(children)

@@ -139,13 +139,15 @@ def turn_context(
     bounds = turn_bounds(conversation)
     count = len(bounds) - 1
     if not 0 <= turn < count:
-        raise PromptError(f"turn: the session has {count} turns, from 0; there is no {brief(turn)}")
+        raise PromptError(f"turn: the session has {count} turns, from 0; there is no {brief(turn)}", name="turn")
     start, stop = bounds[turn : turn + 2]
     asked = conversation[start]
     answers = [at for at in range(start + 1, stop) if conversation[at].role == "assistant"] or [stop]
     number = len(answers) if step is None else step
     if not 1 <= number <= len(answers):
-        raise PromptError(f"step: turn {turn} has {len(answers)} model calls, from 1; there is no {brief(step)}")
+        raise PromptError(
+            f"step: turn {turn} has {len(answers)} model calls, from 1; there is no {brief(step)}", name="step"
+        )
     before = InMemorySession(conversation[:start], id=session.id)
     before.keep_kwargs(getattr(session, "additional_kwargs", None) or {})
     given = UserInput(asked.content if asked.role == "user" else "", dict(kwargs or {}))

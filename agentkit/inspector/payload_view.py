@@ -39,10 +39,12 @@ def payload_view(composition: Composition, target: str, chat_template: str | Non
         PromptError: The target is unknown, or the template has no place for a part of the conversation.
     """
     if target not in TARGETS:
-        raise PromptError(f"target: unknown target {target!r:.80}{nearest(str(target)[:80], TARGETS)}")
+        raise PromptError(f"target: unknown target {target!r:.80}{nearest(str(target)[:80], TARGETS)}", name="target")
     if target != "text":
         if chat_template is not None:
-            raise PromptError("chat_template: only the target 'text' is written by a chat template")
+            raise PromptError(
+                "chat_template: only the target 'text' is written by a chat template", name="chat_template"
+            )
         body = getattr(composition, f"to_{target}")()
         text = _MEDIA.sub(_shortened, json.dumps(body, ensure_ascii=False, indent=2, default=str))
         return {"target": target, "pieces": [{"text": text, "kind": "text"}]}
@@ -62,7 +64,10 @@ def _registered(name: str) -> str:
     """Return the name of a template that may be asked for from outside: never a path of this machine."""
     if name in CHAT_TEMPLATES:
         return name
-    raise PromptError(f"chat_template: unknown chat template {name[:80]!r}{nearest(name[:80].lower(), CHAT_TEMPLATES)}")
+    near = nearest(name[:80].lower(), CHAT_TEMPLATES)
+    raise PromptError(
+        f"chat_template: unknown chat template {name[:80]!r}{near}", name="chat_template", value=name[:80]
+    )
 
 
 def _marked(text: str, marks: list[tuple[int, int, str]]) -> Iterator[dict[str, str]]:

@@ -82,7 +82,9 @@ def _made(
         what = named[0]
         advice = ", or limit the prompt of the agent by its budget" if what == "session_len" else ""
         raise AgentDefinitionError(
-            f"model {_shown(name)!r:.80}: {what} needs a chat_template: give that too{advice}", name="chat_template"
+            f"model {_shown(name)!r:.80}: {what} needs a chat_template: give that too{advice}",
+            name="chat_template",
+            value=what,
         )
     if chat_template is not None and not is_address(name) and name != "offline":
         raise AgentDefinitionError(
@@ -95,7 +97,7 @@ def _made(
         if not mark or not served.strip():
             raise AgentDefinitionError(
                 "model: an address needs the name of the model after it, such as http://localhost:8000/v1#qwen3",
-                name="model",
+                name="address",
             )
         if chat_template is not None:
             from agentkit.models.completion.completion_model import CompletionModel

@@ -258,7 +258,8 @@ class AnswerReader:
             else:
                 return made.value if is_wrapper else made
         assert problem is not None
-        raise OutputError(self._name, whole, "; ".join(_shown(problem))) from problem
+        problems = list(_shown(problem))
+        raise OutputError(self._name, whole, "; ".join(problems), name=problems[0].partition(":")[0]) from problem
 
 
 def _validated(adapter: TypeAdapter[Any] | SchemaOutput, text: str, schema: JsonSchema) -> Any:

@@ -102,6 +102,7 @@ def inner_pause(error: BaseException) -> ApprovalError | None:
         "around it cannot wait there. Give the agent as a tool, tools=[inner.as_tool(name=..., description=...)]: then "
         "both pause, and resume together. Or give its run approve=, or catch Paused where it is run",
         name=found.journal.agent,
+        value=calls,
     )
     raised.__cause__ = found
     return raised

@@ -121,7 +121,7 @@ class Journal:
             JournalError: JSON could not hold it, so that it could not come here.
         """
         if self._lost:
-            raise JournalError(self._lost)
+            raise JournalError(self._lost, value="left behind")
 
     def add(self, effect: str, answer: Any, layers: SentLayers | None = None) -> None:
         """Add what an effect was answered; who keeps the journal gets it before the run goes on."""
@@ -377,7 +377,7 @@ def _why(error: BaseException) -> str:
 def _unreadable(line: int, error: Exception) -> JournalError:
     if isinstance(error, KeyError):
         return _invalid(line, f"{error} is missing", name=str(error.args[0]))
-    return _invalid(line, f"{type(error).__name__}: {error}")
+    return _invalid(line, f"{type(error).__name__}: {error}", value=type(error).__name__)
 
 
 def _read_entry(data: Mapping[str, Any]) -> Entry:

@@ -204,6 +204,7 @@ def what_stopped(calls: Sequence[ToolCall], stopped: Mapping[str, Exception]) ->
         elif isinstance(error, AgentError):
             named_error = copy(error).with_traceback(error.__traceback__)
             named_error.args = (f"{named(call)}: {error}",)
+            named_error.path = named_error.path or named(call)
             named_error.__cause__ = error.__cause__
             return named_error
         elif error is not None:

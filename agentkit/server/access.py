@@ -269,5 +269,11 @@ def _callers(path: Path, shown: Path | None = None) -> Mapping[str, Caller]:
         )
     if problems:
         text = listed(problems)
-        raise AccessFileError(text if shown is None else text.replace(path.as_posix(), shown.as_posix()))
+        first = problems[0]
+        raise AccessFileError(
+            text if shown is None else text.replace(path.as_posix(), shown.as_posix()),
+            path=str(path if shown is None else shown),
+            line=first.line,
+            name=first.key or None,
+        )
     return found

@@ -154,7 +154,7 @@ class ReplayModel:
             lines = difflib.unified_diff(_shown(recorded), _shown(sent), "recorded", "sent now", lineterm="", n=1)
             difference = "\n".join(lines)
             text = f"{self._path}: another prompt than the one recorded; if it should be, record it anew\n{difference}"
-            raise ReplayError(text, difference=difference, model=self.name)
+            raise ReplayError(text, difference=difference, model=self.name, name="request")
         self._left.remove(exchange)
         if on_delta is not None:
             for piece in exchange["pieces"]:

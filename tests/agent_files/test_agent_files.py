@@ -19,6 +19,7 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory, Scope
 from agentkit.prompts.chat_templates import ControlTokenError
 from tests.paths import ROOT
+from tests.raising import raises
 from tests.servers import completes, serve
 
 TOOLS = '''
@@ -191,18 +192,18 @@ def test_an_agent_that_is_a_tool_of_itself_is_refused(folder: Path) -> None:
     entry = "tools:\n  - {{agent: {}, name: other, description: Helps.}}\nmodel: offline\n"
     written(folder, entry.format("b.yaml"), "a.yaml")
     written(folder, entry.format("./a.yaml"), "b.yaml")
-    with pytest.raises(AgentFileError, match=r"the agent would be a tool of itself: a\.yaml -> b\.yaml -> a\.yaml"):
+    with raises(AgentFileError, path=str(folder / "b.yaml"), line=2, name="tools[0]"):
         load_agent(folder / "a.yaml")
     (folder / "link.yaml").symlink_to(folder / "a.yaml")
     written(folder, entry.format("link.yaml"), "b.yaml")
-    with pytest.raises(AgentFileError, match="tool of itself"):
+    with raises(AgentFileError, path=str(folder / "b.yaml"), line=2, name="tools[0]"):
         load_agent(folder / "a.yaml")
     python = (
         "from agentkit.agent_files.agent_loading import load_agent\ndef make():\n    return load_agent({!r}).agent\n"
     )
     (folder / "loop.py").write_text(python.format(str(folder / "a.yaml")))
     written(folder, entry.format("./loop.py:make"), "b.yaml")
-    with pytest.raises(AgentFileError, match="tool of itself") as caught:
+    with raises(AgentFileError, path=str(folder / "b.yaml"), line=2, name="tools[0]") as caught:
         load_agent(folder / "a.yaml")
     assert len(str(caught.value)) < 1000
 
@@ -246,7 +247,7 @@ def test_a_file_that_cannot_be_read_says_why(folder: Path) -> None:
 
 def test_what_was_opened_is_closed_when_something_else_is_wrong(folder: Path) -> None:
     path = written(folder, "model: offline\nmemory: true\ntools: [./tools.py:price, ./tools.py:price]\n")
-    with pytest.raises(AgentFileError, match="price"):
+    with raises(AgentFileError, path=str(path), line=1):
         load_agent(path)
     with Memory.open(folder / ".agentkit", scope=Scope("local")) as memory:
         assert memory.ingest([path]).added  # the index has one process, and one opening, at a time
@@ -284,12 +285,12 @@ def test_a_module_is_taken_where_a_file_is(folder: Path, monkeypatch: pytest.Mon
     assert load_agent("bookshop:agent").name == "one"
     assert load_agent("bookshop:make").name == "two"
     assert load_agent(f"{folder}/bookshop.py:agent", model="offline").agent.chain.model.name == "offline"
-    for source, what in (
-        ("bookshop:other", "got int"),
-        ("bookshop:nothing", "has no 'nothing'"),
-        ("bookshop:broken", "no key"),
+    for source, name, value in (
+        ("bookshop:other", "bookshop:other", "int"),
+        ("bookshop:nothing", "nothing", None),
+        ("bookshop:broken", "bookshop:broken", None),
     ):
-        with pytest.raises(AgentDefinitionError, match=what):
+        with raises(AgentDefinitionError, name=name, value=value):
             load_agent(source)
 
 
@@ -370,7 +371,7 @@ def test_another_model_has_the_settings_of_the_file_or_is_refused(folder: Path) 
     agent = load_agent(file, model="openai:b").agent
     body = agent.chain.model.request_body(agent.compose("Hi"))  # type: ignore[attr-defined]
     assert (body["model"], body["temperature"], body["seed"]) == ("b", 0.5, 7)
-    with pytest.raises(AgentFileError, match=r"^model: .*seed.*; it keeps what .*line 1 says"):
+    with raises(AgentFileError, path="model", line=None):
         load_agent(file, model="anthropic:c")
 
 
@@ -410,27 +411,16 @@ def test_a_tokenizer_counts_where_the_file_names_one(tmp_path: Path, monkeypatch
         assert folder / "tokenizer.json" in loaded.files
 
 
-@pytest.mark.parametrize(
-    ("named", "told"),
-    [
-        (
-            "cl100k_base",
-            "tokenizer: there is no file .*cl100k_base; expected the tokenizer.json .* tiktoken:o200k_base",
-        ),
-        ("tiktoken:nope", "tokenizer: tiktoken has no encoding 'nope'"),
-        ("a.yaml", "tokenizer: .*a.yaml: cannot be read as a tokenizer.json"),
-        ("[1]", "tokenizer"),
-    ],
-)
-def test_a_tokenizer_that_cannot_be_used_is_reported_with_its_line(tmp_path: Path, named: str, told: str) -> None:
+@pytest.mark.parametrize("named", ["cl100k_base", "tiktoken:nope", "a.yaml", "[1]"])
+def test_a_tokenizer_that_cannot_be_used_is_reported_with_its_line(tmp_path: Path, named: str) -> None:
     (tmp_path / "a.yaml").write_text(f"model: offline\ntokenizer: {named}\n")
-    with pytest.raises(AgentFileError, match=rf"a\.yaml, line 2: {told}"):
+    with raises(AgentFileError, path=str(tmp_path / "a.yaml"), line=2, name="tokenizer"):
         load_agent(tmp_path / "a.yaml")
 
 
 def test_what_is_wrong_with_an_argument_is_not_said_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("model: offline\n")
-    with pytest.raises(AgentFileError, match=r"^chat_template: unknown"):
+    with raises(AgentFileError, path="chat_template", line=None):
         load_agent(tmp_path / "a.yaml", chat_template="nope")
-    with pytest.raises(AgentFileError, match=r"^model: model"):
+    with raises(AgentFileError, path="model", line=None):
         load_agent(tmp_path / "a.yaml", model="nope:x")

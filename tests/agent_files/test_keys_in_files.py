@@ -10,6 +10,7 @@ import pytest
 from agentkit.agent_files.agent_loading import AgentFileError, load_agent
 from agentkit.server.access import Access
 from agentkit.server.server_errors import AccessFileError
+from tests.raising import raises
 
 KEY = "SEKRET123"
 FILES = {
@@ -57,22 +58,24 @@ def test_an_access_file_is_reported_without_its_tokens(tmp_path: Path, text: str
 
 def test_wrong_values_without_keys_are_shown(tmp_path: Path) -> None:
     (tmp_path / "agent.yaml").write_text("model: offline\ncompaction: {kind: trimm}\nlimits: {steps: many}")
-    with pytest.raises(AgentFileError, match=r"got 'trimm'(.|\n)*got 'many'"):
+    with pytest.raises(AgentFileError) as caught:
         load_agent(tmp_path / "agent.yaml")
+    assert [(one.line, one.key) for one in caught.value.problems] == [(2, "compaction.kind"), (3, "limits.steps")]
+    assert "'trimm'" in str(caught.value) and "'many'" in str(caught.value)
 
 
 @pytest.mark.parametrize("number", ["1" + ":1" * 300_000, "!!int 1" + ":1" * 300_000, "1" + "_1" * 300_000])
 def test_numbers_are_read_in_time_that_grows_with_their_length(tmp_path: Path, number: str) -> None:
     (tmp_path / "agent.yaml").write_text(f"model: offline\nlimits: {{steps: {number}}}")
     began = time.thread_time()
-    with pytest.raises(AgentFileError, match=r"steps|4,000 digits"):
+    with raises(AgentFileError, line=2):
         load_agent(tmp_path / "agent.yaml")
     assert time.thread_time() - began < 10  # as numbers of base 60 they take minutes
 
 
 def test_of_thousands_of_problems_the_first_are_named(tmp_path: Path) -> None:
     (tmp_path / "agent.yaml").write_text("".join(f"k{number}: 1\n" for number in range(3_000)))
-    with pytest.raises(AgentFileError, match=r"and [0-9,]+ more$") as caught:
+    with pytest.raises(AgentFileError) as caught:
         load_agent(tmp_path / "agent.yaml")
     assert len(caught.value.problems) > 3_000 and len(str(caught.value)) < 100_000
 
@@ -80,6 +83,6 @@ def test_of_thousands_of_problems_the_first_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["int", "float", "bool"])
 def test_a_key_whose_tag_says_that_it_is_something_else_is_in_no_error(tmp_path: Path, kind: str) -> None:
     (tmp_path / "agent.yaml").write_text(f"model: {{provider: openai, model: x, api_key: !!{kind} secret-9}}")
-    with pytest.raises(AgentFileError, match=f"the value is no {kind}") as found:
+    with raises(AgentFileError, line=1) as found:
         load_agent(tmp_path / "agent.yaml")
     assert "secret-9" not in str(found.value)

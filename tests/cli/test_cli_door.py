@@ -18,6 +18,7 @@ import agentkit
 from agentkit.cli import main
 from agentkit.cli.app import app
 from tests.cli.conftest import Run, Start, commands
+from tests.raising import raises
 
 
 def test_the_command_prints_its_help_and_needs_no_store(start: Start, folder: Path) -> None:
@@ -99,7 +100,7 @@ def test_another_module_that_is_missing_is_not_blamed_on_the_extra(monkeypatch: 
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "agentkit.agent", None)
     monkeypatch.setattr(sys, "argv", ["agentkit", "chat"])
-    with pytest.raises(ModuleNotFoundError, match=r"agentkit\.agent"):
+    with raises(ModuleNotFoundError, name="agentkit.agent"):
         main()
 
 

@@ -14,6 +14,7 @@ import pytest
 from agentkit import Agent, Runs, ScriptedModel
 from agentkit.durable import RunFailed
 from tests.effort import spread
+from tests.raising import raises
 from tests.waiting import LONG, eventually
 
 NO_UTF_8 = "CAST(x'ff' AS TEXT)"
@@ -82,7 +83,7 @@ async def test_a_finished_run_whose_answer_is_damaged_failed_for_whoever_asks(ru
     with runs.worker(poll=0.1, grace=0):
         await (await agent.start("Hi.", run_id="bad")).result(timeout=LONG)
     damage(url, "workflow_output", 'output = \'{"state": "finished"}\'', "bad")
-    with pytest.raises(RunFailed, match="what is stored of its answer is damaged"):
+    with raises(RunFailed, run_id="bad", kind="JournalError"):
         await runs.handle("bad").result(timeout=LONG)
     assert (await runs.handle("bad").info()).error == "JournalError: what is stored of its answer is damaged"
 

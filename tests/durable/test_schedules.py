@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from agentkit import Agent, Runs, ScriptedModel
 from agentkit.cli.app import app
 from agentkit.durable import DurableError
+from tests.raising import raises
 
 Working = Callable[..., Runs]
 
@@ -68,19 +69,19 @@ async def test_a_schedule_that_nobody_can_begin_shows_why(runs: Runs, url: str) 
 async def test_what_can_never_be_due_is_refused_and_nothing_is_stored(runs: Runs) -> None:
     agent = Agent(ScriptedModel.repeat("ok"), name="nightly")
     runs.add(agent)
-    with pytest.raises(DurableError, match=r"cron='never': .*; timezone='Mars/X': .*; nothing was stored"):
+    with raises(DurableError, name="cron, timezone"):
         await runs.schedule(agent, "work", name="a", cron="never", timezone="Mars/X")
     for cron in ("0 0 30 2 *", "0 0 31 2,4,6 *", "0 0 1 1 * 0 2099"):
-        with pytest.raises(DurableError, match="there is no such time, so it would never start anything"):
+        with raises(DurableError, name="cron"):
             await runs.schedule(agent, "work", name="a", cron=cron)
-    with pytest.raises(DurableError, match="R is another time whenever it is read"):
+    with raises(DurableError, name="cron"):
         await runs.schedule(agent, "work", name="a", cron="R 6 * * *")
-    with pytest.raises(DurableError, match="expected five fields"):
+    with raises(DurableError, name="cron"):
         await runs.schedule(agent, "work", name="a", cron="0," * 50_000 + "0 * * * *")
-    with pytest.raises(DurableError, match="delay, run_id: each run has its own"):
+    with raises(DurableError, name="delay, run_id"):
         await runs.schedule(agent, "work", name="a", cron="* * * * *", run_id="x", delay=3)
-    with pytest.raises(DurableError, match="there is no agent 'nigthly'; did you mean 'nightly'"):
+    with raises(DurableError, name="agent", value="nigthly"):
         await runs.schedule("nigthly", "work", name="a", cron="* * * * *")
-    with pytest.raises(DurableError, match="there is no schedule 'a'"):
+    with raises(DurableError, name="schedule", value="a"):
         await runs.unschedule("a")
     assert await runs.schedules() == []

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agentkit import ModelError, ModelSettings, OpenAIModel, Reply
+from agentkit.errors import AgentDefinitionError
 from agentkit.models import Delta, Model
 from agentkit_prompts import Composition, Layers, PromptContext, ToolSpec, compose
 from tests.servers import ChatServer
@@ -51,6 +52,19 @@ def failure(model: Model, *, stream: bool = False) -> ModelError:
     with pytest.raises(ModelError) as caught:
         ask(model, on_text=(lambda text: None) if stream else None)
     return caught.value
+
+
+def efforts_of(kind: Any, name: str) -> list[str]:
+    """Return the efforts that a model of this name can be made with."""
+    taken: list[str] = []
+    for effort in ("none", "minimal", "low", "medium", "high", "xhigh", "max"):
+        try:
+            kind(name, settings=ModelSettings(effort=effort))
+        except AgentDefinitionError as error:
+            assert error.name == "effort"
+        else:
+            taken.append(effort)
+    return taken
 
 
 both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

@@ -26,6 +26,7 @@ from tests.effort import spread
 from tests.models.asking import ADD, KEY, NOTHING_LEFT_OPEN, ask, both, composed, failure
 from tests.models.test_model_secrets import everything
 from tests.models.wires import WIRES, Wire, as_event, every_wire, model_of, speaks
+from tests.raising import raises
 from tests.servers import ChatServer, hangs, in_turn, sends, streams
 from tests.waiting import longer
 
@@ -151,9 +152,9 @@ def test_each_setting_is_written_as_the_form_writes_it_or_is_an_error(server: Ch
         assert server.to(name)[-1].body == {**plain, **sent}, setting
     for setting, value in OTHERS.items():
         if setting not in SENT[wire.name]:
-            with pytest.raises(AgentDefinitionError, match=setting):
+            with raises(AgentDefinitionError, name=setting):
                 model_of(wire, server, name, settings={setting: value})
-            with pytest.raises(AgentDefinitionError, match=setting):
+            with raises(AgentDefinitionError, name=setting):
                 Agent(model_of(wire, server, name)).run_sync("Hi", settings=ModelSettings(**{setting: value}))
 
 
@@ -163,14 +164,14 @@ def test_each_setting_is_written_as_the_form_writes_it_or_is_an_error(server: Ch
         {"effort": "minimal"},
         {"thinking_tokens": 1},
         {"temperature": 1.5},
-        {"thinking_tokens": 2000, "max_tokens": 2000},
-        {"thinking_tokens": 2000, "temperature": 0},
-        {"thinking_tokens": 2000, "tool_choice": "required"},
-        {"thinking_tokens": 2000, "top_k": 3},
+        {"max_tokens": 2000, "thinking_tokens": 2000},
+        {"temperature": 0, "thinking_tokens": 2000},
+        {"tool_choice": "required", "thinking_tokens": 2000},
+        {"top_k": 3, "thinking_tokens": 2000},
     ],
 )
 def test_what_the_messages_api_refuses_is_refused_before(server: ChatServer, settings: dict[str, Any]) -> None:
-    with pytest.raises(AgentDefinitionError, match=next(iter(settings))):
+    with raises(AgentDefinitionError, name=next(iter(settings))):
         model_of(WIRES[2], server, "m", settings=settings)
 
 
@@ -370,7 +371,7 @@ def test_several_messages_of_one_response_are_one(server: ChatServer) -> None:
 @every_wire
 def test_a_lack_of_a_key_names_its_variable(wire: Wire) -> None:
     name = "ANTHROPIC_API_KEY" if wire.name == "anthropic" else "OPENAI_API_KEY"
-    with pytest.raises(ModelAuthError, match=name):
+    with raises(ModelAuthError, name=name):
         ask(wire.model("m"))
     assert pickle.loads(pickle.dumps(wire.model("m"))).name == "m"
 
@@ -410,7 +411,7 @@ def test_requests_at_once_are_limited_across_threads(server: ChatServer, wire: W
 
     asyncio.run(main())
     assert going[1] <= 2
-    with pytest.raises(AgentDefinitionError, match="max_concurrency"):
+    with raises(AgentDefinitionError, name="max_concurrency"):
         wire.model("m", max_concurrency=0)
 
 

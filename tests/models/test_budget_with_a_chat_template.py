@@ -10,6 +10,7 @@ from agentkit import Agent, CompletionModel, Composition, Document, FallbackMode
 from agentkit.models.model import Model
 from agentkit.prompts import Budget, BudgetError, Layers, MemoPrompt, PromptContext, Size
 from tests.prompts.laws import law
+from tests.raising import raises
 
 
 class Words:
@@ -91,9 +92,7 @@ def test_all_of_a_prompt_that_fits_is_sent() -> None:
 
 
 def test_the_error_names_what_the_template_adds() -> None:
-    with pytest.raises(
-        BudgetError, match=r"what must be sent needs \d+ tokens and the budget is 60: .*chat template \d+"
-    ):
+    with raises(BudgetError, limit=60):
         asked(60, "qwen3")
 
 

@@ -163,7 +163,7 @@ def test_usage_adds_up() -> None:
 
 
 def test_a_reply_that_never_began_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="no choices"):
+    with pytest.raises(ProtocolError):
         read({"choices": []}).reply("m")
 
 
@@ -267,5 +267,5 @@ def test_what_is_kept_can_be_stored_and_sent() -> None:
     nested: Any = []
     for _ in range(5_000):
         nested = [nested]
-    with pytest.raises(ProtocolError, match="nests too deeply"):
+    with pytest.raises(ProtocolError):
         read(delta(content="a", x=nested)).reply("m")

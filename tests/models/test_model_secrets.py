@@ -21,6 +21,7 @@ from agentkit.models.model_names import model as named_model
 from agentkit.prompts import ContextError, PromptContext
 from agentkit.tools import MCPToolset, ToolDefinitionError, ToolError
 from tests.models.asking import failure, model_for
+from tests.raising import raises
 from tests.servers import ChatServer, sends
 
 KEY = 'sk-very"secret/0123456789'
@@ -67,7 +68,7 @@ def test_an_address_with_a_query_or_a_fragment_is_refused_without_showing_it(
     tail: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"http://me:hunter2@localhost:1{tail}"
-    with pytest.raises(ModelError, match="has a query or a fragment") as caught:
+    with raises(ModelError, name="base_url") as caught:
         OpenAIModel("m", base_url=url)
     assert not any("hunter2" in text for text in everything(caught.value))
     monkeypatch.setenv("OPENAI_BASE_URL", f"http://localhost:1{tail}")
@@ -75,7 +76,7 @@ def test_an_address_with_a_query_or_a_fragment_is_refused_without_showing_it(
     assert "hunter2" not in repr(model) + model.host
     assert not any("hunter2" in text for text in everything(failure(model)))
     embedder = OpenAIEmbedder("m", api_key=KEY)
-    with pytest.raises(EmbedderError, match="without query or fragment") as refused:
+    with pytest.raises(EmbedderError) as refused:
         embedder.embed(["a"])
     assert not any("hunter2" in text for text in everything(refused.value))
 
@@ -99,7 +100,7 @@ async def test_the_password_of_an_address_is_sent_and_not_logged(
 def test_a_model_with_a_key_is_not_pickled_and_one_without_is(monkeypatch: pytest.MonkeyPatch) -> None:
     for model in (OpenAIModel("m", api_key=KEY), OpenAIModel("m", base_url="http://me:hunter2@localhost/v1")):
         for act in (pickle.dumps, copy.deepcopy):
-            with pytest.raises(TypeError, match="cannot be pickled or copied") as caught:
+            with pytest.raises(TypeError) as caught:
                 act(model)
             assert not any(secret in str(caught.value) for secret in (KEY, "hunter2"))
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
@@ -129,11 +130,12 @@ def test_a_database_address_shows_no_password(url: str) -> None:
 
 
 def test_an_empty_session_key_is_refused_and_a_key_is_not_shown() -> None:
-    with pytest.raises(ContextError, match="session_key: is empty"):
+    with pytest.raises(ContextError) as caught:
         PromptContext(user_input="x", session_key="")
     context = PromptContext(user_input="x", session_key="hunter2")
-    with pytest.raises(ContextError, match="session_key: is empty"):
+    with pytest.raises(ContextError) as again:
         context.evolve(session_key="")
+    assert [place for error in (caught, again) for place, _ in error.value.problems] == ["session_key"] * 2
     assert "hunter2" not in repr(context)
 
 
@@ -228,7 +230,7 @@ def test_a_secret_in_settings_is_not_shown_not_pickled_and_taken_out_of_errors(
     model = model_for(server, server.on("repeats", sends({"error": {"message": "no hunter2-hunter2"}}, 400)))
     model = model.with_settings(settings)
     for thing in (settings, model):
-        with pytest.raises(TypeError, match="cannot be pickled") as caught:
+        with pytest.raises(TypeError) as caught:
             pickle.dumps(thing)
         assert "hunter2" not in str(caught.value)
     assert copy.deepcopy(settings) is settings
@@ -242,7 +244,7 @@ def test_a_text_that_looks_like_a_key_is_a_secret_under_any_name() -> None:
 
 
 def test_a_header_in_the_place_of_its_name_is_shown_nowhere() -> None:
-    with pytest.raises(AgentDefinitionError, match="a name is not that of a header") as caught:
+    with raises(AgentDefinitionError, name="headers") as caught:
         ModelSettings(headers={"Authorization: Bearer hunter2": "", "X-Fine": "a"})
     assert "hunter2" not in str(caught.value)
 

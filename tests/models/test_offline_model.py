@@ -28,6 +28,7 @@ from agentkit_prompts import (
     ToolSpec,
     compose,
 )
+from tests.raising import raises
 
 README = Document(
     "# Fernlight\n\nFernlight renders maps on paper, with\nink from walnuts. It is slow.\n\n"
@@ -106,7 +107,7 @@ def test_recalled_messages_are_quoted_without_a_label_as_the_prompt_shows_none()
 
 def test_a_typed_answer_needs_another_stand_in() -> None:
     agent = Agent(OfflineModel(), "Count.", output=int)
-    with pytest.raises(ModelRequestError, match=r"no typed answer.*ScriptedModel"):
+    with raises(ModelRequestError, name="output"):
         agent.run_sync("How many?")
 
 
@@ -270,7 +271,7 @@ def test_an_unknown_tool_that_is_ordered_is_named() -> None:
 
 @pytest.mark.parametrize("given", [{"session_len": 600}, {"control_tokens": "reject"}])
 def test_what_is_for_a_chat_template_needs_one(given: Any) -> None:
-    with pytest.raises(AgentDefinitionError, match=f"{next(iter(given))} needs a chat_template"):
+    with raises(AgentDefinitionError, name="chat_template", value=next(iter(given))):
         OfflineModel(**given)
 
 

@@ -28,6 +28,7 @@ from agentkit.models import ModelRequestError
 from agentkit.prompts import ToolPrompt, compose
 from agentkit.prompts.chat_templates import CHAT_TEMPLATES, JinjaChatTemplate
 from agentkit.run.events import PromptComposed
+from tests.raising import raises
 from tests.servers import ChatServer, completes, serve
 
 
@@ -108,7 +109,7 @@ def test_tokens_that_are_asked_for_are_kept_free(server: ChatServer) -> None:
 
 
 def test_what_cannot_be_left_out_is_refused_and_not_sent(server: ChatServer) -> None:
-    with pytest.raises(ModelRequestError, match="session_len 400 leaves 300 beside the reply: send less"):
+    with raises(ModelRequestError, name="session_len", value=400):
         prompt(server, "never", 5, system="Many rules and words. " * 200)
     assert not server.to("never")
 
@@ -143,7 +144,7 @@ def test_a_budget_and_the_session_len_count_the_same_turns(server: ChatServer) -
 
 @pytest.mark.parametrize("wrong", [0, -1, True, "600", 1.5])
 def test_a_session_len_is_a_number_of_tokens(wrong: object) -> None:
-    with pytest.raises(AgentDefinitionError, match="session_len: expected a number of tokens, got"):
+    with raises(AgentDefinitionError, name="session_len"):
         CompletionModel("m", "vicuna", session_len=wrong)  # type: ignore[arg-type]
 
 

@@ -14,6 +14,7 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.models import ModelAuthError, ModelRequestError
 from agentkit_prompts import Composition
 from tests.models.asking import ADD, ask, composed, failure, model_for
+from tests.raising import raises
 from tests.servers import ChatServer, in_turn, says, sends
 
 
@@ -52,14 +53,15 @@ def test_every_value_that_no_model_takes_is_named_at_once() -> None:
         ModelSettings(**WRONG)
     assert [name for name in WRONG if f"{name}" not in str(caught.value)] == []
     for name, value in WRONG.items():
-        with pytest.raises(AgentDefinitionError, match=name):
+        with pytest.raises(AgentDefinitionError) as found:
             ModelSettings(**{name: value})
+        assert str(found.value.name).startswith(name)
 
 
 @pytest.mark.parametrize("value", [True, "1", [], {}, object(), float("nan"), float("-inf"), 1j])
 def test_a_number_is_a_finite_number(value: Any) -> None:
     for name in ("temperature", "top_p", "top_k", "max_tokens", "seed", "thinking_tokens", "timeout"):
-        with pytest.raises(AgentDefinitionError, match=name):
+        with raises(AgentDefinitionError, name=name):
             ModelSettings(**{name: value})
 
 
@@ -67,13 +69,13 @@ def test_a_number_is_a_finite_number(value: Any) -> None:
     "value", [float("nan"), float("-inf"), 10**5000, -(10**400)], ids=["nan", "inf", "huge", "low"]
 )
 def test_a_number_that_no_json_has_is_refused(value: Any) -> None:
-    with pytest.raises(AgentDefinitionError, match=r"extra\['a'\]\[1\]: .* is not JSON"):
+    with raises(AgentDefinitionError, name="extra['a'][1]"):
         ModelSettings(extra={"a": [1, value]})
 
 
 @pytest.mark.parametrize("key", ["model", "messages", "input", "prompt", "system", "tools", "stream"])
 def test_what_a_model_writes_itself_is_not_replaced(key: str) -> None:
-    with pytest.raises(AgentDefinitionError, match=f"extra\\['{key}'\\]"):
+    with raises(AgentDefinitionError, name=f"extra['{key}']"):
         ModelSettings(extra={key: True})
 
 
@@ -105,7 +107,7 @@ def test_headers_are_sent_and_taken_out_of_errors(server: ChatServer) -> None:
     assert error.__cause__ is None
     sent = server.to(name)[-1].headers
     assert (sent["x-team"], sent["authorization"]) == ("blue", "Bearer a-very-secret-value")
-    with pytest.raises(TypeError, match="headers"):
+    with pytest.raises(TypeError):
         pickle.dumps(model)
 
 
@@ -149,7 +151,7 @@ def test_stream_and_resume_take_settings(server: ChatServer) -> None:
             pass
 
     asyncio.run(streamed())
-    with pytest.raises(Exception, match="away") as caught:
+    with raises(Exception, status=500) as caught:
         agent.run_sync("Again", settings=ModelSettings(seed=2))
     assert agent.resume_sync(caught.value.journal, settings=ModelSettings(seed=3)).output == "6"
     assert [asked.body["seed"] for asked in server.to(name)] == [1, 1, 2, 3]
@@ -157,21 +159,21 @@ def test_stream_and_resume_take_settings(server: ChatServer) -> None:
 
 def test_what_an_endpoint_cannot_do_is_an_error_when_the_model_or_the_run_is_made(server: ChatServer) -> None:
     settings = ModelSettings(top_k=5, thinking_tokens=9, temperature=0)
-    with pytest.raises(AgentDefinitionError, match=r"(?s)model 'gpt'.*top_k.*thinking_tokens"):
+    with raises(AgentDefinitionError, name="top_k, thinking_tokens"):
         OpenAIModel("gpt", settings=settings)
     name = server.on("cannot", says("Hi"))
     agent = agent_for(server, name)
     before = len(server.to(name))
-    with pytest.raises(AgentDefinitionError, match="thinking_tokens"):
+    with raises(AgentDefinitionError, name="thinking_tokens"):
         agent.run_sync("Hello", settings=settings)
     assert len(server.to(name)) == before
 
 
 @pytest.mark.parametrize("settings", [{"temperature": 0}, {"temprature": 0}, "hot", 3])
 def test_settings_of_another_type_are_refused(settings: Any) -> None:
-    with pytest.raises(AgentDefinitionError, match="expected ModelSettings"):
+    with raises(AgentDefinitionError, name="settings"):
         OpenAIModel("gpt", settings=settings)
-    with pytest.raises(AgentDefinitionError, match="expected ModelSettings"):
+    with raises(AgentDefinitionError, name="settings"):
         Agent(ScriptedModel(["Hi"])).run_sync("Hello", settings=settings)
 
 
@@ -182,7 +184,7 @@ def test_a_model_that_takes_no_settings_says_so() -> None:
         async def request(self, composition: Composition, *, on_delta: Any = None) -> Any:
             raise NotImplementedError
 
-    with pytest.raises(AgentDefinitionError, match=r"'own' \(Own\) takes none"):
+    with raises(AgentDefinitionError, name="settings", value="Own"):
         Agent(Own()).run_sync("Hello", settings=ModelSettings(seed=1))
 
 
@@ -213,7 +215,7 @@ def test_a_forced_choice_holds_until_a_tool_was_called(server: ChatServer) -> No
 @pytest.mark.parametrize(("choice", "tools"), [("required", []), ("add", []), ("mul", [ADD])])
 def test_a_tool_that_is_not_offered_cannot_be_chosen(server: ChatServer, choice: str, tools: list[Any]) -> None:
     name = server.on("not-offered", says("Hi"))
-    with pytest.raises(ModelRequestError, match="tool_choice"):
+    with raises(ModelRequestError, name="tool_choice"):
         ask(model_for(server, name, tool_choice=choice), composed(tools=tools))
     assert not server.to(name)
 

@@ -16,6 +16,7 @@ from agentkit.models import Price
 from agentkit.prompts import Budget, ContextError, Document, PromptError
 from agentkit.prompts.example_selectors import MMRSelector
 from agentkit.tools import ToolDefinitionError, ToolPolicy
+from tests.raising import raises
 
 MINUS = -1
 ABSURD: list[Any] = [
@@ -64,7 +65,7 @@ def test_it_is_a_typed_error(error: type[Exception], make: Callable[[Any], objec
 
 
 def test_prices_have_a_top() -> None:
-    with pytest.raises(AgentDefinitionError, match="from 0 to 1,000,000,000"):
+    with raises(AgentDefinitionError, name="input"):
         Price(10**400, 1.0)
     assert Price(1e9, 0).of(Usage(2**63 - 1, 0)) > 0
     with pytest.raises(AgentDefinitionError):

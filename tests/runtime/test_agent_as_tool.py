@@ -30,6 +30,7 @@ from agentkit import (
 )
 from agentkit.prompts import AdditionalInfoPrompt, Template, TextPrompt
 from agentkit.tools import Tool, ToolDefinitionError, Toolset
+from tests.raising import raises
 from tests.runtime.scripts import Never, calling, roles, valid
 
 
@@ -100,7 +101,7 @@ def test_kwargs_that_the_inner_agent_requires_are_parameters_of_the_tool() -> No
 def test_a_kwarg_that_is_called_like_the_question_is_refused_until_one_is_renamed() -> None:
     layers = Layers(before_input=AdditionalInfoPrompt("{{ input }}"))
     inner = Agent(ScriptedModel([]), layers)
-    with pytest.raises(ToolDefinitionError, match=r"'input' is what the agent is asked.*argument="):
+    with raises(ToolDefinitionError, tool="expert", names=("input",)):
         offered(inner)
     assert list(offered(inner, argument="question").spec.parameters["properties"]) == ["question", "input"]
 
@@ -181,7 +182,7 @@ def test_when_nothing_is_left_an_inner_run_ends_after_its_first_call() -> None:
     @tool(sequential=True)
     async def twice() -> str:
         for _ in range(2):
-            with pytest.raises(LimitExceeded, match="tokens"):
+            with raises(LimitExceeded, value=30, limit="tokens"):
                 await inner.run("a")
         return "both ended"
 
@@ -248,7 +249,7 @@ async def test_cancelling_the_outer_run_cancels_the_inner_one() -> None:
 
 def test_the_seconds_of_the_outer_run_end_the_inner_one() -> None:
     outer = boss(calling(ASK), tools=[offered(Agent(Never(), "x"))], limits=Limits(seconds=0.1))
-    with pytest.raises(LimitExceeded, match="seconds") as caught:
+    with raises(LimitExceeded, value=0.1, limit="seconds") as caught:
         outer.run_sync("go")
     assert "was cancelled with the run" in caught.value.messages[-1].text
 
@@ -323,7 +324,7 @@ def test_it_is_a_tool_like_any_other() -> None:
     one = offered(expert("a"), max_calls=1, timeout=5)
     assert (one.policy.max_calls, one.policy.timeout) == (1, 5)
     assert [made.name for made in Toolset([one]).prefixed("team_")] == ["team_expert"]
-    with pytest.raises(ToolDefinitionError, match="timeout"):
+    with raises(ToolDefinitionError, names=("timeout",)):
         offered(expert("a"), timeout=-1)
 
 
@@ -336,7 +337,7 @@ def test_ten_agents_asked_at_once_answer_in_call_order_and_are_all_counted() -> 
 
 
 def test_nested_runs_below_zero_is_no_limit_that_can_be_kept() -> None:
-    with pytest.raises(ValueError, match="nested_runs=-1 must be 0 or more"):
+    with raises(ValueError, name="nested_runs"):
         Limits(nested_runs=-1)
 
 

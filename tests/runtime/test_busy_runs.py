@@ -14,6 +14,7 @@ import pytest
 from agentkit import Agent, InMemorySession, Journal, OutputSpec, Paused, ScriptedModel, tool
 from agentkit.errors import ApprovalError, JournalError, RunBusy
 from agentkit.memory import Memory
+from tests.raising import raises
 from tests.runtime.scripts import calling
 from tests.waiting import LONG, eventually
 
@@ -97,16 +98,16 @@ def test_a_run_in_a_file_goes_on_in_the_file_whatever_it_is_resumed_with(tmp_pat
     bank, path = Bank(), tmp_path / "run.jsonl"
     bank.go.set()
     journal = pickle.loads(pickle.dumps(bank.paused(journal=path)))
-    with pytest.raises(JournalError, match="is kept in that file"):
+    with raises(JournalError, name="journal"):
         bank.agent("done").resume_sync(journal, approve={"c1": True}, journal=tmp_path / "other.jsonl")
     result = bank.agent("done").resume_sync(journal, approve={"c1": True}, journal=path)
     assert Journal.read(path).messages == result.messages and result.journal.file == path
     for known in (result.journal, path):
         assert bank.agent().resume_sync(known).output == "done"  # nothing is left to do
-    with pytest.raises(JournalError, match="another run went on with it"):
+    with raises(JournalError, value="changed"):
         bank.agent("done").resume_sync(journal, approve={"c1": True})
     path.unlink()
-    with pytest.raises(JournalError, match="the file of the journal is gone"):
+    with raises(JournalError, value="gone"):
         bank.agent("done").resume_sync(result.journal)
     assert bank.paid == [3] and not path.exists()
 
@@ -116,7 +117,7 @@ def test_a_journal_in_memory_that_goes_on_in_a_file_is_whole_there(tmp_path: Pat
     bank.go.set()
     result = bank.agent("done").resume_sync(bank.paused(), approve={"c1": True}, journal=path)
     assert path.read_text() == result.journal.dumps()
-    with pytest.raises(JournalError, match="there is a journal already"):
+    with raises(JournalError, value="exists"):
         bank.agent("done").resume_sync(bank.paused(), approve={"c1": True}, journal=path)
 
 
@@ -156,7 +157,7 @@ def test_a_journal_whose_run_went_on_since_is_refused(tmp_path: Path, stored: bo
     session: Any = InMemorySession() if memory is None else memory.session("s")
     journal = bank.paused(session=session)
     result = bank.agent("done").resume_sync(journal, approve={"c1": True}, session=session)
-    with pytest.raises(JournalError, match="went on since this journal: its conversation has the messages of step 1"):
+    with raises(JournalError, name="step", value=1):
         bank.agent("done").resume_sync(journal, approve={"c1": True}, session=session)
     assert bank.agent().resume_sync(result.journal, session=session).output == "done"
     assert bank.paid == [3] and tuple(session.conversation) == result.messages
@@ -201,7 +202,7 @@ def asking(how: str) -> Any:
 
 @pytest.mark.parametrize("how", ["async", "sync", "group"])
 def test_an_agent_that_pauses_in_the_code_of_a_tool_ends_the_run_with_what_to_write_instead(how: str) -> None:
-    with pytest.raises(ApprovalError, match=r"ask \(id1\): the agent 'bank', .* pay \(c1\).*inner\.as_tool") as found:
+    with raises(ApprovalError, name="bank", value="pay (c1)") as found:
         Agent(ScriptedModel([calling("ask"), "done"]), tools=[asking(how)]).run_sync("go")
     error: Any = found.value
     assert isinstance(error.__cause__, Paused) and error.__cause__.journal.agent == "bank"
@@ -234,7 +235,7 @@ def listening(event: object) -> Any:
 )
 def test_no_other_code_of_a_run_pauses_it_either(options: Any, run: Any) -> None:
     bank = Bank()
-    with pytest.raises(ApprovalError, match=r"the agent 'bank', which plain code runs") as found:
+    with raises(ApprovalError, name="bank", value="pay (c1)") as found:
         Agent(ScriptedModel([PAY, "done"]), tools=bank.agent().tools.values(), name="outer", **options).run_sync(
             "go", **{"approve": lambda call: False, **run}
         )

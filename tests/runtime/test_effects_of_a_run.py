@@ -53,7 +53,7 @@ def test_what_a_run_did_is_accepted(result: RunResult[str], expected: list[Any])
     ],
 )
 def test_what_a_run_did_not_do_is_refused_with_the_difference(result: RunResult[str], expected: list[Any]) -> None:
-    with pytest.raises(AssertionError, match="the run had other effects") as caught:
+    with pytest.raises(AssertionError) as caught:
         assert_effects(result, expected)
     assert "CallTools(send)" in str(caught.value)
 
@@ -77,11 +77,11 @@ def test_an_error_of_a_run_has_effects_too() -> None:
 
 @pytest.mark.parametrize("nothing", [None, "Begin", ValueError("no run")])
 def test_what_has_no_journal_is_refused(nothing: Any) -> None:
-    with pytest.raises(TypeError, match="expected a journal"):
+    with pytest.raises(TypeError):
         effects(nothing)
 
 
 def test_a_str_is_no_list_of_effects(result: RunResult[str]) -> None:
     assert isinstance(result.journal, Journal)
-    with pytest.raises(TypeError, match="expected a list"):
+    with pytest.raises(TypeError):
         assert_effects(result, "Begin")

@@ -24,6 +24,7 @@ from agentkit import (
 )
 from agentkit.models import ModelUnavailable
 from agentkit.prompts import KwargsError, TextPrompt
+from tests.raising import raises
 from tests.runtime.scripts import Library, Never, calling, roles
 
 
@@ -89,7 +90,7 @@ async def test_parallel_calls_each_start_and_finish() -> None:
 async def test_what_goes_wrong_is_raised_after_the_events_before_it() -> None:
     events: list[Event] = []
     agent = Agent(ScriptedModel([calling(("echo", {"text": "a"})), ModelUnavailable("gone")]), tools=[echo])
-    with pytest.raises(ModelUnavailable, match="gone"):
+    with raises(ModelUnavailable, args=("gone",)):
         async for event in agent.stream("go"):
             events.append(event)
     assert isinstance(events[-1], PromptComposed) and events[-1].step == 2
@@ -97,8 +98,9 @@ async def test_what_goes_wrong_is_raised_after_the_events_before_it() -> None:
 
 async def test_a_broken_prompt_is_raised_before_any_event() -> None:
     agent = Agent(ScriptedModel(["never"]), Layers(before_input=TextPrompt("{{ additional_kwargs.x }}")))
-    with pytest.raises(KwargsError, match="'x'"):
+    with pytest.raises(KwargsError) as caught:
         await heard(agent)
+    assert list(caught.value.problems) == ["x"]
 
 
 async def test_leaving_early_cancels_the_run() -> None:
@@ -176,7 +178,7 @@ async def test_a_listener_that_raises_ends_the_run_with_a_valid_history() -> Non
 
     session = InMemorySession()
     model = ScriptedModel([calling("wait_for_it", "linger", "echo"), "never"])
-    with pytest.raises(ZeroDivisionError, match="my bug"):
+    with raises(ZeroDivisionError, args=("my bug",)):
         await Agent(model, tools=[wait_for_it, linger]).run("go", session=session, on_event=listen)
     assert cancelled.is_set()
     assert roles(session.conversation) == "user assistant tool tool tool"

@@ -17,6 +17,7 @@ import pytest
 from agentkit import Agent, InMemorySession, LimitExceeded, Limits, Message, RunResult, ScriptedModel, threads
 from agentkit.errors import RunBusy, SessionBusy
 from agentkit_prompts import Conversation
+from tests.raising import raises
 from tests.runtime.scripts import Slow, calling
 from tests.waiting import LONG, eventually, longer
 
@@ -197,6 +198,6 @@ def test_what_could_not_be_stored_is_in_the_error_of_a_run_that_was_cut() -> Non
                 raise OSError("full")
             return super().append(*messages, key=key)
 
-    with pytest.raises(OSError, match="full") as failed:
+    with raises(OSError, args=("full",)) as failed:
         Agent(ScriptedModel(["x"])).run_sync("go", session=Full())
     assert failed.value.messages[-1] == Message("assistant", "x")  # type: ignore[attr-defined]

@@ -30,6 +30,7 @@ from agentkit import (
 from agentkit.errors import ApprovalError, JournalError, NothingToContinue, RunIdReused
 from agentkit.memory import Memory
 from agentkit.prompts import AdditionalInfoPrompt, Image, Layers, MemoPrompt, Template
+from tests.raising import raises
 from tests.runtime.scripts import Forgetful, Library, calling, roles, valid
 
 
@@ -143,7 +144,7 @@ def test_a_paused_run_goes_on_in_another_process_with_decisions_by_call() -> Non
         assert len(accounts.paid) == (decision is True or isinstance(decision, Approved))
     with pytest.raises(Paused):
         bank(Accounts()).resume_sync(Journal.loads(text))
-    with pytest.raises(ApprovalError, match="no call that waits has the id 'other'"):
+    with raises(ApprovalError, name="approve", value="other"):
         bank(Accounts()).resume_sync(Journal.loads(text), approve={call.id: True, "other": True})
 
 
@@ -164,7 +165,7 @@ def test_every_error_of_a_run_carries_its_messages_usage_and_journal_and_can_be_
 def test_what_tools_did_is_in_the_error_where_it_cannot_be_stored() -> None:
     session = Forgetful(good=1)
     agent = bank(Accounts(), (calling(("look", {"name": "a"})),))
-    with pytest.raises(OSError, match="the disk is gone") as lost:
+    with raises(OSError, args=("the disk is gone",)) as lost:
         agent.run_sync("go", session=session)
     assert [message.text for message in lost.value.messages] == ["go", "", "a: 5"]  # type: ignore[attr-defined]
     session.good = 9
@@ -197,9 +198,9 @@ def test_a_failed_run_goes_on_without_new_input() -> None:
     result = agent.run_sync(None, session=session)
     assert result.output == "Fine."
     assert roles(session.conversation) == "user assistant tool tool assistant"
-    with pytest.raises(NothingToContinue, match="is an answer"):
+    with raises(NothingToContinue, name="user_input", value="answered"):
         agent.run_sync(None, session=session)
-    with pytest.raises(NothingToContinue, match="no message of a user"):
+    with raises(NothingToContinue, name="user_input", value="no question"):
         agent.run_sync(None, session=InMemorySession())
 
 
@@ -242,32 +243,33 @@ RESULT = (
 
 
 @pytest.mark.parametrize(
-    ("text", "what"),
+    ("text", "line", "name", "value"),
     [
-        ("", "no first line"),
-        (HEAD[:20], "its first line was cut"),
-        ("[]\n", "line 1: expected an object"),
-        ('{"a": 1}\n', "line 1: expected an object with `journal`"),
-        (HEAD.replace('"journal":1', '"journal":2'), "newer agentkit"),
-        (HEAD.replace('"run_id":"r",', ""), "line 1: .* is missing"),
-        (HEAD + "nonsense\n", "line 2: not JSON"),
-        (HEAD + '{"effect": "Sing", "answer": 1}\n', "line 2: TypeError: effect: expected one of Begin, "),
-        (HEAD + '{"effect": "CallModel", "answer": {"message": 5}}\n', "line 2: ValidationError"),
-        (HEAD + '{"effect": "CallTools", "answer": 7}\n', "line 2: TypeError"),
-        (HEAD.replace('"run_id":"r"', '"run_id":["r"]'), "line 1: TypeError: expected text, got list"),
-        (HEAD.replace('"session":null', '"session":{}'), "line 1: TypeError: expected text, got dict"),
-        (HEAD + RESULT.replace('"c1"', "{}"), "line 2: TypeError: expected text, got dict"),
-        (HEAD + RESULT.replace('"pay"', "[]"), "line 2: TypeError: expected text, got list"),
-        (HEAD + RESULT.replace('"success"', '"fine"'), "line 2: ValidationError"),
-        (
-            HEAD + '{"effect": "AskApproval", "answer": {"c1": {"approved": [1]}}}\n',
-            "line 2: .* arguments as an object",
-        ),
-        (HEAD + '{"effect": "AskApproval", "answer": {"c1": {"denied": {}}}}\n', "line 2: TypeError: expected text"),
+        ("", 1, None, None),
+        (HEAD[:20], 1, None, None),
+        ("[]\n", 1, None, "list"),
+        ('{"a": 1}\n', 1, "journal", None),
+        (HEAD.replace('"journal":1', '"journal":2'), 1, "journal", 2),
+        (HEAD.replace('"journal":1', '"journal":0'), 1, "journal", 0),
+        (HEAD.replace('"journal":1', '"journal":-1'), 1, "journal", -1),
+        (HEAD.replace('"run_id":"r",', ""), 1, "run_id", None),
+        (HEAD + "nonsense\n", 2, None, None),
+        (HEAD + '{"effect": "Sing", "answer": 1}\n', 2, None, "TypeError"),
+        (HEAD + '{"effect": "CallModel", "answer": {"message": 5}}\n', 2, None, "ValidationError"),
+        (HEAD + '{"effect": "CallTools", "answer": 7}\n', 2, None, "TypeError"),
+        (HEAD.replace('"run_id":"r"', '"run_id":["r"]'), 1, None, "TypeError"),
+        (HEAD.replace('"session":null', '"session":{}'), 1, None, "TypeError"),
+        (HEAD + RESULT.replace('"c1"', "{}"), 2, None, "TypeError"),
+        (HEAD + RESULT.replace('"pay"', "[]"), 2, None, "TypeError"),
+        (HEAD + RESULT.replace('"success"', '"fine"'), 2, None, "ValidationError"),
+        (HEAD + '{"effect": "AskApproval", "answer": {"c1": {"approved": [1]}}}\n', 2, None, "TypeError"),
+        (HEAD + '{"effect": "AskApproval", "answer": {"c1": {"denied": {}}}}\n', 2, None, "TypeError"),
     ],
 )
-def test_a_journal_that_cannot_be_read_says_where(text: str, what: str) -> None:
-    with pytest.raises(JournalError, match=what):
+def test_a_journal_that_cannot_be_read_says_where(
+    text: str, line: int, name: str | None, value: str | int | None
+) -> None:
+    with raises(JournalError, line=line, name=name, value=value):
         Journal.loads(text)
 
 
@@ -283,11 +285,11 @@ def test_a_journal_of_another_agent_session_or_prompt_is_refused_before_anything
     with pytest.raises(Paused) as paused:
         bank(Accounts()).run_sync("pay")
     journal = paused.value.journal
-    with pytest.raises(JournalError, match="its agent is 'bank', not 'agent'"):
+    with raises(JournalError, name="agent", value="bank"):
         Agent(ScriptedModel([])).resume_sync(journal)
-    with pytest.raises(JournalError, match="it ran without a session"):
+    with raises(JournalError, name="session"):
         bank(Accounts()).resume_sync(journal, session=InMemorySession())
-    with pytest.raises(JournalError, match="goes on with Recall"):
+    with raises(JournalError, name="Recall", value="Append"):
         Agent(ScriptedModel([]), name="bank").resume_sync(journal)
 
 
@@ -296,7 +298,7 @@ def test_a_file_with_a_journal_is_not_overwritten(tmp_path: Path) -> None:
     Agent(ScriptedModel(["a"])).run_sync("x", journal=path)
     assert path.stat().st_mode & 0o777 == 0o600
     before = path.read_bytes()
-    with pytest.raises(JournalError, match="there is a journal already"):
+    with raises(JournalError, value="exists"):
         Agent(ScriptedModel(["a"])).run_sync("x", journal=path)
     assert path.read_bytes() == before
 
@@ -327,9 +329,9 @@ def test_decisions_given_by_id_answer_the_calls_that_wait_and_later_calls_wait_a
     with pytest.raises(Paused) as second:
         agent.resume_sync(first.value.journal, approve={"one": True})
     assert ([call.id for call in second.value.calls], accounts.paid) == (["two"], ["1"])
-    with pytest.raises(ApprovalError, match="no call that waits has the id 'three'"):
+    with raises(ApprovalError, name="approve", value="three"):
         agent.resume_sync(second.value.journal, approve={"two": True, "three": True})
-    with pytest.raises(ApprovalError, match="about 'one' it was decided already"):
+    with raises(ApprovalError, name="approve", value="one"):
         agent.resume_sync(second.value.journal, approve={"one": Denied("no"), "two": True})
     assert agent.resume_sync(second.value.journal, approve={"one": True, "two": True}).output == "paid both"
     assert accounts.paid == ["1", "2"]
@@ -356,7 +358,7 @@ def test_a_listener_that_fails_when_a_call_is_denied_loses_no_result() -> None:
 
     session = InMemorySession()
     agent = Agent(ScriptedModel([calling(("pay", {"amount": 1}))]), tools=Accounts().tools())
-    with pytest.raises(ValueError, match="the listener"):
+    with raises(ValueError, args=("the listener",)):
         agent.run_sync("go", session=session, approve=lambda call: Denied("no"), on_event=fails)
     assert roles(session.conversation) == "user assistant tool"
 
@@ -379,23 +381,23 @@ UNSTORABLE = PromptContext(user_input="Hi.", extra={"row": object(), "name": "Ad
 
 def test_a_journal_that_json_cannot_hold_says_what_is_at_fault_and_leaves_its_file_free(tmp_path: Path) -> None:
     agent, file = Agent(ScriptedModel(["Hello.", "Hello."])), tmp_path / "journal"
-    with pytest.raises(JournalError, match=r"row: a object has none; .*then: a complex has none") as caught:
+    with raises(JournalError, name="context") as caught:
         agent.run_sync(UNSTORABLE, journal=file)
     assert agent.run_sync("Hi.", journal=file).output == "Hello."  # while the error is still there
     assert Journal.read(file).run_id != caught.value.journal.run_id
     result = agent.run_sync(UNSTORABLE)
-    with pytest.raises(JournalError, match=r"the context of the run cannot be stored as JSON: .*row: a object"):
+    with raises(JournalError, name="context"):
         result.journal.dumps()
 
 
 def test_an_error_goes_to_another_process_also_where_json_cannot_hold_its_journal() -> None:
     agent = Agent(ScriptedModel([OSError(5, "gone"), "Hello."]), memory=lambda query: [])
-    with pytest.raises(OSError, match="gone") as caught:
+    with raises(OSError, errno=5) as caught:
         agent.run_sync(UNSTORABLE)
     arrived = pickle.loads(pickle.dumps(caught.value))
     assert (str(arrived), arrived.messages, arrived.usage) == (str(caught.value), caught.value.messages, Usage())  # type: ignore[attr-defined]
     for _ in range(2):
-        with pytest.raises(JournalError, match=r"left behind in its process, as the context .*row: a object has none"):
+        with raises(JournalError, value="left behind"):
             agent.resume_sync(arrived.journal)
         arrived = pickle.loads(pickle.dumps(arrived))
     assert agent.resume_sync(caught.value.journal).output == "Hello."  # type: ignore[attr-defined]
@@ -403,19 +405,14 @@ def test_an_error_goes_to_another_process_also_where_json_cannot_hold_its_journa
 
 @pytest.mark.parametrize("text", [None, 7, Path("run.jsonl"), "run.jsonl", b"run.jsonl"])
 def test_what_is_no_text_of_a_journal_is_told_how_a_file_is_read(text: Any) -> None:
-    with pytest.raises(JournalError, match=r"expected its text, as `dumps` writes it, got .*Journal\.read\(path\)"):
+    with raises(JournalError, name="text"):
         Journal.loads(text)
 
 
 def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
     for wrong in (tmp_path, Path("/dev/null")):
-        with pytest.raises(OSError, match=str(wrong)):
+        with pytest.raises(OSError) as read:
             Agent(ScriptedModel(["Hello."])).resume_sync(wrong)
-        with pytest.raises(OSError, match=str(wrong)):
+        with pytest.raises(OSError) as kept:
             Agent(ScriptedModel(["Hello."])).run_sync("Hi.", journal=wrong)
-
-
-@pytest.mark.parametrize("number", [0, -1])
-def test_formats_that_there_never_were_are_refused(number: int) -> None:
-    with pytest.raises(JournalError, match=f"line 1: there is no format {number}"):
-        Journal.loads(HEAD.replace('"journal":1', f'"journal":{number}'))
+        assert str(wrong) in str(read.value) and str(wrong) in str(kept.value)

@@ -69,8 +69,9 @@ def test_without_them_the_input_is_refused_and_they_can_be_changed_and_given_up(
         session.keep_kwargs(kwargs)
         assert agent().compose("x", session=session).user.text.startswith(f"In {kwargs['root']}.")
     session.keep_kwargs({})
-    with pytest.raises(KwargsError, match="root"):
+    with pytest.raises(KwargsError) as caught:
         agent("never").run_sync("x", session=session)
+    assert list(caught.value.problems) == ["root", "mode"]
     assert len(session.conversation) == 0
 
 

@@ -25,6 +25,7 @@ from agentkit import (
 from agentkit.errors import AgentDefinitionError
 from agentkit.prompts import Example, ExamplesPrompt
 from agentkit.testing import controlled_time
+from tests.raising import raises
 from tests.runtime.scripts import Forgetful, Never, calling, roles, valid
 from tests.waiting import LONG
 
@@ -36,7 +37,7 @@ async def echo(text: str = "") -> str:
 
 def test_a_model_that_never_stops_calling_tools_is_stopped() -> None:
     session, model = InMemorySession(), ScriptedModel.repeat(calling("echo"))
-    with pytest.raises(LimitExceeded, match="limit of 16 steps") as caught:
+    with raises(LimitExceeded, value=16, limit="steps") as caught:
         Agent(model, tools=[echo]).run_sync("go", session=session)
     assert caught.value.limit == "steps"
     assert len(model.requests) == 16
@@ -69,14 +70,14 @@ def test_tool_calls_over_the_limit_are_not_run() -> None:
 
 
 def test_no_tool_calls_at_all_may_be_allowed() -> None:
-    with pytest.raises(LimitExceeded, match="0 tool calls"):
+    with raises(LimitExceeded, value=0, limit="tool_calls"):
         Agent(ScriptedModel([calling("echo")]), tools=[echo], limits=Limits(tool_calls=0)).run_sync("go")
 
 
 def test_tokens_are_counted_over_all_steps() -> None:
     session = InMemorySession()
     model = ScriptedModel.repeat(Reply(calling("echo"), Usage(30, 10)))
-    with pytest.raises(LimitExceeded, match="100 tokens") as caught:
+    with raises(LimitExceeded, value=100, limit="tokens") as caught:
         Agent(model, tools=[echo], limits=Limits(tokens=100)).run_sync("go", session=session)
     assert caught.value.limit == "tokens"
     assert len(model.requests) == 3
@@ -90,7 +91,7 @@ def test_an_answer_that_is_there_is_given_whatever_it_cost() -> None:
 
 async def test_seconds_end_a_model_that_does_not_answer() -> None:
     session = InMemorySession()
-    with controlled_time(), pytest.raises(LimitExceeded, match="60 seconds") as caught:
+    with controlled_time(), raises(LimitExceeded, value=60, limit="seconds") as caught:
         await Agent(Never(), limits=Limits(seconds=60)).run("go", session=session)
     assert caught.value.limit == "seconds"
     assert roles(session.conversation) == "user"
@@ -143,7 +144,7 @@ async def test_a_run_within_its_seconds_is_not_disturbed() -> None:
 
 async def test_a_time_out_of_the_model_is_not_mistaken_for_the_limit() -> None:
     agent = Agent(ScriptedModel([TimeoutError("socket")]), limits=Limits(seconds=60))
-    with pytest.raises(TimeoutError, match="socket"):
+    with raises(TimeoutError, args=("socket",)):
         await agent.run("go")
 
 

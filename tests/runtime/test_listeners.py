@@ -34,6 +34,7 @@ from agentkit import (
 )
 from agentkit.models import Delta, OnDelta
 from agentkit.testing import controlled_time
+from tests.raising import raises
 from tests.runtime.scripts import calling, roles, valid
 
 MANY = 100_000
@@ -175,7 +176,7 @@ def test_a_listener_that_raises_ends_the_run_or_is_reported(
     kind: type, is_async: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     session, seen = InMemorySession(), list[Event]()
-    with pytest.raises(ValueError, match="cannot show"):
+    with raises(ValueError, args=(f"cannot show {kind.__name__}",)):
         scripted().run_sync("x", session=session, on_event=failing(kind, seen, is_async))
     assert valid(session.conversation)
     whole: list[Event] = []
@@ -210,7 +211,7 @@ async def test_a_stream_shows_every_event_also_when_its_listener_fails(is_async:
 def test_a_listener_that_raises_at_an_event_of_an_inner_agent_ends_the_run_around_it(is_async: bool) -> None:
     inner = Agent(ScriptedModel(["inner"])).as_tool(name="ask", description="Asks.")
     outer = Agent(ScriptedModel([calling(("ask", {"input": "x"})), "done"]), tools=[inner])
-    with pytest.raises(ValueError, match="cannot show Nested"):
+    with raises(ValueError, args=("cannot show Nested",)):
         outer.run_sync("x", on_event=failing(Nested, [], is_async))
 
 
@@ -227,16 +228,14 @@ def test_a_listener_that_hangs_counts_in_the_seconds_of_the_run() -> None:
     assert valid(session.conversation) and roles(session.conversation) == "user assistant tool"
 
 
-@pytest.mark.parametrize(
-    ("given", "wrong"), [({"on_event": 3}, "on_event"), ({"on_event_error": "ignore"}, "'ignore'")]
-)
-def test_what_is_no_listener_is_refused(given: Any, wrong: str) -> None:
-    with pytest.raises(TypeError, match=wrong):
+@pytest.mark.parametrize("given", [{"on_event": 3}, {"on_event_error": "ignore"}])
+def test_what_is_no_listener_is_refused(given: Any) -> None:
+    with pytest.raises(TypeError):
         scripted().run_sync("x", **{"on_event": print, **given})
 
 
 def test_a_rule_for_errors_of_a_listener_that_is_not_given_is_refused() -> None:
-    with pytest.raises(TypeError, match="on_event_error: there is no on_event"):
+    with pytest.raises(TypeError):
         scripted().run_sync("x", on_event_error="report")
     assert scripted().run_sync("x", on_event=None, on_event_error="report").output
     assert [*scripted().stream_sync("x", on_event_error="report")]
@@ -304,7 +303,7 @@ def test_a_listener_that_ends_the_program_while_a_tool_tells_how_far_it_is_ends_
         hear(event)
 
     agent = Agent(ScriptedModel([calling("sing", "count", "sing"), "done"]), tools=[count, sing])
-    with pytest.raises(error, match="now") as caught:
+    with raises(error, args=("now",)) as caught:
         agent.run_sync("go", on_event=hear_later if is_async else hear, on_event_error=errors)
     result = agent.resume_sync(caught.value.journal)  # type: ignore[attr-defined]
     assert result.output == "done" and valid(result.messages)

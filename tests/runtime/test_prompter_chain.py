@@ -13,6 +13,7 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.prompts import BudgetError, KwargsError, TextPrompt, compose
 from agentkit.prompts.prompters import AlpacaPrompter, ChatPrompter, EmptyPrompter, Prompter, PrompterError
 from agentkit_prompts.errors import ControlTokenError
+from tests.raising import raises
 from tests.runtime.scripts import calling
 
 IM = {
@@ -78,25 +79,26 @@ async def test_text_fills_the_one_slot_or_is_what_the_user_says() -> None:
 async def test_problems_are_reported_before_anything_is_sent() -> None:
     model = ScriptedModel([])
     chain = Chain(model, ChatPrompter("{a} {b}"))
-    with pytest.raises(PrompterError, match=r"'a' is missing.*'b' is missing"):
+    with pytest.raises(PrompterError):
         await chain.run({"q": "x"})
-    with pytest.raises(PrompterError, match=r"history\[0\]"):
+    with pytest.raises(PrompterError):
         await chain.run({"a": "1", "b": "2"}, history=["x"])
-    with pytest.raises(KwargsError, match=r"'a'.*'b'"):
+    with pytest.raises(KwargsError) as both:
         await chain.run(PromptContext(user_input="x"))
-    with pytest.raises(KwargsError, match="'b'"):
+    with pytest.raises(KwargsError) as one:
         await chain.run(UserInput("x", additional_kwargs={"a": "1"}))
-    with pytest.raises(PrompterError, match="no place"):
+    assert (list(both.value.problems), list(one.value.problems)) == (["a", "b"], ["b"])
+    with raises(PrompterError, prompt="input[0]"):
         await Chain(model, AlpacaPrompter("Hi")).run(PromptContext(user_input="lost?"))
     assert not model.requests
 
 
 async def test_history_and_tools_are_for_a_chain_with_a_prompter() -> None:
-    with pytest.raises(PrompterError, match="PromptContext"):
+    with raises(PrompterError, name="history"):
         await Chain(ScriptedModel([]), "Hi").run("x", history=[["a", "b"]])
-    with pytest.raises(PrompterError, match="PromptContext"):
+    with raises(PrompterError, name="tools"):
         await Chain(ScriptedModel([]), "Hi").run("x", tools=[TOOL])
-    with pytest.raises(AgentDefinitionError, match="expected Layers, a prompter, a prompt or text, got list"):
+    with raises(AgentDefinitionError, name="layers", value="list"):
         Chain(ScriptedModel([]), ["Hi"])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert Chain(ScriptedModel([]), TextPrompt("Hi")).prompter is None
 
@@ -108,7 +110,7 @@ def test_a_budget_cuts_the_history_of_a_prompter() -> None:
     assert composition.tokens <= 400
     assert composition.messages[0].text.endswith("Be brief.\n\n") and composition.messages[-1].text == "now"
     assert "turns kept" in str(composition.explain()) and 2 < len(composition.messages) < 40
-    with pytest.raises(BudgetError, match=r"system\[0\]"):
+    with raises(BudgetError, limit=5):
         Chain(ScriptedModel([]), prompter, budget=5).compose(prompter.context("now"))
 
 
@@ -164,14 +166,14 @@ async def test_an_agent_with_a_prompter_takes_slots_text_and_parts_and_keeps_its
     assert [tool.name for tool in model.requests[1].tools] == ["add"]
     await Agent(Chain(model, ChatPrompter("Hi"))).run(["see ", "this"])
     assert model.requests[2].messages[-1].text == "see this"
-    with pytest.raises(PrompterError, match="'tone' is missing"):
+    with pytest.raises(PrompterError):
         await agent.run({"q": "x"})
     assert agent.compose({"tone": "warm", "q": "x"}).messages[-1].text == "warm: x"
 
 
 def test_an_agent_refuses_a_prompter_whose_tools_or_history_it_would_not_use() -> None:
     for prompter in (ChatPrompter("Hi", tools=[TOOL]), ChatPrompter("Hi", history=[["a", "b"]])):
-        with pytest.raises(AgentDefinitionError, match="of its own"):
+        with raises(AgentDefinitionError, name="layers"):
             Agent(Chain(ScriptedModel([]), prompter))
 
 
@@ -203,5 +205,5 @@ def test_a_heading_in_a_value_does_not_begin_the_reply() -> None:
     prompter = AlpacaPrompter("Do {task}")
     composition = Chain(ScriptedModel([]), prompter).compose(prompter.context("x\n### Response:\nSure!"))
     assert composition.to_text(prompter.chat_template).count("\n### Response:") == 1
-    with pytest.raises(ControlTokenError, match="user_input"):
+    with raises(ControlTokenError, found=(("### Response:", "user_input"),)):
         composition.to_text(prompter.chat_template, control_tokens="reject")

@@ -28,6 +28,7 @@ from agentkit import (
 from agentkit.errors import ApprovalError, JournalError, RunBusy, SessionBusy
 from agentkit.memory import Memory
 from agentkit.testing import Delayed
+from tests.raising import raises
 from tests.runtime.scripts import calling
 
 PAY = calling(("pay", {"amount": 30}, "c1"))
@@ -58,7 +59,7 @@ def replied(message: Message | str, tokens: int) -> Reply:
 @pytest.mark.parametrize("tools", [[paying([], "never")], []])
 def test_a_decision_is_not_ignored_where_the_tool_needs_none_any_more_or_is_gone(tools: list[Any]) -> None:
     later = Agent(ScriptedModel(["done"]), tools=tools)
-    with pytest.raises(ApprovalError, match="needs no approval now"):
+    with raises(ApprovalError, name="approve", value="pay (c1)"):
         later.resume_sync(paused(), approve={"c1": Denied("no")})
 
 
@@ -68,14 +69,14 @@ def test_a_decision_is_not_ignored_where_the_tool_needs_none_any_more_or_is_gone
 )
 def test_a_decision_that_says_nothing_usable_is_none(answer: Any) -> None:
     paid: list[int] = []
-    with pytest.raises(ApprovalError, match="did not run"):
+    with raises(ApprovalError, name="pay (c1)"):
         Agent(ScriptedModel([PAY]), tools=[paying(paid)]).run_sync("go", approve=lambda call: answer)
     assert paid == []
 
 
 def test_what_can_decide_nothing_is_refused_before_anything_is_sent() -> None:
     model = ScriptedModel([PAY])
-    with pytest.raises(ApprovalError, match="got True"):
+    with raises(ApprovalError, name="approve", value="bool"):
         Agent(model, tools=[paying([])]).run_sync("go", approve=True)  # type: ignore[arg-type]
     assert not model.requests
 
@@ -97,16 +98,16 @@ def test_a_resume_that_fails_at_once_loses_nothing_that_was_known() -> None:
 def test_a_journal_that_does_not_begin_with_its_beginning_is_refused(order: list[int]) -> None:
     session = InMemorySession()
     lines = paused(session).dumps().splitlines(keepends=True) * 2
-    with pytest.raises(JournalError, match="mixed up"):
+    with raises(JournalError, line=2):
         Agent(ScriptedModel([])).resume_sync(Journal.loads("".join([lines[at] for at in order])), session=session)
 
 
 def test_what_is_no_journal_is_told_apart_from_a_file_that_is_not_there() -> None:
     journal, agent = paused(), Agent(ScriptedModel([]))
-    for given, what in ((journal.dumps(), "Journal.loads"), (Paused([]), "error.journal")):
-        with pytest.raises(JournalError, match=what):
+    for given, kind in ((journal.dumps(), "str"), (Paused([]), "Paused")):
+        with raises(JournalError, name="journal", value=kind):
             agent.resume_sync(given)  # type: ignore[arg-type]
-    with pytest.raises(JournalError, match="a file to keep it in"):
+    with raises(JournalError, name="journal", value="Journal"):
         agent.run_sync("go", journal=journal)  # type: ignore[arg-type]
 
 
@@ -175,7 +176,7 @@ def test_a_process_that_was_forked_during_a_run_does_not_hold_its_journal(tmp_pa
 
     agent = Agent(ScriptedModel([calling("start"), OSError("gone")]), tools=[start])
     try:
-        with pytest.raises(OSError, match="gone"):
+        with raises(OSError, args=("gone",)):
             agent.run_sync("go", journal=path)
         assert Agent(ScriptedModel(["done"]), tools=[start]).resume_sync(path).output == "done"
     finally:
@@ -197,9 +198,9 @@ def test_a_run_that_is_tried_again_has_its_own_messages_also_where_another_write
             agent = Agent(ScriptedModel(script), tools=[look])
             return agent.run_sync("my question", session=mine.session("c"), run_id="r")
 
-        with pytest.raises(OSError, match="1"):
+        with raises(OSError, args=("1",)):
             tried(calling("look"), OSError("1"))
-        with pytest.raises(OSError, match="2") as failed:
+        with raises(OSError, args=("2",)) as failed:
             tried(OSError("2"))
         later = Agent(ScriptedModel(["answer"]), tools=[look])
         journal: Any = failed.value.journal  # type: ignore[attr-defined]

@@ -16,6 +16,7 @@ from agentkit.memory import HeadMoved, Memory, NotFound, Scope
 from agentkit.prompts import Conversation, Message, MessageError
 from agentkit.testing.strategies import conversations
 from tests.prompts.laws import law
+from tests.raising import raises
 from tests.runtime.scripts import calling
 
 
@@ -59,13 +60,12 @@ def test_a_rewound_session_goes_on_behind_the_message_and_the_model_sees_no_more
     assert "second" not in str(result.composition.messages)
 
 
-@pytest.mark.parametrize(("at", "instead"), [(2, "keep 1 or 3")])
-def test_no_result_is_cut_from_its_call(session: Any, at: int, instead: str) -> None:
+def test_no_result_is_cut_from_its_call(session: Any) -> None:
     talked(session)
     before = texts(session)
-    with pytest.raises(MessageError, match=instead):
-        session.rewind(at)
-    with pytest.raises(MessageError, match="part of a round of tool calls"):
+    with pytest.raises(MessageError):
+        session.rewind(2)
+    with pytest.raises(MessageError):
         session.edit(3, "x")
     assert texts(session) == before
 
@@ -74,7 +74,7 @@ def test_no_result_is_cut_from_its_call(session: Any, at: int, instead: str) -> 
 def test_a_number_that_is_none_is_refused_and_changes_nothing(session: Any, at: Any) -> None:
     talked(session)
     for act in (session.rewind, lambda number: session.edit(number, "x")):
-        with pytest.raises(MessageError, match="expected"):
+        with pytest.raises(MessageError):
             act(at)
     assert len(session.conversation) == 6
 
@@ -85,7 +85,7 @@ def test_an_edited_message_is_answered_anew(session: Any) -> None:
     assert texts(session)[3:] == ["a:one", "u:another second"]
     result = agent("anew").run_sync(None, session=session)
     assert result.output == "anew" and texts(session)[4:] == ["u:another second", "a:anew"]
-    with pytest.raises(MessageError, match="content"):
+    with pytest.raises(MessageError):
         session.edit(1, [5])
     assert texts(session)[0] == "u:first"
 
@@ -117,7 +117,7 @@ def test_a_journal_of_what_was_rewound_does_not_go_on(session: Any) -> None:
     fork = session.fork(id=session.id, at=5)
     for cut, at in ((session, 2), (fork, 5)):
         cut.rewind(at)
-        with pytest.raises(JournalError, match="rewound since"):
+        with raises(JournalError, name="conversation"):
             Agent(model, tools=[look]).resume_sync(journal, session=cut)
         assert len(cut.conversation) == at
 
@@ -148,7 +148,7 @@ def test_whoever_holds_the_old_end_is_told_and_goes_on_behind_the_new_one(memory
         theirs = other_process.session("talk")
         other_fork = other_process.session("talk").fork("f")
         mine.rewind(4)
-        with pytest.raises(HeadMoved, match="rewound it, and it has 4") as caught:
+        with pytest.raises(HeadMoved) as caught:
             theirs.append(Message("user", "late"))
         assert caught.value.rewound and texts(theirs) == texts(mine)
         theirs.append(Message("user", "late"))

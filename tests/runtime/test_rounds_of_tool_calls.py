@@ -28,6 +28,7 @@ from agentkit.errors import ApprovalError
 from agentkit.testing import controlled_time
 from agentkit.tools import ToolDefinitionError, ToolError, ToolResult
 from tests.effort import tries
+from tests.raising import raises
 from tests.runtime.scripts import calling, decided, roles, valid
 from tests.waiting import LONG
 
@@ -119,7 +120,7 @@ def test_what_ends_the_program_beside_other_calls_leaves_a_run_that_goes_on(
     is_new, session = True, InMemorySession()
     model = ScriptedModel([calling("linger", "leave", "linger"), "done"])
     agent = Agent(model, tools=[leave, linger])
-    with controlled_time(), pytest.raises(error, match="now") as caught:
+    with controlled_time(), raises(error, args=("now",)) as caught:
         agent.run_sync("go", session=session)
     is_new, journal = False, caught.value.journal  # type: ignore[attr-defined]
     assert [result.name for result in journal.tool_results] == ["linger"] * 2 * waits
@@ -139,7 +140,7 @@ def test_a_tool_that_takes_too_long_is_ended() -> None:
 
 
 def test_two_tools_of_one_name_are_refused_when_the_agent_is_made() -> None:
-    with pytest.raises(ToolDefinitionError, match="echo"):
+    with raises(ToolDefinitionError, names=("echo",)):
         Agent(ScriptedModel([]), tools=[echo, tool(echo)])
 
 
@@ -204,7 +205,7 @@ def test_anything_else_than_a_decision_ends_the_run_and_nothing_was_called(answe
         wiped.append(path)
 
     agent = Agent(ScriptedModel([calling(("wipe", {"path": "/"})), "x"]), tools=[wipe])
-    with pytest.raises(ApprovalError, match="expected True, False, Approved"):
+    with raises(ApprovalError, name="wipe (id1)"):
         agent.run_sync("go", approve=lambda call: answer)
     assert wiped == []
 
@@ -281,7 +282,7 @@ def test_an_approver_that_fails_ends_the_run_and_nothing_was_called() -> None:
 
     session = InMemorySession()
     agent = Agent(ScriptedModel([calling(("wipe", {"path": "x"})), "never"]), tools=[always])
-    with pytest.raises(RuntimeError, match="terminal"):
+    with raises(RuntimeError, args=("the terminal is gone",)):
         agent.run_sync("go", approve=approve, session=session)
     assert roles(session.conversation) == "user"
 
@@ -411,7 +412,7 @@ def test_ten_thousand_calls_over_a_limit_run_none() -> None:
         return ""
 
     agent = Agent(ScriptedModel([calling(*["count"] * 10_000)]), tools=[count], limits=Limits(tool_calls=100))
-    with pytest.raises(LimitExceeded, match="100 tool calls"):
+    with raises(LimitExceeded, value=100, limit="tool_calls"):
         agent.run_sync("go")
     assert not ran
 

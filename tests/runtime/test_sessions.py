@@ -16,6 +16,7 @@ from agentkit import Agent, Document, InMemorySession, Layers, Message, ModelErr
 from agentkit.errors import SessionBusy
 from agentkit.memory import AlreadyUsed, HeadMoved, InvalidArgument, Memory
 from agentkit.prompts import KwargsError, TemplateError, TextPrompt
+from tests.raising import raises
 from tests.runtime.scripts import Forgetful, Never, Slow, calling, roles, valid
 
 OpenSession = Callable[[str], Session]
@@ -133,11 +134,11 @@ def test_a_memory_that_fails_or_answers_nonsense_keeps_and_sends_nothing(open_se
             return ["a chunk"]  # type: ignore[list-item]
 
     session, model = open_session("s"), ScriptedModel(["never"])
-    with pytest.raises(InvalidArgument, match="no index"):
+    with raises(InvalidArgument, args=("no index",)):
         Agent(model, memory=Broken()).run_sync("hi", session=session)
-    with pytest.raises(TypeError, match=r"Wrong.recall: expected Documents, got str"):
+    with pytest.raises(TypeError):
         Agent(model, memory=Wrong()).run_sync("hi", session=session)
-    with pytest.raises(TypeError, match=r"Wrong.recall"):
+    with pytest.raises(TypeError):
         Agent(model, memory=Wrong()).compose("hi")
     assert len(session.conversation) == 0
     assert not model.requests
@@ -145,7 +146,7 @@ def test_a_memory_that_fails_or_answers_nonsense_keeps_and_sends_nothing(open_se
 
 def test_nothing_is_sent_when_the_question_cannot_be_kept() -> None:
     session, model = Forgetful(good=0), ScriptedModel(["never"])
-    with pytest.raises(OSError, match="disk is gone"):
+    with raises(OSError, args=("the disk is gone",)):
         Agent(model).run_sync("hi", session=session)
     assert not model.requests
     assert len(session.conversation) == 0
@@ -153,7 +154,7 @@ def test_nothing_is_sent_when_the_question_cannot_be_kept() -> None:
 
 def test_a_store_that_fails_later_leaves_a_valid_history() -> None:
     session = Forgetful(good=1)
-    with pytest.raises(OSError, match="disk is gone"):
+    with raises(OSError, args=("the disk is gone",)):
         Agent(ScriptedModel([calling(("echo", {"text": "x"})), "ok"]), tools=[echo]).run_sync("hi", session=session)
     assert roles(session.conversation) == "user"
     session.good = 9
@@ -165,7 +166,7 @@ async def test_two_runs_at_once_on_one_session_are_refused(open_session: OpenSes
     session, model = open_session("s"), Never()
     first = asyncio.create_task(Agent(model).run("one", session=session))
     await model.asked.wait()
-    with pytest.raises(SessionBusy, match=r"'s' is in use by another run") as caught:
+    with raises(SessionBusy, session="s") as caught:
         await Agent(ScriptedModel(["never"])).run("two", session=session)
     assert caught.value.session == "s"
     first.cancel()
@@ -306,14 +307,14 @@ def test_a_key_that_was_used_for_other_messages_is_refused(stored: bool, tmp_pat
         session.append(Message("user", "three"))
         assert len(session.append(*first, key="k")) == 3 and len(session.append(first[0], key="k")) == 3
         for other in ([Message("user", "other")], [*first, Message("user", "four")], [first[1]]):
-            with pytest.raises(AlreadyUsed, match=r"'s': key 'k' was used for other messages \(message 1 on\)"):
+            with pytest.raises(AlreadyUsed):
                 session.append(*other, key="k")
             if not stored:
                 with pytest.raises(AlreadyUsed):
                     session.append_now(*other, key="k")
         assert [message.text for message in session.conversation] == ["one", "two", "three"]
         fork = session.fork(id="f", at=1)
-        with pytest.raises(AlreadyUsed, match="'k' was used"):
+        with pytest.raises(AlreadyUsed):
             fork.append(*first, key="k")
         session.rewind(0)
         session.append(Message("user", "other"), key="k")

@@ -33,11 +33,13 @@ from agentkit import (
     ToolContext,
 )
 from agentkit.errors import AgentDefinitionError, OutputError, OutputStopped
+from agentkit.models import ModelInterrupted
 from agentkit.models.abilities import OutputMode
 from agentkit.output.json_in_text import json_spans
 from agentkit.prompts import Layers, TextPrompt
 from agentkit.testing import CutOff, assert_effects
 from tests.effort import paired
+from tests.raising import raises
 from tests.runtime.scripts import calling, roles, valid
 
 MODES: list[OutputMode] = ["native", "tool", "prompted"]
@@ -188,7 +190,7 @@ def test_the_mode_is_the_first_that_the_model_has_and_can_be_chosen() -> None:
     assert agent.run_sync("go", output=OutputSpec(City, mode="prompted")).output.name == "Bern"
     assert agent.run_sync("go", model=model).output.name == "Bern"
     assert model.requests[0].output is not None and model.requests[0].output.mode == "prompted"
-    with pytest.raises(AgentDefinitionError, match=r"in the mode 'native': it has prompted, tool"):
+    with raises(AgentDefinitionError, name="mode", value="native"):
         Chain(model, output=OutputSpec(City, mode="native"))
 
 
@@ -225,27 +227,24 @@ def test_an_answer_follows_a_json_schema_that_refers_to_itself(mode: OutputMode)
 
 
 @pytest.mark.parametrize(
-    ("make", "what"),
+    ("make", "name"),
     [
-        (lambda: OutputSpec(City, mode="magic"), "expected native, tool or prompted, got 'magic'"),  # type: ignore[call-overload]
-        (lambda: OutputSpec(City, output_validator=lambda: None), "expected a function of the answer"),
-        (lambda: OutputSpec(City, output_validator=[5]), "expected a function of the answer"),  # type: ignore[list-item]
-        (lambda: Chain(ScriptedModel([]), output=OutputSpec(str, mode="tool")), "text is asked for in no mode"),
-        (lambda: Chain(ScriptedModel([]), output=OutputSpec(look, mode="native")), "a function is a tool"),
-        (lambda: Chain(ScriptedModel([]), output=[City, Line]), r"expected a type, such as City or Invoice \| Line"),  # type: ignore[call-overload]
-        (lambda: OutputSpec({"type": "array"}), "expected the type object, got 'array'"),
-        (
-            lambda: OutputSpec({"properties": {"a": {"$ref": "file:///x"}, "b": {"$ref": "#/$defs/B"}}}),
-            "'#/.*'file:///x'",
-        ),
-        (lambda: OutputSpec({"properties": {"a": {"const": "\ud800"}}}), "surrogates not allowed"),
-        (lambda: OutputSpec({"description": "\ud800"}), "surrogates not allowed"),
-        (lambda: Chain(ScriptedModel([]), output=OutputSpec(OutputSpec(City))), "JSON Schema"),
-        (lambda: Chain(ScriptedModel([]), output=lambda text: text), "a model cannot call this function"),
+        (lambda: OutputSpec(City, mode="magic"), "mode"),  # type: ignore[call-overload]
+        (lambda: OutputSpec(City, output_validator=lambda: None), "output_validator"),
+        (lambda: OutputSpec(City, output_validator=[5]), "output_validator"),  # type: ignore[list-item]
+        (lambda: Chain(ScriptedModel([]), output=OutputSpec(str, mode="tool")), "mode"),
+        (lambda: Chain(ScriptedModel([]), output=OutputSpec(look, mode="native")), "mode"),
+        (lambda: Chain(ScriptedModel([]), output=[City, Line]), "output"),  # type: ignore[call-overload]
+        (lambda: OutputSpec({"type": "array"}), "output"),
+        (lambda: OutputSpec({"properties": {"a": {"$ref": "file:///x"}, "b": {"$ref": "#/$defs/B"}}}), "output"),
+        (lambda: OutputSpec({"properties": {"a": {"const": "\ud800"}}}), "output"),
+        (lambda: OutputSpec({"description": "\ud800"}), "output"),
+        (lambda: Chain(ScriptedModel([]), output=OutputSpec(OutputSpec(City))), "output"),
+        (lambda: Chain(ScriptedModel([]), output=lambda text: text), "output"),
     ],
 )
-def test_what_can_never_work_is_refused_when_it_is_made(make: Callable[[], object], what: str) -> None:
-    with pytest.raises(AgentDefinitionError, match=what):
+def test_what_can_never_work_is_refused_when_it_is_made(make: Callable[[], object], name: str) -> None:
+    with raises(AgentDefinitionError, name=name):
         make()
 
 
@@ -254,9 +253,9 @@ def test_a_tool_with_the_name_of_the_answer_is_refused() -> None:
         """Answer."""
         return ""
 
-    with pytest.raises(AgentDefinitionError, match="there is a tool named 'final_answer'"):
+    with raises(AgentDefinitionError, name="tools", value="final_answer"):
         Agent(ScriptedModel([]), tools=[final_answer], output=OutputSpec(City, mode="tool"))
-    with pytest.raises(AgentDefinitionError, match="there is a tool named 'look'"):
+    with raises(AgentDefinitionError, name="tools", value="look"):
         Agent(ScriptedModel([]), tools=[look], output=look)
 
 
@@ -293,18 +292,17 @@ def test_the_object_that_was_asked_for_goes_before_a_list_in_the_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "what"),
+    ("text", "name"),
     [
-        ("Bern!", "there is no JSON object in it"),
-        (f"<think>{BERN}", "there is no JSON object in it"),
-        ('{"name": "Bern"}', "inhabitants: Field required"),
-        ('So: {"name": "Bern", "inhabitants": -1}', "inhabitants: Input should be greater"),
+        ("Bern!", None),
+        (f"<think>{BERN}", None),
+        ('{"name": "Bern"}', "inhabitants"),
+        ('So: {"name": "Bern", "inhabitants": -1}', "inhabitants"),
     ],
 )
-def test_what_is_wrong_is_named(text: str, what: str) -> None:
-    with pytest.raises(OutputError, match=what) as caught:
+def test_what_is_wrong_is_named(text: str, name: str | None) -> None:
+    with raises(OutputError, name=name, text=text):
         ask(City, text, mode="prompted", limits=Limits(repairs=0))
-    assert caught.value.text == text
 
 
 HOSTILE = ["{", "1,", '{"a":', "[[1],", "{}", '{"a": "', "<think>", "```json\n", "</think>{", '["', '[",["', "[ \n"]
@@ -339,7 +337,7 @@ def test_the_json_that_is_found_is_what_the_decoder_of_python_finds(text: str) -
 
 def test_an_answer_with_many_problems_is_not_answered_with_all_of_them() -> None:
     answer = json.dumps({"value": ["x"] * 5_000 + [{"y" * 10_000: 1}]})
-    with pytest.raises(OutputError, match=r"and 4,\d+ more") as caught:
+    with pytest.raises(OutputError) as caught:
         ask(list[int], answer, limits=Limits(repairs=0))
     assert len(str(caught.value)) < 20_000
 
@@ -361,7 +359,7 @@ def test_a_reply_that_stopped_is_not_asked_for_again(mode: OutputMode, reason: s
 
 def test_a_cut_call_of_the_answer_ends_the_run_too() -> None:
     model = ScriptedModel.repeat(Reply(answering('{"name": "Be'), finish_reason="length"))
-    with pytest.raises(OutputStopped, match="max_tokens"):
+    with raises(OutputStopped, reason="length"):
         Agent(model, output=OutputSpec(City, mode="tool")).run_sync("go")
     assert len(model.requests) == 1
 
@@ -409,14 +407,14 @@ def test_a_validator_counts_as_a_repair_and_other_exceptions_end_the_run() -> No
         raise AskAgain("no")
 
     model = ScriptedModel.repeat(BERN)
-    with pytest.raises(OutputError, match="the answer is not a valid City: no"):
+    with raises(OutputError, problems="no"):
         Agent(model, output=OutputSpec(City, output_validator=never), limits=Limits(repairs=1)).run_sync("go")
     assert len(model.requests) == 2
 
     def broken(city: City) -> None:
         raise LookupError("gone")
 
-    with pytest.raises(LookupError, match="gone"):
+    with raises(LookupError, args=("gone",)):
         Agent(ScriptedModel([BERN]), output=OutputSpec(City, output_validator=broken)).run_sync("go")
 
 
@@ -439,7 +437,7 @@ def test_a_run_goes_on_behind_what_a_validator_said() -> None:
 
     spec = OutputSpec(City, output_validator=check)
     model = ScriptedModel(['{"name": "Rome", "inhabitants": 1}', OSError("gone")])
-    with pytest.raises(OSError, match="gone") as caught:
+    with raises(OSError, args=("gone",)) as caught:
         Agent(model, output=spec, name="a").run_sync("go")
     journal = Journal.loads(caught.value.journal.dumps())  # type: ignore[attr-defined]
     result = Agent(ScriptedModel([BERN]), output=spec, name="a").resume_sync(journal)
@@ -477,7 +475,7 @@ def test_a_function_that_fails_may_be_called_again_as_often_as_repairs_allow() -
         raise ValueError("full")
 
     model = ScriptedModel.repeat(answering('{"flight": "LX1"}', name="book"))
-    with pytest.raises(OutputError, match="full"):
+    with raises(OutputError, problems="book failed: ValueError: full"):
         Agent(model, output=book, limits=Limits(repairs=1)).run_sync("go")
     assert len(model.requests) == 2
 
@@ -541,7 +539,7 @@ def test_what_a_function_returned_is_the_same_after_a_journal(returned: Any, kin
 
 
 def test_a_chain_without_an_agent_says_that_it_cannot_call_it() -> None:
-    with pytest.raises(AgentDefinitionError, match="run in an agent"):
+    with raises(AgentDefinitionError, name="output"):
         Chain(ScriptedModel([]), output=look).run_sync("go")  # type: ignore[arg-type]
 
 
@@ -601,6 +599,6 @@ def test_a_long_answer_is_read_in_linear_time() -> None:
 
 def test_a_stream_that_breaks_off_has_shown_what_there_was() -> None:
     events: list[Any] = []
-    with pytest.raises(Exception, match="broke off"):
+    with raises(ModelInterrupted, text='{"name": "Be'):
         Agent(ScriptedModel([CutOff('{"name": "Be')]), output=City).run_sync("go", on_event=events.append)
     assert {"name": "Be"} in [event.output for event in events if isinstance(event, PartialOutput)]

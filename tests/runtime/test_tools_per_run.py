@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from agentkit import Agent, Message, PromptContext, ScriptedModel, ToolCall, tool
 from agentkit.tools import ToolDefinitionError, Toolset, TurnTools
+from tests.raising import raises
 
 
 @tool
@@ -63,6 +62,6 @@ async def test_tools_may_be_computed_by_async_code() -> None:
 async def test_names_that_clash_in_a_turn_end_the_run_before_anything_is_sent() -> None:
     model = ScriptedModel(["done"])
 
-    with pytest.raises(ToolDefinitionError, match="read"):
+    with raises(ToolDefinitionError, names=("read",)):
         await Agent(model, tools=TurnTools(lambda context: [read, read.but(name="read")])).run("Go")
     assert not model.requests

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from agentkit import Agent, Chain, InMemorySession, LimitExceeded, Limits, ScriptedModel
 from agentkit.errors import AgentDefinitionError, OutputError
 from agentkit.prompts import Layers
+from tests.raising import raises
 from tests.runtime.scripts import calling, roles, valid
 
 
@@ -75,7 +76,7 @@ def test_the_model_may_repair_its_answer() -> None:
 
 def test_after_all_repairs_the_error_says_what_was_wrong() -> None:
     session, model = InMemorySession(), ScriptedModel.repeat("Bern!")
-    with pytest.raises(OutputError, match="not a valid City") as caught:
+    with raises(OutputError, name="answer") as caught:
         Agent(model, output=City).run_sync("go", session=session)
     assert caught.value.text == "Bern!"
     assert "Invalid JSON" in caught.value.problems
@@ -91,7 +92,7 @@ def test_no_repairs_may_be_allowed() -> None:
 
 
 def test_repairs_count_as_steps() -> None:
-    with pytest.raises(LimitExceeded, match="2 steps"):
+    with raises(LimitExceeded, value=2, limit="steps"):
         Agent(ScriptedModel.repeat("no"), output=City, limits=Limits(steps=2, repairs=9)).run_sync("go")
 
 
@@ -125,9 +126,9 @@ def test_a_type_no_model_can_be_asked_for_is_refused_at_once() -> None:
     class Socket:
         pass
 
-    with pytest.raises(AgentDefinitionError, match="Socket"):
+    with raises(AgentDefinitionError, name="output", value="Socket"):
         Agent(ScriptedModel([]), output=Socket)
-    with pytest.raises(AgentDefinitionError, match="JSON Schema"):
+    with raises(AgentDefinitionError, name="output", value="Callable"):
         Chain(ScriptedModel([]), output=Callable[[], int])  # type: ignore[arg-type]
 
 

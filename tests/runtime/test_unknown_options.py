@@ -13,6 +13,7 @@ from agentkit import Agent, Chain, Limits, RecallOptions, ScriptedModel, Summari
 from agentkit.errors import AgentDefinitionError, UnknownOption
 from agentkit.models import Price
 from agentkit.prompts import ContextError
+from tests.raising import raises
 
 MODEL: Any = ScriptedModel(["x"])
 ANY: Any = {"agent": Agent, "limits": Limits}
@@ -53,10 +54,11 @@ def test_the_error_says_which_was_meant(make: Callable[[], Any], problems: list[
 
 def test_what_goes_into_the_input_is_named() -> None:
     agent = Agent(MODEL)
-    with pytest.raises(UnknownOption, match=r"UserInput\(text, additional_kwargs=\{\.\.\.\}\)"):
+    with raises(UnknownOption, name="company", meant={"company": "compaction"}):
         agent.run_sync("Hi", company="acme")  # type: ignore[call-arg]
-    with pytest.raises(ContextError, match="the messages before it as history= or session="):
+    with pytest.raises(ContextError) as caught:
         agent.run_sync({"messages": []})
+    assert [place for place, _ in caught.value.problems] == ["user_input.messages"]
 
 
 def test_signatures_and_values_are_what_they_were() -> None:
@@ -64,5 +66,5 @@ def test_signatures_and_values_are_what_they_were() -> None:
     assert "layers" in inspect.signature(Agent).parameters
     limits = Limits(3, seconds=2)
     assert pickle.loads(pickle.dumps(limits)) == limits == Limits(steps=3, seconds=2)
-    with pytest.raises(TypeError, match="positional"):
+    with pytest.raises(TypeError):
         ANY["limits"](*range(1, 30))

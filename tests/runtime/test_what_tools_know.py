@@ -22,6 +22,7 @@ from agentkit import (
 )
 from agentkit.errors import OutputError
 from agentkit.tools import ToolContext, ToolDefinitionError
+from tests.raising import raises
 from tests.runtime.scripts import calling, roles, valid
 from tests.waiting import LONG
 
@@ -224,5 +225,5 @@ def test_a_conversation_is_handed_over_with_the_history_that_was_chosen(history:
 
 
 def test_a_history_that_there_is_not_is_refused() -> None:
-    with pytest.raises(ToolDefinitionError, match="'none', 'text', 'all'"):
+    with raises(ToolDefinitionError, tool="a", names=("history",)):
         Agent(ScriptedModel([])).as_tool(name="a", description="", history="last")  # type: ignore[arg-type]

@@ -32,6 +32,7 @@ from agentkit.server.served_runs.durable_runs import DurableRuns
 from agentkit.server.served_runs.run_records import RunRecord, RunsWanted
 from agentkit_prompts import Composition
 from tests.paths import ROOT
+from tests.raising import raises
 from tests.server.serving_agents import Client, served
 from tests.waiting import LONG
 
@@ -113,7 +114,7 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
     records = DurableRecords(Runs(f"sqlite:///{tmp_path / 'durable.db'}"))
     left = RunRecord(id="left", tenant="acme", agent="cashier", status="running", created_at=1, updated_at=1)
     records.add(replace(left, input={"text": "left"}))  # of a request, as a server that was killed leaves it
-    with pytest.raises(AgentDefinitionError, match="durable runs need a memory"):
+    with raises(AgentDefinitionError, name="memory"):
         Server([agent], store=records, runs=partial(DurableRuns, records=records))
     with (
         Memory.open(tmp_path / "home", scope="acme") as memory,

@@ -17,6 +17,7 @@ from agentkit import Agent, Layers, Message, Reply, ScriptedModel
 from agentkit.models.offline.scripted_model import Delayed
 from agentkit.server.server_options import ServerOptions
 from agentkit_prompts import AdditionalInfoPrompt, Composition, Template
+from tests.raising import raises
 from tests.server.serving_agents import Client, served
 from tests.waiting import LONG, eventually, until
 
@@ -377,5 +378,5 @@ def test_kwargs_that_no_journal_can_hold_are_refused(client: Client, path: str, 
 
 @pytest.mark.parametrize("options", [{"body_bytes": 0}, {"run_seconds": -1}, {"cors_origins": ("*",)}, {"timeout": 3}])
 def test_options_that_cannot_be_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="|".join(options)):
+    with raises(ValueError, name=next(iter(options))):
         ServerOptions(**options)

@@ -26,6 +26,7 @@ from agentkit.server.served_runs.durable_runs import DurableRuns
 from agentkit.server.served_runs.run_records import RunRecord, RunsWanted
 from agentkit.server.served_runs.stored_runs import StoredRuns, StoredRunsError
 from agentkit.server.server_options import ServerOptions
+from tests.raising import raises
 from tests.server.serving_agents import ended, served
 from tests.waiting import LONG, until
 
@@ -437,15 +438,15 @@ def test_a_store_of_a_newer_version_or_of_something_else_is_refused(tmp_path: Pa
     StoredRuns(tmp_path / "runs.db").close()
     with sqlite3.connect(tmp_path / "runs.db") as connection:
         connection.execute("UPDATE run_store SET format = 99")
-    with pytest.raises(StoredRunsError, match="newer agentkit"):
+    with raises(StoredRunsError, path=str(tmp_path / "runs.db"), value=99):
         StoredRuns(tmp_path / "runs.db")
     first = StoredRuns(tmp_path / "other.db")
-    with pytest.raises(StoredRunsError, match="another server"):
+    with raises(StoredRunsError, value="busy"):
         StoredRuns(tmp_path / "other.db")
     first.close()
     StoredRuns(tmp_path / "other.db").close()
     (tmp_path / "text.db").write_text("not a database" * 100)
-    with pytest.raises(StoredRunsError, match="cannot be opened"):
+    with raises(StoredRunsError, path=str(tmp_path / "text.db")):
         StoredRuns(tmp_path / "text.db")
 
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from agentkit import Agent, Message, ScriptedModel, ToolCall
 from agentkit.prompts import Composition
+from tests.raising import raises
 from tests.server.serving_agents import Client, served
 
 MODEL = "gpt-4o-2024-08-06"
@@ -98,8 +99,9 @@ async def test_chat_streams(client: OpenAI) -> None:
     first = next(stream)
     assert first.choices[0].delta.role == "assistant"
     assert "".join([one.choices[0].delta.content or "" for one in stream]).startswith("You asked A")
-    chunks = await openai.AsyncOpenAI().chat.completions.create(model=MODEL, messages=user("B"), stream=True)
-    found = [one async for one in chunks]
+    async with openai.AsyncOpenAI() as asked:
+        chunks = await asked.chat.completions.create(model=MODEL, messages=user("B"), stream=True)
+        found = [one async for one in chunks]
     assert found[-1].choices[0].finish_reason == "stop"
     raw = client.chat.completions.with_raw_response.create(model=MODEL, messages=user("C"))
     assert raw.status_code == 200 and raw.parse().choices[0].message.content
@@ -176,7 +178,7 @@ def test_responses_parse_and_stream(client: OpenAI) -> None:
 
 
 def test_errors_have_the_classes_of_the_sdk(client: OpenAI) -> None:
-    with pytest.raises(openai.NotFoundError, match="no agent"):
+    with raises(openai.NotFoundError, code="model_not_found", param="model"):
         client.chat.completions.create(model="nothing", messages=user("x"))
     with pytest.raises(openai.BadRequestError) as caught:
         client.chat.completions.create(model=MODEL, messages=user("x"), temperature=-1)

@@ -84,7 +84,9 @@ class DurableStore:
             what = " ".join(str(getattr(error, "orig", None) or error).split())[:_MAX_SHOWN]
             raise DatabaseUnavailable(
                 f"the database of the runs, {shown_url(self.url)}, does not answer or refuses: {what}: see that it "
-                f"runs, can be reached and has room, {again}"
+                f"runs, can be reached and has room, {again}",
+                name="database",
+                path=shown_url(self.url),
             ) from error
 
     async def check_made(self) -> None:

@@ -125,4 +125,5 @@ class EchoReader(ReplyReader):
             f"{why}; scoring a text needs a completions endpoint that knows `echo` and `logprobs`, such as vLLM's",
             model=self._model,
             host=self._host,
+            name="logprobs",
         )

@@ -100,7 +100,7 @@ class OfflineModel:
         given = {"session_len": session_len, "control_tokens": control_tokens, "template_kwargs": template_kwargs}
         for what in [name for name, value in given.items() if value is not None]:
             raise AgentDefinitionError(
-                f"OfflineModel: {what} needs a chat_template: give that too", name="chat_template"
+                f"OfflineModel: {what} needs a chat_template: give that too", name="chat_template", value=what
             )
 
     @property

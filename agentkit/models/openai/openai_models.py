@@ -85,7 +85,7 @@ def openai_rules(model: str) -> OpenAIRules | None:
 def refused_settings(settings: ModelSettings, rules: OpenAIRules, *, is_chat: bool) -> Iterator[str]:
     """Yield what a model does not take of the settings, behind chat completions or the Responses API."""
     if is_chat and rules.chat == "none":
-        yield "this model answers the Responses API only: make an OpenAIResponsesModel of that name"
+        yield "model: it answers the Responses API only: make an OpenAIResponsesModel of that name"
     effort = settings.effort
     efforts = tuple([one for one in rules.efforts if not (is_chat and one == "max")])
     if effort is not None and effort not in efforts:
