@@ -1,6 +1,6 @@
 """Read-only dicts and lists that are still dicts and lists to `json` and to every SDK.
 
-What is memoised by identity must not change behind the memo's back.
+Values that are used as keys by identity must be immutable.
 """
 
 from __future__ import annotations
@@ -9,18 +9,28 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 from agentkit_prompts.errors import ContextError
+from agentkit_prompts.limits import MAX_DEPTH
 
-__all__ = ["Derived", "Deriving", "FrozenDict", "FrozenList", "ReadOnlyDict", "as_plain_text", "freeze", "thawed"]
+__all__ = [
+    "Derived",
+    "Deriving",
+    "FrozenDict",
+    "FrozenList",
+    "ReadOnlyDict",
+    "freeze",
+    "plain_text",
+    "set_plain_text",
+    "thawed",
+]
 
 T = TypeVar("T")
 
-_MAX_DEPTH = 100
 _MAX_DERIVED = 8
 _ATOMS = (str, int, float, bool, type(None))
 
 
 class Derived:
-    """Base of values with a slot for what is derived from them: it is not compared, copied or stored."""
+    """Mixin: a slot for derived values, which are not compared, copied or stored."""
 
     __slots__ = ("_derived",)
 
@@ -28,22 +38,22 @@ class Derived:
 
 
 class Deriving(Derived):
-    """Base of values of which things are worked out once."""
+    """Mixin: cache derived values per instance."""
 
     __slots__ = ()
 
     def derive(self, function: Callable[..., T], about: object = None) -> T:
-        """Return `function(self)`, or `function(self, about)`, worked out once; per function the last result is kept.
+        """Return `function(self)` or `function(self, about)`, and cache the last result of each function.
 
-        Both are known again by identity: pass the same objects every time. A few functions are remembered.
+        Keys are compared by identity: pass the same objects every time. A few functions are remembered.
         """
         result: T
         try:
-            known_about, result = self._derived[function]
-        except (AttributeError, KeyError):  # the first time
+            cached_about, result = self._derived[function]
+        except (AttributeError, KeyError):  # the first call
             pass
         else:
-            if known_about is about:
+            if cached_about is about:
                 return result
         result = function(self) if about is None else function(self, about)
         derived = getattr(self, "_derived", None)
@@ -54,15 +64,21 @@ class Deriving(Derived):
         return result
 
 
-def as_plain_text(value: object, *names: str) -> None:
-    """Have these fields of a frozen value hold plain `str` where they hold text of another class.
+def plain_text(text: str) -> str:
+    """Return text of a subclass of `str` as plain `str`.
 
-    What such a class does its own way, as an enum of texts does `str()`, `format()` or `hash()`, is no part of a value.
+    A subclass, such as an enum of texts, can have its own `str()`, `format()` and `hash()`, which would make equal
+    contexts render differently.
     """
+    return text if type(text) is str else str.__str__(text)
+
+
+def set_plain_text(value: object, *names: str) -> None:
+    """Replace text of a subclass of `str` in these fields of a frozen value."""
     for name in names:
         text = getattr(value, name)
         if type(text) is not str and isinstance(text, str):
-            object.__setattr__(value, name, str.__str__(text))
+            object.__setattr__(value, name, plain_text(text))
 
 
 def _refuse(self: object, *_: object, **__: object) -> NoReturn:
@@ -86,7 +102,7 @@ class FrozenDict(ReadOnlyDict):
     __slots__ = ("json",)
 
     json: str
-    """Its JSON text, where it was written before: a message of a long conversation is sent with every request."""
+    """Its JSON text, if it was written before: a message of a long conversation is sent with every request."""
 
 
 class FrozenList(list[Any]):
@@ -111,8 +127,8 @@ def freeze(value: Any, *, json_only: bool = False, depth: int = 0) -> Any:
     """
     if type(value) in _AS_THEY_ARE:
         return value
-    if depth > _MAX_DEPTH:
-        raise ContextError("data", [("", f"cyclic, or nests deeper than {_MAX_DEPTH} levels; pass flatter data")])
+    if depth > MAX_DEPTH:
+        raise ContextError("data", [("", f"cyclic, or nests deeper than {MAX_DEPTH} levels; pass flatter data")])
     if isinstance(value, Mapping):
         for name in value:
             if json_only and not isinstance(name, str):

@@ -9,15 +9,16 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, TypeAlias
 
 from pydantic import ConfigDict, model_validator
 
-from agentkit_prompts.context.frozen import Derived, Deriving, FrozenDict, as_plain_text, freeze
+from agentkit_prompts.context.checked_fields import Check, Speaker, Trust, check_fields, invalid
+from agentkit_prompts.context.frozen import Derived, Deriving, FrozenDict, plain_text
 from agentkit_prompts.context.json_form import Data
 from agentkit_prompts.context.parts import Image
 from agentkit_prompts.context.short_repr import short_repr
-from agentkit_prompts.errors import ContextError, brief
+from agentkit_prompts.errors import brief
 
 __all__ = [
     "Document",
@@ -33,73 +34,26 @@ __all__ = [
     "short_form",
 ]
 
-Trust: TypeAlias = Literal["trusted", "untrusted"]
-Speaker: TypeAlias = Literal["user", "assistant"]
-"""Whose messages can be recalled."""
-
-_TEXT = ("str", str)
-_FLAG = ("bool", bool)
-_KINDS: dict[str, tuple[str, type | tuple[type, ...]]] = {
-    **dict.fromkeys(("text", "id", "title", "source", "input", "output", "name", "description"), _TEXT),
-    **dict.fromkeys(("prompt", "query", "pool", "session"), _TEXT),
-    **dict.fromkeys(("atomic", "strict"), _FLAG),
-    "chosen": ("tuple", tuple),
-    "score": ("a number or None", (int, float, type(None))),
-    "position": ("int or None", (int, type(None))),
-    "timeout": ("a number of seconds or None", (int, float, type(None))),
-    "image": ("an Image or None", (Image, type(None))),
-    "when": ("datetime or None", (datetime, type(None))),
-}
-"""Per field, whatever item it belongs to: what is expected."""
-_DATA = ("metadata", "parameters", "native")
-_WORDS: dict[str, tuple[str, ...]] = {"trust": get_args(Trust), "role": get_args(Speaker)}
-"""Fields that are one of a few words."""
+JsonData: TypeAlias = Data
+"""Data of which JSON can write all values."""
 
 _LABEL = re.compile(r"(?!\u200b)[^\[\]\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _NO_LABEL = re.compile(r"[\[\]]+")
 _SHORT_ID = re.compile(r"[A-Za-z0-9_.-]{1,16}")
 _MAX_LABEL = 80
+"""Characters of the name of a source in a label; the end of a longer name is kept."""
 _MAX_POSITION = 2**63 - 1
-"""Characters of the name of a source in a label; of a longer one the end is kept."""
+"""Largest position that a database column can store."""
 
 
 class _Item:
-    """Checks and freezes its fields when made."""
+    """Base of context items: checks all fields of a new object."""
 
     __slots__ = ()
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
 
     def __post_init__(self) -> None:
-        problems: list[tuple[str, str]] = []
-        names: tuple[str, ...] = type(self).__slots__
-        for name in names:
-            kind, value = _KINDS.get(name), getattr(self, name)
-            if type(value) is str:
-                if kind is _TEXT:
-                    continue
-            elif isinstance(value, str):
-                as_plain_text(self, name)
-                value = getattr(self, name)
-            if kind is None and name not in _DATA and name not in _WORDS:
-                continue
-            if kind is not None:
-                if not isinstance(value, kind[1]):
-                    problems.append((name, f"expected {kind[0]}, got {type(value).__name__}"))
-            elif name in _WORDS:
-                if not isinstance(value, str) or value not in _WORDS[name]:
-                    problems.append((name, f"expected {' or '.join(map(repr, _WORDS[name]))}"))
-            elif type(value) is not FrozenDict and not (name == "native" and value is None):
-                try:
-                    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-                        object.__setattr__(self, name, freeze(value, json_only=name != "metadata"))
-                    else:
-                        problems.append((name, f"expected a mapping of names to values, got {type(value).__name__}"))
-                except ContextError as error:
-                    problems += [(name, what) for _, what in error.problems]
-                except Exception as error:  # of the code of a mapping
-                    problems.append((name, f"cannot be read: {type(error).__name__}: {error}"))
-        if problems:
-            raise ContextError(type(self).__name__, problems)
+        check_fields(self)
 
 
 def short_form(name: str, *kinds: type, **aliases: str) -> Any:
@@ -151,14 +105,9 @@ class Document(_Item):
     short `id`, or a hash), so that it is the same in every turn and process. `MemoPrompt` tells equal ones apart."""
 
     def __post_init__(self) -> None:
-        _Item.__post_init__(self)
-        if self.position is not None and not -_MAX_POSITION <= self.position <= _MAX_POSITION:
-            raise ContextError("Document", [("position", f"expected at most {_MAX_POSITION:,}")])
-        if isinstance(self.label, str | None) and not self.label:
+        check_fields(self, _DOCUMENT_CHECKS)
+        if not self.label:
             object.__setattr__(self, "label", _label(self))
-        elif not isinstance(self.label, str) or "#" not in self.label or not _LABEL.fullmatch(self.label):
-            what = f"expected one line such as 'manual.md#3', without brackets, got {brief(self.label)}"
-            raise ContextError("Document", [("label", what)])
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
@@ -242,7 +191,7 @@ class Selection(_Item, Derived):
         return self
 
     def answers(self, path: str | None, prompt: object, query: str, pool: tuple[Example, ...]) -> bool:
-        """Whether this is what the prompt, which stands at `path` where that is known, would choose."""
+        """True if this selection is valid for the prompt at `path`, for this query and pool."""
         owner, known = getattr(self, "_derived", (None, None))
         mine = self.prompt == path if owner is None else owner is prompt
         return mine and self.query == query and (known is pool or self.pool == hash_of(pool))
@@ -252,6 +201,25 @@ def hash_of(pool: tuple[Example, ...]) -> str:
     """Return a hash of what a selector may choose from."""
     content = repr([(example.input, example.output, example.id) for example in pool])
     return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _check_position(value: Any) -> int | None:
+    if not isinstance(value, int | None):
+        raise invalid(f"expected int or None, got {type(value).__name__}")
+    if value is not None and not -_MAX_POSITION <= value <= _MAX_POSITION:
+        raise invalid(f"expected at most {_MAX_POSITION:,}")
+    return value
+
+
+def _check_label(value: Any) -> str:
+    if value is None or value == "":
+        return ""
+    if not isinstance(value, str) or "#" not in value or not _LABEL.fullmatch(value):
+        raise invalid(f"expected one line such as 'manual.md#3', without brackets, got {brief(value)}")
+    return plain_text(value)
+
+
+_DOCUMENT_CHECKS: Mapping[str, Check] = {"position": _check_position, "label": _check_label}
 
 
 def _label(document: Document) -> str:
@@ -316,10 +284,10 @@ class ToolSpec(_Item, _WithJson):
 
     name: str
     description: str = ""
-    parameters: Data = field(default_factory=_any_object, hash=False)
+    parameters: JsonData = field(default_factory=_any_object, hash=False)
     strict: bool = field(default=False, kw_only=True)
     trust: Trust = field(default="trusted", kw_only=True)
-    native: Data | None = field(default=None, hash=False, kw_only=True)
+    native: JsonData | None = field(default=None, hash=False, kw_only=True)
     """The entry that a provider takes for a tool of its own, such as `{"type": "web_search"}`; sent as it is."""
     timeout: float | None = field(default=None, kw_only=True, compare=False)
     """Seconds that a call of it may take, `inf` for any; for the layer table, and not sent. None: not known."""
@@ -327,7 +295,7 @@ class ToolSpec(_Item, _WithJson):
     def __post_init__(self) -> None:
         if self.parameters is None:
             object.__setattr__(self, "parameters", _any_object())
-        _Item.__post_init__(self)  # super() does not work in a class with generated slots
+        check_fields(self)
 
     def __getattr__(self, name: str) -> str:
         if name != "json":

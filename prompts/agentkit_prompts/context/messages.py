@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from dataclasses import dataclass, field
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 from pydantic import Field, TypeAdapter
 
-from agentkit_prompts.context.frozen import FrozenDict, as_plain_text
+from agentkit_prompts.context.frozen import FrozenDict, plain_text, set_plain_text
 from agentkit_prompts.context.opaque import NO_OPAQUE, Opaque, no_opaque, opaque_data
 from agentkit_prompts.context.parts import Media, Part, Text
 from agentkit_prompts.context.short_repr import short_repr
@@ -19,9 +20,7 @@ __all__ = ["MESSAGES", "MESSAGE_FORMAT", "Message", "Role", "ToolCall"]
 
 Role = Literal["system", "user", "assistant", "tool"]
 _ROLES = frozenset(get_args(Role))
-_NOTHING: tuple[Any, ...] = ()
-_SPEAKERS = _ROLES - {"tool"}
-_NAME = (str, type(None))
+_TEXT_OR_NONE = (str, NoneType)
 
 MESSAGE_FORMAT = 2
 """Version of the stored form of a message, as `MESSAGES` writes it; it reads all versions up to this one."""
@@ -45,15 +44,15 @@ class ToolCall:
     opaque: Opaque = field(default_factory=no_opaque, hash=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        if not type(self.arguments) is type(self.name) is type(self.id) is str:
-            as_plain_text(self, "id", "name", "arguments")
-        if not (isinstance(self.arguments, str) and isinstance(self.name, str) and isinstance(self.id, str)):
-            wrong = next(name for name in ("id", "name", "arguments") if not isinstance(getattr(self, name), str))
-            hint = ', such as \'{"city": "Bern"}\'' if wrong == "arguments" else ""
-            got = type(getattr(self, wrong)).__name__
-            raise MessageError(
-                f"tool call: {wrong}: expected {'JSON ' if hint else ''}text{hint}, got {got}", name=wrong
-            )
+        set_plain_text(self, "id", "name", "arguments")
+        for name in ("id", "name", "arguments"):
+            value = getattr(self, name)
+            if not isinstance(value, str):
+                expected = "text"
+                if name == "arguments":
+                    expected = 'JSON text, such as \'{"city": "Bern"}\''
+                what = f"tool call: {name}: expected {expected}, got {type(value).__name__}"
+                raise MessageError(what, name=name)
         if type(self.opaque) is not FrozenDict:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
 
@@ -83,60 +82,57 @@ class Message:
         self,
         role: Role,
         content: str | Iterable[Part | str] | None = "",
-        tool_calls: Iterable[ToolCall] = _NOTHING,
+        tool_calls: Iterable[ToolCall] = (),
         tool_call_id: str | None = None,
         name: str | None = None,
-        thinking: Iterable[Thinking] = _NOTHING,
+        thinking: Iterable[Thinking] = (),
         *,
         opaque: Mapping[str, Any] = NO_OPAQUE,
     ) -> None:
-        _set_role(self, role)
-        _set_content(self, content)
-        _set_tool_calls(self, tool_calls)
-        _set_tool_call_id(self, tool_call_id)
-        _set_name(self, name)
-        _set_thinking(self, thinking)
-        _set_opaque(self, opaque)
-        if (  # not as most are
-            tool_calls is not _NOTHING
-            or thinking is not _NOTHING
-            or opaque is not NO_OPAQUE
-            or tool_call_id is not None
-            or name is not None
-            or type(content) is not str
-            or type(role) is not str
-            or role not in _SPEAKERS
-        ):
-            self.__post_init__()
+        store = object.__setattr__
+        store(self, "role", role)
+        store(self, "content", content)
+        store(self, "tool_calls", tool_calls)
+        store(self, "tool_call_id", tool_call_id)
+        store(self, "name", name)
+        store(self, "thinking", thinking)
+        store(self, "opaque", opaque)
+        self.__post_init__()
 
     def __post_init__(self) -> None:
-        as_plain_text(self, "role", "content", "tool_call_id", "name")
-        role, content = self.role, self.content
-        if not isinstance(role, str) or role not in _ROLES:
-            raise MessageError(f"unknown role {brief(role)}: expected one of {', '.join(sorted(_ROLES))}", name="role")
-        if type(content) is not str:
-            object.__setattr__(self, "content", "" if content is None else _as_parts(content, role))
-        calls, thinking = self.tool_calls, self.thinking
-        if type(calls) is not tuple or calls:
-            object.__setattr__(self, "tool_calls", _of_assistant(role, "tool_calls", calls, ToolCall))
-        if type(thinking) is not tuple or thinking:
-            object.__setattr__(self, "thinking", _of_assistant(role, "thinking", thinking, Thinking))
-        name, answers = self.name, self.tool_call_id
-        if (name is not None and type(name) is not str) or (answers is not None and type(answers) is not str):
-            names = {"name": (name, _NAME, "text or None"), "tool_call_id": (answers, _NAME, "text or None")}
-            check_types(MessageError, f"{role} message", **names)
+        # Pydantic calls this for a message that it read, after it has set the fields.
+        if type(self.role) is not str or self.role not in _ROLES:
+            self._read_role()
+        if type(self.content) is not str:
+            object.__setattr__(self, "content", _read_content(self.content, self.role))
+        if self.tool_calls != ():
+            object.__setattr__(self, "tool_calls", _of_assistant(self.role, "tool_calls", self.tool_calls, ToolCall))
+        if self.thinking != ():
+            object.__setattr__(self, "thinking", _of_assistant(self.role, "thinking", self.thinking, Thinking))
+        if self.name is not None or self.tool_call_id is not None:
+            self._read_names()
         if type(self.opaque) is not FrozenDict:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
-        if role == "tool":
-            if not self.tool_call_id:
-                raise MessageError(
-                    "a tool message needs the tool_call_id of the call that it answers", name="tool_call_id"
-                )
-        elif self.tool_call_id is not None:
-            raise MessageError(
-                f"a {role} message cannot answer a tool call: only a tool message has a tool_call_id",
-                name="tool_call_id",
-            )
+        if self.role == "tool" and not self.tool_call_id:
+            raise MessageError("a tool message needs the tool_call_id of the call that it answers", name="tool_call_id")
+        if self.role != "tool" and self.tool_call_id is not None:
+            what = f"a {self.role} message cannot answer a tool call: only a tool message has a tool_call_id"
+            raise MessageError(what, name="tool_call_id")
+
+    def _read_role(self) -> None:
+        if not isinstance(self.role, str) or self.role not in _ROLES:
+            expected = ", ".join(sorted(_ROLES))
+            raise MessageError(f"unknown role {brief(self.role)}: expected one of {expected}", name="role")
+        set_plain_text(self, "role")
+
+    def _read_names(self) -> None:
+        set_plain_text(self, "name", "tool_call_id")
+        check_types(
+            MessageError,
+            f"{self.role} message",
+            name=(self.name, _TEXT_OR_NONE, "text or None"),
+            tool_call_id=(self.tool_call_id, _TEXT_OR_NONE, "text or None"),
+        )
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -154,27 +150,22 @@ class Message:
 
     @property
     def reasoning(self) -> str:
-        """What the model thought, as far as its provider shows it."""
+        """Text of the thoughts of the model, if its provider shows it."""
         return "\n".join([thought.text for thought in self.thinking if thought.text])
 
     def __prompt__(self) -> str | tuple[Part, ...]:
         return self.content
 
 
-_set_role, _set_content, _set_tool_calls, _set_tool_call_id, _set_name, _set_thinking, _set_opaque = [
-    vars(Message)[item.name].__set__ for item in fields(Message)
-]
-"""What sets each field of a new message: `object.__setattr__` looks the name up first, which takes twice as long."""
-
-
-def _of_assistant(role: str, name: str, given: Iterable[object], kind: type) -> tuple[object, ...]:
-    if not isinstance(given, list | tuple):
-        raise MessageError(f"{name}: expected a list of {kind.__name__}, got {type(given).__name__}", name=name)
-    if given and role != "assistant":
+def _of_assistant(role: str, name: str, values: object, kind: type) -> tuple[object, ...]:
+    """Return tool calls or thoughts, which only an assistant message has."""
+    if not isinstance(values, list | tuple):
+        raise MessageError(f"{name}: expected a list of {kind.__name__}, got {type(values).__name__}", name=name)
+    if values and role != "assistant":
         raise MessageError(
             f"a {role} message cannot carry {name.replace('_', ' ')}: only an assistant message can", name=name
         )
-    items = tuple(given)
+    items = tuple(values)
     for index, item in enumerate(items):
         if not isinstance(item, kind):
             place = f"{name}[{index}]"
@@ -182,19 +173,26 @@ def _of_assistant(role: str, name: str, given: Iterable[object], kind: type) -> 
     return items
 
 
-def _as_parts(content: object, role: str) -> tuple[Part, ...] | str:
-    """Return content as parts; no parts are the empty text, so that an empty message has one form everywhere."""
+def _read_content(content: object, role: str) -> tuple[Part, ...] | str:
+    """Return content as text or parts; no parts are the empty text, so that an empty message has one form."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return plain_text(content)
     if not isinstance(content, list | tuple):
-        raise MessageError(
-            f"{role} message: content must be text or a list of parts, got {type(content).__name__}", name="content"
-        )
-    parts = tuple(Text(part) if isinstance(part, str) else part for part in content)
-    for index, part in enumerate(parts):
-        if not isinstance(part, Text | Media):
+        kind = type(content).__name__
+        raise MessageError(f"{role} message: content must be text or a list of parts, got {kind}", name="content")
+    parts: list[Part] = []
+    for index, part in enumerate(content):
+        if isinstance(part, str):
+            parts.append(Text(part))
+        elif isinstance(part, Text | Media):
+            parts.append(cast("Part", part))
+        else:
             place = f"content[{index}]"
             what = f"{role} message: {place} is a {type(part).__name__}, expected text or a part"
             raise MessageError(what, name="content", path=place)
-    return parts or ""
+    return tuple(parts) or ""
 
 
 if TYPE_CHECKING:

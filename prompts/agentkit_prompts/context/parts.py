@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field
 from pydantic_core import CoreSchema, Url, core_schema
 
-from agentkit_prompts.context.frozen import FrozenDict, as_plain_text
+from agentkit_prompts.context.frozen import FrozenDict, set_plain_text
 from agentkit_prompts.context.opaque import Opaque, no_opaque, opaque_data
 from agentkit_prompts.context.short_repr import short_repr
 from agentkit_prompts.errors import MediaError, PromptError, brief, check_types
@@ -109,7 +109,7 @@ class Text:
     opaque: Opaque = field(default_factory=no_opaque, hash=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        as_plain_text(self, "text", "kind")
+        set_plain_text(self, "text", "kind")
         if not isinstance(self.text, str):
             raise MediaError(f"Text: expected str, got {type(self.text).__name__}", name="text")
         if not isinstance(self.kind, str) or self.kind not in ("text", "refusal"):
@@ -142,7 +142,7 @@ class Media:
     _id: Annotated[str | None, Field(exclude=True)] = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        as_plain_text(self, "source", "media_type", "name", "kind")
+        set_plain_text(self, "source", "media_type", "name", "kind")
         source = self.source
         if isinstance(source, str):
             is_url = _URL.match(source) is not None and not Path(source).drive

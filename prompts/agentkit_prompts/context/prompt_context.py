@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from datetime import datetime
-from functools import partial
-from operator import attrgetter, countOf
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypedDict, Unpack, final
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, TypedDict, Unpack, cast, final
 
 from pydantic import ConfigDict
 
@@ -35,17 +33,18 @@ from agentkit_prompts.context.read_fields import (
     items_of,
     make_item,
     one_of,
-    read_as,
     read_conversation,
+    read_conversation_with_media,
     read_data,
     read_names,
-    unknown,
+    unknown_field,
 )
 from agentkit_prompts.context.short_repr import short_repr
 from agentkit_prompts.context.user_input import UserInput
 from agentkit_prompts.errors import ContextError, Problem, Problems
 
 __all__ = [
+    "CONTEXT_FIELDS",
     "CONTEXT_NAMES",
     "Document",
     "Example",
@@ -58,23 +57,23 @@ __all__ = [
     "UserInput",
 ]
 
+_Input: TypeAlias = "UserInput | str | Part | Iterable[str | Part] | Mapping[str, Any]"
+_Messages: TypeAlias = Iterable[Message | Mapping[str, Any]]
+_Documents: TypeAlias = Iterable[Document | str | Mapping[str, Any]]
 
 if TYPE_CHECKING:
 
-    class _Elements(TypedDict, total=False):
+    class _Values(TypedDict, total=False):
+        """Types that type checkers accept for the fields of a context, all but the input."""
+
         elements: _Documents
-
-    class _Given(_Elements, total=False):
-        """What a context can be made anew of."""
-
-        user_input: _Input
         conversation: _Messages
-        recalled: _Recalled
+        recalled: Iterable[RecalledMessage | Mapping[str, Any]]
         documents: _Documents
-        knowledge: _Facts
+        knowledge: Iterable[Fact | str | Mapping[str, Any]]
         summary: str | None
-        tools: _Tools
-        examples: _Examples
+        tools: Iterable[ToolSpec | Mapping[str, Any]]
+        examples: Iterable[Example | Mapping[str, Any]]
         intermediate: _Messages
         locale: str | None
         now: datetime | None
@@ -83,37 +82,48 @@ if TYPE_CHECKING:
         selections: Iterable[Selection]
         kept_kwargs: Iterable[str]
 
-
-_Input: TypeAlias = "UserInput | str | Part | Iterable[str | Part] | Mapping[str, Any]"
-_Messages: TypeAlias = Iterable[Message | Mapping[str, Any]]
-_Documents: TypeAlias = Iterable[Document | str | Mapping[str, Any]]
-_Recalled: TypeAlias = Iterable[RecalledMessage | Mapping[str, Any]]
-_Facts: TypeAlias = Iterable[Fact | str | Mapping[str, Any]]
-_Tools: TypeAlias = Iterable[ToolSpec | Mapping[str, Any]]
-_Examples: TypeAlias = Iterable[Example | Mapping[str, Any]]
-
-_put = object.__setattr__
-_MISSING: Any = object()
-_NOTHING: tuple[Any, ...] = ()
+    class _Changes(_Values, total=False):
+        user_input: _Input
 
 
-def _user_input(value: Any, place: str, problems: Problems) -> Any:
+def _read_user_input(value: Any, place: str, problems: Problems) -> Any:
     if type(value) is str:
         return UserInput(value)
     if isinstance(value, UserInput):
         return value
-    if value is _MISSING:
-        problems.append(Problem(place, "missing"))
-        return None
-    given = value if isinstance(value, Mapping) else {"input": value}
-    return make_item(UserInput, given, place, problems, ["additional_info"])
+    data = value if isinstance(value, Mapping) else {"input": value}
+    return make_item(UserInput, data, place, problems, ["additional_info"])
 
 
-def _session_key(value: Any, place: str, problems: Problems) -> Any:
-    text = _text(value, place, problems)
-    if isinstance(text, str) and not text.strip():
-        problems.append(Problem(place, "is empty, so that its fences are no secret: give one, or None"))
-    return text
+def _read_session_key(value: Any, place: str, problems: Problems) -> Any:
+    key = _read_text(value, place, problems)
+    if isinstance(key, str) and not key.strip():
+        problems.append(
+            Problem(place, "must not be empty: a fence derived from it could be guessed; give a key or None")
+        )
+    return key
+
+
+_read_text = one_of(str)
+
+
+class _Declaration(NamedTuple):
+    """Reader, trust and visibility of a field."""
+
+    read: Reader
+    trust: Trust
+    hidden: bool
+
+
+def _read_by(read: Reader, *, trust: Trust = "untrusted", hidden: bool = False) -> dict[str, _Declaration]:
+    """Return the metadata of a field.
+
+    Args:
+        read: Reads and checks a value that is given for the field.
+        trust: Trust of its text. Copies of the fence nonce are removed from untrusted fields.
+        hidden: True if templates cannot read the field.
+    """
+    return {"declaration": _Declaration(read, trust, hidden)}
 
 
 class _WithNonce(Derived):
@@ -141,132 +151,49 @@ class PromptContext(_WithNonce):
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
     _full = short_form("", elements="documents")
 
-    user_input: UserInput
+    user_input: UserInput = field(metadata=_read_by(_read_user_input))
     """What the user sent now. Text, parts or a mapping are accepted."""
-    conversation: Conversation = NO_MESSAGES
+    conversation: Conversation = field(default=NO_MESSAGES, metadata=_read_by(read_conversation))
     """Messages before this turn."""
-    recalled: tuple[RecalledMessage, ...] = ()
+    recalled: tuple[RecalledMessage, ...] = field(default=(), metadata=_read_by(items_of(RecalledMessage)))
     """Messages of earlier conversations, recalled for this turn, best first."""
-    documents: tuple[Document, ...] = ()
+    documents: tuple[Document, ...] = field(default=(), metadata=_read_by(items_of(Document, from_text=True)))
     """Documents recalled for this turn, best first."""
-    knowledge: tuple[Fact, ...] = ()
+    knowledge: tuple[Fact, ...] = field(default=(), metadata=_read_by(items_of(Fact, from_text=True)))
     """Facts recalled for this turn."""
-    summary: str | None = None
-    """What stands for the messages before `conversation` that are not shown."""
-    tools: tuple[ToolSpec, ...] = ()
+    summary: str | None = field(default=None, metadata=_read_by(_read_text))
+    """Summary of earlier messages that are not in `conversation`."""
+    tools: tuple[ToolSpec, ...] = field(default=(), metadata=_read_by(items_of(ToolSpec)))
     """Tools the model may call."""
-    examples: tuple[Example, ...] = ()
+    examples: tuple[Example, ...] = field(default=(), metadata=_read_by(items_of(Example)))
     """Worked examples a selector may choose from."""
-    intermediate: Conversation = NO_MESSAGES
+    intermediate: Conversation = field(default=NO_MESSAGES, metadata=_read_by(read_conversation))
     """Tool calls and results of this turn so far."""
-    locale: str | None = None
+    locale: str | None = field(default=None, metadata=_read_by(_read_text))
     """Language tag, such as `en` or `zh-CN`, that picks the text of a template."""
-    now: datetime | None = None
+    now: datetime | None = field(default=None, metadata=_read_by(one_of(datetime), trust="trusted"))
     """The time of the turn. Injected: templates have no clock."""
-    extra: Data = field(default_factory=lambda: NO_DATA, hash=False)
+    extra: Data = field(default_factory=lambda: NO_DATA, hash=False, metadata=_read_by(read_data, trust="trusted"))
     """Anything else the developer wants in reach of templates; trusted."""
-    session_key: str | None = field(default=None, repr=False)
+    session_key: str | None = field(
+        default=None, repr=False, metadata=_read_by(_read_session_key, trust="trusted", hidden=True)
+    )
     """Secret of the session that fences derive their nonce from; templates cannot read it."""
-    selections: tuple[Selection, ...] = ()
+    selections: tuple[Selection, ...] = field(
+        default=(), metadata=_read_by(items_of(Selection), trust="trusted", hidden=True)
+    )
     """Which examples were chosen for which prompt, see `prepare`; used while input and pool stay the same."""
-    kept_kwargs: tuple[str, ...] = ()
+    kept_kwargs: tuple[str, ...] = field(default=(), metadata=_read_by(read_names, trust="trusted", hidden=True))
     """Names of the additional kwargs that did not come with this input: the session keeps them in force."""
 
-    def __init__(
-        self,
-        *,
-        user_input: _Input = _MISSING,
-        conversation: _Messages = NO_MESSAGES,
-        recalled: _Recalled = _NOTHING,
-        documents: _Documents = _NOTHING,
-        knowledge: _Facts = (),
-        summary: str | None = None,
-        tools: _Tools = (),
-        examples: _Examples = (),
-        intermediate: _Messages = NO_MESSAGES,
-        locale: str | None = None,
-        now: datetime | None = None,
-        session_key: str | None = None,
-        extra: Mapping[str, Any] = NO_DATA,
-        selections: Iterable[Selection] = (),
-        kept_kwargs: Iterable[str] = (),
-        allow_media: bool = False,
-        **others: Unpack[_Elements],
-    ) -> None:
-        problems: Problems = []
-        read_messages: Reader = read_conversation
-        if others or allow_media is not False:
-            documents = _by_other_name(documents, others, problems)
-            if not isinstance(allow_media, bool):
-                problems.append(Problem("allow_media", f"expected True or False, got {type(allow_media).__name__}"))
-            elif allow_media:
-                read_messages = _read_with_media
-        if type(user_input) is not UserInput:
-            user_input = _user_input(user_input, "user_input", problems)
-        if type(conversation) is not Conversation:
-            conversation = read_messages(conversation, "conversation", problems)
-        if recalled is not _NOTHING and (
-            type(recalled) is not tuple or countOf(map(type, recalled), RecalledMessage) != len(recalled)
-        ):
-            recalled = _recalled(recalled, "recalled", problems)
-        if documents is not _NOTHING and (
-            type(documents) is not tuple or countOf(map(type, documents), Document) != len(documents)
-        ):
-            documents = _documents(documents, "documents", problems)
-        if knowledge is not _NOTHING and (
-            type(knowledge) is not tuple or countOf(map(type, knowledge), Fact) != len(knowledge)
-        ):
-            knowledge = _facts(knowledge, "knowledge", problems)
-        if summary is not None:
-            summary = _text(summary, "summary", problems)
-        if tools is not _NOTHING and (type(tools) is not tuple or countOf(map(type, tools), ToolSpec) != len(tools)):
-            tools = _tools(tools, "tools", problems)
-        if examples is not _NOTHING and (
-            type(examples) is not tuple or countOf(map(type, examples), Example) != len(examples)
-        ):
-            examples = _examples(examples, "examples", problems)
-        if type(intermediate) is not Conversation:
-            intermediate = read_messages(intermediate, "intermediate", problems)
-        if locale is not None:
-            locale = _text(locale, "locale", problems)
-        if now is not None:
-            now = _time(now, "now", problems)
-        if extra is not NO_DATA:
-            extra = read_data(extra, "extra", problems)
-        if session_key is not None:
-            session_key = _session_key(session_key, "session_key", problems)
-        if selections is not _NOTHING and (
-            type(selections) is not tuple or countOf(map(type, selections), Selection) != len(selections)
-        ):
-            selections = _selections(selections, "selections", problems)
-        if kept_kwargs is not _NOTHING:
-            kept_kwargs = read_names(kept_kwargs, "kept_kwargs", problems)
-        if problems:
-            raise ContextError("PromptContext", problems)
-        _put(self, "__class__", _Unfrozen)
-        made: Any = self
-        made.user_input = user_input
-        made.conversation = conversation
-        made.recalled = recalled
-        made.documents = documents
-        made.knowledge = knowledge
-        made.summary = summary
-        made.tools = tools
-        made.examples = examples
-        made.intermediate = intermediate
-        made.locale = locale
-        made.now = now
-        made.extra = extra
-        made.session_key = session_key
-        made.selections = selections
-        made.kept_kwargs = kept_kwargs
-        if session_key is not None:
-            made._nonce = nonce = nonce_of(session_key)
-            for name in _UNTRUSTED:
-                setattr(made, name, _without_nonce(getattr(made, name), name, nonce, problems))
-            if problems:
-                raise ContextError("PromptContext", problems)
-        made.__class__ = PromptContext
+    if TYPE_CHECKING:
+
+        def __init__(self, *, user_input: _Input, allow_media: bool = False, **values: Unpack[_Values]) -> None: ...
+
+    else:
+
+        def __init__(self, *, allow_media=False, **values):
+            _fill(self, None, values, allow_media)
 
     @property
     def view(self) -> MappingProxyType[str, Any]:
@@ -274,23 +201,10 @@ class PromptContext(_WithNonce):
         try:
             view: MappingProxyType[str, Any] = self._derived
         except AttributeError:
-            names = {
-                "user_input": self.user_input,
-                "conversation": self.conversation,
-                "recalled": self.recalled,
-                "documents": self.documents,
-                "knowledge": self.knowledge,
-                "summary": self.summary,
-                "tools": self.tools,
-                "examples": self.examples,
-                "intermediate": self.intermediate,
-                "locale": self.locale,
-                "now": self.now,
-                "extra": self.extra,
-                "additional_kwargs": self.user_input.additional_kwargs,
-            }
-            view = MappingProxyType(names)
-            _put(self, "_derived", view)
+            values = {name: getattr(self, name) for name in _VISIBLE}
+            values["additional_kwargs"] = self.user_input.additional_kwargs
+            view = MappingProxyType(values)
+            object.__setattr__(self, "_derived", view)
         return view
 
     @property
@@ -300,92 +214,95 @@ class PromptContext(_WithNonce):
             return None
         try:
             return self._nonce
-        except AttributeError:  # a copy, or one that was stored
-            _put(self, "_nonce", nonce_of(self.session_key))
+        except AttributeError:  # a copy, or a context that was stored
+            object.__setattr__(self, "_nonce", nonce_of(self.session_key))
             return self._nonce
 
-    def evolve(self, *, allow_media: bool = False, **changes: Unpack[_Given]) -> Self:
+    def evolve(self, *, allow_media: bool = False, **changes: Unpack[_Changes]) -> Self:
         """Return a copy with some fields replaced, which are checked. Raises like the class."""
-        given: Mapping[str, Any] = changes
-        if allow_media is not False or "session_key" in given or not _READERS.keys() >= given.keys():
-            kept = {name: getattr(self, name) for name in CONTEXT_FIELDS if name not in given}
-            if "elements" in given:
-                kept.pop("documents", None)
-            return type(self)(**kept, **given, allow_media=allow_media)
-        problems: Problems = []
-        values = [*_values(self)]
-        nonce = self.nonce
-        for name, value in given.items():
-            read = _READERS[name](value, name, problems)
-            if nonce is not None and name in _UNTRUSTED:
-                read = _without_nonce(read, name, nonce, problems)
-            values[_PLACES[name]] = read
-        if problems:
-            raise ContextError("PromptContext", problems)
-        copy: Any = object.__new__(_Unfrozen)
-        if nonce is not None:
-            copy._nonce = nonce
-        for name, value in zip(CONTEXT_FIELDS, values, strict=True):
-            setattr(copy, name, value)
-        copy.__class__ = PromptContext
-        frozen: Self = copy
-        return frozen
+        copy = object.__new__(type(self))
+        _fill(copy, self, cast("dict[str, Any]", changes), allow_media)
+        return copy
 
 
-_PLAIN_SETTING = {"__slots__": (), "__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
-_Unfrozen: Any = type("_Unfrozen", (PromptContext,), _PLAIN_SETTING)
-"""The class of a context while it is made: filling the fields of a frozen one takes four times as long."""
+class _Field(NamedTuple):
+    name: str
+    default: Any
+    read: Reader
+    read_with_media: Reader
+    store: Callable[[PromptContext, Any], None]
+    """Writes the slot of a frozen context."""
 
 
-def _without_nonce(value: Any, place: str, nonce: str, problems: Problems) -> Any:
-    """Return a value of a field without the nonce; the code of what the user gave may fail."""
-    return read_as(partial(without_nonce, nonce=nonce), value, place, problems)
+def _field_of(item: Field[Any]) -> _Field:
+    read = item.metadata["declaration"].read
+    default = item.default if item.default_factory is MISSING else item.default_factory()
+    read_with_media = read_conversation_with_media if read is read_conversation else read
+    return _Field(item.name, default, read, read_with_media, vars(PromptContext)[item.name].__set__)
 
 
-def _by_other_name(documents: _Documents, others: Mapping[str, Any], problems: Problems) -> Any:
-    """Return the documents, which may be given as `elements`."""
-    for name, value in others.items():
-        if name != "elements":
-            problems.append(Problem("", unknown(name, CONTEXT_FIELDS)))
-        elif documents is not _NOTHING:
-            problems.append(Problem(name, "another name of documents, which are given too: pass one of them"))
-        else:
-            return _documents(value, name, problems)
-    return documents
-
-
-_text = one_of(str)
-_time = one_of(datetime)
-_documents = items_of(Document, from_text=True)
-_recalled = items_of(RecalledMessage)
-_facts = items_of(Fact, from_text=True)
-_tools = items_of(ToolSpec)
-_examples = items_of(Example)
-_selections = items_of(Selection)
-_READERS: Mapping[str, Reader] = {
-    "user_input": _user_input,
-    "conversation": read_conversation,
-    "recalled": _recalled,
-    "documents": _documents,
-    "knowledge": _facts,
-    "summary": _text,
-    "tools": _tools,
-    "examples": _examples,
-    "intermediate": read_conversation,
-    "locale": _text,
-    "now": _time,
-    "extra": read_data,
-    "session_key": _session_key,
-    "selections": _selections,
-    "kept_kwargs": read_names,
-}
-_read_with_media: Reader = partial(read_conversation, allow_media=True)
-_HIDDEN = ("session_key", "selections", "kept_kwargs")
-"""Fields that templates cannot read."""
-CONTEXT_FIELDS = tuple(item.name for item in fields(PromptContext))
-_UNTRUSTED = frozenset(CONTEXT_FIELDS).difference(_HIDDEN, ("now", "extra"))
-"""Fields that hold what others wrote: of the nonce of a fence they hold no copy."""
-CONTEXT_NAMES: frozenset[str] = frozenset({*CONTEXT_FIELDS, "additional_kwargs"}.difference(_HIDDEN))
+_FIELDS = tuple([_field_of(item) for item in fields(PromptContext)])
+_DECLARED: Mapping[str, _Declaration] = {item.name: item.metadata["declaration"] for item in fields(PromptContext)}
+_UNTRUSTED = frozenset({name for name, declared in _DECLARED.items() if declared.trust == "untrusted"})
+_VISIBLE = tuple([name for name, declared in _DECLARED.items() if not declared.hidden])
+CONTEXT_FIELDS = tuple(_DECLARED)
+CONTEXT_NAMES: frozenset[str] = frozenset({*_VISIBLE, "additional_kwargs"})
 """The names every template can read."""
-_PLACES: Mapping[str, int] = {name: at for at, name in enumerate(CONTEXT_FIELDS)}
-_values: Callable[[PromptContext], tuple[Any, ...]] = attrgetter(*CONTEXT_FIELDS)
+
+
+def _fill(context: PromptContext, source: PromptContext | None, values: Mapping[str, Any], allow_media: bool) -> None:
+    """Set all fields of a new context.
+
+    Args:
+        context: The new context.
+        source: Context of which the other fields are taken; None for their defaults.
+        values: Values of fields, in any form that a field accepts.
+        allow_media: See `PromptContext`.
+
+    Raises:
+        ContextError: Values are invalid, or have an unknown name.
+    """
+    problems: Problems = []
+    if not _DECLARED.keys() >= values.keys():
+        values = _by_field_name(values, problems)
+    if not isinstance(allow_media, bool):
+        problems.append(Problem("allow_media", f"expected True or False, got {type(allow_media).__name__}"))
+    for name, default, read, read_with_media, store in _FIELDS:
+        if name in values:
+            reader = read_with_media if allow_media is True else read
+            store(context, reader(values[name], name, problems))
+        elif source is not None:
+            store(context, getattr(source, name))
+        else:
+            store(context, default)
+    if source is None and "user_input" not in values:
+        problems.append(Problem("user_input", "missing"))
+    if problems:
+        raise ContextError("PromptContext", problems)
+    if context.session_key is not None:
+        _remove_nonce(context, values)
+
+
+def _remove_nonce(context: PromptContext, values: Mapping[str, Any]) -> None:
+    """Derive the nonce of a context, and remove copies of it from its untrusted fields."""
+    nonce = nonce_of(cast("str", context.session_key))
+    # Fields of the source have no copy of its nonce. They can have copies of another one.
+    names = _UNTRUSTED if "session_key" in values else _UNTRUSTED & values.keys()
+    for name in names:
+        object.__setattr__(context, name, without_nonce(getattr(context, name), nonce))
+    object.__setattr__(context, "_nonce", nonce)
+
+
+def _by_field_name(values: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
+    """Return values by the names of fields: `elements` is `documents`."""
+    named = dict(values)
+    if "elements" in named:
+        elements = named.pop("elements")
+        if "documents" in named:
+            problems.append(Problem("elements", "another name of documents, which are given too: pass one of them"))
+        else:
+            named["documents"] = elements
+    for name in named:
+        if name not in _DECLARED:
+            problems.append(unknown_field("", name, CONTEXT_FIELDS))
+    return named

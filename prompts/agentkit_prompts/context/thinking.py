@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from agentkit_prompts.context.frozen import FrozenDict, as_plain_text
+from agentkit_prompts.context.frozen import FrozenDict, set_plain_text
 from agentkit_prompts.context.opaque import Opaque, no_opaque, opaque_data
 from agentkit_prompts.context.short_repr import short_repr
 from agentkit_prompts.errors import MessageError, check_types
@@ -41,7 +41,7 @@ class Thinking:
     """The whole block under its provider, where text, signature and redacted are not all of it."""
 
     def __post_init__(self) -> None:
-        as_plain_text(self, "text", "provider", "signature", "redacted")
+        set_plain_text(self, "text", "provider", "signature", "redacted")
         check_types(
             MessageError,
             "Thinking",

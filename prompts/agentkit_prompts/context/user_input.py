@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, Unpack, final
 
 from pydantic import ConfigDict
 
+from agentkit_prompts.context.frozen import ReadOnlyDict
 from agentkit_prompts.context.items import short_form
 from agentkit_prompts.context.json_form import Data
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part, Text
-from agentkit_prompts.context.read_fields import NO_DATA, read_data, read_parts, unknown
+from agentkit_prompts.context.read_fields import NO_DATA, read_data, read_parts, unknown_field
 from agentkit_prompts.context.short_repr import short_repr
 from agentkit_prompts.errors import ContextError, Problem, Problems
 
@@ -52,16 +53,14 @@ class UserInput:
         **others: Unpack[_AdditionalInfo],
     ) -> None:
         problems: Problems = []
-        made = input if type(input) is str else read_parts(input, "input", problems)
-        kwargs = additional_kwargs
-        if kwargs is not NO_DATA:
-            kwargs = read_data(kwargs, "additional_kwargs", problems)
+        content = read_parts(input, "input", problems)
+        kwargs = read_data(additional_kwargs, "additional_kwargs", problems)
         if others:
-            kwargs = _by_other_name(kwargs, others, problems)
+            kwargs = _kwargs_by_alias(kwargs, others, problems)
         if problems:
             raise ContextError("UserInput", problems)
-        _set_input(self, made)
-        _set_kwargs(self, kwargs)
+        object.__setattr__(self, "input", content)
+        object.__setattr__(self, "additional_kwargs", kwargs)
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -82,14 +81,11 @@ class UserInput:
         return self.input
 
 
-_set_input, _set_kwargs = (vars(UserInput)[name].__set__ for name in ("input", "additional_kwargs"))
-
-
-def _by_other_name(kwargs: Mapping[str, Any], others: Mapping[str, Any], problems: Problems) -> Mapping[str, Any]:
-    """Return the additional kwargs, which may be given as `additional_info`."""
+def _kwargs_by_alias(kwargs: ReadOnlyDict, others: Mapping[str, Any], problems: Problems) -> ReadOnlyDict:
+    """Return the additional kwargs, which can be given as `additional_info`."""
     for name, value in others.items():
         if name != "additional_info":
-            problems.append(Problem("", unknown(name, ("input", "additional_kwargs"))))
+            problems.append(unknown_field("", name, ("input", "additional_kwargs")))
         elif kwargs is not NO_DATA:
             problems.append(Problem(name, "another name of additional_kwargs, which are given too: pass one of them"))
         else:

@@ -319,7 +319,7 @@ def test_history_starts_at_points_its_content_decides() -> None:
 @pytest.mark.parametrize(
     ("numbers", "name"),
     [
-        ({"min": -1}, "min, target, max"),
+        ({"min": -1}, "min"),
         ({"min": 5, "max": 4}, "min"),
         ({"target": 5, "max": 4}, "target"),
         ({"flex": float("nan")}, "flex"),

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -14,7 +12,6 @@ import pytest
 
 from agentkit.prompts import (
     AdditionalInfoPrompt,
-    ContextError,
     Document,
     Example,
     ExamplesPrompt,
@@ -105,24 +102,6 @@ def test_data_that_holds_itself_several_times_is_looked_at_once() -> None:
         ctx = PromptContext(user_input=UserInput("x", {"data": data}), session_key=KEY)
         assert list(ctx.user_input.additional_kwargs) == ["data"]
         assert ctx.evolve(user_input=UserInput("y", {"data": data})).user_input.text == "y"
-
-
-class Fails(Mapping[str, Any]):
-    def __getitem__(self, name: str) -> Any:
-        raise ZeroDivisionError("mine")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(["a"])
-
-    def __len__(self) -> int:
-        return 1
-
-
-def test_data_whose_own_code_fails_is_a_problem_with_a_place() -> None:
-    for make in (partial(PromptContext, session_key=KEY), CLEAN.evolve):
-        with pytest.raises(ContextError) as caught:
-            make(user_input=UserInput("x", {"data": Fails()}))
-        assert caught.value.problems == (("user_input", "cannot be read: ZeroDivisionError: mine"),)
 
 
 def test_a_context_without_the_nonce_keeps_its_objects() -> None:

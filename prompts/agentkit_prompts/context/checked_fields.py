@@ -1,0 +1,116 @@
+"""Checks of the fields of context items: the annotation of a field selects its check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from datetime import datetime
+from functools import lru_cache
+from types import NoneType
+from typing import Any, Literal, TypeAlias, get_args
+
+from agentkit_prompts.context.frozen import FrozenDict, freeze, plain_text
+from agentkit_prompts.context.parts import Image
+from agentkit_prompts.errors import ContextError, Problem, Problems
+
+__all__ = ["Check", "Speaker", "Trust", "check_fields", "invalid"]
+
+Trust: TypeAlias = Literal["trusted", "untrusted"]
+Speaker: TypeAlias = Literal["user", "assistant"]
+"""Roles of recalled messages."""
+
+Check: TypeAlias = Callable[[Any], Any]
+"""Returns the value to keep in a field; raises ContextError for an invalid one."""
+
+
+def check_fields(item: Any, checks: Mapping[str, Check] = {}) -> None:
+    """Check every field of a frozen dataclass, and replace values by their read-only or plain form.
+
+    Args:
+        item: The new object.
+        checks: Check of a field by its name, instead of the check of its type.
+
+    Raises:
+        ContextError: Lists all invalid fields.
+    """
+    problems: Problems = []
+    for name, check in _checks_of(type(item)):
+        value = getattr(item, name)
+        try:
+            checked = checks.get(name, check)(value)
+        except ContextError as error:
+            problems += [Problem(name, problem.text) for problem in error.problems]
+        else:
+            if checked is not value:
+                object.__setattr__(item, name, checked)
+    if problems:
+        raise ContextError(type(item).__name__, problems)
+
+
+@lru_cache(maxsize=64)
+def _checks_of(kind: Any) -> tuple[tuple[str, Check], ...]:
+    return tuple([(field.name, _CHECKS[str(field.type)]) for field in fields(kind)])
+
+
+def invalid(text: str) -> ContextError:
+    """Return the error of a check."""
+    return ContextError("", [("", text)])
+
+
+def _text(value: Any) -> str:
+    if type(value) is str:
+        return value
+    if isinstance(value, str):
+        return plain_text(value)
+    raise invalid(f"expected str, got {type(value).__name__}")
+
+
+def _instance_of(name: str, *kinds: type) -> Check:
+    def check(value: Any) -> Any:
+        if isinstance(value, kinds):
+            return value
+        raise invalid(f"expected {name}, got {type(value).__name__}")
+
+    return check
+
+
+def _one_of(words: tuple[str, ...]) -> Check:
+    def check(value: Any) -> str:
+        if isinstance(value, str) and value in words:
+            return plain_text(value)
+        raise invalid(f"expected {' or '.join(map(repr, words))}")
+
+    return check
+
+
+def _data(value: Any, *, json_only: bool = False) -> FrozenDict:
+    if type(value) is FrozenDict:
+        return value
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return FrozenDict(freeze(value, json_only=json_only))
+    raise invalid(f"expected a mapping of names to values, got {type(value).__name__}")
+
+
+def _json_data(value: Any) -> FrozenDict:
+    return _data(value, json_only=True)
+
+
+def _json_data_or_none(value: Any) -> FrozenDict | None:
+    return None if value is None else _data(value, json_only=True)
+
+
+_CHECKS: Mapping[str, Check] = {
+    "str": _text,
+    "bool": _instance_of("bool", bool),
+    "int | None": _instance_of("int or None", int, NoneType),
+    "float | None": _instance_of("a number or None", int, float, NoneType),
+    "datetime | None": _instance_of("datetime or None", datetime, NoneType),
+    "Image | None": _instance_of("an Image or None", Image, NoneType),
+    "tuple[Example, ...]": _instance_of("tuple", tuple),
+    "Trust": _one_of(get_args(Trust)),
+    "Speaker": _one_of(get_args(Speaker)),
+    "Data": _data,
+    "JsonData": _json_data,
+    "JsonData | None": _json_data_or_none,
+}
+"""Annotation of a field -> its check."""
