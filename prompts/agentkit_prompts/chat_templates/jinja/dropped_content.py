@@ -63,8 +63,7 @@ class ContentCheck:
             options: Other inputs of the template; anything with a `repr`.
         """
         messages, tools = conversation
-        is_text_only = not tools and not any("tool_calls" in message or _has_media(message) for message in messages)
-        if is_text_only and _has_texts_in_order(text, messages):
+        if not tools and _has_texts_in_order(text, messages):
             return []
         shape = hash((_shape(messages), len(tools or ()), repr(options)))
         if shape in self._whole:
@@ -80,14 +79,31 @@ class ContentCheck:
 
 
 def _has_texts_in_order(text: str, messages: Sequence[dict[str, Any]]) -> bool:
-    """Return True if a text contains the texts of all messages in order. False may mean that one was rewritten."""
+    """Return True if messages are text only, and the text contains all of it in order.
+
+    False may also mean that a text was rewritten.
+    """
     end = 0
+    gaps: dict[str, int] = {}
     for message in messages:
+        if "tool_calls" in message:
+            return False
+        content = message["content"]
+        if type(content) is str:
+            # Most templates write the whole content, and the same text before each message of a role. Comparing at
+            # the expected place costs a third of a search.
+            role = message["role"]
+            start = end + gaps.get(role, 0)
+            if not text.startswith(content, start):
+                start = text.find(content, end, end + len(content) + _MAX_GAP)
+            if start >= 0:
+                gaps[role] = start - end
+                end = start + len(content)
+                continue
+        elif _has_media(message):
+            return False
         for spoken in _spoken_texts(message):
-            # Searching a short piece first is much faster than searching the rest of a long text.
-            start = text.find(spoken, end, end + len(spoken) + _MAX_GAP)
-            if start < 0:
-                start = text.find(spoken, end)
+            start = text.find(spoken, end)
             if start < 0:
                 return False
             end = start + len(spoken)
