@@ -15,7 +15,7 @@ from agentkit_prompts.chat_templates.reasoning_tags import REASONING_TAGS
 from agentkit_prompts.chat_templates.tool_calls.cut_calls import is_cut_call, is_cut_list
 from agentkit_prompts.chat_templates.tool_calls.formats import Form, bare_readers, forms_of
 from agentkit_prompts.chat_templates.tool_calls.python_calls import only_python
-from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, ReplyText, Schemas, end_of, skip
+from agentkit_prompts.chat_templates.tool_calls.reply_text import Calls, ReplyText, Schemas, end_of, skip, try_read
 from agentkit_prompts.context.messages import ToolCall
 
 __all__ = ["Marks", "TextToolCalls"]
@@ -138,7 +138,7 @@ class TextToolCalls:
             return text
         if not self._has_text:
             for read in bare_readers(self._format):
-                if (found := read(reply, 0)) is not None:
+                if (found := try_read(read, reply, 0)) is not None:
                     self.calls += found[0]
                     return ""
             if at_limit and self._is_cut_list(text):
@@ -181,16 +181,16 @@ class TextToolCalls:
         is_opening = any(form.opening.startswith(text[begun:]) for form in self._forms)
         return begun if len(text) - begun >= _MIN_OPENING and is_opening else None
 
-    def _read(self, reply: ReplyText, at: int) -> Found:
+    def _read(self, reply: ReplyText, at: int) -> Calls | None:
         """Return the calls that open at `at`, and where they end; None when they are not well formed."""
         for form in self._forms:
             if not reply.text.startswith(form.opening, at):
                 continue
             reply.opening = form.opening
             reply.passed.clear()
-            found = form.read(reply, at + len(form.opening) - form.kept)
+            found = try_read(form.read, reply, at + len(form.opening) - form.kept)
             if found is not None and (end := _closed(reply.text, form, found[1])) is not None:
-                return found[0], end
+                return Calls(found.calls, end)
             reply.bury_passed()
         return None
 

@@ -26,11 +26,11 @@ def is_cut_call(text: str, at: int, forms: Iterable[Form]) -> bool:
 
 def is_cut_list(text: str, tools: Container[str], *, may_be_python: bool) -> bool:
     """Return whether a reply is nothing but the beginning of calls, the first one of a tool there is."""
-    named = _NAMED_IN_JSON.match(text)
-    if named is not None and named[1] in tools:
+    match = _NAMED_IN_JSON.match(text)
+    if match is not None and match[1] in tools:
         return json_goes_on(text, 0)
-    named = _NAMED_IN_PYTHON.match(text) if may_be_python else None
-    return named is not None and named[1] in tools
+    match = _NAMED_IN_PYTHON.match(text)
+    return may_be_python and match is not None and match[1] in tools
 
 
 def _goes_on(text: str, at: int, form: Form) -> bool:
@@ -39,8 +39,10 @@ def _goes_on(text: str, at: int, form: Form) -> bool:
         return False
     body = skip(text, start)
     if not form.closing:
-        first = body if text[body : body + 1] in ("{", "[") else text.find("{", body)
+        first = body
+        if text[body : body + 1] not in ("{", "["):
+            first = text.find("{", body)
         return first < 0 or json_goes_on(text, first)
-    if text.startswith("{", body):  # a text in it may hold what closes a call
+    if text.startswith("{", body):  # a text in it may contain the end of a call
         return json_goes_on(text, body, form.closing)
     return text.find(form.closing, body) < 0

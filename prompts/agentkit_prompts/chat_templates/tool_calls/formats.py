@@ -148,7 +148,9 @@ def forms_of(name: str | None) -> tuple[Form, ...]:
 
 def bare_readers(name: str | None) -> tuple[Reader, ...]:
     """Return what reads a reply of this format that is nothing but calls."""
-    return (only_json, only_python) if name is None else _BARE.get(name, (only_json,))
+    if name is None:
+        return (only_json, only_python)
+    return _BARE.get(name, (only_json,))
 
 
 def format_of_texts(texts: Iterable[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""Calls as FunctionGemma and Gemma 4 write them: `call:NAME{key:value,...}`, texts between quotes of their own."""
+"""Tool calls as FunctionGemma and Gemma 4 write them: `call:NAME{key:value,...}`, with special quotes around texts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import re
 
 from agentkit_prompts.chat_templates.tool_calls.python_calls import WORDS, number_of
 from agentkit_prompts.chat_templates.tool_calls.reply_text import (
-    Found,
+    Calls,
     NoCallError,
     Reader,
     ReplyText,
+    Value,
+    expect,
     items_until,
-    made_call,
+    match_at,
+    new_call,
     skip,
 )
 
@@ -27,71 +30,66 @@ _MAX_DEPTH = 50
 
 
 def gemma_call(quote: str) -> Reader:
-    """Return what reads one call whose texts stand between two times `quote`."""
+    """Return a reader of one call whose texts are between two times `quote`."""
 
-    def read(reply: ReplyText, start: int) -> Found:
-        named = _NAME.match(reply.text, start)
-        if named is None:
-            return None
-        try:
-            arguments, end = _value(reply, named.end(), quote, 0)
-        except NoCallError:
-            return None
-        call = made_call(named[1], arguments)
-        return None if call is None else ([call], end)
+    def read(reply: ReplyText, start: int) -> Calls:
+        name = match_at(_NAME, reply.text, start)
+        arguments, end = _value(reply, name.end(), quote, 0)
+        return Calls([new_call(name[1], arguments)], end)
 
     return read
 
 
-def _value(reply: ReplyText, at: int, quote: str, depth: int) -> tuple[object, int]:
-    """Return the value that begins here, and its end."""
+def _value(reply: ReplyText, at: int, quote: str, depth: int) -> Value[object]:
     text = reply.text
     if depth > _MAX_DEPTH:
         raise NoCallError
     if text.startswith("{", at):
-
-        def entry(at: int) -> tuple[tuple[str, object], int]:
-            key, at = _key(reply, at, quote)
-            value, at = _value(reply, at, quote, depth + 1)
-            return (key, value), at
-
-        entries, at = items_until(text, at + 1, "}", entry)
-        return dict(entries), at
+        return _mapping(reply, at, quote, depth)
     if text.startswith("[", at):
-        return items_until(text, at + 1, "]", lambda at: _value(reply, at, quote, depth + 1))
+        items, end = items_until(text, at + 1, "]", lambda at: _value(reply, at, quote, depth + 1))
+        return Value(items, end)
     if text.startswith(quote, at):
-        return _quoted(reply, at, quote)
+        quoted, end = _quoted(reply, at, quote)
+        return Value(quoted, end)
     if string := _STRING.match(text, at):
-        try:
-            return json.loads(string[0], strict=False), string.end()
-        except ValueError:
-            return string[0][1:-1], string.end()
+        return Value(_unescaped(string[0]), string.end())
     if number := _NUMBER.match(text, at):
-        return number_of(number[0]), number.end()
-    word = _WORD.match(text, at)
-    if word is None:
-        raise NoCallError
+        return Value(number_of(number[0]), number.end())
+    word = match_at(_WORD, text, at)
     bare = word[0].strip()
-    return WORDS.get(bare, bare), word.end()
+    return Value(WORDS.get(bare, bare), word.end())
 
 
-def _key(reply: ReplyText, at: int, quote: str) -> tuple[str, int]:
+def _mapping(reply: ReplyText, at: int, quote: str, depth: int) -> Value[object]:
+    def entry(at: int) -> Value[tuple[str, object]]:
+        key, at = _key(reply, at, quote)
+        value, at = _value(reply, at, quote, depth + 1)
+        return Value((key, value), at)
+
+    entries, end = items_until(reply.text, at + 1, "}", entry)
+    return Value(dict(entries), end)
+
+
+def _unescaped(string: str) -> object:
+    try:
+        return json.loads(string, strict=False)
+    except ValueError:
+        return string[1:-1]
+
+
+def _key(reply: ReplyText, at: int, quote: str) -> Value[str]:
     text = reply.text
     if text.startswith(quote, at):
         key, at = _quoted(reply, at, quote)
-        at = skip(text, at)
-        if not text.startswith(":", at):
-            raise NoCallError
-        return key, skip(text, at + 1)
-    found = _KEY.match(text, at)
-    if found is None:
-        raise NoCallError
-    return found[1], found.end()
+        return Value(key, skip(text, expect(":", text, at)))
+    match = match_at(_KEY, text, at)
+    return Value(match[1], match.end())
 
 
-def _quoted(reply: ReplyText, at: int, quote: str) -> tuple[str, int]:
+def _quoted(reply: ReplyText, at: int, quote: str) -> Value[str]:
     begin = at + len(quote)
     end = reply.find(quote, begin)
     if end < 0:
         raise NoCallError
-    return reply.text[begin:end], end + len(quote)
+    return Value(reply.text[begin:end], end + len(quote))

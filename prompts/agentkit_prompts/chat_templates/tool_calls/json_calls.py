@@ -1,4 +1,4 @@
-"""Calls written as JSON: objects and lists, or a name in front of an object."""
+"""Tool calls written as JSON: objects and lists, or a name before an object."""
 
 from __future__ import annotations
 
@@ -6,7 +6,19 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, Reader, ReplyText, end_of, made_call, skip
+from agentkit_prompts.chat_templates.tool_calls.reply_text import (
+    Calls,
+    NoCallError,
+    Reader,
+    ReplyText,
+    Value,
+    end_of,
+    expect,
+    match_at,
+    new_call,
+    skip,
+    some_calls,
+)
 from agentkit_prompts.context.messages import ToolCall
 
 __all__ = ["decoded", "deepseek_calls", "json_calls", "json_goes_on", "kimi_calls", "named_call", "only_json"]
@@ -14,116 +26,123 @@ __all__ = ["decoded", "deepseek_calls", "json_calls", "json_goes_on", "kimi_call
 _JSON = json.JSONDecoder()
 _NAME = re.compile(r"\s*+([\w.:/-]++)\s*+")
 _SKIPPED = re.compile(r"[\s;,]*+")
-"""What may stand between two calls."""
+"""Separators between two calls."""
 _FENCE = re.compile(r"\s*+```(?:json)?\s*+")
 _FENCE_END = re.compile(r"\s*+```")
 _CALL_ID = re.compile(r"\[CALL_ID\]([\w-]++)\s*+")
 _KIMI_ID = re.compile(r"\s*+((?:functions\.)?([\w.:/-]*[\w./-]):\d++)\s*+")
 _BEGINNING = re.compile(r"\{\s*+[\"}]|\[\s*+[\[{]")
-"""How an object begins, and a list of objects."""
+"""Beginning of an object, or of a list of objects."""
 _WINDOW = 1_024
 _MAX_TOKEN = 32
-"""Characters of the longest thing of JSON, apart from strings and numbers, that the end of a window may cut."""
+"""Characters of the longest token of JSON, apart from strings and numbers, that the end of a window may cut."""
 _DEEPSEEK = ("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>")
 _KIMI = ("<|tool_call_begin|>", "<|tool_call_end|>")
 
 
-def json_calls(reply: ReplyText, start: int) -> Found:
+def json_calls(reply: ReplyText, start: int) -> Calls:
     """Read objects and lists of calls that follow each other: `{"name": ..., "arguments": {...}}`."""
     calls: list[ToolCall] = []
     end = start
     for value, stop in _values(reply.text, start):
-        read = _calls(value)
-        if not read:
+        listed = _calls_in(value)
+        if not listed:
             break
-        calls += read
+        calls += listed
         end = stop
-    return (calls, end) if calls else None
+    return some_calls(calls, end)
 
 
-def only_json(reply: ReplyText, start: int) -> Found:
-    """Read calls of tools there are, where there is nothing else up to the end of the reply."""
+def only_json(reply: ReplyText, start: int) -> Calls:
+    """Read calls of available tools, if nothing else follows up to the end of the reply."""
     calls: list[ToolCall] = []
     end = start
     for value, stop in _values(reply.text, start):
-        calls += _calls(value)
+        calls += _calls_in(value)
         end = stop
-    if not calls or skip(reply.text, end) < len(reply.text):
-        return None
-    return (calls, end) if all(call.name in reply.schemas for call in calls) else None
+    is_all = skip(reply.text, end) == len(reply.text)
+    if not is_all or not all(call.name in reply.schemas for call in calls):
+        raise NoCallError
+    return some_calls(calls, end)
 
 
-def named_call(behind_name: str) -> Reader:
-    """Return what reads a name, `behind_name`, and the arguments."""
+def named_call(after_name: str) -> Reader:
+    """Return a reader of a name, `after_name`, and the arguments."""
 
-    def read(reply: ReplyText, start: int) -> Found:
-        named = _NAME.match(reply.text, start)
-        if named is None:
-            return None
-        start, id_ = named.end(), ""
-        if given := _CALL_ID.match(reply.text, start):
-            start, id_ = given.end(), given[1]
-        if not reply.text.startswith(behind_name, start):
-            return None
-        return _one(named[1], _arguments(reply.text, start + len(behind_name)), id_)
+    def read(reply: ReplyText, start: int) -> Calls:
+        name = match_at(_NAME, reply.text, start)
+        start, call_id = name.end(), ""
+        if id_match := _CALL_ID.match(reply.text, start):
+            start, call_id = id_match.end(), id_match[1]
+        if not reply.text.startswith(after_name, start):
+            raise NoCallError
+        return _call_with_arguments(name[1], reply.text, start + len(after_name), call_id)
 
     return read
 
 
-def deepseek_calls(reply: ReplyText, start: int) -> Found:
+def deepseek_calls(reply: ReplyText, start: int) -> Calls:
     """Read calls as V3 and R1 write them (a type, a name, arguments in a code fence), or V3.1 (name, arguments)."""
-    return _tokened(reply.text, start, _DEEPSEEK, _deepseek_call)
+    return _calls_between(reply.text, start, _DEEPSEEK, _deepseek_call)
 
 
-def kimi_calls(reply: ReplyText, start: int) -> Found:
+def kimi_calls(reply: ReplyText, start: int) -> Calls:
     """Read calls as Kimi K2 writes them: `functions.NAME:NUMBER`, which is also the id, then the arguments."""
-    return _tokened(reply.text, start, _KIMI, _kimi_call)
+    return _calls_between(reply.text, start, _KIMI, _kimi_call)
 
 
-def _tokened(text: str, start: int, tokens: tuple[str, str], read: Callable[[str, int], Found]) -> Found:
-    """Read calls between tokens, up to one that is not well formed; the last token may be missing at the end."""
+def _calls_between(text: str, start: int, tokens: tuple[str, str], read: Callable[[str, int], Calls]) -> Calls:
+    """Read calls between tokens, up to a call that is not well formed; the last token may be missing at the end."""
     opening, closing = tokens
     calls: list[ToolCall] = []
     end = start
-    while (at := _behind(text, opening, end)) is not None and (one := read(text, at)) is not None:
-        stop = _behind(text, closing, one[1])
-        if stop is None and skip(text, one[1]) < len(text):
-            break
-        calls += one[0]
-        end = len(text) if stop is None else stop
-    return (calls, end) if calls else None
+    while True:
+        try:
+            call, stop = read(text, expect(opening, text, end))
+            at = skip(text, stop)
+            stop = len(text) if at == len(text) else expect(closing, text, at)
+        except NoCallError:
+            return some_calls(calls, end)
+        calls += call
+        end = stop
 
 
-def _deepseek_call(text: str, at: int) -> Found:
-    named = _NAME.match(text, at)
-    behind = None if named is None else _behind(text, "<｜tool▁sep｜>", named.end())
-    if named is None or behind is None:
-        return None
-    name, at = named[1], behind
-    if typed := _NAME.match(text, at):
-        name, at = typed[1], typed.end()
+def _deepseek_call(text: str, at: int) -> Calls:
+    name = match_at(_NAME, text, at)
+    at = expect("<｜tool▁sep｜>", text, name.end())
+    # V3 and R1 write the type of the call first, then the name and a fence.
+    if after_type := _NAME.match(text, at):
+        name, at = after_type, after_type.end()
     fence = _FENCE.match(text, at)
-    one = _one(name, _arguments(text, fence.end() if fence else at))
-    if one is None or fence is None or (closed := _FENCE_END.match(text, one[1])) is None:
-        return one
-    return one[0], closed.end()
+    if fence is None:
+        return _call_with_arguments(name[1], text, at)
+    call, end = _call_with_arguments(name[1], text, fence.end())
+    return Calls(call, end_of(_FENCE_END, text, end))
 
 
-def _kimi_call(text: str, at: int) -> Found:
-    named = _KIMI_ID.match(text, at)
-    behind = None if named is None else _behind(text, "<|tool_call_argument_begin|>", named.end())
-    if named is None or behind is None:
-        return None
-    return _one(named[2], _arguments(text, behind), named[1])
+def _kimi_call(text: str, at: int) -> Calls:
+    match = match_at(_KIMI_ID, text, at)
+    call_id, name = match.groups()
+    return _call_with_arguments(name, text, expect("<|tool_call_argument_begin|>", text, match.end()), call_id)
 
 
-def decoded(text: str, start: int) -> tuple[object, int] | None:
-    """Return the JSON object or list that begins at `start`, and its end.
+def _call_with_arguments(name: str, text: str, start: int, call_id: str = "") -> Calls:
+    """Return a call whose arguments begin at `start`, as they are written."""
+    start = skip(text, start)
+    match_at(_BEGINNING, text, start)
+    end = decoded(text, start).end
+    return Calls([new_call(name, text[start:end], call_id)], end)
 
-    Only as much of the text is looked at as that takes: a reply may open a call at any place, and close none.
+
+def decoded(text: str, start: int) -> Value[object]:
+    """Return the JSON object or list that begins at `start`.
+
+    Raises:
+        NoCallError: Neither begins there, or it does not end.
     """
     if text[start : start + 1] not in ("{", "["):
-        return None
+        raise NoCallError
+    # A reply may open a call at every place and close none, so only a part of the text is copied and read at first.
     size = _WINDOW
     while True:
         piece = text[start : start + size]
@@ -131,16 +150,16 @@ def decoded(text: str, start: int) -> tuple[object, int] | None:
             value, end = _JSON.raw_decode(piece)
         except json.JSONDecodeError as error:
             if start + size >= len(text) or not _is_cut(error, len(piece)):
-                return None
+                raise NoCallError from None
             size *= 4
         except (ValueError, RecursionError):
-            return None
+            raise NoCallError from None
         else:
-            return value, start + end
+            return Value(value, start + end)
 
 
 def json_goes_on(text: str, start: int, closing: str = "") -> bool:
-    """Return whether the end of a text cuts objects and lists that follow each other, or what closes them."""
+    """Return True if the end of a text cuts objects and lists that follow each other, or the text that closes them."""
     while True:
         start = end_of(_SKIPPED, text, start)
         if text[start : start + 1] not in ("{", "["):
@@ -154,50 +173,37 @@ def json_goes_on(text: str, start: int, closing: str = "") -> bool:
 
 
 def _is_cut(error: json.JSONDecodeError, size: int) -> bool:
-    """Return whether a text of this size is no JSON because it ends too early."""
+    """Return True if a text of this size is invalid JSON because it ends too early."""
     return error.msg.startswith("Unterminated string") or error.pos >= size - _MAX_TOKEN
 
 
-def _values(text: str, start: int) -> Iterator[tuple[object, int]]:
-    """Yield objects and lists in JSON that follow each other, each with its end."""
+def _values(text: str, start: int) -> Iterator[Value[object]]:
+    """Yield objects and lists in JSON that follow each other."""
     while True:
         start = end_of(_SKIPPED, text, start)
-        found = decoded(text, start) if _BEGINNING.match(text, start) else None
-        if found is None:
+        if _BEGINNING.match(text, start) is None:
             return
-        value, start = found
-        yield value, start
+        try:
+            value = decoded(text, start)
+        except NoCallError:
+            return
+        yield value
+        start = value.end
 
 
-def _arguments(text: str, start: int) -> tuple[str, int] | None:
-    """Return arguments as they are written, and their end."""
-    start = skip(text, start)
-    found = decoded(text, start) if _BEGINNING.match(text, start) else None
-    return None if found is None else (text[start : found[1]], found[1])
-
-
-def _one(name: str, found: tuple[str, int] | None, id_: str = "") -> Found:
-    call = None if found is None else made_call(name, found[0], id_)
-    return None if found is None or call is None else ([call], found[1])
-
-
-def _behind(text: str, token: str, start: int) -> int | None:
-    """Return where the text goes on behind a token, white space before it skipped; None where it is another."""
-    at = skip(text, start)
-    return at + len(token) if text.startswith(token, at) else None
-
-
-def _calls(value: object) -> list[ToolCall]:
-    """Return the calls in a JSON value; a list must hold nothing else."""
+def _calls_in(value: object) -> list[ToolCall]:
+    """Return the calls in a JSON value: none if it contains anything else."""
     items = value if isinstance(value, list) else [value]
-    read = [_call(item) for item in items]
-    found = [call for call in read if call is not None]
-    return found if len(found) == len(read) else []
+    try:
+        return [_call(item) for item in items]
+    except NoCallError:
+        return []
 
 
-def _call(value: object) -> ToolCall | None:
+def _call(value: object) -> ToolCall:
     if not isinstance(value, Mapping):
-        return None
-    inner = value.get("function")
-    value = inner if isinstance(inner, Mapping) else value
-    return made_call(value.get("name"), value.get("arguments", value.get("parameters", {})))
+        raise NoCallError
+    function = value.get("function")
+    if isinstance(function, Mapping):
+        value = function
+    return new_call(value.get("name"), value.get("arguments", value.get("parameters", {})))

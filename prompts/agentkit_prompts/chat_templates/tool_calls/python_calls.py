@@ -1,6 +1,6 @@
-"""Calls written as Python: `[get_weather(city="Oslo"), ...]` of Llama 3.2 and 4, the code of Gemma 3 and MiniCPM.
+"""Tool calls written as Python: `[get_weather(city="Oslo"), ...]` of Llama 3.2 and 4, the code of Gemma 3 and MiniCPM.
 
-Only names, brackets and literals are read; nothing is ever evaluated.
+Only names, brackets and literals are read; nothing is evaluated.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ from functools import partial
 from typing import Any
 
 from agentkit_prompts.chat_templates.tool_calls.reply_text import (
-    Found,
+    Calls,
     NoCallError,
     ReplyText,
+    Value,
     end_of,
+    expect,
     items_until,
-    made_call,
+    match_at,
+    new_call,
     skip,
+    some_calls,
 )
 from agentkit_prompts.context.messages import ToolCall
 
@@ -49,139 +53,125 @@ _CLOSING = {"[": "]", "(": ")"}
 _MAX_DEPTH = 50
 
 
-def python_calls(reply: ReplyText, start: int) -> Found:
-    """Read a list of calls, or calls one below the other, each perhaps printed or given a name."""
+def python_calls(reply: ReplyText, start: int) -> Calls:
+    """Read a list of calls, or calls one below the other, each optionally printed or assigned to a name."""
     text = reply.text
-    calls: list[ToolCall] = []
-    try:
-        at = skip(text, start)
-        if text.startswith("[", at):
-            calls, end = items_until(text, at + 1, "]", partial(_call, reply))
-            return (calls, end) if calls else None
-        end = at
-        while _NAME.match(text, at):
-            call, end = _statement(reply, at)
-            calls.append(call)
-            at = end_of(_SEPARATOR, text, end)
-    except NoCallError:
-        return None
-    return (calls, end) if calls else None
+    at = skip(text, start)
+    if text.startswith("[", at):
+        calls, end = items_until(text, at + 1, "]", partial(_call, reply))
+        return some_calls(calls, end)
+    calls, end = [], at
+    while _NAME.match(text, at):
+        call, end = _statement(reply, at)
+        calls.append(call)
+        at = end_of(_SEPARATOR, text, end)
+    return some_calls(calls, end)
 
 
-def fenced_python(reply: ReplyText, start: int) -> Found:
+def fenced_python(reply: ReplyText, start: int) -> Calls:
     """Read the calls in a code fence."""
-    fence = _FENCE.match(reply.text, start)
-    found = fence and python_calls(reply, fence.end())
-    end = found and _FENCE_END.match(reply.text, found[1])
-    return (found[0], end.end()) if found and end else None
+    fence = match_at(_FENCE, reply.text, start)
+    calls, end = python_calls(reply, fence.end())
+    return Calls(calls, match_at(_FENCE_END, reply.text, end).end())
 
 
-def only_python(reply: ReplyText, start: int) -> Found:
-    """Read a list of calls of tools there are, where there is nothing else up to the end of the reply."""
-    if not reply.text.startswith("[", skip(reply.text, start)):
-        return None
-    found = python_calls(reply, start)
-    if found is None or skip(reply.text, found[1]) < len(reply.text):
-        return None
-    return found if all(call.name in reply.schemas for call in found[0]) else None
+def only_python(reply: ReplyText, start: int) -> Calls:
+    """Read a list of calls of available tools, if nothing else follows up to the end of the reply."""
+    expect("[", reply.text, start)
+    calls, end = python_calls(reply, start)
+    is_all = skip(reply.text, end) == len(reply.text)
+    if not is_all or not all(call.name in reply.schemas for call in calls):
+        raise NoCallError
+    return Calls(calls, end)
 
 
-def python_value(text: str) -> tuple[object] | None:
-    """Return the value of a literal, in a tuple of one; None where the text is not a literal."""
-    try:
-        value, end = _value(text, skip(text, 0), 0)
-    except NoCallError:
-        return None
-    return (value,) if skip(text, end) == len(text) else None
+def python_value(text: str) -> object:
+    """Return the value of a literal.
+
+    Raises:
+        NoCallError: The text is no literal.
+    """
+    value, end = _value(text, skip(text, 0), 0)
+    if skip(text, end) < len(text):
+        raise NoCallError
+    return value
 
 
-def _statement(reply: ReplyText, at: int) -> tuple[ToolCall, int]:
+def _statement(reply: ReplyText, at: int) -> Value[ToolCall]:
     text = reply.text
-    if assigned := _ASSIGNED.match(text, at):
-        at = assigned.end()
-    printed = _PRINT.match(text, at) if "print" not in reply.schemas else None
+    at = end_of(_ASSIGNED, text, at)
+    # A tool may be called `print`.
+    printed = None if "print" in reply.schemas else _PRINT.match(text, at)
     if printed is None:
         return _call(reply, at)
     call, at = _call(reply, printed.end())
-    at = skip(text, at)
-    if not text.startswith(")", at):
-        raise NoCallError
-    return call, at + 1
+    return Value(call, expect(")", text, at))
 
 
-def _call(reply: ReplyText, at: int) -> tuple[ToolCall, int]:
+def _call(reply: ReplyText, at: int) -> Value[ToolCall]:
     text = reply.text
-    named = _NAME.match(text, at)
-    if named is None:
-        raise NoCallError
-    at = skip(text, named.end())
-    if not text.startswith("(", at):
-        raise NoCallError
+    name = match_at(_NAME, text, at)
     arguments: dict[str, object] = {}
-    positions: Iterator[str] = iter(_parameters(reply, named[0]))  # none is left behind an argument with a name
+    # Parameters for arguments without a name. After an argument with a name no other may follow.
+    positions: Iterator[str] = iter(_parameters(reply, name[0]))
 
-    def argument(at: int) -> tuple[str, int]:
+    def argument(at: int) -> Value[str]:
         nonlocal positions
         keyword = _KEYWORD.match(text, at)
-        if keyword is not None:
-            name: str | None = keyword[1]
-            at, positions = keyword.end(), iter(())
+        if keyword is None:
+            parameter = next(positions, "")
         else:
-            name = next(positions, None)
-        if name is None or name in arguments:
+            parameter, at, positions = keyword[1], keyword.end(), iter(())
+        if not parameter or parameter in arguments:
             raise NoCallError
-        arguments[name], at = _value(text, at, 0)
-        return name, at
+        arguments[parameter], at = _value(text, at, 0)
+        return Value(parameter, at)
 
-    _, end = items_until(text, at + 1, ")", argument)
-    call = made_call(named[0], arguments)
-    if call is None:
-        raise NoCallError
-    return call, end
+    _, end = items_until(text, expect("(", text, name.end()), ")", argument)
+    return Value(new_call(name[0], arguments), end)
 
 
 def _parameters(reply: ReplyText, name: str) -> list[str]:
-    """Return the parameters of a tool in their order, for arguments without a name."""
+    """Return the parameters of a tool in their order."""
     schema: Mapping[str, Any] = reply.schemas.get(name, {})
     properties = schema.get("properties")
     return list(properties) if isinstance(properties, Mapping) else []
 
 
-def _value(text: str, at: int, depth: int) -> tuple[object, int]:
-    """Return the value of the literal that begins here, and its end."""
+def _value(text: str, at: int, depth: int) -> Value[object]:
     if depth > _MAX_DEPTH:
         raise NoCallError
     first = text[at : at + 1]
     if first in ("[", "("):
-        return items_until(text, at + 1, _CLOSING[first], lambda at: _value(text, at, depth + 1))
+        items, end = items_until(text, at + 1, _CLOSING[first], lambda at: _value(text, at, depth + 1))
+        return Value(items, end)
     if first == "{":
         return _mapping(text, at, depth)
     if first in ("'", '"'):
-        return _string(text, at)
+        string, end = _string(text, at)
+        return Value(string, end)
     if number := _NUMBER.match(text, at):
-        return number_of(number[0]), number.end()
-    word = _WORD.match(text, at)
-    if word is None or word[0] not in WORDS:
+        return Value(number_of(number[0]), number.end())
+    word = match_at(_WORD, text, at)
+    if word[0] not in WORDS:
         raise NoCallError
-    return WORDS[word[0]], word.end()
+    return Value(WORDS[word[0]], word.end())
 
 
-def _string(text: str, at: int) -> tuple[str, int]:
-    found = _STRING.match(text, at)
-    if found is None:
-        raise NoCallError
-    inner = next(group for group in found.groups() if group is not None)
-    return _ESCAPE.sub(_unescaped, inner) if "\\" in inner else inner, found.end()
+def _string(text: str, at: int) -> Value[str]:
+    match = match_at(_STRING, text, at)
+    inner = next(group for group in match.groups() if group is not None)
+    return Value(_ESCAPE.sub(_unescaped, inner), match.end())
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    code = found[1]
+def _unescaped(match: re.Match[str]) -> str:
+    code = match[1]
     if code[0] in "01234567":
         return chr(int(code, 8))
-    if len(code) > 1:
-        number = int(code[1:], 16)
-        return chr(number) if number <= 0x10FFFF else found[0]
-    return _ESCAPED.get(code, code)
+    if len(code) == 1:
+        return _ESCAPED.get(code, code)
+    number = int(code[1:], 16)
+    return chr(number) if number <= 0x10FFFF else match[0]
 
 
 def number_of(text: str) -> int | float:
@@ -190,21 +180,20 @@ def number_of(text: str) -> int | float:
     Raises:
         NoCallError: It has more digits than Python reads.
     """
+    digits = text.replace("_", "")
     try:
-        digits = text.replace("_", "")
-        return int(digits) if digits.lstrip("+-").isdigit() else float(digits)
+        if digits.lstrip("+-").isdigit():
+            return int(digits)
+        return float(digits)
     except ValueError:
         raise NoCallError from None
 
 
-def _mapping(text: str, at: int, depth: int) -> tuple[object, int]:
-    def entry(at: int) -> tuple[tuple[str, object], int]:
+def _mapping(text: str, at: int, depth: int) -> Value[object]:
+    def entry(at: int) -> Value[tuple[str, object]]:
         key, at = _string(text, at)
-        at = skip(text, at)
-        if not text.startswith(":", at):
-            raise NoCallError
-        value, at = _value(text, skip(text, at + 1), depth + 1)
-        return (key, value), at
+        value, at = _value(text, skip(text, expect(":", text, at)), depth + 1)
+        return Value((key, value), at)
 
-    entries, at = items_until(text, at + 1, "}", entry)
-    return dict(entries), at
+    entries, end = items_until(text, at + 1, "}", entry)
+    return Value(dict(entries), end)

@@ -1,7 +1,7 @@
-"""Calls whose arguments stand between tags, each as plain text: Qwen3-Coder, GLM-4.5, MiniMax-M2, DeepSeek V3.2.
+"""Tool calls whose arguments are plain text between tags: Qwen3-Coder, GLM-4.5, MiniMax-M2, DeepSeek V3.2.
 
-The text of an argument says nothing of its type, unless its tag does: a parameter of the tool that takes text gets it
-as it is, any other is read as JSON, or as Python writes it.
+The text of an argument has no type, unless its tag has one: a parameter of the tool that takes text gets the text as
+it is, any other text is read as JSON, or as a Python literal.
 """
 
 from __future__ import annotations
@@ -9,11 +9,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from agentkit_prompts.chat_templates.tool_calls.json_calls import decoded
 from agentkit_prompts.chat_templates.tool_calls.python_calls import python_value
-from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, Reader, ReplyText, made_call, skip
+from agentkit_prompts.chat_templates.tool_calls.reply_text import (
+    Calls,
+    NoCallError,
+    Reader,
+    ReplyText,
+    expect,
+    match_at,
+    new_call,
+    skip,
+    some_calls,
+)
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.schemas.check import target_in
 from agentkit_prompts.schemas.json_values import is_json, kind_of_json
@@ -32,159 +42,196 @@ _MAX_DEPTH = 20
 _ANY = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
 
 
-def function_tag(reply: ReplyText, start: int) -> Found:
+def function_tag(reply: ReplyText, start: int) -> Calls:
     """Read `<function=NAME><parameter=KEY>VALUE</parameter>...</function>`."""
-    opening = _FUNCTION.match(reply.text, start)
-    found = opening and parameter_tags(reply, opening.end())
-    if not found:
-        return None
-    end = skip(reply.text, found[1])
-    return (found[0], end + len("</function>")) if reply.text.startswith("</function>", end) else None
+    opening = match_at(_FUNCTION, reply.text, start)
+    calls, end = parameter_tags(reply, opening.end())
+    return Calls(calls, expect("</function>", reply.text, end))
 
 
-def parameter_tags(reply: ReplyText, start: int) -> Found:
-    """Read what stands behind `<function=`, up to where `</function>` has to stand."""
-    named = _FUNCTION_NAME.match(reply.text, start)
-    found = named and _tagged(reply, named.end(), _PARAMETER, "</parameter>", "</function>")
-    if not named or not found:
-        return None
-    return _call(reply, named[1], [(tag, _unbroken(text)) for tag, text in found[0]], found[1])
+def parameter_tags(reply: ReplyText, start: int) -> Calls:
+    """Read the text after `<function=`, up to the place of `</function>`."""
+    name = match_at(_FUNCTION_NAME, reply.text, start)
+    arguments = _arguments(reply, name.end(), _PARAMETER, "</parameter>", "</function>")
+    return _call(reply, name[1], [_unbroken(argument) for argument in arguments.items], arguments.end)
 
 
-def glm_call(reply: ReplyText, start: int) -> Found:
-    """Read `NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>...`, up to where `</tool_call>` has to stand."""
-    named = _NAME.match(reply.text, start)
-    found = named and _tagged(reply, named.end(), _KEY, "</arg_value>", "</tool_call>")
-    return _call(reply, named[1], *found) if named and found else None
+def glm_call(reply: ReplyText, start: int) -> Calls:
+    """Read `NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>...`, up to the place of `</tool_call>`."""
+    name = match_at(_NAME, reply.text, start)
+    arguments = _arguments(reply, name.end(), _KEY, "</arg_value>", "</tool_call>")
+    return _call(reply, name[1], arguments.items, arguments.end)
 
 
 def invoke_calls(prefix: str) -> Reader:
-    """Return what reads `<invoke name="NAME"><parameter name="KEY">VALUE</parameter>...</invoke>`, several in a row.
+    """Return a reader of `<invoke name="NAME"><parameter name="KEY">VALUE</parameter>...</invoke>`, several in a row.
 
     The names of the tags begin with `prefix`. With `string="true"` an argument is its text, with `string="false"` it
-    is JSON. One JSON object may stand in the place of all arguments.
+    is JSON. One JSON object may replace all arguments.
     """
     opening = re.compile(rf"\s*+<{prefix}invoke\s++name={_NAMED}\s*+>")
     parameter = re.compile(rf"\s*+<{prefix}parameter\s++name={_NAMED}{_STRING}\s*+>")
-    closing, behind = f"</{prefix}parameter>", f"</{prefix}invoke>"
+    parameter_end, invoke_end = f"</{prefix}parameter>", f"</{prefix}invoke>"
 
-    def one(reply: ReplyText, named: re.Match[str]) -> Found:
-        body = skip(reply.text, named.end())
-        if (whole := decoded(reply.text, body)) is not None:
-            call = made_call(named["key"], whole[0])
-            return None if call is None else ([call], whole[1])
-        tagged = _tagged(reply, named.end(), parameter, closing, behind)
-        return tagged and _call(reply, named["key"], [(tag, _unbroken(text)) for tag, text in tagged[0]], tagged[1])
+    def read_arguments(reply: ReplyText, name: str, start: int) -> Calls:
+        body = skip(reply.text, start)
+        if reply.text.startswith(("{", "["), body):
+            value, end = decoded(reply.text, body)
+            return Calls([new_call(name, value)], end)
+        arguments = _arguments(reply, start, parameter, parameter_end, invoke_end)
+        return _call(reply, name, [_unbroken(argument) for argument in arguments.items], arguments.end)
 
-    def read(reply: ReplyText, start: int) -> Found:
+    def read(reply: ReplyText, start: int) -> Calls:
         calls: list[ToolCall] = []
-        while (named := opening.match(reply.text, start)) and (found := one(reply, named)):
-            end = skip(reply.text, found[1])
-            if not reply.text.startswith(behind, end):
+        while (match := opening.match(reply.text, start)) is not None:
+            try:
+                call, end = read_arguments(reply, match["key"], match.end())
+                start = expect(invoke_end, reply.text, end)
+            except NoCallError:
                 break
-            calls += found[0]
-            start = end + len(behind)
-        return (calls, start) if calls else None
+            calls += call
+        return some_calls(calls, start)
 
     return read
 
 
-_Tagged: TypeAlias = "list[tuple[re.Match[str], str]]"
-"""What opened each argument, and its text."""
+class _Argument(NamedTuple):
+    """One argument: the match of its opening tag, and its text."""
+
+    tag: re.Match[str]
+    text: str
 
 
-def _unbroken(text: str) -> str:
-    """Return the text of an argument without the line breaks that set it apart from its tags."""
-    return text.removeprefix("\n").removesuffix("\n")
+class _Arguments(NamedTuple):
+    """Arguments in a row, and the end of the last."""
+
+    items: list[_Argument]
+    end: int
 
 
-def _tagged(
-    reply: ReplyText, at: int, opening: re.Pattern[str], closing: str, behind: str
-) -> tuple[_Tagged, int] | None:
-    """Return the text of each argument, and where the last one ends: there `behind` has to stand.
+def _unbroken(argument: _Argument) -> _Argument:
+    """Return an argument without the line breaks between its text and its tags."""
+    return argument._replace(text=argument.text.removeprefix("\n").removesuffix("\n"))
 
-    An argument may hold what opens another call. So no text is copied before all of it is known to be well formed, and
-    a place from where it is not is noted.
+
+def _arguments(reply: ReplyText, at: int, opening: re.Pattern[str], closing: str, after: str) -> _Arguments:
+    """Return the arguments that begin at a place; `after` must follow the last.
+
+    Raises:
+        NoCallError: An argument is not closed, or other text follows.
     """
-    text, kind = reply.text, closing + behind
-    given: list[tuple[re.Match[str], int]] = []
+    # An argument may contain the opening of another call. So no text is copied before all of it is known to be well
+    # formed, and the places from which it is not are noted.
+    text, kind = reply.text, closing + after
+    borders: list[tuple[re.Match[str], int]] = []
     places: list[int] = []
-    while (opened := opening.match(text, at)) is not None:
-        end = -1 if reply.is_dead(kind, at) else reply.find(closing, opened.end())
+    while (tag := opening.match(text, at)) is not None:
+        end = -1
+        if not reply.is_dead(kind, at):
+            end = reply.find(closing, tag.end())
         if end < 0:
             reply.bury(kind, places)
-            return None
-        given.append((opened, end))
+            raise NoCallError
+        borders.append((tag, end))
         at = end + len(closing)
         places.append(at)
-    is_closed = text.startswith(behind, skip(text, at))
+    is_closed = text.startswith(after, skip(text, at))
     if not is_closed or reply.is_dead(kind, at):
         reply.bury(kind, places)
-        return None
+        raise NoCallError
     reply.passed += [(kind, place) for place in places]
-    return [(opened, text[opened.end() : end]) for opened, end in given], at
+    return _Arguments([_Argument(tag, text[tag.end() : end]) for tag, end in borders], at)
 
 
-def _call(reply: ReplyText, name: str, tagged: _Tagged, end: int) -> Found:
+def _call(reply: ReplyText, name: str, arguments: list[_Argument], end: int) -> Calls:
     root = reply.schemas.get(name, {})
-    properties = root.get("properties")
-    known: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
-    other = root.get("additionalProperties", {})
     values: dict[str, object] = {}
-    for opened, text in tagged:
-        given = opened.groupdict()
-        key, is_string = given["key"].strip(), given.get("string")
-        schema = {"type": "string"} if is_string == "true" else {} if is_string == "false" else known.get(key, other)
-        values[key] = typed(text, schema, root)
-    call = made_call(name, values)
-    return None if call is None else ([call], end)
+    for tag, text in arguments:
+        groups = tag.groupdict()
+        key = groups["key"].strip()
+        values[key] = typed(text, _schema_of(key, groups.get("string"), root), root)
+    return Calls([new_call(name, values)], end)
+
+
+def _schema_of(key: str, is_string: str | None, root: Mapping[str, Any]) -> object:
+    """Return the schema of an argument. The tag may say that it is a string (`true`) or JSON (`false`)."""
+    if is_string == "true":
+        return {"type": "string"}
+    if is_string == "false":
+        return {}
+    properties = root.get("properties")
+    if isinstance(properties, Mapping) and key in properties:
+        return properties[key]
+    return root.get("additionalProperties", {})
 
 
 def typed(text: str, schema: object, root: Mapping[str, Any]) -> object:
-    """Return the value that a text is for a parameter of this schema."""
+    """Return the value of a text for a parameter of this schema."""
     kinds = frozenset(_kinds(schema, root, set())) or _ANY
     if kinds == {"string"}:
         return text
     inner = text.strip()
-    found = _value(inner)
-    if found is None:
-        return text
-    value = found[0]
-    fits = type(value) is not str and any(is_json(value, kind) for kind in kinds)
-    if "string" in kinds:  # 007 and 1.50 are texts where text is allowed, 7 is a number
-        is_exact = isinstance(value, list | dict) or json.dumps(value) == inner
-        return value if fits and is_exact else text
-    return value
-
-
-def _value(text: str) -> tuple[object] | None:
     try:
-        return (json.loads(text),)
+        value = _literal(inner)
+    except NoCallError:
+        return text
+    if "string" not in kinds:
+        return value
+    # If the parameter may be a string, 007 and 1.50 are strings, and 7 is a number.
+    is_exact = isinstance(value, list | dict) or json.dumps(value) == inner
+    fits = type(value) is not str and any(is_json(value, kind) for kind in kinds)
+    return value if fits and is_exact else text
+
+
+def _literal(text: str) -> object:
+    try:
+        return json.loads(text)
     except (ValueError, RecursionError):
         return python_value(text)
 
 
 def _kinds(schema: object, root: Mapping[str, Any], seen: set[int], depth: int = 0) -> Iterator[str]:
-    """Yield the JSON types that a schema allows, as far as that can be seen; each schema in it is looked at once."""
+    """Yield the JSON types that a schema allows, as far as its keywords show; each schema is visited once."""
     if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
         yield from _ANY
         return
     if id(schema) in seen:
         return
     seen.add(id(schema))
-    reference, kind = schema.get("$ref"), schema.get("type")
-    options = [option for key in ("anyOf", "oneOf") if isinstance(schema.get(key), list) for option in schema[key]]
-    if isinstance(reference, str) and reference.startswith("#/"):
-        yield from _kinds(target_in(root, reference), root, seen, depth + 1)
-    elif isinstance(kind, str | list):
-        yield from [kind] if isinstance(kind, str) else [one for one in kind if isinstance(one, str)]
-    elif isinstance(values := schema.get("enum", [schema["const"]] if "const" in schema else None), list):
-        for value in values:
-            yield kind_of_json(value)
-    elif options:
-        for option in options:
+    inner = _schemas_inside(schema, root)
+    if inner:
+        for option in inner:
             yield from _kinds(option, root, seen, depth + 1)
-    elif isinstance(parts := schema.get("allOf"), list) and len(parts) == 1:
-        yield from _kinds(parts[0], root, seen, depth + 1)
     else:
-        yield from _ANY
+        yield from _own_kinds(schema)
+
+
+def _schemas_inside(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[object]:
+    """Return the schemas that decide about the type of a schema without a type; none if it has one."""
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#/"):
+        return [target_in(root, reference)]
+    if not {"type", "enum", "const"}.isdisjoint(schema):
+        return []
+    options: list[object] = []
+    for key in ("anyOf", "oneOf"):
+        if isinstance(schema.get(key), list):
+            options += schema[key]
+    parts = schema.get("allOf")
+    if not options and isinstance(parts, list) and len(parts) == 1:
+        return [*parts]
+    return options
+
+
+def _own_kinds(schema: Mapping[str, Any]) -> Iterator[str]:
+    kind = schema.get("type")
+    if isinstance(kind, str):
+        return iter([kind])
+    if isinstance(kind, list):
+        return iter([name for name in kind if isinstance(name, str)])
+    values = schema.get("enum")
+    if "enum" not in schema and "const" in schema:
+        values = [schema["const"]]
+    if isinstance(values, list):
+        return map(kind_of_json, values)
+    return iter(_ANY)
