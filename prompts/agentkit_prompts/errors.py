@@ -270,13 +270,8 @@ class ChatTemplateError(PromptError, ValueError):
         *args: object,
         template: str | None = None,
         refusal: str | None = None,
-        listed: Iterable[str] = (),
         **place: Unpack[Place],
     ) -> None:
-        # Readers note a problem as one text, "PLACE: what is wrong".
-        split = [problem.partition(": ") for problem in listed]
-        if split:
-            place["problems"] = [(where, wrong) for where, _, wrong in split]
         super().__init__(*args, **place)
         self.template = template
         self.refusal = refusal

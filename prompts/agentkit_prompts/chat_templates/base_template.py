@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 from agentkit_prompts.chat_templates.chat_turns import (
     Messages,
     Tools,
+    Turn,
+    has_tool_traffic,
     no_messages,
     read_functions,
     read_prompt,
@@ -16,9 +18,13 @@ from agentkit_prompts.chat_templates.chat_turns import (
 )
 from agentkit_prompts.chat_templates.guard.control_tokens import tokens_and_markers
 from agentkit_prompts.chat_templates.protocol import Capability
-from agentkit_prompts.errors import ChatTemplateError, unknown_fields
+from agentkit_prompts.errors import ChatTemplateError, Problem, unknown_fields
 
 __all__ = ["BaseTemplate"]
+
+
+_NUMBERS: dict[str, type | tuple[type, ...]] = {"float": (int, float), "int": int}
+"""Types of the values of number fields, by the name in the annotation."""
 
 
 class BaseTemplate:
@@ -53,17 +59,19 @@ class BaseTemplate:
     """Attributes that hold text put around messages, where a template has them."""
 
     def __init__(self, **fields: Any) -> None:
-        known = self.fields()
-        unknown = unknown_fields(fields, known)
+        kinds = self.fields()
+        unknown = unknown_fields(fields, kinds)
         wrong = [
-            f"{name}: expected {known[name]}, got {value!r:.80}"
+            Problem(name, f"expected {kinds[name]}, got {value!r:.80}")
             for name, value in fields.items()
-            if name in known and not _fits(value, known[name])
+            if name in kinds and not _fits(value, kinds[name])
         ]
         if unknown or wrong:
             title = type(self).__name__
-            problems = [*(f"{name}: unknown field" for name in fields if name not in known), *wrong]
-            raise ChatTemplateError(f"{title}: {'; '.join(unknown + wrong)}", template=title, listed=problems)
+            problems = [Problem(name, "unknown field") for name in fields if name not in kinds]
+            raise ChatTemplateError(
+                f"{title}: {'; '.join([*unknown, *map(str, wrong)])}", template=title, problems=problems + wrong
+            )
         for name, value in fields.items():
             setattr(self, name, value)
 
@@ -93,7 +101,9 @@ class BaseTemplate:
         turns in its cache.
         """
         prompt = read_prompt(prompt, self.title)
-        return prompt if self.capability == "completion" else self.decorate_prompt(prompt, sequence_start)
+        if self.capability == "completion":
+            return prompt
+        return self.decorate_prompt(prompt, sequence_start)
 
     def decorate_prompt(self, prompt: str, sequence_start: bool = True) -> str:
         """Return the prompt with the markers of the model around it. To override; here the prompt itself."""
@@ -130,38 +140,45 @@ class BaseTemplate:
         Raises:
             ChatTemplateError: The template has no place for a part of this conversation; says why.
         """
-        name = self.title
-        takes = inspect.signature(self.messages2prompt).parameters
-        given = {key: value for key, value in kwargs.items() if key in takes}
-        turns = read_turns(messages, name)
+        title = self.title
+        parameters = inspect.signature(self.messages2prompt).parameters
+        options = {key: value for key, value in kwargs.items() if key in parameters}
+        turns = read_turns(messages, title)
         if not turns:
-            raise no_messages(name)
-        if "tools" in takes:
-            given["tools"] = read_functions(tools, name) if tools else None
-        elif tools or any("tool_calls" in turn or turn["role"] == "tool" for turn in turns):
+            raise no_messages(title)
+        if "tools" in parameters:
+            options["tools"] = None
+            if tools:
+                options["tools"] = read_functions(tools, title)
+        elif tools or any(has_tool_traffic(turn) for turn in turns):
             raise ChatTemplateError(
-                f"{name}: its messages2prompt has no parameter `tools`: there is no place for them",
-                template=name,
-                listed=["tools: no parameter"],
+                f"{title}: its messages2prompt has no parameter `tools`: there is no place for them",
+                template=title,
+                problems=[Problem("tools", "no parameter")],
             )
-        if "add_generation_prompt" in takes:
-            given["add_generation_prompt"] = add_generation_prompt
+        if "add_generation_prompt" in parameters:
+            options["add_generation_prompt"] = add_generation_prompt
+        text = self._call_messages2prompt(turns, options)
+        if add_generation_prompt or "add_generation_prompt" in parameters:
+            return text
+        return self._without_opening(text, turns[-1])
+
+    def _call_messages2prompt(self, turns: list[Turn], options: dict[str, Any]) -> str:
+        title = self.title
         try:
-            text = self.messages2prompt([{**turn} for turn in turns], **given)
+            text = self.messages2prompt([{**turn} for turn in turns], **options)
         except ChatTemplateError:
             raise
         except Exception as error:
-            what = f"{type(error).__name__}: {error}"
+            problem = f"{type(error).__name__}: {error}"
             raise ChatTemplateError(
-                f"{name}: messages2prompt failed with {what}; it was given {len(turns)} messages", template=name
+                f"{title}: messages2prompt failed with {problem}; it was given {len(turns)} messages", template=title
             ) from error
         if not isinstance(text, str):
             raise ChatTemplateError(
-                f"{name}: messages2prompt returned {type(text).__name__}, expected text", template=name
+                f"{title}: messages2prompt returned {type(text).__name__}, expected text", template=title
             )
-        if add_generation_prompt or "add_generation_prompt" in takes:
-            return text
-        return self._without_opening(text, turns[-1])
+        return text
 
     def _without_opening(self, text: str, last: Mapping[str, Any]) -> str:
         """Take off the marker that `messages2prompt` put behind the conversation for the model to go on from."""
@@ -177,7 +194,7 @@ class BaseTemplate:
 
 
 def _fits(value: object, kind: str) -> bool:
-    """Say whether a value is of the type that a field is annotated with."""
+    """Return True if a value is of the type in the annotation of a field."""
     if value is None:
         return "None" in kind
     if kind.startswith("Literal"):
@@ -186,6 +203,5 @@ def _fits(value: object, kind: str) -> bool:
         return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
     if isinstance(value, bool) or "bool" in kind:
         return isinstance(value, bool) and "bool" in kind
-    if "float" in kind or "int" in kind:
-        return isinstance(value, int) or ("float" in kind and isinstance(value, float))
-    return isinstance(value, str)
+    types = next((types for name, types in _NUMBERS.items() if name in kind), str)
+    return isinstance(value, types)

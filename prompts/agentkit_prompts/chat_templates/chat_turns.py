@@ -23,6 +23,7 @@ __all__ = [
     "Turn",
     "call_text",
     "calls_of",
+    "has_tool_traffic",
     "json_text",
     "no_messages",
     "plain_turns",
@@ -49,25 +50,27 @@ class Turn(TypedDict):
 
 
 def plain_turns(messages: object, roles: Container[str] | None) -> list[Turn] | None:
-    """Return the messages when each is a plain dict of a role and text, and nothing else; else None.
+    """Return the messages if each is a plain dict of a role and text only, else None. They need no reading.
 
-    Such messages need no reading, so they are the dicts given. `roles` are those that count; None for any.
+    `roles` are the accepted roles; None for any.
     """
     if type(messages) is not list and type(messages) is not tuple:
         return None
-    try:
-        turns = [
-            message
-            for message in messages
-            if type(message) is dict
-            and len(message) == 2
-            and type(message["content"]) is str
-            and type(message["role"]) is str
-            and (roles is None or message["role"] in roles)
-        ]
-    except KeyError:
-        return None
-    return cast("list[Turn]", turns) if len(turns) == len(messages) else None
+    for message in messages:
+        # Written in line, because it runs for every message of every rendering.
+        if type(message) is not dict or len(message) != 2:
+            return None
+        role, content = message.get("role"), message.get("content")
+        if type(content) is not str or type(role) is not str:
+            return None
+        if roles is not None and role not in roles:
+            return None
+    return cast("list[Turn]", list(messages))
+
+
+def has_tool_traffic(turn: Turn) -> bool:
+    """Return True if a message calls tools or is the result of a tool."""
+    return "tool_calls" in turn or turn["role"] == "tool"
 
 
 def read_prompt(prompt: object, template: str) -> str:
@@ -89,7 +92,7 @@ def no_messages(template: str) -> ChatTemplateError:
     return ChatTemplateError(
         f"{template}: there are no messages; a conversation needs at least one",
         template=template,
-        listed=["messages: empty"],
+        problems=[Problem("messages", "empty")],
     )
 
 
@@ -113,7 +116,7 @@ def read_turns(
         raise ChatTemplateError(
             f"{template}: expected a list of messages, got {kind}; put it into a list",
             template=template,
-            listed=[f"messages: expected a list, got {kind}"],
+            problems=[Problem("messages", f"expected a list, got {kind}")],
         )
     turns: list[Turn] = []
     problems: Problems = []
@@ -160,46 +163,56 @@ def json_text(value: object, indent: int | None = None) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
-def _turn(message: object, where: str, problems: Problems, roles: Collection[str] | None, first_text: bool) -> Turn:
-    """Return a message as a turn; what is wrong is noted."""
-    wire = template_message(message) if isinstance(message, Message) else message
-    if not isinstance(wire, Mapping):
-        problems.append(Problem(where, f"expected a Message or a mapping, got {type(message).__name__}"))
+def _turn(message: object, place: str, problems: Problems, roles: Collection[str] | None, first_text: bool) -> Turn:
+    """Return a message as a turn; problems are noted."""
+    if isinstance(message, Message):
+        message = template_message(message)
+    if not isinstance(message, Mapping):
+        problems.append(Problem(place, f"expected a Message or a mapping, got {type(message).__name__}"))
         return Turn(role="", content="")
-    role = wire.get("role")
-    if not isinstance(role, str):
-        problems.append(
-            Problem(f"{where}.role", f"{'missing' if role is None else f'expected text, got {type(role).__name__}'}")
-        )
-    elif roles is not None and role not in roles:
-        problems.append(Problem(where, f"unknown role {role!r:.80}{nearest(role, roles)}"))
-    content, calls = wire.get("content"), PartReader(problems).calls(wire.get("tool_calls"), f"{where}.tool_calls")
-    if "content" not in wire and not wire.get("tool_calls"):
-        problems.append(Problem(f"{where}.content", "missing"))
-    text = _text(content, f"{where}.content", problems, first_text)
-    turn = Turn(role=str.__str__(role) if isinstance(role, str) else "", content=text)
+    role = _role(message, place, problems, roles)
+    content = message.get("content")
+    calls = PartReader(problems).calls(message.get("tool_calls"), f"{place}.tool_calls")
+    if "content" not in message and not message.get("tool_calls"):
+        problems.append(Problem(f"{place}.content", "missing"))
+    turn = Turn(role=role, content=_text(content, f"{place}.content", problems, first_text))
     if calls:
         turn["tool_calls"] = [_wire(call) for call in calls]
         if first_text and content is None:
             turn["is_silent"] = True
     for key in ("name", "tool_call_id", "reasoning_content"):
-        value = wire.get(key)
+        value = message.get(key)
         if isinstance(value, str):
             cast("dict[str, Any]", turn)[key] = str.__str__(value)
         elif value is not None:
-            problems.append(Problem(f"{where}.{key}", f"expected text, got {type(value).__name__}"))
+            problems.append(Problem(f"{place}.{key}", f"expected text, got {type(value).__name__}"))
     return turn
 
 
-def _text(content: object, where: str, problems: Problems, first_text: bool) -> str:
-    if content is None or isinstance(content, str):
-        return "" if content is None else str.__str__(content)
+def _role(message: Mapping[str, Any], place: str, problems: Problems, roles: Collection[str] | None) -> str:
+    role = message.get("role")
+    if role is None:
+        problems.append(Problem(f"{place}.role", "missing"))
+    elif not isinstance(role, str):
+        problems.append(Problem(f"{place}.role", f"expected text, got {type(role).__name__}"))
+    else:
+        if roles is not None and role not in roles:
+            problems.append(Problem(place, f"unknown role {role!r:.80}{nearest(role, roles)}"))
+        return str.__str__(role)
+    return ""
+
+
+def _text(content: object, place: str, problems: Problems, first_text: bool) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return str.__str__(content)
     if not isinstance(content, list | tuple):
-        problems.append(Problem(where, f"expected text or a list of parts, got {type(content).__name__}"))
+        problems.append(Problem(place, f"expected text or a list of parts, got {type(content).__name__}"))
         return ""
     texts: list[str] = []
     for index, part in enumerate(content):
-        text, is_text = plain_text_of(part, f"{where}[{index}]", problems)
+        text, is_text = plain_text_of(part, f"{place}[{index}]", problems)
         if is_text and first_text:
             return text
         texts.append(text)
@@ -212,7 +225,9 @@ def _wire(call: ToolCall) -> dict[str, Any]:
 
 
 def _arguments(arguments: str) -> Any:
+    if not arguments.strip():
+        return {}
     try:
-        return strict_json(arguments or "{}")
+        return strict_json(arguments)
     except (ValueError, RecursionError):
-        return arguments if arguments.strip() else {}
+        return arguments

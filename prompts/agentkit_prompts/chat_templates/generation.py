@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from agentkit_prompts.chat_templates.guard.tainted_text import unused
-from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.errors import ChatTemplateError, Problem
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
@@ -133,7 +133,7 @@ def reply_spans(messages: _Messages, render: _Draw, control_tokens: Sequence[str
                 f"messages[{index}]: the template has no {{% generation %}} blocks, and writes this reply differently "
                 "once the conversation goes on or after a generation prompt, so its loss span is unknown; use the "
                 "training version of the template, with {% generation %} around what the assistant says",
-                listed=[f"messages[{index}]: unknown loss span"],
+                problems=[Problem(f"messages[{index}]", "unknown loss span")],
             )
         if span[1] > span[0]:
             spans.append(span)

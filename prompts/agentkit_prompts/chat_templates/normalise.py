@@ -1,6 +1,7 @@
-"""What a chat template is given: plain JSON data, in the shapes that this template understands.
+"""Messages and tools as plain JSON data, in the shapes that a chat template understands.
 
-`plain` is what `transformers` does to its inputs; `Normaliser` brings what people send into the form a template wants.
+`plain` converts as `transformers` does; `normalised` brings messages of any common shape into the shape that a
+template reads.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
@@ -16,71 +17,86 @@ from agentkit_prompts.context.parts import Part, Text
 from agentkit_prompts.context.wire.read_messages import REASONING
 from agentkit_prompts.context.wire.read_parts import plain_text_of
 from agentkit_prompts.context.wire.wire_tools import openai_tool, read_tools
-from agentkit_prompts.errors import ChatTemplateError, Problems
+from agentkit_prompts.errors import ChatTemplateError, Problem, Problems
 
 __all__ = ["Form", "as_mappings", "as_tools", "flat", "normalised", "plain", "template_message"]
 
 T = TypeVar("T")
 
 Form = Literal["text", "parts", "any", "object"]
-"""What a template wants: content as text or parts, arguments as text or an object; `any` takes both."""
+"""Form that a template reads: content as text or parts, arguments as text or an object; `any` takes both."""
+_ATOMS = (str, int, float, bool, type(None))
 
 
 def plain(value: Any) -> Any:
-    """Return `value` rebuilt from plain JSON types; any other becomes a placeholder with its type's name."""
+    """Return `value` rebuilt from plain JSON types; any other becomes a placeholder with the name of its type."""
     kind = type(value)
-    if kind is str or value is None or kind is bool or kind is int or kind is float:
+    if kind in _ATOMS:
         return value
-    if kind is dict or isinstance(value, Mapping):  # asking an abstract class takes long
+    if kind is dict:  # asking an abstract class takes long
         return {plain(key): plain(item) for key, item in value.items()}
     if kind is list:
         return [plain(item) for item in value]
     for base in (str, int, float):
         if isinstance(value, base):
             return getattr(base, f"__{base.__name__}__")(value)
+    if isinstance(value, Mapping):
+        return {plain(key): plain(item) for key, item in value.items()}
     if isinstance(value, list):
         return [plain(item) for item in value]
     if isinstance(value, tuple):
         return tuple(plain(item) for item in value)
-    if isinstance(value, Message):
-        return plain(template_message(value))
-    if isinstance(value, ToolSpec):
-        return plain(openai_tool(value))
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    if callable(dump := getattr(value, "model_dump", None)) and not isinstance(value, type):
-        return plain(dump())
-    if kind.__module__ == "numpy" and callable(item := getattr(value, "item", None)) and not hasattr(value, "__len__"):
-        return plain(item())
+    for fits, convert in _CONVERTERS:
+        if fits(value):
+            return plain(convert(value))
     return f"<{kind.__name__}>"
+
+
+def _is_data_class(value: Any) -> bool:
+    return is_dataclass(value) and not isinstance(value, type)
+
+
+def _fields_of(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in fields(value)}
+
+
+def _is_model(value: Any) -> bool:
+    return callable(getattr(value, "model_dump", None)) and not isinstance(value, type)
+
+
+def _is_numpy_scalar(value: Any) -> bool:
+    return type(value).__module__ == "numpy" and hasattr(value, "item") and not hasattr(value, "__len__")
 
 
 def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
     """Return a message whose reasoning has every name that templates read it under."""
-    if message.keys().isdisjoint(REASONING):
+    values = [message[name] for name in REASONING if message.get(name) is not None]
+    if not values:
         return message
-    found = next((message[name] for name in REASONING if message.get(name) is not None), None)
-    if found is None:
-        return message
-    return {"thinking": found, **message, "reasoning_content": found}
+    return {"thinking": values[0], **message, "reasoning_content": values[0]}
 
 
 def as_mappings(messages: object) -> list[dict[str, Any]]:
-    """Return messages as plain dictionaries of their own.
+    """Return messages as new plain dictionaries.
 
     Raises:
         ChatTemplateError: They are not a list of messages; names every entry that is not.
     """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
-        raise _refused([f"messages: expected a list, got {type(messages).__name__}"])
-    given = flat("messages", lambda: list(messages))
-    made = flat("messages", lambda: [_mapping(message) for message in given])
-    _refuse(
-        f"messages[{index}]: expected a Message or a mapping with role and content, got {type(given[index]).__name__}"
-        for index, message in enumerate(made)
-        if type(message) is not dict
-    )
-    return [_with_reasoning(message) for message in made]
+        raise _refusal([Problem("messages", f"expected a list, got {type(messages).__name__}")])
+    items = flat("messages", lambda: list(messages))
+    mappings = flat("messages", lambda: [_mapping(item) for item in items])
+    problems = [
+        Problem(
+            f"messages[{index}]",
+            f"expected a Message or a mapping with role and content, got {type(items[index]).__name__}",
+        )
+        for index, mapping in enumerate(mappings)
+        if type(mapping) is not dict
+    ]
+    if problems:
+        raise _refusal(problems)
+    return [_with_reasoning(mapping) for mapping in mappings]
 
 
 def _mapping(message: object) -> Any:
@@ -90,62 +106,57 @@ def _mapping(message: object) -> Any:
 
 
 def as_tools(tools: object) -> list[dict[str, Any]] | None:
-    """Return tools as plain dictionaries of their own, in the form of a chat-completions request.
+    """Return tools as new plain dictionaries, in the form of a chat-completions request.
 
     Raises:
-        ChatTemplateError: One is neither a tool spec nor a mapping that JSON can say.
+        ChatTemplateError: A tool is neither a tool spec nor a mapping that JSON can express.
     """
     if tools is None:
         return None
     problems: Problems = []
-    read = read_tools(tools, problems, needs_name=False)
-    _refuse(map(str, problems))
-    return read
+    mappings = read_tools(tools, problems, needs_name=False)
+    if problems:
+        raise _refusal(problems)
+    return mappings
 
 
-def flat(what: str, make: Callable[[], T]) -> T:
-    """Return what `make` makes of data from outside.
+def flat(place: str, make: Callable[[], T]) -> T:
+    """Return the result of `make`, which walks through data from outside.
 
     Raises:
-        ChatTemplateError: The data is cyclic, or nests too deeply to be walked through, or code of its own fails.
+        ChatTemplateError: The data is cyclic, or nests too deeply, or its own code fails.
     """
     try:
         return make()
     except ChatTemplateError:
         raise
     except RecursionError:
-        raise _refused([f"{what}: the data is cyclic or nests too deeply; pass flatter data"]) from None
+        raise _refusal([Problem(place, "the data is cyclic or nests too deeply; pass flatter data")]) from None
     except Exception as error:
-        raise _refused([f"{what}: cannot be read: {type(error).__name__}: {error}"]) from error
+        raise _refusal([Problem(place, f"cannot be read: {type(error).__name__}: {error}")]) from error
 
 
-def _refuse(problems: Iterable[str]) -> None:
-    listed = list(problems)
-    if listed:
-        raise _refused(listed)
-
-
-def _refused(problems: list[str]) -> ChatTemplateError:
-    return ChatTemplateError("; ".join(problems), listed=problems)
+def _refusal(problems: Problems) -> ChatTemplateError:
+    return ChatTemplateError("; ".join(map(str, problems)), problems=problems)
 
 
 def template_message(message: Message) -> dict[str, Any]:
-    """Return a message of ours as templates read it: media as their alt text, thoughts as reasoning."""
-    made: dict[str, Any] = {"role": message.role, "content": message.content}
+    """Return a `Message` as templates read it: media as their alt text, thoughts as reasoning."""
+    result: dict[str, Any] = {"role": message.role, "content": message.content}
     if type(message.content) is tuple:
-        made["content"] = [_part(part) for part in message.content]
+        result["content"] = [_part(part) for part in message.content]
     if message.tool_calls:
-        made["tool_calls"] = [
+        result["tool_calls"] = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
             for call in message.tool_calls
         ]
     if message.tool_call_id is not None:
-        made["tool_call_id"] = message.tool_call_id
+        result["tool_call_id"] = message.tool_call_id
     if message.name:
-        made["name"] = message.name
-    if message.thinking and (reasoning := message.reasoning):
-        made["reasoning_content"] = reasoning
-    return made
+        result["name"] = message.name
+    if message.thinking and message.reasoning:
+        result["reasoning_content"] = message.reasoning
+    return result
 
 
 def _part(part: Part) -> dict[str, str]:
@@ -156,87 +167,141 @@ def _part(part: Part) -> dict[str, str]:
     return {"type": part.kind, "alt": part.alt}
 
 
+_CONVERTERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (
+    (lambda value: isinstance(value, Message), template_message),
+    (lambda value: isinstance(value, ToolSpec), openai_tool),
+    (_is_data_class, _fields_of),
+    (_is_model, lambda value: value.model_dump()),
+    (_is_numpy_scalar, lambda value: value.item()),
+)
+"""Conversions of values of other classes; the first that fits is used."""
+
+
 def normalised(
     messages: list[dict[str, Any]], content: Callable[[str, str], Form], arguments: Callable[[], Form]
 ) -> list[dict[str, Any]]:
-    """Return messages in the shapes that a template understands; the ones given are its own to change.
+    """Return messages in the shapes that a template understands; `messages` may be changed.
 
-    Null content becomes empty text, other null fields and empty lists of calls go, tool calls get the type and id
-    they lack, and the results of tools the id and name of the call they answer.
+    Null content becomes empty text, other null fields and empty lists of calls are removed, tool calls get the type
+    and id they lack, and the results of tools the id and name of the call they answer.
 
     Args:
-        messages: What `as_mappings` made.
-        content: Given a role and the form at hand (`text` or `parts`), tells the form the template wants there.
-        arguments: Tells the form the template wants the arguments of tool calls in.
+        messages: Messages that `as_mappings` returned.
+        content: Returns the form in which the template reads content, given a role and the current form (`text` or
+            `parts`).
+        arguments: Returns the form in which the template reads the arguments of tool calls.
 
     Raises:
         ChatTemplateError: A message has no role, or content that is neither text nor parts. Names all of them.
     """
-    problems: list[str] = []
-    made: list[dict[str, Any]] = []
-    open_calls: list[tuple[str, str]] = []
-    count = 0
-    for index, message in enumerate(messages):
-        role, text = message.get("role"), message.get("content")
+    normaliser = _Normaliser(content, arguments)
+    result = [normaliser.message(message, f"messages[{index}]") for index, message in enumerate(messages)]
+    if normaliser.problems:
+        raise _refusal(normaliser.problems)
+    return result
+
+
+class _OpenCall(NamedTuple):
+    """A tool call without a result so far."""
+
+    id: str
+    name: str
+
+
+class _Normaliser:
+    """Normalises the messages of one conversation in their order."""
+
+    def __init__(self, content_form: Callable[[str, str], Form], arguments_form: Callable[[], Form]) -> None:
+        self.problems: Problems = []
+        self._content_form = content_form
+        self._arguments_form = arguments_form
+        self._open: list[_OpenCall] = []
+        self._count = 0
+
+    def message(self, message: dict[str, Any], place: str) -> dict[str, Any]:
+        role = message.get("role")
         if not isinstance(role, str) or not role:
-            problems.append(f"messages[{index}].role: missing")
-            continue
+            self.problems.append(Problem(f"{place}.role", "missing"))
+            return message
         if None in message.values():
             message = {key: value for key, value in message.items() if value is not None}
-        if text is None:
-            message = {"role": role, "content": "", **message}
-        elif type(text) is str:
-            if content(role, "text") == "parts":
-                message["content"] = [{"type": "text", "text": text}]
-        elif isinstance(text, list | tuple):
-            listed = [{"type": "text", "text": part} if isinstance(part, str) else part for part in text]
-            wrong = [
-                f"messages[{index}].content[{at}]: expected text or a part, got {type(part).__name__}"
-                for at, part in enumerate(listed)
-                if not isinstance(part, dict)
-            ]
-            wants_text = not wrong and content(role, "parts") == "text"
-            message["content"] = "".join(map(_plain_text, listed)) if wants_text else listed
-            problems += wrong
+        if "content" in message:
+            message["content"] = self._content(message["content"], role, f"{place}.content")
         else:
-            problems.append(f"messages[{index}].content: expected text or a list of parts, got {type(text).__name__}")
-        if "tool_calls" in message:
-            if not message["tool_calls"]:
-                del message["tool_calls"]
+            message = {"role": role, "content": "", **message}
+        if message.get("tool_calls"):
+            message["tool_calls"] = self._calls(message["tool_calls"], f"{place}.tool_calls")
+        elif "tool_calls" in message:
+            del message["tool_calls"]
+        elif role == "tool" and self._open:
+            self._answer(message)
+        return message
+
+    def _content(self, content: Any, role: str, place: str) -> Any:
+        if type(content) is str:
+            if self._content_form(role, "text") == "parts":
+                return [{"type": "text", "text": content}]
+            return content
+        if not isinstance(content, list | tuple):
+            self.problems.append(Problem(place, f"expected text or a list of parts, got {type(content).__name__}"))
+            return content
+        parts: list[dict[str, Any]] = []
+        for index, part in enumerate(content):
+            if isinstance(part, str):
+                parts.append({"type": "text", "text": part})
+            elif isinstance(part, dict):
+                parts.append(part)
             else:
-                calls = _calls(message["tool_calls"], f"messages[{index}].tool_calls", problems, count, arguments())
-                message["tool_calls"] = calls
-                open_calls = [(str(call["id"]), str(call["function"]["name"])) for call in calls]
-                count += len(calls)
-        elif role == "tool" and open_calls:
-            _answer(message, open_calls)
-        made.append(message)
-    _refuse(problems)
-    return made
+                kind = type(part).__name__
+                self.problems.append(Problem(f"{place}[{index}]", f"expected text or a part, got {kind}"))
+        if not self.problems and self._content_form(role, "parts") == "text":
+            return "".join(map(_plain_text, parts))
+        return parts
+
+    def _calls(self, calls: Any, place: str) -> list[dict[str, Any]]:
+        if not isinstance(calls, list | tuple):
+            self.problems.append(Problem(place, f"expected a list, got {type(calls).__name__}"))
+            return []
+        form = self._arguments_form()
+        result: list[dict[str, Any]] = []
+        for index, call in enumerate(calls):
+            normal = _wire_call(call)
+            function = normal.get("function")
+            if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+                self.problems.append(Problem(f"{place}[{index}].function.name", "missing"))
+                continue
+            function["arguments"] = _arguments(function.get("arguments"), form)
+            # Nine digits: the one form of id that every family of templates accepts.
+            result.append({"id": f"{self._count + index:09d}", "type": "function", **normal})
+        self._open = [_OpenCall(str(call["id"]), call["function"]["name"]) for call in result]
+        self._count += len(result)
+        return result
+
+    def _answer(self, message: dict[str, Any]) -> None:
+        """Add the id and name of its call to a result: the call with its id, or else the first without a result."""
+        call_id = message.get("tool_call_id")
+        for call in self._open:
+            if call_id in (None, call.id):
+                self._open.remove(call)
+                message.setdefault("tool_call_id", call.id)
+                message.setdefault("name", call.name)
+                return
 
 
 def _plain_text(part: dict[str, Any]) -> str:
     return plain_text_of(part, "", [])[0] or f"[{part.get('type', 'part')}]"
 
 
-def _calls(calls: Any, where: str, problems: list[str], count: int, form: Form) -> list[dict[str, Any]]:
-    """Return the calls of a message made whole, `count` of them in front of it; what is wrong is noted."""
-    if not isinstance(calls, list | tuple):
-        problems.append(f"{where}: expected a list, got {type(calls).__name__}")
-        return []
-    made: list[dict[str, Any]] = []
-    for at, call in enumerate(calls):
-        flat = isinstance(call, dict) and "function" not in call and "name" in call
-        function = call if flat else call.get("function") if isinstance(call, dict) else None
-        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-            problems.append(f"{where}[{at}].function.name: missing")
-            continue
-        around = {key: value for key, value in call.items() if value is not None and (not flat or key == "id")}
-        inside = {key: value for key, value in function.items() if not flat or key in ("name", "arguments")}
-        inside["arguments"] = _arguments(function.get("arguments"), form)
-        # Nine digits: the one form of id that every family of templates accepts.
-        made.append({"id": f"{count + at:09d}", "type": "function", **around, "function": inside})
-    return made
+def _wire_call(call: Any) -> dict[str, Any]:
+    """Return a call in the form of a chat-completions request; its name and arguments may also be outermost."""
+    if not isinstance(call, dict):
+        return {}
+    if "function" not in call and "name" in call:
+        call = {"id": call.get("id"), "function": {key: call[key] for key in ("name", "arguments") if key in call}}
+    normal = {key: value for key, value in call.items() if value is not None}
+    if isinstance(call.get("function"), dict):
+        normal["function"] = {**call["function"]}
+    return normal
 
 
 def _arguments(arguments: Any, form: Form) -> Any:
@@ -246,18 +311,9 @@ def _arguments(arguments: Any, form: Form) -> Any:
         return json.dumps(arguments, ensure_ascii=False)
     if form == "object" and isinstance(arguments, str):
         try:
-            parsed = json.loads(arguments)
+            value = json.loads(arguments)
         except (ValueError, RecursionError):
-            return arguments  # as the model wrote it: the template says it, or says why it cannot
-        return parsed if isinstance(parsed, dict) else arguments
+            return arguments  # as the model wrote it: the template prints it or fails
+        if isinstance(value, dict):
+            return value
     return arguments
-
-
-def _answer(message: dict[str, Any], calls: list[tuple[str, str]]) -> None:
-    """Say which call a result is of: the one with its id, else the first that is not answered yet."""
-    given = message.get("tool_call_id")
-    found = calls[0] if given is None else next((call for call in calls if call[0] == given), None)
-    if found is not None:
-        calls.remove(found)
-        message.setdefault("tool_call_id", found[0])
-        message.setdefault("name", found[1])

@@ -13,6 +13,7 @@ from agentkit_prompts.chat_templates.chat_turns import (
     Messages,
     Tools,
     Turn,
+    has_tool_traffic,
     json_text,
     no_messages,
     plain_turns,
@@ -22,7 +23,7 @@ from agentkit_prompts.chat_templates.chat_turns import (
 )
 from agentkit_prompts.chat_templates.guard.control_tokens import is_at_line_start, tokens_and_markers
 from agentkit_prompts.chat_templates.protocol import TOOLS_IN_PROMPT
-from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.errors import ChatTemplateError, Problem
 from agentkit_prompts.limits import MAX_LISTED
 
 __all__ = ["RoleMarkerTemplate", "Task", "runs_of_results"]
@@ -125,17 +126,19 @@ class RoleMarkerTemplate(BaseTemplate):
     def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
         """Return what is sent for one prompt of the user: as it is when the model only completes, else decorated."""
         prompt = read_prompt(prompt, self.title)
-        if self.capability == "completion":
-            return f"{self.bos if sequence_start else ''}{prompt}"
-        return self.decorate_prompt(prompt, sequence_start)
+        if self.capability != "completion":
+            return self.decorate_prompt(prompt, sequence_start)
+        return self.bos + prompt if sequence_start else prompt
 
     def decorate_prompt(self, prompt: str, sequence_start: bool = True) -> str:
         """Return the prompt as a turn of the user and the marker that opens the reply.
 
         Before it stands the system message when it opens a sequence, and the separator of turns when it does not.
         """
-        trims = self.trim_opening == "always" or (self.trim_opening == "chat" and self.capability == "chat")
-        turn = f"{self.user}{prompt}{self.eoh}{self.assistant.rstrip() if trims else self.assistant}"
+        opening = self.assistant
+        if self.trim_opening == "always" or (self.trim_opening == "chat" and self.capability == "chat"):
+            opening = opening.rstrip()
+        turn = f"{self.user}{prompt}{self.eoh}{opening}"
         if not sequence_start:
             return f"{self.separator}{turn}"
         if self.meta_instruction is None:
@@ -212,30 +215,34 @@ class RoleMarkerTemplate(BaseTemplate):
         if not turns:
             raise no_messages(name)
         self._check_places(turns, self.task(tools or None))
-        if tools or any("tool_calls" in turn or turn["role"] == "tool" for turn in turns):
+        if tools or any(map(has_tool_traffic, turns)):
             raise ChatTemplateError(
                 f"{name}: with the capability {self.capability!r} there is no place for tools",
                 template=name,
-                listed=["tools: no place"],
+                problems=[Problem("tools", "no place")],
             )
         if self.capability != "completion" and len(turns) > 1:
             raise ChatTemplateError(
                 f"{name}: with the capability {self.capability!r} it takes one prompt, got {len(turns)} messages",
                 template=name,
-                listed=[f"messages: expected 1, got {len(turns)}"],
+                problems=[Problem("messages", f"expected 1, got {len(turns)}")],
             )
         return self.get_prompt("\n".join(turn["content"] for turn in turns), sequence_start)
 
     def task(self, tools: Tools | None = None, **asked: Any) -> Task:
         """Return what is asked of the template beside the messages: the markers, the tools, and fields by name."""
-        functions = None if tools is None else read_functions(tools, self.title)
-        return Task(self.markers(), functions, [json_text(function) for function in functions or ()], **asked)
+        if tools is None:
+            return Task(self.markers(), **asked)
+        functions = read_functions(tools, self.title)
+        return Task(self.markers(), functions, [json_text(function) for function in functions], **asked)
 
     def missing_places(self, turns: Sequence[Turn], task: Task) -> list[str]:
         """Return the places of tools, tool calls and tool results that the template cannot write."""
         if self.writes_tools:
             return []
-        places = ["tools"] if task.tools else []
+        places: list[str] = []
+        if task.tools:
+            places.append("tools")
         places += [f"messages[{index}].tool_calls" for index, turn in enumerate(turns) if "tool_calls" in turn]
         if not self.has_results:
             places += [f"messages[{index}]" for index, turn in enumerate(turns) if turn["role"] == "tool"]
@@ -246,12 +253,12 @@ class RoleMarkerTemplate(BaseTemplate):
         if not places:
             return
         shown = ", ".join(places[:MAX_LISTED])
-        more = f" and {len(places) - MAX_LISTED} more" if len(places) > MAX_LISTED else ""
+        if len(places) > MAX_LISTED:
+            shown = f"{shown} and {len(places) - MAX_LISTED} more"
         raise ChatTemplateError(
-            f"{self.title}: has no place for tools, tool calls or results (at {shown}{more}); {_HINT}, or "
-            f"{TOOLS_IN_PROMPT}",
+            f"{self.title}: has no place for tools, tool calls or results (at {shown}); {_HINT}, or {TOOLS_IN_PROMPT}",
             template=self.title,
-            listed=[f"{place}: no place" for place in places],
+            problems=[Problem(place, "no place") for place in places],
         )
 
     @property
@@ -314,62 +321,89 @@ class RoleMarkerTemplate(BaseTemplate):
     def write(self, turns: list[Turn], task: Task) -> str:
         """Return the text of the turns."""
         pieces = self.head(turns, task)
-        rest = turns[1:] if turns and turns[0]["role"] == "system" else turns
         first = len(pieces)
-        if task.is_plain and self._is_plain(rest):
-            markers = task.markers
-            for turn in rest:
-                begin, end = markers[turn["role"]]
-                pieces += (begin, turn["content"], end)
-        else:
-            asked = max((at for at, turn in enumerate(rest) if turn["role"] == "user"), default=len(rest))
-            for at, turn in enumerate(rest):
-                pieces += self.piece(turn, task, at > asked)
+        rest = turns
+        if turns and turns[0]["role"] == "system":
+            rest = turns[1:]
+        pieces += self._pieces(rest, task)
         if task.strict:
             _set_apart(pieces)
-        opening, closing = self.results()
-        if (opening or closing) and not task.is_plain:
-            for start, last in runs_of_results([turn["role"] for turn in rest]):
-                pieces[first + 3 * start] = opening + pieces[first + 3 * start]
-                pieces[first + 3 * last + 2] += closing
+        if not task.is_plain:
+            self._enclose_results(pieces, first, rest)
         if self.leaves_open and turns and turns[-1]["role"] == "assistant":
             if not task.add_generation_prompt:
                 pieces[-1] = pieces[-1].removesuffix(self.separator)
             elif pieces[-1] or task.strict:
-                pieces[-1] = ""
-                if not task.strict and self.reply_start_when == "sequence_start":
-                    pieces.append(self._reply_start(task))
-                return "".join(pieces)
+                return "".join([*pieces[:-1], self._continuation(task)])
         if task.add_generation_prompt:
             pieces.append(self.ending(task))
         return "".join(pieces)
 
+    def _pieces(self, turns: Sequence[Turn], task: Task) -> list[str]:
+        """Return three pieces for each turn."""
+        pieces: list[str] = []
+        if task.is_plain and self._is_plain(turns):
+            markers = task.markers
+            for turn in turns:
+                begin, end = markers[turn["role"]]
+                pieces += (begin, turn["content"], end)
+            return pieces
+        questions = [at for at, turn in enumerate(turns) if turn["role"] == "user"]
+        last_question = questions[-1] if questions else len(turns)
+        for at, turn in enumerate(turns):
+            pieces += self.piece(turn, task, at > last_question)
+        return pieces
+
+    def _enclose_results(self, pieces: list[str], first: int, turns: Sequence[Turn]) -> None:
+        """Put the texts around neighbouring results; the pieces of `turns` begin at `first`."""
+        opening, closing = self.results()
+        if not opening and not closing:
+            return
+        for start, last in runs_of_results([turn["role"] for turn in turns]):
+            pieces[first + 3 * start] = opening + pieces[first + 3 * start]
+            pieces[first + 3 * last + 2] += closing
+
+    def _continuation(self, task: Task) -> str:
+        """Return the text after a reply that the model continues."""
+        # LMDeploy opens a thought here too, if the template does so at the start of a sequence.
+        if not task.strict and self.reply_start_when == "sequence_start":
+            return self._reply_start(task)
+        return ""
+
     def _is_plain(self, turns: Sequence[Turn]) -> bool:
-        signs = self.signs
-        if not signs:
-            return signs is not None
+        if not self.signs:
+            return self.signs is not None
         text = "\0".join([turn["content"] for turn in turns])
-        return not any(sign in text for sign in signs)
+        return not any(sign in text for sign in self.signs)
 
     def ending(self, task: Task) -> str:
-        """Return what opens the reply."""
-        return (self.assistant.rstrip() if self.trim_opening else self.assistant) + self._reply_start(task)
+        """Return the text that opens the reply."""
+        opening = self.assistant
+        if self.trim_opening:
+            opening = opening.rstrip()
+        return opening + self._reply_start(task)
 
     def _reply_start(self, task: Task) -> str:
-        when = self.reply_start_when
-        if when == "always" or (when == "sequence_start" and task.sequence_start):
-            return self.reply_start
         thinks = task.enable_thinking is not False
-        return self.reply_start if when == ("thinking" if thinks else "not thinking") else ""
+        conditions = {
+            "always": True,
+            "sequence_start": task.sequence_start,
+            "thinking": thinks,
+            "not thinking": not thinks,
+        }
+        return self.reply_start if conditions[self.reply_start_when] else ""
 
 
 def runs_of_results(roles: Sequence[str]) -> list[tuple[int, int]]:
     """Return the first and the last index of each run of tool messages."""
     runs: list[tuple[int, int]] = []
     for at, role in enumerate(roles):
-        if role == "tool":
-            start = runs.pop()[0] if runs and runs[-1][1] == at - 1 else at
-            runs.append((start, at))
+        if role != "tool":
+            continue
+        start = at
+        if runs and runs[-1][1] == at - 1:
+            start, _ = runs.pop()
+        runs.append((start, at))
     return runs
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from agentkit_prompts.chat_templates.protocol import FIELDS_ELSEWHERE, Capability, ChatTemplate
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
-from agentkit_prompts.errors import ChatTemplateError, nearest, refusing_unknown_fields, unknown_fields
+from agentkit_prompts.errors import ChatTemplateError, Problem, nearest, refusing_unknown_fields, unknown_fields
 from agentkit_prompts.system.regular_files import read_regular_text
 
 __all__ = ["ChatTemplateConfig"]
@@ -60,13 +60,15 @@ class ChatTemplateConfig:
         known = [field.name for field in fields(cls)]
         unknown = unknown_fields(data, known, FIELDS_ELSEWHERE)
         wrong = [
-            f"{name}: expected text, got {type(value).__name__}"
+            Problem(name, f"expected text, got {type(value).__name__}")
             for name, value in data.items()
             if name in known and name != "stop_words" and value is not None and not isinstance(value, str)
         ]
         if unknown or wrong:
-            problems = [*(f"{name}: unknown field" for name in data if name not in known), *wrong]
-            raise ChatTemplateError(f"{where}: {'; '.join(unknown + wrong)}", template=where, listed=problems)
+            problems = [Problem(name, "unknown field") for name in data if name not in known]
+            raise ChatTemplateError(
+                f"{where}: {'; '.join([*unknown, *map(str, wrong)])}", template=where, problems=problems + wrong
+            )
         return cls(**data)
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:

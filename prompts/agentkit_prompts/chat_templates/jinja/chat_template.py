@@ -29,7 +29,7 @@ from agentkit_prompts.chat_templates.protocol import FIELDS_ELSEWHERE, TOOLS_IN_
 from agentkit_prompts.chat_templates.tool_calls.formats import checked_format, format_of_texts
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.errors import ChatTemplateError, nearest, refusing_unknown_fields
+from agentkit_prompts.errors import ChatTemplateError, Problems, nearest, refusing_unknown_fields
 from agentkit_prompts.templates.engine import Limits
 from agentkit_prompts.templates.isolated_process import IsolatedProcess, read_text, read_texts
 from agentkit_prompts.templates.operations.values import Fault
@@ -175,14 +175,19 @@ class JinjaChatTemplate:
         check = self._probe(source).content_check
         lost = check.lost(Conversation(data, given), text, render_again, (prompt, kwargs))
         if lost:
-            shows = f"; {TOOLS_IN_PROMPT}" if any("tool" in one for one in lost) else ""
-            raise ChatTemplateError(
-                f"{self.file or 'chat template'}: the text would not hold {', '.join(lost)}{shows}. In Python, "
-                "diagnose() says what the template cannot do, and lossy=True accepts it",
-                template=self.file,
-                listed=lost,
-            )
+            raise self._incomplete(lost)
         return text
+
+    def _incomplete(self, lost: Problems) -> ChatTemplateError:
+        advice = ""
+        if any("tool" in problem.text for problem in lost):
+            advice = f"; {TOOLS_IN_PROMPT}"
+        return ChatTemplateError(
+            f"{self.file or 'chat template'}: the text would not hold {', '.join(map(str, lost))}{advice}. In Python, "
+            "diagnose() says what the template cannot do, and lossy=True accepts it",
+            template=self.file,
+            problems=lost,
+        )
 
     def spans(
         self,

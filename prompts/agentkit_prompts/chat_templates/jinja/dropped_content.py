@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.errors import ChatTemplateError, Problem, Problems
 from agentkit_prompts.limits import MAX_CACHED
 
 __all__ = ["WORD", "ContentCheck", "Conversation"]
@@ -37,8 +37,8 @@ class _Value(NamedTuple):
     """One text of a conversation."""
 
     kind: Literal["content", "call", "tool"]
-    label: str
-    """Place and name, for an error message."""
+    problem: Problem
+    """Place and name of the text, if it is lost."""
     text: str
 
 
@@ -53,7 +53,7 @@ class ContentCheck:
         # Hashes instead of the shapes: a shape is as long as its conversation.
         self._whole: dict[int, None] = {}
 
-    def lost(self, conversation: Conversation, text: str, render: _Render, options: object) -> list[str]:
+    def lost(self, conversation: Conversation, text: str, render: _Render, options: object) -> Problems:
         """Return the messages, tool calls, tools and media that `text` lacks. Reasoning may be left out.
 
         Args:
@@ -68,14 +68,14 @@ class ContentCheck:
         shape = hash((_shape(messages), len(tools or ()), repr(options)))
         if shape in self._whole:
             return []
-        labels = _Trial(conversation, text, render).lost()
+        problems = _Trial(conversation, text, render).lost()
         if any(map(_has_media, messages)) and _render_without_media(conversation, render) == text:
-            labels.append("messages: the media")
-        if not labels:
+            problems.append(Problem("messages", "the media"))
+        if not problems:
             if len(self._whole) >= MAX_CACHED:
                 self._whole.clear()
             self._whole[shape] = None
-        return list(dict.fromkeys(labels))
+        return list(dict.fromkeys(problems))
 
 
 def _has_texts_in_order(text: str, messages: Sequence[dict[str, Any]]) -> bool:
@@ -167,31 +167,31 @@ class _Trial:
         _changed(conversation, note)
         self._digits = len(str(len(self._values)))
 
-    def lost(self) -> list[str]:
-        """Return the labels of the values that the template leaves out."""
+    def lost(self) -> Problems:
+        """Return the values that the template leaves out."""
         every = range(len(self._values))
         with_words = self._rendered(every)
         if with_words is not None:
             return self._missing(every, with_words)
         # The template fails because it reads some of the values. So each kind is tried alone, and only contents that
         # are not in the text: a content that is there was written, or is a word that the template knows.
-        labels: list[str] = []
+        problems: Problems = []
         for kind in ("content", "call", "tool"):
             numbers = [number for number in every if self._values[number].kind == kind]
             if kind == "content":
                 numbers = [number for number in numbers if not self._is_written(number)]
             with_words = self._rendered(numbers)
             if with_words is not None:
-                labels += self._missing(numbers, with_words)
-        return labels
+                problems += self._missing(numbers, with_words)
+        return problems
 
-    def _missing(self, numbers: Collection[int], with_words: str) -> list[str]:
-        """Return the labels of values that are lost, of those that were replaced by words in `with_words`."""
+    def _missing(self, numbers: Collection[int], with_words: str) -> Problems:
+        """Return the lost values among the values that were replaced by words in `with_words`."""
         missing = [number for number in numbers if self._word(number) not in with_words]
         written = [number for number in missing if self._is_written(number)]
         # A value that is also written elsewhere, such as the name of a tool, is lost if its own place has no effect.
         kept = set(written) - set(self._without_effect(written))
-        return [self._values[number].label for number in missing if number not in kept]
+        return [self._values[number].problem for number in missing if number not in kept]
 
     def _without_effect(self, numbers: Sequence[int]) -> Sequence[int]:
         if not numbers or self._rendered(numbers) == self._text:
@@ -235,10 +235,12 @@ def _changed(conversation: Conversation, change: _Change) -> Conversation:
 
 
 def _changed_message(message: dict[str, Any], place: str, change: _Change) -> dict[str, Any]:
-    label = f"{place}: the content of the {message['role']}"
+    problem = Problem(place, f"the content of the {message['role']}")
 
-    def changed(content: str, spoken: str) -> str:
-        return _swapped(content, _Value("content", label, spoken.strip()), change) if spoken.strip() else content
+    def changed(content: str, spoken: str) -> Any:
+        if not spoken.strip():
+            return content
+        return _swapped(content, _Value("content", problem, spoken.strip()), change)
 
     content = message["content"]
     result = {**message}
@@ -261,9 +263,9 @@ def _swapped(original: Any, value: _Value, change: _Change) -> Any:
 
 def _changed_call(call: dict[str, Any], place: str, change: _Change) -> dict[str, Any]:
     function = call["function"]
-    label = f"{place}: the tool call {function['name']!r}"
-    named = f"{place}: the arguments of the tool call {function['name']!r}"
-    name = change(_Value("call", label, function["name"]))
+    title = f"the tool call {function['name']!r}"
+    name = change(_Value("call", Problem(place, title), function["name"]))
+    problem = Problem(place, f"the arguments of {title}")
 
     def changed(value: Any) -> Any:
         if isinstance(value, dict):
@@ -271,7 +273,7 @@ def _changed_call(call: dict[str, Any], place: str, change: _Change) -> dict[str
         if isinstance(value, list | tuple):
             return [changed(item) for item in value]
         text = value if isinstance(value, str) else json.dumps(value)
-        return _swapped(value, _Value("call", named, text), change)
+        return _swapped(value, _Value("call", problem, text), change)
 
     arguments = function.get("arguments")
     parsed = _parsed(arguments) if isinstance(arguments, str) else None
@@ -298,5 +300,5 @@ def _changed_tool(tool: dict[str, Any], place: str, change: _Change) -> dict[str
     name = function.get("name")
     if not isinstance(name, str) or not name:
         return tool
-    result = {**function, "name": change(_Value("tool", f"{place}: the tool {name!r}", name))}
+    result = {**function, "name": change(_Value("tool", Problem(place, f"the tool {name!r}"), name))}
     return {**tool, "function": result} if "function" in tool else result

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agentkit_prompts.context.wire.read_messages import REASONING
-from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.errors import ChatTemplateError, Problem
 
 __all__ = ["render_open"]
 
@@ -24,7 +24,9 @@ def render_open(
         ChatTemplateError: The last message has no such text, or the template does not print it.
     """
     if not messages:
-        raise ChatTemplateError("continue_final_message: there is no message to continue", listed=["messages: empty"])
+        raise ChatTemplateError(
+            "continue_final_message: there is no message to continue", problems=[Problem("messages", "empty")]
+        )
     final = dict(messages[-1])
     text = final.get(field)
     if isinstance(text, list | tuple):
@@ -36,7 +38,7 @@ def render_open(
         raise ChatTemplateError(
             f"continue_final_message: messages[{len(messages) - 1}] has no text in {field!r} to continue",
             name=field,
-            listed=[f"messages[{len(messages) - 1}].{field}: no text"],
+            problems=[Problem(f"messages[{len(messages) - 1}].{field}", "no text")],
         )
     rendered = render([*messages[:-1], final])
     end = rendered.rfind(_TAG)

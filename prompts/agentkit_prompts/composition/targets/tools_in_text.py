@@ -13,7 +13,7 @@ from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.errors import ChatTemplateError, Problem
 from agentkit_prompts.templates.spans import BREAK
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import ToolPrompt
@@ -67,7 +67,7 @@ def _check_shown(composition: Contents) -> None:
         raise ChatTemplateError(
             f"the chat template has no place for tools, and no prompt shows {', '.join(missing[:10])}: show them by a "
             "ToolPrompt (a prompt file `kind: tools`) with {{ tools }}, and keep it whole under a budget",
-            listed=[f"tools: no prompt shows {name}" for name in missing],
+            problems=[Problem("tools", f"no prompt shows {name}") for name in missing],
         )
 
 
