@@ -34,7 +34,7 @@ def check_fields(item: Any, checks: Mapping[str, Check] = {}) -> None:
         ContextError: Lists all invalid fields.
     """
     problems: Problems = []
-    for name, check in _checks_of(type(item)):
+    for name, check in _checks_of(item.__class__):
         value = getattr(item, name)
         try:
             checked = checks.get(name, check)(value)
