@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any, NoReturn, TypeVar
 
 from agentkit.errors import UnknownOption
-from agentkit_prompts.errors import nearest, similar
+from agentkit_prompts.names import nearest, similar
 
 __all__ = ["ELSEWHERE", "check_names", "refusing_unknown"]
 

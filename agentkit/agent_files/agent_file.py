@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstrai
 from pydantic_core import PydanticCustomError
 
 from agentkit.agent_files.yaml_lines import IMPORT
-from agentkit_prompts.errors import similar
+from agentkit_prompts.names import similar
 
 __all__ = [
     "AgentFile",

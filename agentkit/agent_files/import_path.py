@@ -12,7 +12,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from agentkit.errors import AgentDefinitionError
-from agentkit_prompts.errors import nearest
+from agentkit_prompts.names import nearest
 
 __all__ = ["imported", "module_of"]
 

@@ -12,7 +12,8 @@ from typing import Any, TypeAlias, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from agentkit_prompts.errors import brief, nearest
+from agentkit_prompts.errors import brief
+from agentkit_prompts.names import nearest
 from agentkit_prompts.strict_yaml import strict_loader
 from agentkit_prompts.system.regular_files import read_regular
 

@@ -13,7 +13,7 @@ from agentkit.models.model_names import is_full_name, model
 from agentkit.models.offline.offline_model import OfflineModel
 from agentkit.models.openai.openai_chat import OpenAIModel
 from agentkit.models.providers import PROVIDERS
-from agentkit_prompts.errors import similar
+from agentkit_prompts.names import similar
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import KnowledgePrompt, MemoPrompt, RecalledPrompt, TextPrompt, ToolPrompt
 from agentkit_prompts.tree.prompt import BasePrompt

@@ -17,7 +17,8 @@ from agentkit.model_evaluation.scores import score_of
 from agentkit.model_evaluation.shipped_scores import score_of_cfg
 from agentkit.models.model import Model
 from agentkit.models.settings import ModelSettings, with_settings
-from agentkit_prompts.errors import InContextError, nearest
+from agentkit_prompts.errors import InContextError
+from agentkit_prompts.names import nearest
 
 __all__ = [
     "chosen_datasets",

@@ -13,7 +13,7 @@ from agentkit.durable.stored.run_request import RunRequest, SessionName
 from agentkit.errors import AgentDefinitionError
 from agentkit.session import Session
 from agentkit_prompts.context.prompt_context import ToolSpec
-from agentkit_prompts.errors import nearest
+from agentkit_prompts.names import nearest
 from agentkit_tools.tool import Tool
 
 __all__ = ["AddedAgent", "AddedAgents", "DurableAgent", "OpenSession"]

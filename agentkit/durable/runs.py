@@ -31,7 +31,7 @@ from agentkit.run.beginning import new_journal
 from agentkit.session import checked_session
 from agentkit.threads import in_thread
 from agentkit.unknown_options import check_names
-from agentkit_prompts.errors import nearest
+from agentkit_prompts.names import nearest
 
 __all__ = ["Runs"]
 

@@ -32,7 +32,8 @@ from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
-from agentkit_prompts.errors import brief, nearest
+from agentkit_prompts.errors import brief
+from agentkit_prompts.names import nearest
 from agentkit_prompts.tokens.budget import Budget
 
 __all__ = [

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from agentkit_prompts.errors import ContextError, PromptError, similar
+from agentkit_prompts.errors import ContextError, PromptError
+from agentkit_prompts.names import similar
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tree.layers import PLACES, Layers
 from agentkit_prompts.tree.prompt import BasePrompt

@@ -20,7 +20,7 @@ from agentkit.run.journal import Journal
 from agentkit.session import InMemorySession, Session
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import UserInput
-from agentkit_prompts.errors import nearest
+from agentkit_prompts.names import nearest
 
 __all__ = ["LocalSource"]
 

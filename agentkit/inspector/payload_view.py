@@ -11,7 +11,8 @@ from agentkit_prompts.chat_templates.guard.control_tokens import tokens_of
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.targets.chat_text import chat_template_of
-from agentkit_prompts.errors import PromptError, nearest
+from agentkit_prompts.errors import PromptError
+from agentkit_prompts.names import nearest
 from agentkit_prompts.templates.spans import BREAK
 
 __all__ = ["TARGETS", "payload_view"]

@@ -30,7 +30,8 @@ from agentkit.models.model_errors import (
 from agentkit.models.settings import NO_SETTINGS, ModelSettings
 from agentkit.output.json_in_text import behind_thinking
 from agentkit.sync_driver import run_blocking
-from agentkit_prompts.errors import InContextError, InContextWarning, brief, warn
+from agentkit_prompts.caller_warnings import warn
+from agentkit_prompts.errors import InContextError, InContextWarning, brief
 from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.in_context import InContext
 from agentkit_prompts.evaluation.problems import Problem, at_row, refuse

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
-from agentkit_prompts.errors import InContextError, nearest
+from agentkit_prompts.errors import InContextError
+from agentkit_prompts.names import nearest
 
 __all__ = ["Score", "choice_match", "exact_match", "numeric_match", "score_of"]
 

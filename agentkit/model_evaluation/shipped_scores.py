@@ -16,10 +16,12 @@ from agentkit.model_evaluation.shipped_answers import (
     last_number,
     last_option,
 )
-from agentkit_prompts.errors import InContextError, InContextWarning, brief, similar, warn
+from agentkit_prompts.caller_warnings import warn
+from agentkit_prompts.errors import InContextError, InContextWarning, brief
 from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.in_context import InContext
 from agentkit_prompts.evaluation.problems import at_row
+from agentkit_prompts.names import similar
 
 __all__ = ["score_of_cfg", "score_of_rows"]
 

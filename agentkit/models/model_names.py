@@ -10,7 +10,7 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model
 from agentkit.models.providers import PROVIDERS
 from agentkit.models.settings import NO_SETTINGS, ModelSettings, checked_settings, with_settings
-from agentkit_prompts.errors import nearest
+from agentkit_prompts.names import nearest
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.guard.control_tokens import Policy

@@ -15,7 +15,8 @@ from agentkit.errors import AgentDefinitionError, named_problems
 from agentkit.models.secret_values import secrets_in, without_secrets
 from agentkit.unknown_options import refusing_unknown
 from agentkit_prompts.context.frozen import FrozenDict, freeze
-from agentkit_prompts.errors import ContextError, brief, check_types, nearest
+from agentkit_prompts.errors import ContextError, brief, check_types
+from agentkit_prompts.names import nearest
 
 if TYPE_CHECKING:
     from agentkit.models.model import Model

@@ -12,7 +12,7 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.server.access import Caller
 from agentkit.server.server_errors import UnknownResource
 from agentkit_memory import Memory, Scope
-from agentkit_prompts.errors import nearest
+from agentkit_prompts.names import nearest
 
 __all__ = ["ServedAgents"]
 

@@ -5,12 +5,8 @@ Every message has what went wrong, where, what was expected and what to do about
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
-from functools import wraps
-from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
 
 from agentkit_prompts.limits import MAX_LISTED
 
@@ -38,18 +34,7 @@ __all__ = [
     "brief",
     "check_types",
     "listed",
-    "nearest",
-    "similar",
-    "warn",
 ]
-
-_MAX_NAME = 64
-_MAX_NAMES = 100
-_BETWEEN = ("agentkit", "agentkit_prompts", "agentkit_tools", "asyncio", "pydantic")
-"""Packages in which nobody looks for the cause of a warning."""
-
-
-C = TypeVar("C", bound=type)
 
 
 class Place(TypedDict, total=False):
@@ -318,22 +303,6 @@ class LiteralTextWarning(UserWarning):
     """A plain str that reads like a template. It is literal text: what is meant to be a template says so."""
 
 
-def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line outside of these packages that led here, with a text and its category, or with a warning."""
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
-
-
-def similar(name: str, names: Iterable[str], likeness: float = 0.6) -> str | None:
-    """Return the name that is most like `name`, if one is as like it as that, out of 1."""
-    from difflib import get_close_matches  # only errors need it
-
-    close = get_close_matches(name[:_MAX_NAME], list(names)[:_MAX_NAMES], 1, likeness)
-    return close[0] if close else None
-
-
 def brief(value: object, most: int = 80) -> str:
     """Return a value as an error names it, in at most so many characters, whatever its `repr` does."""
     try:
@@ -372,59 +341,3 @@ def check_types(
             raised.name = ", ".join([problem.place for problem in problems])
             raised.problems = tuple(problems)
         raise raised
-
-
-def unknown_fields(given: Iterable[str], names: Iterable[str], elsewhere: Mapping[str, str] = {}) -> list[str]:
-    """Return what is wrong with fields that there are not, and all there are: one problem, or none.
-
-    `elsewhere` says where such a field is given instead.
-    """
-    known = list(names)
-    wrong = [name for name in given if name not in known]
-    if not wrong:
-        return []
-    shown: list[str] = []
-    for name in wrong:
-        close = similar(name, known)
-        hint = elsewhere.get(name) or (f"did you mean {close!r}?" if close else "")
-        shown.append(f"{name!r} ({hint})" if hint else repr(name))
-    return [f"unknown field{'s' if len(wrong) > 1 else ''} {', '.join(shown)}; there are {', '.join(sorted(known))}"]
-
-
-def refusing_unknown_fields(error: Callable[[str], Exception], elsewhere: Mapping[str, str] = {}) -> Callable[[C], C]:
-    """Have a data class refuse fields that it has not with `error`; see `unknown_fields`."""
-
-    def changed(cls: C) -> C:
-        made: Any = cls
-        init = made.__init__
-        known = {one.name: one for one in fields(made) if one.init}.keys()
-
-        @wraps(init)
-        def refusing(self: Any, *args: Any, **given: Any) -> None:
-            if not known >= given.keys():
-                raised = error(f"{cls.__name__}: {'; '.join(unknown_fields(given, known, elsewhere))}")
-                if isinstance(raised, PromptError):
-                    raised.name = ", ".join([name for name in given if name not in known])
-                raise raised
-            init(self, *args, **given)
-
-        made.__init__ = refusing
-        return cls
-
-    return changed
-
-
-def misnamed(what: str, given: Iterable[Any], names: Iterable[str]) -> list[str]:
-    """Return a problem for each of `given` that is not among `names`; `what` says what there is not."""
-    known = list(names)
-    return [f"{what} {name!r}{nearest(str(name), known)}" for name in given if name not in known]
-
-
-def nearest(name: str, names: Iterable[str]) -> str:
-    """Return the end of a message: the name that is most like `name`, and the names there are."""
-    known = list(names)[:_MAX_NAMES]
-    if not known:
-        return ""
-    close = similar(name, known)
-    names_shown = ", ".join(sorted(known)[:12]) + (", ..." if len(known) > 12 else "")
-    return f"; did you mean {close!r}? There is: {names_shown}" if close else f"; there is: {names_shown}"

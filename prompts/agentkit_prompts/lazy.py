@@ -27,7 +27,7 @@ def exports_of_stub(package: str, file: str) -> tuple[Callable[[str], object], C
     def get(name: str) -> object:
         module = homes.get(name)
         if module is None:
-            from agentkit_prompts.errors import nearest
+            from agentkit_prompts.names import nearest
 
             what = f"module {package!r} has no attribute {name!r}{nearest(name, public)}"
             raise AttributeError(what, name=name, obj=sys.modules[package])

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
 
 from typing_extensions import ParamSpec, TypeVar  # with defaults: a bare `Tool` is a tool of any function
 
+from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec, Trust
-from agentkit_prompts.errors import ContextError, warn
+from agentkit_prompts.errors import ContextError
 from agentkit_tools.calling.approval import needs_approval
 from agentkit_tools.calling.deadline import DeadlineError
 from agentkit_tools.calling.enforcement import Semaphores, enforced

@@ -20,6 +20,7 @@ from agentkit.models.model import Delta
 from agentkit.models.model_errors import ModelRequestError, ToolsTwiceWarning
 from agentkit.models.settings import Fields, ModelSettings, patched
 from agentkit.unknown_options import check_names
+from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.chat_templates.normalise import template_message
 from agentkit_prompts.chat_templates.reasoning_tags import opens_thought
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
@@ -36,7 +37,7 @@ from agentkit_prompts.composition.targets.tools_in_text import (
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.read_messages import REASONING
-from agentkit_prompts.errors import ChatTemplateError, warn
+from agentkit_prompts.errors import ChatTemplateError
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec
-from agentkit_prompts.errors import nearest
+from agentkit_prompts.names import nearest
 
 __all__ = ["requested_calls"]
 

@@ -20,7 +20,8 @@ from agentkit.server.served_runs.event_form import json_bytes
 from agentkit.server.server_errors import BadRequest, ServerError, ServerFull, TooLarge, Unprocessable, Unsupported
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.turns.turn_errors import server_error
-from agentkit_prompts.errors import brief, nearest
+from agentkit_prompts.errors import brief
+from agentkit_prompts.names import nearest
 
 __all__ = ["EventStream", "JSONAnswer", "error_answer", "read_json", "sse", "stopped", "validated", "while_connected"]
 

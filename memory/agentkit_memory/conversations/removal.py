@@ -23,7 +23,7 @@ from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.item_rows import Forgotten, forget_items
 from agentkit_memory.store.scope_rows import known_ids
-from agentkit_prompts.errors import nearest
+from agentkit_prompts.names import nearest
 
 __all__ = ["delete_conversation", "delete_named", "expire", "open_branch", "resume_removals"]
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from agentkit_memory.embedders.local_model import LocalModel
 from agentkit_memory.errors import EmbedderError
-from agentkit_prompts.errors import check_types, nearest
+from agentkit_prompts.errors import check_types
+from agentkit_prompts.names import nearest
 
 __all__ = ["FastembedEmbedder", "SentenceTransformersEmbedder"]
 

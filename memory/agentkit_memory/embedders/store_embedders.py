@@ -11,7 +11,7 @@ from agentkit_memory.embedders.local_embedders import FastembedEmbedder, Sentenc
 from agentkit_memory.embedders.openai_embedder import OpenAIEmbedder
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
 from agentkit_memory.process.store_threads import EmbedderLoop
-from agentkit_prompts.errors import nearest
+from agentkit_prompts.names import nearest
 from agentkit_prompts.ranking.embedder import Embedder
 
 __all__ = ["Embedders", "embedder_named"]

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.store.records import StoredFact
-from agentkit_prompts.errors import refusing_unknown_fields
+from agentkit_prompts.names import reject_unknown_fields
 
 __all__ = ["Extract", "FactDraft", "Turn", "checked", "misshapen", "wrong_types"]
 
@@ -33,7 +33,7 @@ class Turn:
     """`user` or `assistant`, whatever the speaker is called."""
 
 
-@refusing_unknown_fields(InvalidArgument)
+@reject_unknown_fields(InvalidArgument)
 @dataclass(frozen=True, slots=True)
 class FactDraft:
     """A fact that an extractor found.

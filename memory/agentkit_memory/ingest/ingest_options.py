@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentkit_memory.errors import IngestError, InvalidArgument
-from agentkit_prompts.errors import refusing_unknown_fields
+from agentkit_prompts.names import reject_unknown_fields
 
 __all__ = ["IngestOptions", "given_options"]
 
 
-@refusing_unknown_fields(InvalidArgument)
+@reject_unknown_fields(InvalidArgument)
 @dataclass(frozen=True, slots=True)
 class IngestOptions:
     """How to read files. The fields of a record of a JSON lines file are named; a dotted name looks inside of objects.

@@ -16,7 +16,8 @@ from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.metadata import MAX_DEPTH, read_metadata
 from agentkit_memory.store.records import CHUNK, FACT, IMAGE, TURN
-from agentkit_prompts.errors import brief, refusing_unknown_fields
+from agentkit_prompts.errors import brief
+from agentkit_prompts.names import reject_unknown_fields
 
 if TYPE_CHECKING:
     from agentkit_memory.store.stored_item import StoredItem
@@ -33,7 +34,7 @@ _BOUNDS = {
 _OPERATORS = ("eq", "in", *_BOUNDS, "exists")
 
 
-@refusing_unknown_fields(InvalidArgument)
+@reject_unknown_fields(InvalidArgument)
 @dataclass(frozen=True)
 class RecallFilter:
     """What may be recalled; an item has to meet every condition that is given.

@@ -21,7 +21,8 @@ from agentkit_memory.recall.scorers import (
     Scorer,
     SpeakerScorer,
 )
-from agentkit_prompts.errors import brief, refusing_unknown_fields
+from agentkit_prompts.errors import brief
+from agentkit_prompts.names import reject_unknown_fields
 
 __all__ = ["MAX_CANDIDATES", "POLICIES", "RecallPolicy", "named_policy"]
 
@@ -29,7 +30,7 @@ MAX_CANDIDATES = 10_000
 """Most documents of one recall, and most hits of one retriever that are read."""
 
 
-@refusing_unknown_fields(InvalidArgument)
+@reject_unknown_fields(InvalidArgument)
 @dataclass(frozen=True, slots=True)
 class RecallPolicy:
     """How candidates are found, scored and chosen. The default needs no tuning.

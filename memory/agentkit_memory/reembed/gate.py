@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from agentkit_memory.checks import is_whole
 from agentkit_memory.errors import InvalidArgument
-from agentkit_prompts.errors import brief, refusing_unknown_fields
+from agentkit_prompts.errors import brief
+from agentkit_prompts.names import reject_unknown_fields
 
 __all__ = ["Gate", "GateCheck", "ReembedProgress", "Reembedding"]
 
 
-@refusing_unknown_fields(InvalidArgument)
+@reject_unknown_fields(InvalidArgument)
 @dataclass(frozen=True, slots=True)
 class Gate:
     """The checks that a new space has to pass before it becomes the active one.

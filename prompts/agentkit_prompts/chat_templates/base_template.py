@@ -18,7 +18,8 @@ from agentkit_prompts.chat_templates.chat_turns import (
 )
 from agentkit_prompts.chat_templates.guard.control_tokens import tokens_and_markers
 from agentkit_prompts.chat_templates.protocol import Capability
-from agentkit_prompts.errors import ChatTemplateError, Problem, unknown_fields
+from agentkit_prompts.errors import ChatTemplateError, Problem
+from agentkit_prompts.names import unknown_fields
 
 __all__ = ["BaseTemplate"]
 

@@ -15,7 +15,8 @@ from agentkit_prompts.context.json_form import strict_json
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.wire.read_parts import PartReader, plain_text_of
 from agentkit_prompts.context.wire.wire_tools import read_tools
-from agentkit_prompts.errors import ChatTemplateError, Problem, Problems, listed, nearest
+from agentkit_prompts.errors import ChatTemplateError, Problem, Problems, listed
+from agentkit_prompts.names import nearest
 
 __all__ = [
     "Messages",

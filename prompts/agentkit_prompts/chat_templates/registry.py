@@ -8,7 +8,8 @@ from typing import TypeAlias, TypeVar
 
 from agentkit_prompts.chat_templates.model_name_words import has_only_known, of_another, other_words, parts_of
 from agentkit_prompts.chat_templates.protocol import ChatTemplate
-from agentkit_prompts.errors import ChatTemplateError, nearest, similar
+from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.names import nearest, similar
 
 __all__ = ["CHAT_TEMPLATES", "ChatTemplateRegistry"]
 

@@ -11,13 +11,14 @@ from typing import Any
 from agentkit_prompts.chat_templates.protocol import FIELDS_ELSEWHERE, Capability, ChatTemplate
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
-from agentkit_prompts.errors import ChatTemplateError, Problem, nearest, refusing_unknown_fields, unknown_fields
+from agentkit_prompts.errors import ChatTemplateError, Problem
+from agentkit_prompts.names import nearest, reject_unknown_fields, unknown_fields
 from agentkit_prompts.system.regular_files import read_regular_text
 
 __all__ = ["ChatTemplateConfig"]
 
 
-@refusing_unknown_fields(ChatTemplateError, FIELDS_ELSEWHERE)
+@reject_unknown_fields(ChatTemplateError, FIELDS_ELSEWHERE)
 @dataclass(frozen=True, slots=True)
 class ChatTemplateConfig:
     """The JSON file that LMDeploy takes for a chat template.

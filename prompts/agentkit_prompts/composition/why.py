@@ -12,7 +12,8 @@ from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.explain import layer_table, names_read
 from agentkit_prompts.context.items import Document, Example, Fact
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext
-from agentkit_prompts.errors import PromptError, nearest, similar
+from agentkit_prompts.errors import PromptError
+from agentkit_prompts.names import nearest, similar
 from agentkit_prompts.templates.spans import Span
 from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
 from agentkit_prompts.tree.layers import PLACES

@@ -11,7 +11,8 @@ from typing import Any, TypeAlias, cast
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.frozen import ReadOnlyDict, plain_text
 from agentkit_prompts.context.parts import Media, Part, Text
-from agentkit_prompts.errors import ContextError, MessageError, Problem, Problems, PromptError, nearest
+from agentkit_prompts.errors import ContextError, MessageError, Problem, Problems, PromptError
+from agentkit_prompts.names import nearest
 
 __all__ = [
     "NO_DATA",

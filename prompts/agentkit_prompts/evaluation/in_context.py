@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from agentkit_prompts.errors import InContextError, InContextWarning, warn
+from agentkit_prompts.caller_warnings import warn
+from agentkit_prompts.errors import InContextError, InContextWarning
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader, Row
 from agentkit_prompts.evaluation.dialogues import dialogue_requests
 from agentkit_prompts.evaluation.inferencer import Inferencer

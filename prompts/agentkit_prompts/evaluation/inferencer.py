@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias, get_args
 
+from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.context.frozen import FrozenDict
-from agentkit_prompts.errors import InContextError, InContextWarning, brief, nearest, warn
+from agentkit_prompts.errors import InContextError, InContextWarning, brief
 from agentkit_prompts.evaluation.multi_turn import InferMode
 from agentkit_prompts.evaluation.problems import Problem, refuse, unknown_names
+from agentkit_prompts.names import nearest
 
 __all__ = ["ASKED", "Asks", "Inferencer"]
 

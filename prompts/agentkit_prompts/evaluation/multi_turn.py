@@ -10,10 +10,12 @@ from copy import deepcopy
 from itertools import zip_longest
 from typing import Any, Literal, TypeAlias, cast, get_args
 
-from agentkit_prompts.errors import InContextError, InContextWarning, nearest, warn
+from agentkit_prompts.caller_warnings import warn
+from agentkit_prompts.errors import InContextError, InContextWarning
 from agentkit_prompts.evaluation.problems import Problem, refuse
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, copies, section
 from agentkit_prompts.evaluation.row_template import RowTemplate, items_of, problems_of
+from agentkit_prompts.names import nearest
 
 __all__ = ["REPLY", "InferMode", "MultiTurnPromptTemplate", "in_turns"]
 

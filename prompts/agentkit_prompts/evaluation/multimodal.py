@@ -9,7 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentkit_prompts.errors import InContextError, InContextWarning, warn
+from agentkit_prompts.caller_warnings import warn
+from agentkit_prompts.errors import InContextError, InContextWarning
 from agentkit_prompts.evaluation.columns import safe_format
 from agentkit_prompts.evaluation.problems import Problem, unknown_names
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate, Shown

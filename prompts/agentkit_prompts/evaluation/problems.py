@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from agentkit_prompts.errors import InContextError, PromptError, nearest
+from agentkit_prompts.errors import InContextError, PromptError
+from agentkit_prompts.names import nearest
 
 __all__ = ["Problem", "at_row", "placed", "problems_of_error", "refuse", "unknown_names"]
 

@@ -6,11 +6,13 @@ from collections.abc import Hashable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, TypeAlias
 
-from agentkit_prompts.errors import InContextError, InContextWarning, nearest, warn
+from agentkit_prompts.caller_warnings import warn
+from agentkit_prompts.errors import InContextError, InContextWarning
 from agentkit_prompts.evaluation.columns import Slots, Tokens, slots
 from agentkit_prompts.evaluation.problems import Problem, refuse
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, copies, section
 from agentkit_prompts.evaluation.row_template import SECTIONS, RowTemplate, items_of, located, problems_of
+from agentkit_prompts.names import nearest
 
 __all__ = ["PromptTemplate", "Shown"]
 

@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agentkit_prompts.errors import InContextError, InContextWarning, similar, warn
+from agentkit_prompts.caller_warnings import warn
+from agentkit_prompts.errors import InContextError, InContextWarning
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader, Row
 from agentkit_prompts.evaluation.problems import Problem
 from agentkit_prompts.evaluation.row_template import RowTemplate
+from agentkit_prompts.names import similar
 from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 
 __all__ = ["misfits", "no_place", "problems_of_rows", "warn_of_columns", "warn_of_own_answers"]

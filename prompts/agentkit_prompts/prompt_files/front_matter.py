@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from agentkit_prompts.errors import TemplateError, nearest
+from agentkit_prompts.errors import TemplateError
 from agentkit_prompts.limits import MAX_LISTED
+from agentkit_prompts.names import nearest
 from agentkit_prompts.prompt_files.prompt_kinds import PromptKind
 from agentkit_prompts.strict_yaml import strict_loader
 from agentkit_prompts.tree.layers import Place

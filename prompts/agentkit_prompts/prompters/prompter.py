@@ -11,13 +11,15 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
 
+from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
 from agentkit_prompts.chat_templates.template_finder import find_chat_template
 from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.frozen import thawed
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
-from agentkit_prompts.errors import ChatTemplateError, Problem, PrompterError, listed, nearest, warn
+from agentkit_prompts.errors import ChatTemplateError, Problem, PrompterError, listed
+from agentkit_prompts.names import nearest
 from agentkit_prompts.prompters.history import History, Tools, read_history, read_tools, tool_spec
 from agentkit_prompts.prompters.prompter_chat_template import TOKENS, PrompterLayout, check_layout
 from agentkit_prompts.prompters.slots import SlotPrompt, slots_of

@@ -18,7 +18,8 @@ from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.context.wire.wire_tools import openai_tool
-from agentkit_prompts.errors import ChatTemplateError, MessageError, Problem, PrompterError, listed, nearest
+from agentkit_prompts.errors import ChatTemplateError, MessageError, Problem, PrompterError, listed
+from agentkit_prompts.names import nearest
 from agentkit_prompts.prompters.history import GivenTool
 
 __all__ = ["TOKENS", "PrompterLayout", "check_layout"]

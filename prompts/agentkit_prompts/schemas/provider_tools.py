@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from operator import is_
 from typing import Any
 
+from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.context.frozen import FrozenDict, freeze
 from agentkit_prompts.context.items import ToolSpec
-from agentkit_prompts.errors import ToolFormWarning, warn
+from agentkit_prompts.errors import ToolFormWarning
 from agentkit_prompts.schemas.property_names import with_wire_names
 from agentkit_prompts.schemas.provider_rules import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, OPENAI, ProviderRules
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from agentkit_prompts.errors import Problem, Problems, PromptError, brief, listed, refusing_unknown_fields
+from agentkit_prompts.errors import Problem, Problems, PromptError, brief, listed
+from agentkit_prompts.names import reject_unknown_fields
 
 __all__ = ["Budget", "Cut", "Size"]
 
@@ -21,7 +22,7 @@ _CUTS = ("none", "drop", "head", "tail", "middle", "items")
 _MAX_TOKENS = 2**63
 
 
-@refusing_unknown_fields(PromptError)
+@reject_unknown_fields(PromptError)
 @dataclass(frozen=True, slots=True)
 class Size:
     """How many tokens a prompt may take, and how it gives way. Tokens are those of the chosen counter.
@@ -77,7 +78,7 @@ class Size:
         return problems
 
 
-@refusing_unknown_fields(PromptError)
+@reject_unknown_fields(PromptError)
 @dataclass(frozen=True, slots=True)
 class Budget:
     """How many tokens a composition may have.

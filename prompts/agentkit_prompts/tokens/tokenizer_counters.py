@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentkit_prompts.context.wire.clean import clean
-from agentkit_prompts.errors import PromptError, brief, check_types, nearest
+from agentkit_prompts.errors import PromptError, brief, check_types
+from agentkit_prompts.names import nearest
 
 if TYPE_CHECKING:
     import tiktoken

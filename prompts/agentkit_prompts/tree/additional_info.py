@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext
-from agentkit_prompts.errors import KwargsError, LiteralTextWarning, PromptError, warn
+from agentkit_prompts.errors import KwargsError, LiteralTextWarning, PromptError
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tree.leaves import FIELD, default_template

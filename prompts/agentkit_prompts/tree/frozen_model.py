@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agentkit_prompts.errors import PromptError, similar, unknown_fields
+from agentkit_prompts.errors import PromptError
+from agentkit_prompts.names import similar, unknown_fields
 
 __all__ = ["Declared"]
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_a
 
 from pydantic import Field, model_validator
 
+from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.context.prompt_context import PromptContext
-from agentkit_prompts.errors import KwargsError, PromptError, warn
+from agentkit_prompts.errors import KwargsError, PromptError
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector

@@ -15,7 +15,8 @@ from pydantic import Field, model_validator
 
 from agentkit_prompts.context.parts import Audio, File, Image, Media, Video
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext, Trust
-from agentkit_prompts.errors import KwargsError, PromptError, TemplateError, similar
+from agentkit_prompts.errors import KwargsError, PromptError, TemplateError
+from agentkit_prompts.names import similar
 from agentkit_prompts.templates.line_heads import LineHeads
 from agentkit_prompts.templates.rendered import FromSegments, Plain, Rendered
 from agentkit_prompts.templates.spans import Segment

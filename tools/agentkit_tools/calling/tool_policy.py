@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, TypedDict, Unpack
 
-from agentkit_prompts.errors import brief, nearest, refusing_unknown_fields
+from agentkit_prompts.errors import brief
+from agentkit_prompts.names import nearest, reject_unknown_fields
 from agentkit_tools.calling.approval import Approval
 from agentkit_tools.errors import ToolDefinitionError
 
@@ -35,7 +36,7 @@ _MAX_COUNT = 2**63
 _MAX_SECONDS = 1e9
 
 
-@refusing_unknown_fields(ToolDefinitionError)
+@reject_unknown_fields(ToolDefinitionError)
 @dataclass(frozen=True, slots=True)
 class ToolPolicy:
     """How a tool is run. Times are seconds.

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.short_repr import short_repr
-from agentkit_prompts.errors import nearest
+from agentkit_prompts.names import nearest
 from agentkit_tools.calling.deadline import DeadlineError
 from agentkit_tools.calling.result_content import Collected, Content, cut, gather, to_content
 from agentkit_tools.calling.tool_policy import ToolPolicy

@@ -12,7 +12,8 @@ from agentkit_prompts.context.items import Document
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import PromptContext
-from agentkit_prompts.errors import brief, nearest
+from agentkit_prompts.errors import brief
+from agentkit_prompts.names import nearest
 from agentkit_tools.calling.tool_policy import PolicyOptions, ToolPolicy
 from agentkit_tools.errors import ArgumentProblem, MCPServerError, ToolDefinitionError
 from agentkit_tools.mcp.connection import Connection

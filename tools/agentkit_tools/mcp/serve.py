@@ -13,7 +13,8 @@ from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_prompts.errors import check_types, misnamed
+from agentkit_prompts.errors import check_types
+from agentkit_prompts.names import misnamed
 from agentkit_tools.calling.tool_result import ToolResult, unknown_tool
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.export import to_mcp

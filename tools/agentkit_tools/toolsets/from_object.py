@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from types import FunctionType, ModuleType
 from typing import Any
 
-from agentkit_prompts.errors import nearest
+from agentkit_prompts.names import nearest
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.schemas.callables import inner_function
 from agentkit_tools.tool import Tool

@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext
-from agentkit_prompts.errors import nearest
+from agentkit_prompts.names import nearest
 from agentkit_prompts.ranking.bm25 import BM25, words
 from agentkit_tools.calling.tool_policy import checked
 from agentkit_tools.tool import Tool

@@ -13,7 +13,7 @@ from agentkit_memory.ingest.readers.file_stream import FileStream
 from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
 from agentkit_memory.store.metadata import written_metadata
 from agentkit_prompts.context.json_form import strict_json
-from agentkit_prompts.errors import nearest
+from agentkit_prompts.names import nearest
 
 __all__ = ["record_blocks"]
 

@@ -29,7 +29,8 @@ from agentkit_prompts.chat_templates.protocol import FIELDS_ELSEWHERE, TOOLS_IN_
 from agentkit_prompts.chat_templates.tool_calls.formats import checked_format, format_of_texts
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.errors import ChatTemplateError, Problems, nearest, refusing_unknown_fields
+from agentkit_prompts.errors import ChatTemplateError, Problems
+from agentkit_prompts.names import nearest, reject_unknown_fields
 from agentkit_prompts.templates.engine import Limits
 from agentkit_prompts.templates.isolated_process import IsolatedProcess, read_text, read_texts
 from agentkit_prompts.templates.operations.values import Fault
@@ -49,7 +50,7 @@ _HINTS = {
 }
 
 
-@refusing_unknown_fields(ChatTemplateError, FIELDS_ELSEWHERE)
+@reject_unknown_fields(ChatTemplateError, FIELDS_ELSEWHERE)
 @dataclass(frozen=True)
 class JinjaChatTemplate:
     """A Jinja chat template, compiled once. Templates are untrusted unless `limits` is None.

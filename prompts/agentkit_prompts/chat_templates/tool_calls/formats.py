@@ -20,7 +20,8 @@ from agentkit_prompts.chat_templates.tool_calls.json_calls import (
 from agentkit_prompts.chat_templates.tool_calls.python_calls import fenced_python, only_python, python_calls
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Reader
 from agentkit_prompts.chat_templates.tool_calls.tagged_calls import function_tag, glm_call, invoke_calls, parameter_tags
-from agentkit_prompts.errors import ChatTemplateError, nearest
+from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.names import nearest
 
 __all__ = [
     "FUNCTIONARY",

@@ -13,7 +13,8 @@ from agentkit_prompts.context.parts import Part, Text
 from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.context.wire.read_parts import PartReader
 from agentkit_prompts.context.wire.write_anthropic import OPENING
-from agentkit_prompts.errors import MessageError, Problem, Problems, check_types, listed, nearest
+from agentkit_prompts.errors import MessageError, Problem, Problems, check_types, listed
+from agentkit_prompts.names import nearest
 
 __all__ = ["REASONING", "read_messages", "thought_in"]
 

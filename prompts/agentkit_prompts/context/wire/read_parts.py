@@ -14,7 +14,8 @@ from agentkit_prompts.context.json_problems import fits_json
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.parts import Audio, File, Image, Media, Part, Text, Url, Video
 from agentkit_prompts.context.wire.sendable_media import FILE_ID, content_of, file_id_address
-from agentkit_prompts.errors import MediaError, Problem, Problems, nearest
+from agentkit_prompts.errors import MediaError, Problem, Problems
+from agentkit_prompts.names import nearest
 from agentkit_prompts.public_addresses import is_public
 
 __all__ = ["PartReader", "plain_text_of"]

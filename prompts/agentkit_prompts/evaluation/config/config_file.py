@@ -9,11 +9,12 @@ from typing import Any
 
 import yaml
 
-from agentkit_prompts.errors import InContextError, nearest
+from agentkit_prompts.errors import InContextError
 from agentkit_prompts.evaluation.config.config_code import Interpreter
 from agentkit_prompts.evaluation.config.config_scope import Imported, Unread
 from agentkit_prompts.evaluation.config.config_sizes import Unreadable, own_variables
 from agentkit_prompts.limits import MAX_FILES, MAX_LISTED, MAX_SOURCE_CHARS
+from agentkit_prompts.names import nearest
 from agentkit_prompts.strict_yaml import strict_loader
 from agentkit_prompts.system.regular_files import read_regular_text
 

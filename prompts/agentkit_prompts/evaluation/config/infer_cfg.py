@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from agentkit_prompts.errors import InContextError, PromptError, brief, nearest
+from agentkit_prompts.errors import InContextError, PromptError, brief
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader
 from agentkit_prompts.evaluation.inferencer import Inferencer
 from agentkit_prompts.evaluation.multi_turn import MultiTurnPromptTemplate
@@ -16,6 +16,7 @@ from agentkit_prompts.evaluation.problems import Problem, problems_of_error, ref
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate
 from agentkit_prompts.evaluation.raw_template import RawPromptTemplate
 from agentkit_prompts.evaluation.retrievers import BM25Selector, RandomSelector, WindowSelector
+from agentkit_prompts.names import nearest
 from agentkit_prompts.tree.example_selectors import VectorSelector
 from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from agentkit_prompts.errors import InContextError, InContextWarning, warn
+from agentkit_prompts.caller_warnings import warn
+from agentkit_prompts.errors import InContextError, InContextWarning
 from agentkit_prompts.evaluation.meta.chat_messages import chat_messages
 from agentkit_prompts.evaluation.meta.meta_base import MetaParser, Mode, without_roles
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat, read_meta

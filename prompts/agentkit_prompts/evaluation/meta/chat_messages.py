@@ -10,10 +10,11 @@ from typing import Any
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.context.wire.read_parts import PartReader
-from agentkit_prompts.errors import ChatTemplateError, InContextError, MessageError, Problems, nearest
+from agentkit_prompts.errors import ChatTemplateError, InContextError, MessageError, Problems
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat
 from agentkit_prompts.evaluation.problems import Problem, placed, refuse
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, section
+from agentkit_prompts.names import nearest
 
 __all__ = ["as_prompt_list", "chat_messages", "to_messages"]
 

@@ -9,10 +9,11 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from agentkit_prompts.context.parts import Text
 from agentkit_prompts.context.wire.read_parts import PartReader
-from agentkit_prompts.errors import InContextError, Problems, nearest
+from agentkit_prompts.errors import InContextError, Problems
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat
 from agentkit_prompts.evaluation.problems import Problem, placed, refuse
 from agentkit_prompts.evaluation.prompt_list import PromptList, is_marker
+from agentkit_prompts.names import nearest
 
 __all__ = [
     "MetaParser",

@@ -12,7 +12,8 @@ from functools import cached_property
 from types import UnionType
 from typing import Any, TypeAlias
 
-from agentkit_prompts.errors import InContextWarning, warn
+from agentkit_prompts.caller_warnings import warn
+from agentkit_prompts.errors import InContextWarning
 from agentkit_prompts.evaluation.problems import Problem, refuse, unknown_names
 
 __all__ = ["MetaFormat", "Pieces", "RoleFormat", "read_marker", "read_meta"]

@@ -9,10 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from agentkit_prompts.errors import InContextWarning, nearest, warn
+from agentkit_prompts.caller_warnings import warn
+from agentkit_prompts.errors import InContextWarning
 from agentkit_prompts.evaluation.meta.meta_base import parts_of
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat, Pieces, RoleFormat, read_marker
 from agentkit_prompts.evaluation.problems import Problem, refuse
+from agentkit_prompts.names import nearest
 
 __all__ = ["Script", "Turn", "read_prompt"]
 

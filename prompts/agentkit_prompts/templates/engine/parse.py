@@ -10,7 +10,8 @@ from jinja2.ext import Extension
 from jinja2.lexer import Token, TokenStream
 
 from agentkit_prompts.context.parts import MEDIA_OPENING
-from agentkit_prompts.errors import TemplateError, nearest
+from agentkit_prompts.errors import TemplateError
+from agentkit_prompts.names import nearest
 from agentkit_prompts.templates.operations.filters import FILTERS
 from agentkit_prompts.templates.operations.is_tests import TESTS
 

@@ -10,7 +10,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, get_args
 
 from agentkit_prompts.context.parts import MEDIA_OPENING
-from agentkit_prompts.errors import PromptError, TemplateError, nearest
+from agentkit_prompts.errors import PromptError, TemplateError
+from agentkit_prompts.names import nearest
 from agentkit_prompts.templates.engine.trace import Trace
 from agentkit_prompts.templates.operations.meter import DEFAULT, Limits
 from agentkit_prompts.templates.operations.values import Fault, Site, UndefinedName

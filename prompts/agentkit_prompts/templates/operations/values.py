@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from typing import NamedTuple, NoReturn, TypeAlias
 
 from agentkit_prompts.context.parts import Media
-from agentkit_prompts.errors import nearest
+from agentkit_prompts.names import nearest
 
 __all__ = [
     "MISSING",

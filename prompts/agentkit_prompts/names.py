@@ -1,0 +1,96 @@
+"""Unknown names: the nearest valid name, and messages that list valid names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from functools import wraps
+from typing import Any, TypeVar
+
+from agentkit_prompts.errors import Picklable
+from agentkit_prompts.limits import MAX_NAME_CHARS
+
+__all__ = ["misnamed", "nearest", "reject_unknown_fields", "similar", "unknown_fields"]
+
+_MAX_NAMES = 100
+"""Valid names that a name is compared with."""
+_MAX_LISTED = 12
+"""Valid names in a message."""
+
+C = TypeVar("C", bound=type)
+
+
+def similar(name: str, names: Iterable[str], likeness: float = 0.6) -> str | None:
+    """Return the valid name that is most similar to `name`, if the similarity is at least `likeness`, of 1."""
+    from difflib import get_close_matches  # only errors need it
+
+    matches = get_close_matches(name[:MAX_NAME_CHARS], list(names)[:_MAX_NAMES], 1, likeness)
+    return matches[0] if matches else None
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return the end of a message: the valid name that is most similar to `name`, and the valid names."""
+    valid = list(names)[:_MAX_NAMES]
+    if not valid:
+        return ""
+    shown = ", ".join(sorted(valid)[:_MAX_LISTED])
+    if len(valid) > _MAX_LISTED:
+        shown += ", ..."
+    match = similar(name, valid)
+    return f"; there is: {shown}" if match is None else f"; did you mean {match!r}? There is: {shown}"
+
+
+def misnamed(what: str, given: Iterable[Any], names: Iterable[str]) -> list[str]:
+    """Return a problem for each of `given` that is not in `names`; `what` is the start of its text."""
+    valid = list(names)
+    return [f"{what} {name!r}{nearest(str(name), valid)}" for name in given if name not in valid]
+
+
+def unknown_fields(given: Iterable[str], names: Iterable[str], elsewhere: Mapping[str, str] = {}) -> list[str]:
+    """Return at most one message, which lists the unknown fields and the valid ones.
+
+    Args:
+        given: Names to check.
+        names: Valid names.
+        elsewhere: Name of a field that belongs to another object -> advice.
+    """
+    valid = list(names)
+    unknown = [name for name in given if name not in valid]
+    if not unknown:
+        return []
+    shown = [_with_advice(name, valid, elsewhere) for name in unknown]
+    fields_ = "field" if len(unknown) == 1 else "fields"
+    return [f"unknown {fields_} {', '.join(shown)}; there are {', '.join(sorted(valid))}"]
+
+
+def _with_advice(name: str, valid: list[str], elsewhere: Mapping[str, str]) -> str:
+    advice = elsewhere.get(name)
+    if advice is None:
+        match = similar(name, valid)
+        if match is None:
+            return repr(name)
+        advice = f"did you mean {match!r}?"
+    return f"{name!r} ({advice})"
+
+
+def reject_unknown_fields(error: Callable[[str], Exception], elsewhere: Mapping[str, str] = {}) -> Callable[[C], C]:
+    """Return a decorator of dataclasses: unknown keyword arguments raise `error`; see `unknown_fields`."""
+
+    def decorate(cls: C) -> C:
+        dataclass: Any = cls
+        init = dataclass.__init__
+        valid = {item.name: item for item in fields(dataclass) if item.init}.keys()
+
+        @wraps(init)
+        def checked_init(self: Any, *args: Any, **given: Any) -> None:
+            if not valid >= given.keys():
+                raised = error(f"{cls.__name__}: {'; '.join(unknown_fields(given, valid, elsewhere))}")
+                if isinstance(raised, Picklable):
+                    raised.name = ", ".join([name for name in given if name not in valid])
+                raise raised
+            init(self, *args, **given)
+
+        dataclass.__init__ = checked_init
+        return cls
+
+    return decorate
