@@ -16,8 +16,6 @@ from agentkit.models import (
     ModelAuthError,
     ModelInterrupted,
     ModelRateLimited,
-    ModelReplyCut,
-    ModelReplyError,
     ModelRequestError,
     ModelUnavailable,
 )
@@ -25,7 +23,7 @@ from agentkit_prompts import Message, ToolCall
 from tests.effort import spread
 from tests.models.asking import ADD, KEY, NOTHING_LEFT_OPEN, ask, both, composed, failure
 from tests.models.test_model_secrets import everything
-from tests.models.wires import WIRES, Wire, as_event, every_wire, model_of, speaks
+from tests.models.wire_forms import WIRES, Wire, as_event, every_wire, model_of, speaks
 from tests.raising import raises
 from tests.servers import ChatServer, hangs, in_turn, sends, streams
 from tests.waiting import longer
@@ -289,53 +287,6 @@ def test_what_is_written_for_a_tool_of_the_provider_is_no_silence(server: ChatSe
     assert ask(model, on_text=lambda text: None).message.text == "Done."
 
 
-def test_a_call_that_the_limit_of_tokens_cut_is_an_error(server: ChatServer) -> None:
-    half = {
-        "type": "function_call",
-        "id": "fc",
-        "call_id": "x",
-        "name": "add",
-        "arguments": '{"a"',
-        "status": "incomplete",
-    }
-    response = {**WIRES[1].whole("", "", ()), "output": [half], "status": "incomplete",
-                "incomplete_details": {"reason": "max_output_tokens"}}  # fmt: skip
-    assert isinstance(failure(model_of(WIRES[1], server, server.on("cut", sends(response)))), ModelReplyCut)
-    events = WIRES[2].events("", "", [CALLS[0]])
-    cut = [*events[:5], {"type": "message_delta", "delta": {"stop_reason": "max_tokens"}}, {"type": "message_stop"}]
-    name = server.on("cut", streams(*map(as_event, cut)))
-    assert isinstance(failure(model_of(WIRES[2], server, name), stream=True), ModelReplyCut)
-
-
-@pytest.mark.parametrize(
-    ("response", "kind"),
-    [
-        ({"status": "failed", "error": {"code": "rate_limit_exceeded", "message": "because"}}, ModelRateLimited),
-        ({"status": "failed", "error": {"code": "server_error", "message": "because"}}, ModelUnavailable),
-        ({"status": "failed", "error": {"code": "invalid_prompt", "message": "because"}}, ModelRequestError),
-        ({"status": "failed", "error": None}, ModelUnavailable),
-        ({"status": "in_progress"}, ModelReplyError),
-        ({"output": []}, ModelReplyError),
-    ],
-)
-def test_a_response_that_failed_says_why(server: ChatServer, response: Any, kind: type[ModelError]) -> None:
-    whole = {**WIRES[1].whole("", "Half", ()), **response}
-    assert type(failure(model_of(WIRES[1], server, server.on("failed", sends(whole))))) is kind
-    failed = as_event({"type": "response.failed", "response": whole})
-    assert type(failure(model_of(WIRES[1], server, server.on("failed", streams(failed))), stream=True)) is kind
-
-
-def test_refusals_end_as_such(server: ChatServer) -> None:
-    part = {"type": "refusal", "refusal": "I cannot."}
-    item = {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
-    response = {**WIRES[1].whole("", "", ()), "output": [item]}
-    reply = ask(model_of(WIRES[1], server, server.on("refusal", sends(response))))
-    assert (reply.message.text, reply.finish_reason) == ("I cannot.", "refusal")
-    message = {**WIRES[2].whole("", "I cannot.", ()), "stop_reason": "refusal"}
-    reply = ask(model_of(WIRES[2], server, server.on("refusal", sends(message))))
-    assert (reply.message.text, reply.finish_reason) == ("I cannot.", "refusal")
-
-
 def test_steps_of_the_provider_and_redacted_thoughts_go_back_as_they_were(server: ChatServer) -> None:
     search = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}}
     found = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [{"type": "web_search_result"}]}
@@ -347,25 +298,6 @@ def test_steps_of_the_provider_and_redacted_thoughts_go_back_as_they_were(server
     asyncio.run(Agent(model_of(WIRES[2], server, name), tools=[add]).run("2+3?"))
     (sent,) = [one for one in server.to(name)[before + 1].body["messages"] if one["role"] == "assistant"]
     assert sent["content"] == whole["content"]
-
-
-def test_several_messages_of_one_response_are_one(server: ChatServer) -> None:
-    def item(name: str, text: str, phase: str) -> Any:
-        part = {"type": "output_text", "text": text, "annotations": []}
-        return {
-            "id": name,
-            "type": "message",
-            "role": "assistant",
-            "status": "completed",
-            "phase": phase,
-            "content": [part],
-        }
-
-    whole = WIRES[1].whole("", "", [CALLS[0]])
-    whole["output"] = [item("m1", "Looking.", "commentary"), item("m2", "Found.", "final_answer"), *whole["output"]]
-    name = server.on("several", in_turn(sends(whole), speaks(WIRES[1], "", "5.")))
-    result = asyncio.run(Agent(model_of(WIRES[1], server, name), tools=[add]).run("2+3?"))
-    assert (result.output, result.messages[1].text) == ("5.", "Looking.Found.")
 
 
 @every_wire

@@ -14,7 +14,7 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.models import Delta, ModelInterrupted
 from agentkit_prompts.context.wire.write_anthropic import anthropic_message
 from tests.models.asking import NOTHING_LEFT_OPEN, ask, composed, efforts_of, failure
-from tests.models.wires import WIRES, as_event, model_of, speaks
+from tests.models.wire_forms import WIRES, as_event, model_of, speaks
 from tests.raising import raises
 from tests.servers import Asked, ChatServer, Handler, in_turn, sends, streams
 

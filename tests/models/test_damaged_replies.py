@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from agentkit import Reply
-from agentkit.models import ModelReplyError
 from agentkit.models.http.error_reply import ErrorReply
 from agentkit.models.http.reply_reader import IncompleteCall, ProtocolError
 from agentkit_prompts.context.messages import MESSAGES
@@ -20,7 +19,7 @@ from agentkit_prompts.context.wire.write_anthropic import anthropic_message
 from agentkit_prompts.context.wire.write_openai_chat import openai_message
 from agentkit_prompts.context.wire.write_openai_responses import responses_items
 from tests.models.asking import NOTHING_LEFT_OPEN, ask, composed
-from tests.models.wires import COMPLETION, WIRES, Wire, every_form, model_of
+from tests.models.wire_forms import Wire, every_form, model_of
 from tests.servers import ChatServer, sends
 
 pytestmark = NOTHING_LEFT_OPEN
@@ -117,11 +116,3 @@ def test_a_message_behind_one_without_content_is_read() -> None:
     full = {"role": "assistant", "content": [{"type": "output_text", "text": "Five."}]}
     read = read_messages([thought, {"role": "assistant", "content": ""}, full], form="responses")
     assert "".join([message.text for message in read]) == "Five."
-
-
-def test_a_body_that_is_no_reply_is_one_error_for_every_adapter(server: ChatServer) -> None:
-    for wire in (*WIRES, COMPLETION):
-        for body in (b"[]", b"5", b'"x"', b"null", b'{"choices": 5}', b'{"content": 5}', b'{"output": 5}'):
-            name = server.on("no-reply", sends(body))
-            with pytest.raises(ModelReplyError):
-                ask(model_of(wire, server, name))

@@ -19,7 +19,7 @@ from agentkit.models.http.reply_reader import IncompleteCall, ProtocolError, Rea
 from tests.effort import paired
 from tests.models.asking import KEY, NOTHING_LEFT_OPEN
 from tests.models.test_model_secrets import everything
-from tests.models.wires import COMPLETION, FORMS, WIRES, Wire, as_event, every_form, every_wire, model_of, speaks
+from tests.models.wire_forms import COMPLETION, FORMS, WIRES, Wire, as_event, every_form, every_wire, model_of, speaks
 from tests.servers import ChatServer, in_turn, sends, streams
 
 pytestmark = NOTHING_LEFT_OPEN

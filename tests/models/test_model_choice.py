@@ -39,7 +39,7 @@ from agentkit.models.openai import openai_chat
 from agentkit.testing import CutOff
 from agentkit.tools import Tool, to_gemini
 from tests.models.asking import KEY, NOTHING_LEFT_OPEN, ask, composed
-from tests.models.wires import WIRES, model_of, speaks
+from tests.models.wire_forms import WIRES, model_of, speaks
 from tests.raising import raises
 from tests.servers import ChatServer, calls, chunk, completion, in_turn, says, sends, streams
 

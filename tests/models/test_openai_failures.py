@@ -4,104 +4,24 @@ from __future__ import annotations
 
 import traceback
 from itertools import chain, repeat
-from typing import Any
 
 import pytest
 
-from agentkit import ModelError, OpenAIModel
+from agentkit import OpenAIModel
 from agentkit.models import (
     ModelAuthError,
     ModelInterrupted,
-    ModelRateLimited,
-    ModelReplyError,
     ModelRequestError,
     ModelUnavailable,
 )
 from tests.models.asking import KEY, NOTHING_LEFT_OPEN, ask, both, failure, model_for
 from tests.raising import raises
-from tests.servers import ChatServer, calls, chunk, completion, hangs, in_turn, says, sends, streams
+from tests.servers import ChatServer, chunk, hangs, in_turn, says, sends, streams
 from tests.waiting import longer, reserved_port
 
 pytestmark = NOTHING_LEFT_OPEN
 
 # What goes wrong
-
-
-@pytest.mark.parametrize(
-    ("status", "kind"),
-    [
-        (400, ModelRequestError),
-        (401, ModelAuthError),
-        (403, ModelAuthError),
-        (404, ModelRequestError),
-        (408, ModelUnavailable),
-        (409, ModelUnavailable),
-        (413, ModelRequestError),
-        (418, ModelRequestError),
-        (422, ModelRequestError),
-        (429, ModelRateLimited),
-        (500, ModelUnavailable),
-        (503, ModelUnavailable),
-    ],
-)
-@both
-def test_a_status_becomes_an_error_that_names_model_host_status_and_reason(
-    server: ChatServer, status: int, kind: type[ModelError], stream: bool
-) -> None:
-    name = server.on(f"status-{status}", sends({"error": {"message": "because of the moon", "code": None}}, status))
-    error = failure(model_for(server, name), stream=stream)
-    assert type(error) is kind
-    assert (error.model, error.host, error.status) == (name, server.host, status)
-    assert str(error).startswith(f"{name} at {server.host}: {status}: because of the moon; ")
-
-
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        ({"detail": "no such field"}, "no such field"),
-        ({"detail": [{"loc": ["body"], "msg": "bad"}]}, '[{"loc": ["body"], "msg": "bad"}]'),
-        ({"message": "plain"}, "plain"),
-        ({"error": "just text"}, "just text"),
-        ({"strange": 1}, '{"strange": 1}'),
-        ("<html>\n  Bad   Gateway</html>", "<html> Bad Gateway</html>"),
-        (b"", "Bad Request"),
-        (b"\xff\xfe", "\ufffd"),
-        ("y" * 10_000, "y..."),
-    ],
-)
-def test_the_reason_is_reported_whatever_its_form(server: ChatServer, body: Any, said: str) -> None:
-    error = failure(model_for(server, server.on("forms", sends(body, 400))))
-    assert said in str(error)
-    assert len(str(error)) < 1_000
-
-
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"retry-after": "7"}, 7.0),
-        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
-        ({"retry-after": "soon"}, None),
-        ({"retry-after": "nan"}, None),
-        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
-        ({}, None),
-    ],
-)
-def test_a_rate_limit_says_how_long_to_wait(server: ChatServer, headers: dict[str, str], seconds: float | None) -> None:
-    error = failure(
-        model_for(server, server.on("limited", sends({"error": {"message": "slow"}}, 429, headers=headers)))
-    )
-    assert isinstance(error, ModelRateLimited)
-    assert error.retry_after == seconds
-
-
-def test_a_used_up_quota_does_not_suggest_waiting(server: ChatServer) -> None:
-    body = {"error": {"message": "no more", "code": "insufficient_quota"}}
-    assert "waiting will not help" in str(failure(model_for(server, server.on("quota", sends(body, 429)))))
-
-
-def test_a_prompt_that_is_too_long_suggests_a_smaller_budget(server: ChatServer) -> None:
-    body = {"error": {"message": "8192 tokens", "code": "context_length_exceeded"}}
-    assert "smaller budget" in str(failure(model_for(server, server.on("long", sends(body, 400)))))
 
 
 @pytest.mark.parametrize("status", [429, 500])
@@ -152,74 +72,6 @@ def test_half_a_tool_call_never_reaches_the_caller(server: ChatServer) -> None:
     half = {"index": 0, "id": "1", "type": "function", "function": {"name": "pay", "arguments": '{"amount": 1'}}
     name = server.on("half-call", streams(chunk(tool_calls=[half]), cut=b"ff\r\n"))
     assert isinstance(failure(model_for(server, name), stream=True), ModelInterrupted)
-
-
-def test_an_error_event_in_the_stream_interrupts_it(server: ChatServer) -> None:
-    name = server.on("event", streams(chunk(content="So far"), {"error": {"message": "out of memory", "code": 500}}))
-    error = failure(model_for(server, name), stream=True)
-    assert isinstance(error, ModelInterrupted)
-    assert error.text == "So far"
-    assert "out of memory" in str(error)
-
-
-@pytest.mark.parametrize(
-    ("code", "kind"),
-    [(400, ModelRequestError), ("429", ModelRateLimited), ("overloaded", ModelUnavailable), (None, ModelUnavailable)],
-)
-def test_an_error_event_instead_of_a_stream_is_reported_like_a_status(
-    server: ChatServer, code: object, kind: type[ModelError]
-) -> None:
-    name = server.on("first-event", streams({"error": {"message": "because", "code": code}}))
-    error = failure(model_for(server, name), stream=True)
-    assert type(error) is kind
-    assert "because" in str(error)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b'{"choices": [',
-        b"\xff\xfe\xfd",
-        b"[" * 100_000,
-        b"null",
-        b"[]",
-        b'"text"',
-        {},
-        {"choices": []},
-        {"choices": "none"},
-        {"choices": [1]},
-        {"choices": [{"message": "hi"}]},
-        completion(content=5),
-        completion(tool_calls="add"),
-        completion(tool_calls=[1]),
-        completion(tool_calls=[{"id": "1", "function": "add"}]),
-        completion(tool_calls=[{"id": 1, "function": {"name": "add"}}]),
-        completion(tool_calls=calls(("1", "", "{}"))),
-        completion("hi", usage="many"),
-        completion(),
-        completion(reasoning_content="Let me see."),
-        {"choices": [{"message": None, "finish_reason": "stop"}]},
-        b"1" * 5_000,
-        b'{"choices": [{"message": {"content": "' + b"\xc3" + b'"}}]}',
-    ],
-    ids=lambda body: str(body)[:40],
-)
-def test_a_malformed_reply_is_a_reply_error(server: ChatServer, body: Any) -> None:
-    error = failure(model_for(server, server.on("malformed", sends(body))))
-    assert type(error) is ModelReplyError
-    assert "not a chat completion" in str(error)
-    assert len(str(error)) < 1_000
-
-
-def test_a_page_that_is_not_an_api_is_a_reply_error(server: ChatServer) -> None:
-    name = server.on("page", sends("<html>Welcome to nginx!</html>", media_type="text/html"))
-    assert type(failure(model_for(server, name))) is ModelReplyError
-    assert type(failure(model_for(server, name), stream=True)) is ModelReplyError
-
-
-def test_a_malformed_event_is_a_reply_error(server: ChatServer) -> None:
-    name = server.on("malformed-event", streams(chunk(content="a"), b"data: {nonsense\n\n"))
-    assert type(failure(model_for(server, name), stream=True)) is ModelReplyError
 
 
 def test_no_answer_in_time(server: ChatServer) -> None:

@@ -15,7 +15,7 @@ from agentkit.models import ModelUnavailable
 from agentkit_prompts import Conversation, Message, ToolCall
 from tests.models.asking import ADD, KEY, NOTHING_LEFT_OPEN, ask, both, composed, failure, model_for
 from tests.raising import raises
-from tests.servers import ChatServer, chunk, completion, says, sends, streams
+from tests.servers import ChatServer, chunk, says, sends, streams
 from tests.waiting import until
 
 pytestmark = NOTHING_LEFT_OPEN
@@ -128,13 +128,6 @@ def test_characters_split_over_packets_and_surrogates_split_over_chunks_are_join
     assert pieces == ["né \U0001f600", "\U0001f680!"]
 
 
-def test_a_surrogate_without_its_half_becomes_a_replacement_character(server: ChatServer) -> None:
-    half = b'data: {"choices":[{"index":0,"delta":{"content":"\\ud83d"},"finish_reason":"stop"}]}\n\n'
-    pieces: list[str] = []
-    reply = ask(model_for(server, server.on("half", streams(half))), on_text=pieces.append)
-    assert "".join(pieces) == reply.message.text == "\ufffd"
-
-
 def test_a_huge_stream_arrives_whole(server: ChatServer) -> None:
     name = server.on("huge", streams(*[chunk(content=f"{i:09d} ") for i in range(5_000)], chunk("stop")))
     heard: list[str] = []
@@ -147,25 +140,6 @@ def test_one_huge_event_arrives_whole(server: ChatServer) -> None:
     assert len(ask(model_for(server, name), on_text=lambda text: None).message.text) == 4_000_000
 
 
-@both
-def test_a_refusal_is_the_text_of_the_reply(server: ChatServer, stream: bool) -> None:
-    whole, pieces = (
-        sends(completion(refusal="I cannot.")),
-        streams(chunk(refusal="I can"), chunk(refusal="not."), chunk("stop")),
-    )
-    name = server.on("refusal", lambda asked: (pieces if asked.body.get("stream") else whole)(asked))
-    reply = ask(model_for(server, name), on_text=(lambda text: None) if stream else None)
-    assert (reply.message.text, reply.finish_reason) == ("I cannot.", "refusal")
-
-
-@pytest.mark.parametrize("said", ["length", "content_filter", "a_word_of_its_own"])
-@both
-def test_the_finish_reason_of_the_endpoint_is_kept(server: ChatServer, said: str, stream: bool) -> None:
-    whole, pieces = sends(completion("Half a", finish_reason=said)), streams(chunk(content="Half a"), chunk(said))
-    name = server.on("finish", lambda asked: (pieces if asked.body.get("stream") else whole)(asked))
-    assert ask(model_for(server, name), on_text=(lambda text: None) if stream else None).finish_reason == said
-
-
 def test_a_server_that_does_not_know_stream_options_is_asked_without_them_from_then_on(server: ChatServer) -> None:
     refuses = sends({"error": {"message": "Unrecognized request argument: stream_options"}}, 400)
     name = server.on(
@@ -175,11 +149,6 @@ def test_a_server_that_does_not_know_stream_options_is_asked_without_them_from_t
     model = model_for(server, name)
     assert [ask(model, on_text=lambda text: None).message.text for _ in range(2)] == ["Hi", "Hi"]
     assert ["stream_options" in asked.body for asked in server.to(name)] == [True, False, False]
-
-
-def test_json_under_another_content_type_is_read(server: ChatServer) -> None:
-    name = server.on("odd-type", sends(completion("Hi"), media_type="text/plain"))
-    assert ask(model_for(server, name)).message.text == "Hi"
 
 
 # Event loops, listeners and cancellation

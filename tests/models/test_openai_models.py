@@ -13,7 +13,7 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.models import ModelRequestError
 from agentkit.models.openai.openai_models import openai_rules
 from tests.models.asking import ADD, ask, composed, efforts_of
-from tests.models.wires import WIRES, model_of, speaks
+from tests.models.wire_forms import WIRES, model_of, speaks
 from tests.raising import raises
 from tests.servers import ChatServer
 

@@ -11,7 +11,7 @@ from agentkit import Agent, InMemorySession, tool
 from agentkit.models.openai.responses_reader import ResponsesReader
 from agentkit_prompts.context.wire.write_openai_responses import responses_items
 from tests.models.asking import NOTHING_LEFT_OPEN
-from tests.models.wires import WIRES, as_event, model_of, speaks
+from tests.models.wire_forms import WIRES, as_event, model_of, speaks
 from tests.servers import ChatServer, in_turn, sends, streams
 
 pytestmark = NOTHING_LEFT_OPEN

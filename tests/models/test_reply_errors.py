@@ -9,15 +9,10 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, ModelError, ToolCall, tool
+from agentkit import Agent, ToolCall, tool
 from agentkit.models import (
     Delta,
-    ModelAuthError,
     ModelInterrupted,
-    ModelRateLimited,
-    ModelReplyCut,
-    ModelReplyError,
-    ModelRequestError,
     ModelUnavailable,
 )
 from tests.effort import spread
@@ -27,101 +22,8 @@ from tests.waiting import longer
 
 pytestmark = NOTHING_LEFT_OPEN
 
-ERRORS = [
-    ({"error": {"message": "because", "code": 429}}, ModelRateLimited),
-    ({"error": {"message": "because", "code": "rate_limit_exceeded"}}, ModelRateLimited),
-    ({"error": {"message": "because", "code": None, "type": "server_error"}}, ModelUnavailable),
-    ({"error": {"message": "because", "code": "context_length_exceeded"}}, ModelRequestError),
-    ({"error": {"message": "because", "code": "invalid_api_key"}}, ModelAuthError),
-    ({"error": {"message": "because", "code": 401}}, ModelAuthError),
-    ({"error": {"message": "because", "code": "model_not_found"}}, ModelRequestError),
-    ({"error": {"message": "because", "type": "overloaded_error"}, "type": "error"}, ModelUnavailable),
-    ([{"error": {"code": 400, "message": "because", "status": "INVALID_ARGUMENT"}}], ModelRequestError),
-    ({"error": {"message": "because", "status": "RESOURCE_EXHAUSTED"}}, ModelRateLimited),
-    ({"object": "error", "message": "because", "code": 404}, ModelRequestError),
-    ({"error": "because", "error_type": "validation"}, ModelRequestError),
-    ({"error": "because"}, ModelUnavailable),
-    ({"message": "because", "code": 403}, ModelAuthError),
-    ({"detail": "because"}, ModelUnavailable),
-    (
-        {"choices": [{"index": 0, "error": {"code": 502, "message": "because"}, "finish_reason": "error"}]},
-        ModelUnavailable,
-    ),
-    ({"choices": [], "error": {"code": 429, "message": "because"}}, ModelRateLimited),
-]
-
-
-@both
-@pytest.mark.parametrize(("body", "kind"), ERRORS, ids=lambda value: str(value)[:60])
-def test_an_error_under_status_200_is_one_by_its_code(
-    server: ChatServer, body: Any, kind: type[ModelError], stream: bool
-) -> None:
-    for number, handler in enumerate((sends(body), streams(body))):
-        error = failure(model_for(server, server.on(f"error-{number}", handler)), stream=stream)
-        assert type(error) is kind
-        assert "because" in str(error)
-
-
-def test_an_error_field_of_a_stream_is_read(server: ChatServer) -> None:
-    line = b'error: {"code": 503, "message": "Loading model", "type": "unavailable_error"}\n\n'
-    assert "Loading model" in str(failure(model_for(server, server.on("field", streams(line))), stream=True))
-    event = b'event: error\ndata: {"message": "gone", "code": 429}\n\n'
-    error = failure(model_for(server, server.on("event", streams(event))), stream=True)
-    assert isinstance(error, ModelRateLimited)
-
-
-def test_a_list_with_an_error_and_a_bad_status_says_what_it_says(server: ChatServer) -> None:
-    body = [{"error": {"code": 400, "message": "Function call is missing a thought_signature", "status": "X"}}]
-    assert "missing a thought_signature" in str(failure(model_for(server, server.on("list", sends(body, 400)))))
-
 
 HALF = calls(("x", "add", '{"a": 2, "b"'))
-
-
-@both
-def test_a_call_that_was_cut_is_said_to_be_cut(server: ChatServer, stream: bool) -> None:
-    whole = completion("Let me", HALF, "length")
-    pieces = [chunk(content="Let me"), chunk(tool_calls=[{"index": 0, **HALF[0]}]), chunk("length")]
-    name = server.on("cut-call", lambda asked: (streams(*pieces) if asked.body.get("stream") else sends(whole))(asked))
-    error = failure(model_for(server, name), stream=stream)
-    assert isinstance(error, ModelReplyCut)
-    assert error.text == "Let me"
-    assert "'add'" in str(error)
-    assert "max_tokens" in str(error)
-
-
-def test_a_reply_that_was_cut_while_thinking_says_so(server: ChatServer) -> None:
-    name = server.on("cut-thought", sends(completion(finish_reason="length", reasoning_content="Hm")))
-    assert isinstance(failure(model_for(server, name)), ModelReplyCut)
-
-
-@both
-def test_a_legacy_function_call_is_a_tool_call(server: ChatServer, stream: bool) -> None:
-    whole = completion(function_call={"name": "add", "arguments": '{"a": 2, "b": 3}'}, finish_reason="function_call")
-    pieces = [
-        chunk(function_call={"name": "add", "arguments": ""}),
-        chunk(function_call={"arguments": '{"a": 2,'}),
-        chunk(function_call={"arguments": ' "b": 3}'}),
-        chunk("function_call"),
-    ]
-    name = server.on("legacy", lambda asked: (streams(*pieces) if asked.body.get("stream") else sends(whole))(asked))
-    reply = ask(model_for(server, name), composed(tools=[ADD]), on_text=(lambda text: None) if stream else None)
-    (call,) = reply.message.tool_calls
-    assert (call.name, call.arguments, reply.finish_reason) == ("add", '{"a": 2, "b": 3}', "tool_calls")
-
-
-@pytest.mark.parametrize(
-    "message", [None, {}, {"role": "assistant"}, {"role": "assistant", "content": None}, {"reasoning_content": "Hm"}]
-)
-def test_a_reply_with_nothing_in_it_is_no_success(server: ChatServer, message: Any) -> None:
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    assert type(failure(model_for(server, server.on("nothing", sends({"choices": [choice]}))))) is ModelReplyError
-    stream = streams({"choices": [{**choice, "delta": message, "message": None}]})
-    assert type(failure(model_for(server, server.on("nothing", stream)), stream=True)) is ModelReplyError
-
-
-def test_an_empty_text_is_an_answer_where_the_endpoint_says_so(server: ChatServer) -> None:
-    assert ask(model_for(server, server.on("empty", sends(completion(""))))).message.text == ""
 
 
 # Streams
@@ -162,19 +64,6 @@ def test_thoughts_text_refusals_and_arguments_are_heard_apart(server: ChatServer
         Delta(": 1}", "arguments", 0, "add"),
         Delta("No.", "refusal"),
     ]
-
-
-def test_a_stream_request_that_is_answered_whole_is_read(server: ChatServer) -> None:
-    for media_type in ("application/json", "text/plain", "text/event-stream"):
-        name = server.on("whole", sends(completion("Hello."), media_type=media_type))
-        assert deltas_of(server, name) == [Delta("Hello.")]
-    spread = sends(b"\n  \r\n" * 100 + b'{\n"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}\n')
-    assert deltas_of(server, server.on("spread", spread)) == [Delta("Hi")]
-
-
-def test_a_whole_request_that_is_answered_by_a_stream_is_read(server: ChatServer) -> None:
-    name = server.on("streamed-anyway", streams(chunk(content="Hel"), chunk("stop", content="lo.")))
-    assert ask(model_for(server, name)).message.text == "Hello."
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])

@@ -12,7 +12,7 @@ from agentkit import Agent, InMemorySession, tool
 from agentkit.models.http.request_body import body_bytes
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
 from tests.models.asking import NOTHING_LEFT_OPEN
-from tests.models.wires import Wire, every_wire, model_of, speaks
+from tests.models.wire_forms import Wire, every_wire, model_of, speaks
 from tests.servers import ChatServer, in_turn
 
 pytestmark = NOTHING_LEFT_OPEN
