@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import httpx2 as httpx
@@ -26,15 +26,21 @@ class Client:
         self.running = running
         self.port = running.port
         self.url = f"http://127.0.0.1:{running.port}"
-        self.http = httpx.Client(base_url=self.url, timeout=LONG, verify=False)  # certificates take long to read
+        self._opened = ExitStack()
+        # Certificates take long to read.
+        self.http = self._opened.enter_context(httpx.Client(base_url=self.url, timeout=LONG, verify=False))
 
     def openai(self, token: str = "none") -> OpenAI:
-        http = DefaultHttpxClient(verify=False)
+        http = self._opened.enter_context(DefaultHttpxClient(verify=False))
         return OpenAI(base_url=f"{self.url}/v1", api_key=token, max_retries=0, timeout=LONG, http_client=http)
 
     def async_openai(self, token: str = "none") -> AsyncOpenAI:
         http = DefaultAsyncHttpxClient(verify=False)
         return AsyncOpenAI(base_url=f"{self.url}/v1", api_key=token, max_retries=0, timeout=LONG, http_client=http)
+
+    def close(self) -> None:
+        """Close the connections of all clients."""
+        self._opened.close()
 
     def get(self, path: str, token: str | None = None, **more: Any) -> httpx.Response:
         return self.http.get(path, headers=_headers(token, more), **more)
@@ -76,7 +82,7 @@ def served(*agents: Any, prepare: Callable[[Server], object] = lambda _: None, *
     try:
         yield client
     finally:
-        client.http.close()
+        client.close()
         running.should_exit = True
         thread.join(LONG)
         assert not thread.is_alive()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from threading import Lock
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+from weakref import finalize
 
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
 from agentkit_prompts.credentials import BareAddress, masked
@@ -151,7 +152,10 @@ class OpenAIEmbedder:
         if not address:
             return OpenAI(api_key=key, base_url=address)
         bare = BareAddress.of(address)
-        http_client = None if bare.auth is None else DefaultHttpxClient(auth=bare.auth)
+        http_client = None
+        if bare.auth is not None:
+            http_client = DefaultHttpxClient(auth=bare.auth)
+            finalize(self, http_client.close)  # as the SDK does for a client that it makes
         return OpenAI(api_key=key or _NO_KEY, base_url=bare.url, http_client=http_client)
 
     def _refused(self, error: APIStatusError) -> EmbedderError:
