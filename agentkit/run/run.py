@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from asyncio import get_running_loop
-from collections.abc import Coroutine, Generator
+from collections.abc import Awaitable, Generator
 from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
 
@@ -20,7 +20,7 @@ from agentkit.run.listening import Listening
 from agentkit.run.loop import RunResult
 from agentkit.run.recording import recording
 from agentkit.run.replaying import replaying
-from agentkit_tools.calling.deadline import DeadlineError, as_coroutine, outcome
+from agentkit_tools.calling.deadline import DeadlineError, outcome
 from agentkit_tools.calling.failures_in_a_row import counts_after
 
 __all__ = ["Run"]
@@ -106,7 +106,7 @@ class Run(Generic[Output]):
             left = None if seconds is None else max(began + seconds - get_running_loop().time(), _MIN_SECONDS)
             try:
                 if (taken := self._listening.emit(RunFinished(result))) is not None:
-                    await (taken if left is None else self._within(left, as_coroutine(taken)))
+                    await (taken if left is None else self._within(left, taken))
             except BaseException as error:
                 self._complete(error)
                 raise
@@ -161,7 +161,7 @@ class Run(Generic[Output]):
         steps = sum([entry.effect == "CallModel" for entry in journal.entries])
         return RunResult(output, journal.messages, sent, journal.usage, steps, "limit", journal.run_id, journal, error)
 
-    async def _within(self, seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    async def _within(self, seconds: float, work: Awaitable[T]) -> T:
         # What the driver awaits is cancelled first and closed soon; then it can still keep what was done.
         result, error = await outcome(work, seconds, grace=_GRACE)
         if isinstance(error, DeadlineError):

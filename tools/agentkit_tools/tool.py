@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
 
-from typing_extensions import ParamSpec, TypeVar  # with defaults: a bare `Tool` is a tool of any function
+# These have defaults: a bare `Tool` is a tool of any function.
+from typing_extensions import ParamSpec, TypeVar
 
 from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec, Trust
-from agentkit_prompts.errors import ContextError
+from agentkit_prompts.errors import ContextError, check_types
 from agentkit_tools.calling.approval import needs_approval
+from agentkit_tools.calling.arguments import ToolArguments
 from agentkit_tools.calling.deadline import DeadlineError
 from agentkit_tools.calling.enforcement import Semaphores, enforced
 from agentkit_tools.calling.failures_in_a_row import after, unavailable
@@ -27,16 +30,15 @@ from agentkit_tools.errors import (
     ToolArgumentError,
     ToolDefinitionError,
     ToolDescriptionWarning,
+    ToolError,
     ToolFailure,
     describe_error,
-    ends_run,
 )
 from agentkit_tools.schemas.callables import (
     docstring_of,
     inner_function,
     is_model,
     is_unbound_method,
-    mode_of,
     name_of,
     raw,
     wire_name,
@@ -63,8 +65,7 @@ class Tool(Generic[P, R]):
 
     __slots__ = (
         "__weakref__",
-        "_loose",
-        "_reader",
+        "_arguments",
         "_runner",
         "_semaphores",
         "deps_types",
@@ -102,11 +103,10 @@ class Tool(Generic[P, R]):
     ) -> None:
         self.spec = spec
         self.function = function
-        self._reader = reader
+        self._arguments = ToolArguments(reader, spec.parameters)
         self._runner = runner
         self.original_name = original_name
         self.deps_types = deps_types
-        self._loose: Mapping[str, Any] | None = None
         self._adopt(policy)
 
     def _adopt(self, policy: ToolPolicy) -> None:
@@ -163,7 +163,7 @@ class Tool(Generic[P, R]):
             ToolSpec(wire_name(name), shown, takes.parameters, timeout=rules.time_limit),
             function,
             named_reader(takes.reader, takes.parameters),
-            FunctionRunner(mode_of(inner), takes.binding, "done" if returns in (None, "None") else "null"),
+            FunctionRunner.of(function, takes.binding, "done" if returns in (None, "None") else "null"),
             rules,
             original_name=name,
             deps_types=takes.deps_types,
@@ -217,7 +217,6 @@ class Tool(Generic[P, R]):
             raise ToolDefinitionError(
                 f"tool {name}: its JSON Schema cannot be used; {describe_error(error)}", tool=name
             ) from error
-        inner = inner_function(function)
         takes = context_parameters(raw(function), tool=name, taken=schema.get("properties", ()))
         reader: ArgumentReader | LateReader = LateReader(spec.parameters)
         if checks_all:
@@ -232,7 +231,7 @@ class Tool(Generic[P, R]):
             spec,
             function,
             named_reader(reader, spec.parameters),
-            FunctionRunner(mode_of(inner), takes.binding, "null"),
+            FunctionRunner.of(function, takes.binding, "null"),
             rules,
             original_name=name,
             deps_types=takes.deps_types,
@@ -327,88 +326,68 @@ class Tool(Generic[P, R]):
         other = copy(self)
         parameters = strict_parameters(self.spec.parameters, tool=self.name)
         other.spec = replace(self.spec, parameters=parameters, strict=True)
-        other._loose = self.spec.parameters
+        other._arguments = replace(self._arguments, is_strict=True)
         return other
 
-    def validate(self, arguments: str) -> Arguments:
-        """Return the arguments of a call, validated from its JSON text.
+    def validate(self, arguments: str | Mapping[str, Any]) -> Arguments:
+        """Return the validated arguments of a call.
+
+        Args:
+            arguments: JSON text, as a model writes it, or a mapping.
 
         Raises:
             ToolArgumentError: They cannot be used; the message names every problem.
+            ToolError: `arguments` is neither text nor a mapping.
         """
-        found = self._read_at_once(text := arguments or "{}")
-        return self._read(text)[0] if found is None else found
+        check_types(ToolError, "Tool.validate", arguments=(arguments, (str, Mapping), "JSON text or a mapping"))
+        text = arguments if isinstance(arguments, str) else json.dumps(dict(arguments))
+        text = text or "{}"
+        valid = self._arguments.at_once(text)
+        if valid is not None:
+            return valid
+        return self._arguments.read(self.name, text, repair=self.policy.repair).arguments
 
-    def _read_at_once(self, text: str) -> Arguments | None:
-        """Return arguments that are valid as they are, where that is soon known; None otherwise."""
-        reader = self._reader
-        if len(text) > reader.max_chars:
-            return None
-        try:
-            return reader.at_once(text)
-        except BaseException as error:
-            if ends_run(error):
-                raise
-            return None
-
-    def _read(self, text: str) -> tuple[Arguments, str]:
-        from agentkit_tools.calling.arguments import read_arguments  # few calls come here
-
-        is_strict, schema = self._loose is not None, self._loose or self.spec.parameters
-        validate, repair = self._reader.thoroughly, self.policy.repair
-        if self._reader.own_names is not None:
-            text = self._reader.own_names(text)
-        return read_arguments(self.name, text, validate, schema, is_strict=is_strict, repair=repair)
-
-    async def _read_in_time(self, text: str) -> tuple[Arguments, str]:
-        from agentkit_tools.calling.arguments import read_in_time
-
-        return await read_in_time(self.name, partial(self._read, text), self.policy.timeout)
-
-    def call(self, call: ToolCall, context: ToolContext[Any]) -> Coroutine[Any, Any, ToolResult]:
-        """Answer a model's call; await it. Whatever happens, it ends in a result the model can read.
+    async def call(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
+        """Answer a model's call. Whatever happens, it ends in a result the model can read.
 
         Raises:
             asyncio.CancelledError: The task that awaits the call was cancelled.
             BaseException: What the tool raised that does not derive from `Exception`, such as `KeyboardInterrupt`,
                 `SystemExit` or what an engine for durable execution controls its flow with.
         """
-        text, reader = call.arguments or "{}", self._reader
-        if self._semaphores is None and len(text) <= reader.max_chars:
-            try:  # like `_read_at_once`: most calls
-                return self._runner.run(self.function, call, reader.at_once(text), context, self.policy)
-            except BaseException as error:
-                if ends_run(error):
-                    raise
-        return self._call_under_policy(call, text, context)
-
-    async def _call_under_policy(self, call: ToolCall, text: str, context: ToolContext[Any]) -> ToolResult:
-        """Answer a call that has to wait, or is counted: one of a tool that is not available any more is refused."""
         refused = unavailable(self.policy, call, context)
         if refused is not None:
             return refused
-        return after(await self._call_in_turn(call, text, context), self.policy, call, context)
+        return after(await self._call_in_turn(call, context), self.policy, call, context)
 
-    async def _call_in_turn(self, call: ToolCall, text: str, context: ToolContext[Any]) -> ToolResult:
-        """Answer a call when its arguments are read, and when it was approved where it has to be."""
-        start = perf_counter()
-        arguments = self._read_at_once(text)
-        try:
-            if arguments is None:
-                arguments, text = await self._read_in_time(text)
-        except ToolArgumentError as error:
-            return ToolResult(call.id, call.name, str(error), "error", error=error)
-        except DeadlineError as error:
-            return failed(call, error, self.policy)
-        if self._semaphores is None:
+    async def _call_in_turn(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
+        """Answer a call of a tool that is available."""
+        text = call.arguments or "{}"
+        spent = 0.0
+        arguments = self._arguments.at_once(text)
+        if arguments is None:
+            start = perf_counter()
+            try:
+                arguments, text = await self._arguments.read_in_time(self.name, text, self.policy)
+            except ToolArgumentError as error:
+                return ToolResult(call.id, call.name, str(error), "error", error=error)
+            except DeadlineError as error:
+                return failed(call, error, self.policy)
             spent = perf_counter() - start
+        if self._semaphores is None:
             return await self._runner.run(self.function, call, arguments, context, self.policy, spent)
+        read = partial(self._read, text)
+        return await enforced(self.policy, self._semaphores, call, context, read, partial(self._attempt, call))
 
-        async def again() -> Arguments:
-            found = self._read_at_once(text)
-            return (await self._read_in_time(text))[0] if found is None else found
+    async def _read(self, text: str) -> Arguments:
+        arguments = self._arguments.at_once(text)
+        if arguments is None:
+            arguments, _ = await self._arguments.read_in_time(self.name, text, self.policy)
+        return arguments
 
-        return await enforced(self.policy, self._semaphores, call, context, again, partial(self._attempt, call))
+    async def _attempt(self, call: ToolCall, arguments: Arguments, context: ToolContext[Any]) -> ToolResult:
+        """Call the function once."""
+        return await self._runner.run(self.function, call, arguments, context, self.policy)
 
     async def needs_approval(self, call: ToolCall, context: ToolContext[Any]) -> bool:
         """Return whether a person must agree to `call` first; a call whose arguments are wrong needs no approval.
@@ -417,20 +396,14 @@ class Tool(Generic[P, R]):
         """
         if self.policy.approval == "never" or context.approved:
             return False
-        text = call.arguments or "{}"
         try:
-            arguments = self._read_at_once(text)
-            if arguments is None:
-                arguments = (await self._read_in_time(text))[0]
+            arguments = await self._read(call.arguments or "{}")
             return await needs_approval(self.policy.approval, arguments, context, self.policy.timeout)
         except ToolArgumentError:
             return False
         except Exception:
-            return True  # the predicate failed: better to ask
-
-    async def _attempt(self, call: ToolCall, arguments: Arguments, context: ToolContext[Any]) -> ToolResult:
-        """Call the function once."""
-        return await self._runner.run(self.function, call, arguments, context, self.policy)
+            # The predicate failed: ask a person.
+            return True
 
     def __repr__(self) -> str:
         return f"Tool({', '.join([self.name, *self.spec.parameters.get('properties', ())])})"

@@ -29,6 +29,7 @@ from agentkit.tools import (
     ToolArgumentError,
     ToolContext,
     ToolDefinitionError,
+    ToolError,
     ToolResult,
     abandoned_threads,
     tool,
@@ -98,6 +99,16 @@ class Home(BaseModel):
 class Person(BaseModel):
     home: Home
     others: list[Home] = []
+
+
+def test_a_mapping_is_validated_like_json_text() -> None:
+    assert add.validate({"a": 1}) == add.validate('{"a": 1}')
+    with pytest.raises(ToolArgumentError) as caught:
+        add.validate({"a": "one"})
+    assert [problem.path for problem in caught.value.problems] == ["a"]
+    for wrong in (None, 1, [("a", 1)]):
+        with pytest.raises(ToolError):
+            add.validate(wrong)  # type: ignore[arg-type]
 
 
 async def test_problems_deep_inside_are_named_by_path() -> None:

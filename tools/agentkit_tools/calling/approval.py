@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from agentkit_tools.calling.deadline import as_coroutine, outcome
+from agentkit_tools.calling.deadline import outcome
 from agentkit_tools.tool_context import ToolContext
 
 if TYPE_CHECKING:
@@ -33,8 +33,9 @@ async def needs_approval(
         return approval == "always"
     verdict: Any = approval(arguments, context)
     if isawaitable(verdict):
-        verdict, error = await outcome(as_coroutine(verdict), timeout)
-        if isinstance(error, asyncio.CancelledError):  # not the call: something inside of the predicate
+        verdict, error = await outcome(verdict, timeout)
+        # The call was not cancelled: code inside the predicate was.
+        if isinstance(error, asyncio.CancelledError):
             raise RuntimeError("the predicate was cancelled from inside") from error
         if error is not None:
             raise error

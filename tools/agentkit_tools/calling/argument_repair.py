@@ -80,7 +80,8 @@ def _as_json(text: str) -> str:
             found.append(_WORDS.get(token[0], ""))
             continue
         end = _ENDS[token["quote"]].match(text, start)
-        if end is None:  # nor does any other text that begins behind it end: what follows is not JSON
+        # A string that does not end: the rest is not JSON.
+        if end is None:
             found.append(text[token.start() :])
             return "".join(found)
         inner = text[start : end.end() - 1]
@@ -128,7 +129,8 @@ class _Pruning:
         """Follow references, and unions to the option that `value` was written for."""
         key = (id(schema), id(value))
         if key not in self.known:
-            self.known[key] = (value, None)  # what leads back to itself is for nothing
+            # A reference that leads back to itself has no schema.
+            self.known[key] = (value, None)
             self.known[key] = (value, self._followed(value, schema))
         return self.known[key][1]
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
 
 from agentkit_tools.calling.deadline import outcome
+from agentkit_tools.calling.tool_policy import ToolPolicy
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, describe_error, ends_run
-from agentkit_tools.schemas.argument_reader import Arguments
 from agentkit_tools.schemas.subschemas import schema_at, type_of
 
-__all__ = ["read_arguments", "read_in_time"]
+if TYPE_CHECKING:
+    from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments, LateReader
+
+__all__ = ["ReadArguments", "ToolArguments"]
 
 _MAX_CHARS = 5_000_000
 _MAX_FOUND = 10_000
@@ -26,62 +31,89 @@ _MAX_PATH = 100
 _OPENINGS = ("Input should be ", "Value should be ")
 
 
-def read_arguments(
-    tool: str,
-    text: str,
-    validate: Callable[[str], Arguments],
-    parameters: Mapping[str, Any],
-    *,
-    is_strict: bool,
-    repair: bool,
-) -> tuple[Arguments, str]:
-    """Return validated arguments and the text they come from, which may be a repaired one.
+class ReadArguments(NamedTuple):
+    """Validated arguments, and the JSON text they come from."""
 
-    `validate` may raise anything: validators of the user's own run in it. `parameters` are the JSON Schema before it
-    was made strict; if it was, nulls stand for what the model left out.
+    arguments: Arguments
+    text: str
 
-    Raises:
-        ToolArgumentError: They cannot be used; the message names every problem.
-    """
-    if len(text) > _MAX_CHARS:
-        size = f"are too long: {len(text):,} characters, at most {_MAX_CHARS:,} are read"
-        raise ToolArgumentError(tool, [ArgumentProblem("", size)])
-    try:
-        return validate(text), text
-    except BaseException as error:
-        if ends_run(error):
-            raise
-        for meant in _readings(text, parameters, is_strict, repair):
-            try:
-                return validate(meant), meant
-            except BaseException as other:
-                if ends_run(other):
-                    raise
-        if not isinstance(error, ValidationError):
-            raise _unreadable(tool, error) from None
+
+@dataclass(frozen=True, slots=True)
+class ToolArguments:
+    """How the arguments of one tool are read."""
+
+    reader: ArgumentReader | LateReader
+    schema: Mapping[str, Any]
+    """JSON Schema of the parameters, before it was made strict."""
+    is_strict: bool = False
+    """True if the model was sent a strict schema: null stands for an argument that it leaves out."""
+
+    def at_once(self, text: str) -> Arguments | None:
+        """Return arguments that are valid as they are; None if that is not known soon."""
+        if len(text) > self.reader.max_chars:
+            return None
         try:
-            problems = _problems(error, text, parameters)
-        except UnicodeError as other:  # a schema that is not ours may hold what pydantic cannot write out
-            raise _unreadable(tool, other) from None
-    raise ToolArgumentError(tool, problems)
+            return self.reader.at_once(text)
+        except BaseException as error:
+            if ends_run(error):
+                raise
+            return None
+
+    def read(self, tool: str, text: str, *, repair: bool) -> ReadArguments:
+        """Return validated arguments and the text they come from, which can be a repaired one.
+
+        Validators can be code of the developer, and raise anything.
+
+        Raises:
+            ToolArgumentError: They cannot be used; the message names every problem.
+        """
+        if self.reader.own_names is not None:
+            text = self.reader.own_names(text)
+        if len(text) > _MAX_CHARS:
+            problem = f"are too long: {len(text):,} characters, at most {_MAX_CHARS:,} are read"
+            raise ToolArgumentError(tool, [ArgumentProblem("", problem)])
+        try:
+            return ReadArguments(self.reader.thoroughly(text), text)
+        except BaseException as error:
+            if ends_run(error):
+                raise
+            for candidate in _readings(text, self.schema, self.is_strict, repair):
+                try:
+                    return ReadArguments(self.reader.thoroughly(candidate), candidate)
+                except BaseException as other:
+                    if ends_run(other):
+                        raise
+            raise _argument_error(tool, error, text, self.schema) from None
+
+    async def read_in_time(self, tool: str, text: str, policy: ToolPolicy) -> ReadArguments:
+        """Read arguments in a thread: validation, and code of the developer, can take long.
+
+        Raises:
+            ToolArgumentError: They cannot be used.
+            DeadlineError: It took longer than a call may.
+        """
+        read = partial(self.read, tool, text, repair=policy.repair)
+        result, late = await outcome(run_in_thread(read), policy.timeout)
+        if result is None:
+            raise cast(BaseException, late)
+        arguments, error = result
+        # They end a thread, not the run.
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise _unreadable(tool, error)
+        if error is not None:
+            raise error
+        return arguments
 
 
-async def read_in_time(
-    tool: str, read: Callable[[], tuple[Arguments, str]], timeout: float | None
-) -> tuple[Arguments, str]:
-    """Read arguments in a thread: what is wrong with them, and code of the user's own, may take long.
-
-    Raises:
-        ToolArgumentError: They cannot be used.
-        DeadlineError: It took longer than a call may.
-    """
-    found, late = await outcome(run_in_thread(read), timeout)
-    error = late if found is None else found[1]
-    if isinstance(error, KeyboardInterrupt | SystemExit):  # it ended the thread
-        raise _unreadable(tool, error)
-    if error is not None:
-        raise error
-    return cast(tuple[tuple[Arguments, str], None], found)[0]
+def _argument_error(tool: str, error: BaseException, text: str, schema: Mapping[str, Any]) -> ToolArgumentError:
+    """Return the error that tells a model why its arguments are not valid."""
+    if not isinstance(error, ValidationError):
+        return _unreadable(tool, error)
+    try:
+        return ToolArgumentError(tool, _problems(error, text, schema))
+    except UnicodeError as other:
+        # A foreign schema can contain text that pydantic cannot write out.
+        return _unreadable(tool, other)
 
 
 def _unreadable(tool: str, error: BaseException) -> ToolArgumentError:

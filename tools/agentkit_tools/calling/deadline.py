@@ -1,169 +1,131 @@
-"""A time limit for a coroutine, without a task of its own; it holds against code that swallows cancellation."""
+"""A time limit for code that is awaited. It holds against code that ignores its cancellation."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Coroutine, Generator
+from collections.abc import Awaitable
 from contextlib import suppress
-from types import CoroutineType, coroutine
-from typing import Any, TypeVar
+from inspect import CORO_CLOSED, getcoroutinestate
+from types import CoroutineType
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from agentkit_tools.errors import ends_run
 
-__all__ = ["DeadlineError", "as_coroutine", "finish", "outcome"]
+__all__ = ["DeadlineError", "Outcome", "outcome"]
 
 T = TypeVar("T")
 
 _GRACE = 2.0
-"""Seconds that what is cancelled has to clean up before it is closed."""
+"""Seconds that a cancelled task has to clean up before it is left behind."""
 
 
 class DeadlineError(Exception):
     """A tool took longer than its policy allows. Never leaves the tools layer."""
 
 
-class _Timer:
-    """Cancels the task when the time is up, and again after each grace period."""
+class Outcome(NamedTuple, Generic[T]):
+    """The value that code returned, or the exception that it raised."""
 
-    __slots__ = ("before", "closing", "fired", "grace", "groups", "handle", "is_last", "loop", "task")
-
-    def __init__(self, task: asyncio.Task[Any], seconds: float | None, grace: float) -> None:
-        self.task = task
-        self.loop = task.get_loop()
-        # A cancellation asked for since the task last waited, maybe by the tool itself, has not reached anybody yet.
-        self.before = task.cancelling() - bool(getattr(task, "_must_cancel", False))
-        self.grace = grace
-        self.fired = 0
-        self.is_last = False
-        self.closing: asyncio.TimerHandle | None = None
-        self.groups: list[object] | None = []
-        self.handle = None if seconds is None else self.loop.call_later(seconds, self.fire)
-
-    def fire(self) -> None:
-        self.is_last = self.fired > 0
-        self.fired += 1
-        self.task.cancel()
-        self.handle = self.loop.call_later(self.grace, self.fire)
-
-    def watch(self) -> None:
-        """Look again after the grace period: the task was cancelled, from outside or by a time limit in the work."""
-        if self.closing is None and not self.fired:
-            self.closing = self.loop.call_later(self.grace, self.close)
-
-    def close(self) -> None:
-        """Let the work end if the task still is cancelled; a time limit in the work has taken that back."""
-        self.closing = None
-        if self.task.cancelling() - self.fired > self.before:
-            if self.handle is not None:
-                self.handle.cancel()
-            self.fire()
-            self.is_last = True
-
-    def take_back(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Take back a cancellation of this task by a task group in `work`, one of whose tasks failed.
-
-        Before Python 3.13 a group that waits for its tasks does not do so itself: it would look as if somebody else had
-        cancelled this task. One that is not waiting yet does, and then nothing tells its cancellation from others.
-        """
-        group = _waiting_group(work)
-        if group is None:
-            self.groups = None
-        elif self.groups is not None and group not in self.groups and getattr(group, "_parent_cancel_requested", False):
-            self.groups.append(group)
-            self.task.uncancel()
-
-    def stop(self) -> bool:
-        """Take back the cancellations of this timer; return whether somebody else cancelled the task."""
-        if self.handle is not None:
-            self.handle.cancel()
-        if self.closing is not None:
-            self.closing.cancel()
-        for _ in range(self.fired):
-            self.task.uncancel()
-        return self.task.cancelling() > self.before
+    value: T | None
+    error: BaseException | None
 
 
-def _waiting_group(work: Any) -> object | None:
-    """Return the task group that a coroutine waits for at its end, if it does."""
-    while isinstance(work, CoroutineType):
-        if work.cr_code is asyncio.TaskGroup.__aexit__.__code__ and work.cr_frame is not None:
-            group: object = work.cr_frame.f_locals.get("self")
-            return group
-        work = work.cr_await
-    return None
+async def outcome(work: Awaitable[T], seconds: float | None, grace: float | None = None) -> Outcome[T]:
+    """Await `work` in a task; return its value or its exception.
 
-
-@coroutine
-def finish(
-    work: Coroutine[Any, Any, T], waiting: Any, seconds: float | None, grace: float = _GRACE
-) -> Generator[Any, Any, tuple[T | None, BaseException | None]]:
-    """Go on with `work`, which was begun and waits for `waiting`; return what it returned, and what it raised.
-
-    After `seconds` it is cancelled, and the error is `DeadlineError`. What does not end within `grace` seconds of being
-    cancelled, by this limit or from outside, is closed and left behind.
+    After `seconds` the task is cancelled, and the error is a `DeadlineError`. A task that has not ended `grace` seconds
+    after it was cancelled, by this limit or from outside, is left behind.
 
     Raises:
-        asyncio.CancelledError: The task around it was cancelled, whatever `work` made of that.
-        BaseException: What `work` raised, where that ends the run; see `ends_run`.
+        asyncio.CancelledError: The surrounding task was cancelled, or `work` cancelled the task it runs in.
+        BaseException: `work` raised an exception that ends the run; see `ends_run`.
     """
-    task = asyncio.current_task()
-    if task is None:
-        raise RuntimeError("a tool is awaited in a task of asyncio")
-    timer = _Timer(task, seconds, grace)
-    passes = False
-    try:  # no variable keeps an error: its traceback refers to this frame, and the circle would outlive the call
-        while True:
-            try:
-                received = yield waiting
-            except GeneratorExit:
-                passes = True
-                work.close()
-                raise
-            except BaseException as error:
-                if timer.is_last:
-                    # It awaits even while it is closed: the agent goes on without it.
-                    with suppress(Exception, asyncio.CancelledError):
-                        work.close()
-                    return None, DeadlineError()
-                if isinstance(error, asyncio.CancelledError):
-                    if not timer.fired and sys.version_info < (3, 13):
-                        timer.take_back(work)
-                    timer.watch()
-                waiting = work.throw(error)
-            else:
-                waiting = work.send(received)
-    except StopIteration as end:
-        return end.value, None
-    except BaseException as error:
-        passes = passes or ends_run(error)
-        if passes:
-            raise
-        return None, DeadlineError() if timer.fired and isinstance(error, asyncio.CancelledError) else error
-    finally:
-        if timer.stop() and not passes:
-            raise asyncio.CancelledError
-
-
-async def outcome(
-    work: Coroutine[Any, Any, T], seconds: float | None, grace: float = _GRACE
-) -> tuple[T | None, BaseException | None]:
-    """Await `work`; return and raise like `finish`."""
+    grace = _GRACE if grace is None else grace
+    loop = asyncio.get_running_loop()
+    # Set to False at the end, or to True when the time is over: `asyncio.wait` costs twice as much.
+    late: asyncio.Future[bool] = loop.create_future()
+    task = loop.create_task(_caught(work, late))
+    timer = None if seconds is None else loop.call_later(seconds, _end, task, late)
     try:
-        waiting = work.send(None)
-    except StopIteration as end:
-        return end.value, None
+        is_late = await late
+    except asyncio.CancelledError:
+        task.cancel()
+        await _wait(task, work, grace)
+        raise
+    except GeneratorExit:
+        # This coroutine is closed: nothing can be awaited any more.
+        task.cancel()
+        raise
+    finally:
+        if timer is not None:
+            timer.cancel()
+    if is_late:
+        await _wait(task, work, grace)
+    if not task.done() or task.cancelled():
+        return Outcome(None, DeadlineError())
+    result = task.result()
+    _raise_if_ends_run(result.error)
+    if isinstance(result.error, asyncio.CancelledError):
+        if is_late:
+            return Outcome(None, DeadlineError())
+        # Code that cancels "the current task" means the run.
+        if task.cancelling():
+            raise result.error
+    return result
+
+
+async def _caught(work: Awaitable[T], late: asyncio.Future[bool]) -> Outcome[T]:
+    """Return an exception instead of raising it: asyncio raises some at once from the loop, not from the task."""
+    try:
+        return Outcome(await work, None)
     except BaseException as error:
-        if ends_run(error):
-            raise
-        return None, error
-    return await finish(work, waiting, seconds, grace)
+        return Outcome(None, error)
+    finally:
+        if not late.done():
+            late.set_result(False)
 
 
-def as_coroutine(work: Any) -> Coroutine[Any, Any, Any]:
-    """Return any awaitable as a coroutine."""
-    return work if isinstance(work, CoroutineType) else _await(work)
+def _end(task: asyncio.Task[Any], late: asyncio.Future[bool]) -> None:
+    if not late.done():
+        task.cancel()
+        late.set_result(True)
 
 
-async def _await(work: Any) -> Any:
-    return await work
+def _raise_if_ends_run(error: BaseException | None) -> None:
+    if error is not None and ends_run(error):
+        raise error
+
+
+async def _wait(task: asyncio.Task[Outcome[Any]], work: Awaitable[Any], grace: float) -> None:
+    """Wait until a cancelled task has ended; leave it behind if that takes longer than `grace` seconds.
+
+    Raises:
+        asyncio.CancelledError: The surrounding task was cancelled meanwhile. It is raised at the end.
+        BaseException: The task raised an exception that ends the run.
+    """
+    now = asyncio.get_running_loop().time
+    end = now() + grace
+    cancellation: asyncio.CancelledError | None = None
+    while not task.done() and (left := end - now()) > 0:
+        try:
+            await asyncio.wait((task,), timeout=left)
+        except asyncio.CancelledError as error:
+            # anyio repeats its cancellation until the task has ended.
+            cancellation = error
+    if isinstance(work, CoroutineType):
+        _close(work, task)
+    if task.done() and not task.cancelled():
+        _raise_if_ends_run(task.result().error)
+    if cancellation is not None:
+        raise cancellation
+
+
+def _close(work: CoroutineType[Any, Any, Any], task: asyncio.Task[Any]) -> None:
+    """Close the coroutine of a cancelled task. This has no effect on a coroutine that has ended."""
+    with suppress(Exception, asyncio.CancelledError):
+        work.close()
+    if getcoroutinestate(work) == CORO_CLOSED:
+        task.cancel()
+    else:
+        # It awaits even while it is closed. `asyncio.run` would cancel it again at its end, and wait forever.
+        asyncio._unregister_task(task)

@@ -1,21 +1,29 @@
-"""Runs the function of a tool once: on the event loop or in a thread, within a time, to a result."""
+"""Runs the function of a tool once: on the event loop or in a thread, within a time limit, to a result."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from inspect import (
+    isasyncgen,
+    isasyncgenfunction,
+    isawaitable,
+    iscoroutinefunction,
+    isgenerator,
+    isgeneratorfunction,
+    isroutine,
+)
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_tools.calling.deadline import finish
+from agentkit_tools.calling.deadline import outcome
 from agentkit_tools.calling.result_content import collect, gather
 from agentkit_tools.calling.tool_policy import ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult, failed, finished
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import ends_run
-from agentkit_tools.schemas.callables import Mode
+from agentkit_tools.schemas.callables import inner_function, is_model, raw
 from agentkit_tools.tool_context import ToolContext
 
 if TYPE_CHECKING:
@@ -25,21 +33,27 @@ if TYPE_CHECKING:
 
 __all__ = ["FunctionRunner"]
 
+RunMode = Literal["async", "async_items", "sync", "model"]
+"""How a function is run: `async` functions and the items of async generators are awaited, `sync` functions run in a
+thread, and a pydantic model has been made when its arguments were read."""
+
 
 @dataclass(slots=True)
 class FunctionRunner:
     """How the function of a tool is run."""
 
-    mode: Mode
+    mode: RunMode
     bind: Bind | None
-    """Makes positional and keyword arguments; None where validated arguments are the keywords."""
+    """Makes positional and keyword arguments; None if the validated arguments are the keyword arguments."""
     nothing: str
-    """What a model reads for None."""
-    is_direct: bool = field(init=False)
-    """Whether it is an async function that takes the validated arguments as they are, as most are."""
+    """Text for the model instead of None."""
+    yields: bool = False
+    """True if the function, or the function that it wraps, is a generator function: its items are the result."""
 
-    def __post_init__(self) -> None:
-        self.is_direct = self.bind is None and self.mode == "async"
+    @classmethod
+    def of(cls, function: Any, bind: Bind | None, nothing: str) -> FunctionRunner:
+        """Return how `function` is run: its outermost callable decides, not the function that it wraps."""
+        return cls(_mode_of(raw(function)), bind, nothing, isgeneratorfunction(inner_function(function)))
 
     async def run(
         self,
@@ -50,71 +64,71 @@ class FunctionRunner:
         policy: ToolPolicy,
         spent: float = 0.0,
     ) -> ToolResult:
-        """Call the function; return its result. `spent` are the seconds of its time limit that are over already.
+        """Call the function once. `spent` are the seconds of its time limit that have passed already."""
+        seconds = None if policy.timeout is None else max(policy.timeout - spent, 0.0)
+        result, error = await outcome(self._result(function, call, arguments, context, policy), seconds)
+        return failed(call, error, policy) if error is not None else cast(ToolResult, result)
 
-        A quick one never has to wait: only `finish` looks at tasks and timers.
-        """
-        returned: list[Any] = []
-        try:
-            work = function(**arguments) if self.is_direct else self._work(function, call, arguments, context, policy)
-            work = _into(returned, work)
-            for waiting in work.__await__():  # noqa: B007
-                break
-            else:  # it did not wait: a `for` notices that in less time than it takes to catch `StopIteration`
-                value, most = returned[0], policy.max_result_chars
-                if type(value) is str and most is not None and len(value) <= most and value.isascii():  # most results
-                    return ToolResult(call.id, call.name, value, "success", value)
-                return finished(call, value, policy, self.nothing)
-        except BaseException as error:
-            if ends_run(error):
-                raise
-            return failed(call, error, policy)
-        limit = policy.timeout
-        left = None if limit is None else max(limit - spent, 0.0)
-        # No variable here keeps a failure: the frames in its traceback refer to this one.
-        return self._ended(call, policy, returned, (await finish(work, waiting, left))[1])
-
-    def _ended(
-        self, call: ToolCall, policy: ToolPolicy, returned: list[Any], failure: BaseException | None
-    ) -> ToolResult:
-        if failure is not None:
-            return failed(call, failure, policy)
-        if self.mode.startswith("sync"):
-            return cast(ToolResult, returned[0])
-        return finished(call, returned[0], policy, self.nothing)
-
-    def _work(
+    async def _result(
         self, function: Any, call: ToolCall, arguments: Arguments, context: ToolContext[Any], policy: ToolPolicy
-    ) -> Any:
-        """Return what is to be awaited; in a thread, that gives a result."""
+    ) -> ToolResult:
         if self.mode == "model":
-            return _made(arguments)
-        args, kwargs = self.bind(arguments, context) if self.bind is not None else ((), arguments)
+            return finished(call, cast("ModelArguments", arguments).made, policy, self.nothing)
+        args: tuple[Any, ...] = ()
+        if self.bind is not None:
+            args, arguments = self.bind(arguments, context)
+        if self.mode == "sync":
+            return await self._in_thread(partial(function, *args, **arguments), call, policy)
+        value = function(*args, **arguments)
         if self.mode == "async":
-            return function(*args, **kwargs)
-        if self.mode == "async_items":
-            return collect(function(*args, **kwargs), policy.max_result_chars)
-        return self._in_thread(call, partial(function, *args, **kwargs), policy)
+            value = await value
+        return finished(call, await _settled(value, policy), policy, self.nothing)
 
-    async def _in_thread(self, call: ToolCall, run: Callable[[], Any], policy: ToolPolicy) -> ToolResult:
-        """Run a sync function and make its result, which may take long too, in a thread."""
-        nothing = self.nothing
+    async def _in_thread(self, function: Callable[[], Any], call: ToolCall, policy: ToolPolicy) -> ToolResult:
+        """Run a sync function and make its result in a thread: both can take long."""
 
-        def begin() -> Any:
-            value = gather(run, policy.max_result_chars) if self.mode == "sync_items" else run()
-            return value if isawaitable(value) else finished(call, value, policy, nothing)
+        def run() -> Any:
+            value = function()
+            if self.yields and isgenerator(value):
+                value = gather(lambda: value, policy.max_result_chars)
+            if isawaitable(value) or isasyncgen(value):
+                # It can only be awaited on the event loop.
+                return value
+            return finished(call, value, policy, self.nothing)
 
-        found, error = await run_in_thread(begin)
-        if error is None:
-            return found if isinstance(found, ToolResult) else finished(call, await found, policy, nothing)
-        if ends_run(error, in_thread=True):
-            raise error
-        return failed(call, error, policy)
+        value, error = await run_in_thread(run)
+        if error is not None:
+            if ends_run(error, in_thread=True):
+                raise error
+            return failed(call, error, policy)
+        if isinstance(value, ToolResult):
+            return value
+        if isawaitable(value):
+            value = await value
+        return finished(call, await _settled(value, policy), policy, self.nothing)
 
 
-async def _into(returned: list[Any], work: Awaitable[Any]) -> None:
-    returned.append(await work)
+async def _settled(value: Any, policy: ToolPolicy) -> Any:
+    """Return a value, or the items of an async generator."""
+    return await collect(value, policy.max_result_chars) if isasyncgen(value) else value
 
 
-async def _made(arguments: Arguments) -> Any:
-    return cast("ModelArguments", arguments).made
+def _mode_of(function: Any) -> RunMode:
+    if is_model(function):
+        return "model"
+    # An object can itself be marked as a coroutine function.
+    for code in (function, _code_of(function)):
+        if iscoroutinefunction(code):
+            return "async"
+        if isasyncgenfunction(code):
+            return "async_items"
+    return "sync"
+
+
+def _code_of(function: Any) -> Any:
+    """Return the function that is called first: inside of partials and objects with `__call__`."""
+    while isinstance(function, partial):
+        function = function.func
+    if isroutine(function) or isinstance(function, type):
+        return function
+    return type(function).__call__

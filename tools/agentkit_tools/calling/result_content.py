@@ -48,7 +48,8 @@ def to_content(value: Any, *, nothing: str = "null") -> Content:
     if kind is str:
         return clean(value)
     if kind is int:
-        return str(value)  # as JSON would, at a tenth of the cost
+        # The same text as JSON, at a tenth of the cost.
+        return str(value)
     if value is None:
         return nothing
     if isinstance(value, Media | Text):
@@ -195,7 +196,8 @@ class _Items:
         try:
             self.left -= 1 + _size(item)
         except (TypeError, ValueError, RecursionError):
-            return not self._is_limited  # it cannot be shown, whatever follows
+            # It cannot be shown, so the size of later items does not matter.
+            return not self._is_limited
         if self.left < 0 and not self._is_limited:
             raise ValueError(f"what it yields has more than {_MAX_UNLIMITED:,} characters and items: does it end?")
         return self.left >= 0
@@ -231,6 +233,7 @@ async def collect(source: Any, limit: int | None) -> Collected:
         async for item in source:
             if not found.add(item):
                 return found.collected(ended=False)
-            if len(found.items) % _ITEMS_AT_ONCE == 0:  # it may never wait by itself, and others want their turn
+            # The generator may never wait, and other tasks must run.
+            if len(found.items) % _ITEMS_AT_ONCE == 0:
                 await sleep(0)
     return found.collected(ended=True)

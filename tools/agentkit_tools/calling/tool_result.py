@@ -87,7 +87,8 @@ def finished(call: ToolCall, value: Any, policy: ToolPolicy, nothing: str) -> To
             if isinstance(value, Collected):
                 value, ended = value
         content = to_content(value, nothing=nothing)
-    except BaseException as error:  # code of the tool's own runs here too
+    except BaseException as error:
+        # Serializers of the tool run here, and can raise anything.
         if ends_run(error):
             raise
         text = f"{call.name} ran, but its result ({type(value).__name__}) cannot be shown: {describe_error(error)}"

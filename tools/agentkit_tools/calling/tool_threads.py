@@ -60,23 +60,27 @@ async def run_in_thread(call: Callable[[], T], *, is_recall: bool = False) -> tu
     future = context.run(partial(threads.submit, partial(_ended, call), at_once=_inside.get()))
     loop = asyncio.get_running_loop()
     waiting: asyncio.Future[None] = loop.create_future()
-    future.add_done_callback(partial(_wake, loop, waiting))  # `wrap_future` would keep the result until garbage goes
+    # `asyncio.wrap_future` would keep the result alive until the next garbage collection.
+    future.add_done_callback(partial(_wake, loop, waiting))
     try:
         await waiting
     except BaseException:
         threads.leave(future)
         raise
     error = future.exception()
-    return future.result() if error is None else (cast(T, None), error)  # it did not begin, or its thread was killed
+    # The future has an exception if the call did not begin or its thread was killed.
+    return future.result() if error is None else (cast(T, None), error)
 
 
 def _wake(loop: asyncio.AbstractEventLoop, waiting: asyncio.Future[None], _: Future[Any]) -> None:
-    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+    # The event loop can be closed already.
+    with suppress(RuntimeError):
         loop.call_soon_threadsafe(lambda: None if waiting.done() else waiting.set_result(None))
 
 
 def _ended(call: Callable[[], T]) -> tuple[T, BaseException | None]:
     try:
         return call(), None
-    except BaseException as error:  # SystemExit too: it ends the tool, not the thread
+    except BaseException as error:
+        # SystemExit as well: it must end the tool, not the thread.
         return cast(T, None), error

@@ -85,7 +85,8 @@ class Connection:
         except TimeoutError as error:
             if future.done():
                 raise
-            future.cancel()  # its thread is busy reading what the server wrote
+            # The thread of the session is busy reading the output of the server.
+            future.cancel()
             text = f"MCP server {self.name} did not answer within {self.seconds:g} seconds"
             raise MCPServerLost(text, server=self.name, limit=self.seconds) from error
         except BaseException:
@@ -97,10 +98,12 @@ class Connection:
             if self._closed:
                 text = f"the connection to MCP server {self.name} was closed by this program"
                 raise MCPServerLost(text, server=self.name)
-            if self._thread is None or self._pid != os.getpid():  # a forked child has neither thread nor session
+            # A forked child has neither the thread nor the session.
+            if self._thread is None or self._pid != os.getpid():
                 self._thread, self._pid = LoopThread(f"agentkit-mcp-{self.name}"), os.getpid()
                 self._sessions = self._sessions.again()
-                self._ending = finalize(self, _end, self._thread, self._sessions, self._pid)  # at exit, too
+                # `finalize` also runs at exit.
+                self._ending = finalize(self, _end, self._thread, self._sessions, self._pid)
             return self._thread.submit(self._sessions.run(work, seconds))
 
     def close(self) -> None:
@@ -141,12 +144,14 @@ class _Sessions:
     async def _answer(
         self, session: _Session, work: Callable[[Client], Awaitable[T]], start: float, seconds: float | None
     ) -> T:
-        asked = asyncio.ensure_future(work(session.client))  # what waits here learns at once that it is cancelled
+        # A task of its own, so that a cancellation ends the wait at once.
+        asked = asyncio.ensure_future(work(session.client))
         asked.add_done_callback(retrieve)
         try:
             await asyncio.wait((asked,), timeout=None if seconds is None else max(0.0, start + seconds - monotonic()))
         finally:
-            if not asked.done():  # it takes too long, perhaps because the server hangs
+            # It takes too long: the server may hang.
+            if not asked.done():
                 session.probe(monotonic() - start)
                 asked.cancel()
         if not asked.done():
@@ -168,7 +173,8 @@ class _Sessions:
     async def _session(self) -> _Session:
         """Return a session that is open; all who wait for one wait for the same."""
         session = self._now
-        if session is not None and session.probing is not None:  # a request to a server that hangs would be lost
+        # A request to a hanging server would be lost.
+        if session is not None and session.probing is not None:
             await asyncio.wait((session.probing,))
             session = self._now
         if session is None or session.closing.is_set():
@@ -273,24 +279,28 @@ class _Session:
 
     async def _probe(self, seconds: float) -> None:
         asked = asyncio.ensure_future(self.client.list_tools())
-        asked.add_done_callback(retrieve)  # an error is an answer, too
+        # An error is an answer, too: the server does not hang.
+        asked.add_done_callback(retrieve)
         with self.pace.call():
             await asyncio.wait((asked,), timeout=seconds)
         if not asked.done():
             self.closing.set()
-            asked.cancel()  # nobody waits for it: it tells a server first, which may not read
+            # Do not await it: the SDK notifies the server first, which may not read.
+            asked.cancel()
 
     async def _keep(self) -> None:
         from mcp import Client
         from mcp_types import Implementation
 
-        for name in ("mcp", "client"):  # the SDK's loggers: silent unless the application configures logging
+        # The loggers of the SDK are silent unless the application configures logging.
+        for name in ("mcp", "client"):
             logging.getLogger(name).addHandler(_SILENCE)
         info = Implementation(name="agentkit", version="0")
         transport = self._target.transport(self._stderr, self.pace, self._ended)
         try:
             async with AsyncExitStack() as stack:
-                with self.pace.call():  # which who waits for the session bounds
+                # The task that waits for the session limits the time.
+                with self.pace.call():
                     made = Client(transport, cache=None, client_info=info, message_handler=self._receive)
                     client = await stack.enter_async_context(made)
                 client.session.validate_tool_result = _unchecked  # type: ignore[method-assign]
@@ -302,7 +312,8 @@ class _Session:
                 finally:
                     listening.cancel()
                     await asyncio.wait([listening], timeout=_END_SECONDS)
-        except BaseException as error:  # cancellation too: nobody but `close` cancels this task
+        except BaseException as error:
+            # A cancellation as well: only `close` cancels this task.
             self.error = error
         finally:
             self.closing.set()

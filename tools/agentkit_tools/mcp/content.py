@@ -58,10 +58,12 @@ def from_result(result: ToolResult) -> dict[str, Any]:
     fields: dict[str, Any] = {"content": [_block(part) for part in parts], "isError": not result.ok}
     value = result.error.payload if isinstance(result.error, ToolFailure) else result.value
     if result.status != "too_large" and value is not None and not isinstance(value, str | Media | Text | list | tuple):
-        try:  # the content is read again, not the value: an iterator in it has nothing left to give
+        # Read the content, not the value: an iterator in the value is exhausted.
+        try:
             data = json.loads(result.content if isinstance(result.content, str) else str(to_content(value)))
         except ValueError:
-            data = None  # it has no JSON form: bytes that are text, for example
+            # The value has no JSON form: it may be bytes that are text.
+            data = None
         if isinstance(data, dict):
             fields["structuredContent"] = data
     return fields

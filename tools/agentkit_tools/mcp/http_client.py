@@ -187,7 +187,8 @@ class _Limited(httpx2.AsyncByteStream):
             values += values_in(piece)
             if values > MAX_VALUES:
                 raise httpx2.StreamError(f"the answer has more than {MAX_VALUES:,} values")
-            if self._is_events and _EVENT_END.search(before + piece):  # each event is a message of its own
+            # Each event is a separate message.
+            if self._is_events and _EVENT_END.search(before + piece):
                 values = 0
             before = piece[-3:]
             yield piece
@@ -199,7 +200,8 @@ class _Limited(httpx2.AsyncByteStream):
             return await self._exchange.wait(partial(anext, pieces, None))
         except TimeoutError:
             text = "nobody waits for the answer any more"
-            if self._is_events:  # which the SDK would open again after any other error
+            # The SDK would open the stream again after any other error.
+            if self._is_events:
                 raise httpx2.SSEError(text) from None
             raise httpx2.StreamError(text) from None
 

@@ -18,7 +18,8 @@ _MAX_NAME = 100
 
 def readable(result: Any) -> Any:
     """Return the result of a request. If it lists tools, invalid ones are replaced by ones that say why."""
-    for kind in _KINDS:  # the SDK would read them all before anybody could say that they are too many
+    # Count before the SDK reads them: it would read all.
+    for kind in _KINDS:
         listed = result.get(kind) if isinstance(result, dict) else None
         if isinstance(listed, list) and len(listed) > MAX_LISTED:
             return {kind: [], "_meta": {PROBLEM: len(listed)}}

@@ -73,7 +73,8 @@ class MCPToolset(Toolset):
         connect_timeout: float = 30.0,
         **policy: Unpack[PolicyOptions],
     ) -> None:
-        ToolPolicy().but(**policy)  # what no tool could have is an error now, not a reason to leave each of them out
+        # An invalid policy is an error here. Later it would leave out every tool.
+        ToolPolicy().but(**policy)
         self._connection = Connection(Target(server, headers=headers, env=env, cwd=cwd), connect_timeout)
         self._policy = policy
         self._reader = resource_tool(self._connection).but(**policy) if resources else None

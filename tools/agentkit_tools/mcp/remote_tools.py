@@ -105,7 +105,8 @@ def make_tools(
 
 def _tool(definition: Definition, connection: Connection, policy: PolicyOptions) -> Tool:
     name, schema = definition.name, definition.input_schema
-    if len(name) > _MAX_NAME:  # errors and prompts name the tool
+    # Errors and prompts contain the name.
+    if len(name) > _MAX_NAME:
         raise ToolDefinitionError(
             f"tool {name[:100]}...: its name has {len(name):,} characters, {_MAX_NAME:,} are allowed",
             tool=f"{name[:100]}...",

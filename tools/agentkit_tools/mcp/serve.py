@@ -173,12 +173,14 @@ class _Progress:
         while self._newest is not None:
             (message, done, total), self._newest = self._newest, None
             ahead = self._sent + 1 if done is None else nextafter(self._sent, inf)
-            self._sent = max(ahead, done or 0.0)  # the protocol has it grow
+            # The protocol requires that progress increases.
+            self._sent = max(ahead, done or 0.0)
             await self._session.report_progress(self._sent, total, message[:_MAX_MESSAGE] or None)
 
     async def close(self) -> None:
         """Send what is left: the answer comes behind it."""
-        await asyncio.sleep(0)  # what a thread reported last is there then
+        # Lets the last report of a thread arrive.
+        await asyncio.sleep(0)
         if self._sending is not None:
             await asyncio.wait((self._sending,), timeout=_CLOSING_SECONDS)
             self._sending.cancel()

@@ -101,7 +101,8 @@ class Target:
                 parts, host = urlsplit(""), None
             is_address = parts.scheme in ("http", "https") and bool(host)
             self.name = f"{parts.scheme}://{host}" if is_address else f"at {len(server)} characters"
-            if not is_address:  # which are not shown: they may be a key
+            # The text itself is not shown: it may be a key.
+            if not is_address:
                 problems.append(
                     "a str is an http or https address; a command is a list such as ['python', 'server.py']"
                 )
@@ -201,10 +202,12 @@ class Target:
             async with _errlog(stderr) as errlog:
                 try:
                     async with stdio_client(command, errlog) as streams:
-                        errlog.close()  # the server has its own copy: when it closes that one, the file ends
+                        # The server has its own copy. The pipe ends when the server closes that.
+                        errlog.close()
                         try:
                             yield streams
-                        finally:  # the SDK waits longer, and not at all where it is cancelled
+                        finally:
+                            # The SDK waits longer, and not at all if it is cancelled.
                             asyncio.get_running_loop().call_later(_GRACE_SECONDS, stderr.kill)
                 finally:
                     stderr.kill()
@@ -212,7 +215,8 @@ class Target:
 
 def _secrets(server: Any, headers: Mapping[str, str]) -> Iterator[str]:
     """Yield what a server is given and may repeat: headers, a query, a password, and variables that are no paths."""
-    given = [part for value in map(str, headers.values()) for part in (value, value.partition(" ")[2])]  # "Bearer KEY"
+    # The second word of "Bearer KEY" is a secret, too.
+    given = [part for value in map(str, headers.values()) for part in (value, value.partition(" ")[2])]
     if isinstance(server, str):
         parts = urlsplit(server)
         given += [parts.query, *[value for _, value in parse_qsl(parts.query)], parts.fragment]
@@ -295,7 +299,8 @@ async def _watched(
                         break
                     content = getattr(message, "message", None)
                     if isinstance(content, JSONRPCRequest):
-                        await write.send(_answer(content))  # while it reads no answer, it is not listened to either
+                        # Waits until the server reads, so that a server that does not read is not read either.
+                        await write.send(_answer(content))
                         continue
                     if isinstance(content, JSONRPCResponse):
                         result = content.result
@@ -306,9 +311,11 @@ async def _watched(
                         continue
                     await sender.send(message)
             except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-                pass  # our own side closed first
+                # This side was closed first.
+                pass
             finally:
-                ended(fault)  # before those who wait for an answer learn that there will be none
+                # First record the reason: closing the stream wakes the requests that wait for an answer.
+                ended(fault)
                 sender.close()
 
         async with anyio.create_task_group() as tasks:

@@ -78,11 +78,13 @@ def read_address(text: str) -> WebAddress:
 
 
 def _host(text: str) -> str:
-    host = text.encode("idna").decode().lower().removesuffix(".")  # full-width digits and dots become plain ones
+    # IDNA turns full-width digits and dots into plain ones.
+    host = text.encode("idna").decode().lower().removesuffix(".")
     if not _NAME.fullmatch(host):
         raise ValueError(host)
     if _NUMBER.fullmatch(host.rpartition(".")[2]):
-        return str(IPv4Address(host))  # octal, hexadecimal, and shorter forms are refused
+        # Octal, hexadecimal and shortened forms are refused.
+        return str(IPv4Address(host))
     return host
 
 

@@ -77,9 +77,11 @@ class Folder:
         """
         *folders, name = self._steps(path, "a file")
         with self._explained(path), self._inside(folders) as parent:
-            self._check(path, os.stat(name, dir_fd=parent, follow_symlinks=False))  # opening a device may do something
+            # Check before opening: opening a device can have an effect.
+            self._check(path, os.stat(name, dir_fd=parent, follow_symlinks=False))
             with os.fdopen(os.open(name, os.O_RDONLY | _FILE, dir_fd=parent), "rb") as file:
-                self._check(path, os.fstat(file.fileno()))  # what was opened, whatever had that name a moment ago
+                # Check the opened file: the name may have been exchanged since.
+                self._check(path, os.fstat(file.fileno()))
                 data = file.read(self.max_bytes + 1)
         if len(data) > self.max_bytes:
             raise ToolError(f"{path} has more than {self.max_bytes:,} bytes: too large to be read")
@@ -178,7 +180,8 @@ class Folder:
         with os.scandir(folder) as items:
             names = sorted(item.name for item in items if self.hidden or not item.name.startswith("."))
         for name in names:
-            with suppress(OSError):  # gone meanwhile, or not ours to open
+            # It was removed meanwhile, or cannot be opened.
+            with suppress(OSError):
                 found = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 kind = _kind(found)
                 yield Entry(prefix + name, kind, found.st_size if kind == "file" else 0)

@@ -111,7 +111,8 @@ def http_tool(
                     failure = error
             raise failure
 
-    context = ssl_context  # made once, when it is needed first: that takes a while
+    # Made for the first https address, because reading the certificates takes long.
+    context = ssl_context
 
     async def get(address: WebAddress) -> tuple[Response, bytes]:
         nonlocal context

@@ -48,7 +48,8 @@ def html_text(source: str) -> str:
     """Return the words of an HTML page, a line per block; no scripts, styles, comments or tags."""
     pieces: list[str] = []
     lower = source.lower()
-    if len(lower) != len(source):  # a few letters have longer small ones: places would differ
+    # A few capital letters become two small ones, which would shift the positions.
+    if len(lower) != len(source):
         source = lower
     at = 0
     while (tag := source.find("<", at)) >= 0:
@@ -59,7 +60,8 @@ def html_text(source: str) -> str:
         else:
             named = _TAG.match(source, tag + 1)
             if named is None and source[tag + 1 : tag + 2] not in ("!", "?"):
-                pieces.append("<")  # no tag: somebody wrote a < b
+                # It is not a tag but text such as a < b.
+                pieces.append("<")
                 at = tag + 1
                 continue
             end = source.find(">", tag + 1)
@@ -70,7 +72,8 @@ def html_text(source: str) -> str:
                 at = end
             elif _BLOCKS.fullmatch(name):
                 pieces.append("\n")
-        if end < 0:  # it never ends: nor does what it hides
+        # The tag does not end, so the rest is not shown.
+        if end < 0:
             break
     else:
         pieces.append(source[at:])

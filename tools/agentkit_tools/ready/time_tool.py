@@ -39,7 +39,8 @@ def time_tool(clock: Callable[[], datetime] = _system_clock) -> Tool:
 
 def _zone(name: str) -> tzinfo:
     if name.upper() == "UTC":
-        return UTC  # known also where the machine has no table of zones
+        # UTC works without a time zone database.
+        return UTC
     try:
         return ZoneInfo(name)
     except (LookupError, OSError, ValueError) as error:

@@ -1,12 +1,12 @@
-"""What kind of callable a tool is made from: its code, how it is run, its docstring, its name on the wire."""
+"""What kind of callable a tool is made from: its code, its docstring, its name on the wire."""
 
 from __future__ import annotations
 
 import re
 from functools import partial
 from hashlib import blake2b
-from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature, unwrap
-from typing import Any, Literal
+from inspect import signature, unwrap
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -14,13 +14,11 @@ from agentkit_prompts.errors import check_types
 from agentkit_tools.errors import ToolDefinitionError
 
 __all__ = [
-    "Mode",
     "described",
     "docstring_of",
     "inner_function",
     "is_model",
     "is_unbound_method",
-    "mode_of",
     "name_of",
     "raw",
     "wire_name",
@@ -29,10 +27,6 @@ __all__ = [
 _ACCEPTED = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _REFUSED = re.compile(r"[^A-Za-z0-9_-]+")
 _MAX_CHARS = 64
-
-Mode = Literal["async", "async_items", "sync", "sync_items", "model"]
-"""How a function is run: awaited or in a thread; the items of a generator are collected. A model of pydantic's is made
-where its arguments are read."""
 
 
 def raw(function: Any) -> Any:
@@ -93,17 +87,6 @@ def is_model(function: Any) -> bool:
     from pydantic.dataclasses import is_pydantic_dataclass
 
     return issubclass(function, BaseModel) or is_pydantic_dataclass(function)
-
-
-def mode_of(inner: Any) -> Mode:
-    """Return how an inner function is run."""
-    if is_model(inner):
-        return "model"
-    if iscoroutinefunction(inner):
-        return "async"
-    if isasyncgenfunction(inner):
-        return "async_items"
-    return "sync_items" if isgeneratorfunction(inner) else "sync"
 
 
 def name_of(function: Any) -> str:

@@ -78,7 +78,8 @@ class ToolSearch:
         return Toolset([index.search, *self._always, *islice(index.found(context), self._most)])
 
     def _indexed(self, tools: Toolset) -> _Index:
-        by_name([*tools, *self._always])  # a clash is one now, not where both are found
+        # Report a clash here, not when a search finds both tools.
+        by_name([*tools, *self._always])
         return _Index(tuple(tools), self._about, self._results)
 
 
@@ -128,7 +129,8 @@ def _names_in(message: Message) -> list[str]:
         return []
     try:
         return [tool["name"] for tool in json.loads(message.text)["tools"]]
-    except (ValueError, TypeError, KeyError):  # the search failed
+    except (ValueError, TypeError, KeyError):
+        # The search failed, so its message is not a list of tools.
         return []
 
 

@@ -33,7 +33,8 @@ def by_name(tools: Iterable[ToolLike]) -> dict[str, Tool]:
     Raises:
         ToolDefinitionError: Two tools have the same name; all such names are listed. Or these are no tools.
     """
-    is_plain = isinstance(tools, list | tuple)  # these are asked first: asking an abstract class takes long
+    # Lists and tuples first: `isinstance` with an abstract class is slow.
+    is_plain = isinstance(tools, list | tuple)
     if not is_plain and (isinstance(tools, str | Mapping) or not isinstance(tools, Iterable)):
         raise ToolDefinitionError(f"expected tools or functions, in a list, got {type(tools).__name__}")
     found: dict[str, Tool] = {}

@@ -41,16 +41,16 @@ class WrappedTool(Tool):
         self._arounds: tuple[Around, ...] = (*getattr(inner, "_arounds", ()), around)
 
     async def call(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
-        """Answer a call through the wrappers; an error of theirs becomes an error result."""
+        """Answer a call through the wrappers; an exception that they raise becomes an error result."""
         proceed: Proceed = super().call
         for around in self._arounds:
             proceed = partial(around, proceed)
-
-        async def whole() -> ToolResult:
-            result: object = await proceed(call, context)
-            if not isinstance(result, ToolResult):
-                raise TypeError(f"a wrapper returns the ToolResult of the call, not {type(result).__name__}")
-            return result if type(result.content) is str else result.checked()
-
-        result, error = await outcome(whole(), None)
+        result, error = await outcome(_checked(proceed, call, context), None)
         return failed(call, error, self.policy) if error is not None else cast(ToolResult, result)
+
+
+async def _checked(proceed: Proceed, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
+    result: object = await proceed(call, context)
+    if not isinstance(result, ToolResult):
+        raise TypeError(f"a wrapper returns the ToolResult of the call, not {type(result).__name__}")
+    return result.checked()
