@@ -15,13 +15,15 @@ from agentkit.sync_driver import run_blocking
 from agentkit.unknown_options import ELSEWHERE, refusing_unknown
 from agentkit_prompts.composition.compose import Memo, compose
 from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.composition.select_examples import needs_selection
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, UserInput
 from agentkit_prompts.errors import PrompterError, brief
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import COUNTER_EXPECTED, TokenCounter, is_counter
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import AnyPrompt
-from agentkit_prompts.tree.prompt import RANKS, BasePrompt
+from agentkit_prompts.tree.prompt import BasePrompt
+from agentkit_prompts.tree.volatility import RANKS, volatility_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -246,7 +248,7 @@ class Chain(Generic[Output]):
         if not isinstance(ctx, PromptContext):
             ctx = PromptContext(user_input=cast(UserInput, ctx))
         self.preflight(ctx.user_input)
-        if self.layers.plan.selecting:
+        if needs_selection(self.layers):
             ctx = ctx.evolve(selections=await self.selections(ctx))
         if self.answer.tool is not None or self.answer.validators:
             raise AgentDefinitionError(
@@ -286,8 +288,8 @@ def _asking(layers: Layers, prompt: BasePrompt | None) -> Layers:
     """Return the layers with the prompt that asks for the answer at the end of `system`, unless one has its name."""
     if prompt is None or any(known.name == prompt.name for _, known in layers.walk()):
         return layers
-    latest = max((prompt, *layers.system), key=lambda one: RANKS[one.changes])
-    asking = prompt.model_copy(update={"volatility": latest.changes})  # what stands in front of it decides caching
+    latest = max((prompt, *layers.system), key=lambda one: RANKS[volatility_of(one)])
+    asking = prompt.model_copy(update={"volatility": volatility_of(latest)})  # the prompts before it decide caching
     return layers.model_copy(update={"system": (*layers.system, asking)})
 
 

@@ -16,6 +16,7 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import PromptError
 from agentkit_prompts.templates.spans import Segment
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, message_tokens
+from agentkit_prompts.tree.volatility import volatility_of
 
 __all__ = ["clipped", "composition_view", "message_view", "messages_view", "prompt_views"]
 
@@ -107,7 +108,7 @@ def prompt_views(composition: Composition) -> list[Json]:
                 "text": text,
                 "engine": template.engine,
                 "file": template.file,
-                "changes": prompt.changes,
+                "changes": volatility_of(prompt),
                 "fence": prompt.fence,
                 "size": {
                     "min": size.min,
@@ -183,7 +184,7 @@ def _layers(composition: Composition, walked: _Walked) -> list[Json]:
     if last is None:
         return rows
     end = 0
-    for path, _, rendered, _ in composition.sections[0].fragments:
+    for path, _, rendered in composition.sections[0].fragments:
         end += len(rendered.text) + (2 if end and rendered.text else 0)
         whole = last.message > 0 or last.after == "conversation" or (last.message == 0 and end <= last.offset)
         for row in rows:

@@ -9,7 +9,7 @@ from typing import Any
 
 from agentkit.inspector.composition_view import clipped
 from agentkit_prompts.composition.composition import Composition
-from agentkit_prompts.composition.explain import tool_text
+from agentkit_prompts.composition.diff import tool_text
 from agentkit_prompts.context.messages import Message
 
 __all__ = ["diff_view"]
@@ -70,7 +70,7 @@ def _layers(composition: Composition, previous: Composition) -> list[Json]:
 
 def _texts(composition: Composition) -> dict[str, object]:
     texts: dict[str, object] = {
-        path: rendered.text for section in composition.sections for path, _, rendered, _ in section.fragments
+        path: rendered.text for section in composition.sections for path, _, rendered in section.fragments
     }
     texts["conversation"] = tuple(composition.conversation)
     texts["intermediate"] = tuple(composition.intermediate)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentkit_prompts.context.prompt_context import PromptContext
-from agentkit_prompts.templates.rendered import Around, Plain, Rendered
+from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.tree.prompt import BasePrompt
 
 __all__ = ["SchemaPrompt"]
@@ -21,8 +21,8 @@ class SchemaPrompt(BasePrompt):
     asked: str
 
     def render(self, ctx: PromptContext) -> Rendered:
-        """Render the words, and the schema behind them."""
-        return Around(_PROMPT, Plain(self.asked, "output", "untrusted"), "")
+        """Render the words, and the schema after them."""
+        return Rendered.around(_PROMPT, Rendered.from_text(self.asked, pointer="output", trust="untrusted"), "")
 
     @property
     def reads(self) -> frozenset[str]:

@@ -38,6 +38,7 @@ from agentkit.run.limits import Limits
 from agentkit.run.trace import TraceSpan
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.composition.select_examples import needs_selection
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, RecalledMessage, UserInput
@@ -163,7 +164,7 @@ def run_loop(
     if tools is None:
         tools = cast("Mapping[str, Tool]", (yield Equip(ctx)))
         ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values()]))
-    if chain.layers.plan.selecting:
+    if needs_selection(chain.layers):
         ctx = ctx.evolve(selections=(yield SelectExamples(ctx)))
     if recalls:
         ctx = remembering(ctx, (yield Recall(ctx.user_input.text, visible(chain, ctx, memo, is_cut=is_cut))))

@@ -38,7 +38,6 @@ from agentkit.prompts import (
 )
 from agentkit.testing import ATTACKS, CANARY, UPDATE, ForgeryFound, assert_golden, assert_no_forged_roles, golden_text
 from agentkit.testing import strategies as some
-from agentkit_prompts.templates.rendered import Plain
 from tests.effort import tries
 
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
@@ -149,24 +148,12 @@ class Compiling(BasePrompt):
             return Rendered.from_text(text, trust="untrusted")
 
 
-class Posing(BasePrompt):
-    """A careless prompt: it does not defuse markers."""
-
-    template: Template = Template("")
-
-    def render(self, ctx: PromptContext) -> Rendered:
-        rendered = Plain("", "user_input", "untrusted")
-        rendered.text = "x" + ctx.user_input.text
-        return rendered
-
-
 @pytest.mark.parametrize(
     ("prompt", "fault"),
     [
         (Splitting(), "roles"),
         (Vouching(), "trust"),
         (Compiling(), "template"),
-        (Posing(), "marker"),
     ],
     ids=lambda value: getattr(value, "label", value),
 )

@@ -1,4 +1,4 @@
-"""`Composition`: everything one model call would be sent, and all that can be asked about it."""
+"""`Composition`: everything one model call would be sent, and all questions about it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.contents import Contents
-from agentkit_prompts.composition.sections import Section
+from agentkit_prompts.composition.sections import Fragment, Section
 from agentkit_prompts.composition.targets.openai_request import openai_payload
 from agentkit_prompts.composition.targets.plain_text import plain_text
 from agentkit_prompts.context.conversation import Conversation
@@ -18,7 +18,8 @@ from agentkit_prompts.errors import BudgetError, ChatTemplateError
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.guard.control_tokens import Policy
     from agentkit_prompts.chat_templates.template_finder import GivenTemplate
-    from agentkit_prompts.composition.explain import Diff, LayerTable
+    from agentkit_prompts.composition.diff import Diff
+    from agentkit_prompts.composition.explain import LayerTable
     from agentkit_prompts.composition.prefix import Breakpoint
     from agentkit_prompts.composition.why import Why
     from agentkit_prompts.context.wire.write_openai_chat import Required
@@ -27,7 +28,7 @@ __all__ = ["Composition"]
 
 
 class Composition(Contents):
-    """What will be sent, without sending it. Made by `compose`; read-only."""
+    """Everything one model call would be sent, without sending it. Made by `compose`; read-only."""
 
     __slots__ = ()
 
@@ -61,7 +62,7 @@ class Composition(Contents):
 
     def diff(self, previous: Composition) -> Diff:
         """Return the first layer in which this differs from an earlier composition, and the tokens before it."""
-        from agentkit_prompts.composition.explain import diff
+        from agentkit_prompts.composition.diff import diff
 
         return diff(self, previous)
 
@@ -102,8 +103,8 @@ class Composition(Contents):
         """
         sections: list[Section] = []
         for section in self.sections:
-            changed = [(path, prompt, rendered.map(change), None) for path, prompt, rendered, _ in section.fragments]
-            sections.append(Section(changed, section.label))
+            fragments = [Fragment(path, prompt, rendered.map(change)) for path, prompt, rendered in section.fragments]
+            sections.append(Section(fragments, section.label))
         composition = self.evolve(
             sections=sections,
             text_tokens=None,

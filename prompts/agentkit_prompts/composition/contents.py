@@ -1,17 +1,17 @@
-"""`Contents`: the messages and declarations of one model call, and where each character of them came from."""
+"""`Contents`: the messages and declarations of one model call, and the origin of each character of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from agentkit_prompts.composition.declarations import Declarations, OutputRequest
-from agentkit_prompts.composition.sections import NOTHING, Section, to_parts
+from agentkit_prompts.composition.sections import EMPTY, Section, to_parts
+from agentkit_prompts.composition.stored_text import stored_segments, stored_text
+from agentkit_prompts.composition.trims import NO_TRIMS, Trim
 from agentkit_prompts.context.conversation import Conversation
-from agentkit_prompts.context.frozen import ReadOnlyDict
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.context.parts import Media, Text, neutralise_markers
+from agentkit_prompts.context.parts import Media
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.templates.rendered import Rendered, count_tokens
@@ -24,68 +24,36 @@ from agentkit_prompts.tree.layers import Layers
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema
 
-__all__ = ["Contents", "Status", "TextTokens", "Trim", "stored_text"]
-
-Status = Literal["kept", "trimmed", "dropped"]
+__all__ = ["Contents", "TextTokens"]
 
 _NO_MESSAGES = Conversation()
+_FIELDS = (
+    *("context", "layers", "sections", "counter", "declarations", "text_tokens", "conversation", "intermediate"),
+    *("trims", "budget"),
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Trim:
-    """What a budget did to one layer."""
-
-    kept: int
-    """Units kept: items, steps of the history, or pieces of text."""
-    of: int
-    """Units there were."""
-    why: str
-
-    @property
-    def status(self) -> Status:
-        """Whether anything is left."""
-        return "trimmed" if self.kept else "dropped"
-
-
-_NO_TRIMS: Mapping[str, Trim] = ReadOnlyDict()
 TextTokens: TypeAlias = "Callable[[Contents], int]"
-"""Counts the text that is sent, where a chat template writes it."""
+"""Counts the text that is sent, if a chat template writes it."""
 
 
 class Contents:
-    """What one model call sends. Read-only, and the base of `Composition`, which can be asked about it.
+    """Everything that one model call sends. Read-only; `Composition` adds the questions about it.
 
     Attributes:
         context: The context it was rendered from.
         layers: The layers it was rendered with.
-        counter: What counted the tokens.
+        sections: The system message, the user message, and the closing message after tool traffic.
+        counter: Counts its tokens.
         conversation: The history messages that are sent.
         intermediate: The tool traffic of this turn.
-        declarations: The tools and the schema of the answer, with what is derived from them.
-        trims: What the budget trimmed or dropped, by layer.
-        budget: The budget it was fitted into, when there was one.
-        text_tokens: Counts the text that is sent, where a chat template writes it.
+        declarations: The tools and the schema of the answer, with the values derived from them.
+        trims: Effect of the budget on layers, by layer.
+        budget: The budget it was fitted into, if it was given one.
+        text_tokens: Counts the text that is sent, if a chat template writes it.
     """
 
-    __slots__ = (
-        "_messages",
-        "_texts",
-        "_tokens",
-        "budget",
-        "context",
-        "conversation",
-        "counter",
-        "declarations",
-        "intermediate",
-        "layers",
-        "sections",
-        "text_tokens",
-        "trims",
-    )
-
-    # Computed on first use.
-    _messages: tuple[Message, ...]
-    _texts: tuple[str, ...]
+    __slots__ = (*_FIELDS, "_messages", "_texts", "_tokens")
 
     def __init__(
         self,
@@ -98,7 +66,7 @@ class Contents:
         *,
         conversation: Conversation | None = None,
         intermediate: Conversation | None = None,
-        trims: Mapping[str, Trim] = _NO_TRIMS,
+        trims: Mapping[str, Trim] = NO_TRIMS,
         budget: Budget | None = None,
     ) -> None:
         self.context = context
@@ -112,8 +80,10 @@ class Contents:
         self.trims = trims
         self.budget = budget
         self.text_tokens = text_tokens
-        self._tokens: int | None = None
         self.sections = sections
+        self._tokens: int | None = None
+        self._messages: tuple[Message, ...] | None = None
+        self._texts: tuple[str, ...] | None = None
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
@@ -131,12 +101,12 @@ class Contents:
         return self.declarations.output
 
     @property
-    def system(self) -> Rendered:
+    def system(self) -> Section:
         """The system message, or empty text."""
         return self.sections[0]
 
     @property
-    def user(self) -> Rendered:
+    def user(self) -> Section:
         """The user message: what stands before the input, the input, and what stands after it."""
         return self.sections[1]
 
@@ -154,14 +124,13 @@ class Contents:
         return bool(section.text) or (self.layers.empty_messages and bool(section.fragments))
 
     @property
-    def closing(self) -> Rendered:
+    def closing(self) -> Section:
         """The message after the tool traffic; empty when there is no traffic."""
-        return self.sections[2] if len(self.intermediate) else NOTHING
+        return self.sections[2] if len(self.intermediate) else EMPTY
 
     def evolve(self, **fields: Any) -> Self:
-        """Return the same with other fields; what was worked out from those it had is not kept."""
-        given = {name: getattr(self, name) for name in Contents.__slots__ if name[0] != "_"}
-        return type(self)(**{**given, **fields})
+        """Return a copy with other fields; values derived from the old fields are not kept."""
+        return type(self)(**{**{name: getattr(self, name) for name in _FIELDS}, **fields})
 
     def without_tools(self) -> Self:
         """Return the same with no tools declared, for a model that reads them in the text of a prompt alone."""
@@ -174,11 +143,9 @@ class Contents:
     @property
     def messages(self) -> tuple[Message, ...]:
         """Every message, in the order it is sent."""
-        try:
-            return self._messages
-        except AttributeError:
-            self._messages = tuple(message for message, _ in self.walk())
-            return self._messages
+        if self._messages is None:
+            self._messages = tuple([message for message, _ in self.walk()])
+        return self._messages
 
     @property
     def media(self) -> MediaTable:
@@ -193,35 +160,33 @@ class Contents:
 
     def marked_text(self, message: int) -> str:
         """Return the text of a message with a marker per media use: the text that spans count in."""
-        try:
-            return self._texts[message]
-        except AttributeError:
+        if self._texts is None:
             place = message - int(self.sends_system)
             if 0 <= place < len(self.conversation):  # one message of a long conversation
                 return stored_text(self.conversation[place])
-            self._texts = tuple(_marked(segments) for _, segments in self.walk())
-            return self._texts[message]
+            self._texts = tuple(["".join([segment.text for segment in segments]) for _, segments in self.walk()])
+        return self._texts[message]
 
-    def walk(self, stored: Container[int] | None = None) -> Iterator[tuple[Message, list[Segment]]]:
+    def walk(self, stored: Container[int] | None = None) -> Iterator[tuple[Message, Sequence[Segment]]]:
         """Yield each message with the segments of its text; of messages that are stored, only for these numbers."""
         if self.sends_system:
-            yield _message("system", self.system), list(self.system.segments())
+            yield _message("system", self.system), self.system.segments()
         yield from self._stored("conversation", int(self.sends_system), stored)
         user = self.user
         if self.sends_user:
-            yield _message("user", user), list(user.segments())
+            yield _message("user", user), user.segments()
         before = len(self.conversation) + self.sends_system + self.sends_user
         yield from self._stored("intermediate", before, stored)
         closing = self.closing
         if closing.text:
-            yield _message("user", closing), list(closing.segments())
+            yield _message("user", closing), closing.segments()
 
     def _stored(
         self, name: Literal["conversation", "intermediate"], first: int, shown: Container[int] | None
-    ) -> Iterator[tuple[Message, list[Segment]]]:
+    ) -> Iterator[tuple[Message, Sequence[Segment]]]:
         for number, (message, index) in enumerate(self.placed(name), first):
             is_shown = shown is None or number in shown
-            yield message, _message_segments(message, f"{name}[{index}]") if is_shown else []
+            yield message, stored_segments(message, f"{name}[{index}]") if is_shown else []
 
     def placed(self, name: Literal["conversation", "intermediate"]) -> Iterator[tuple[Message, int]]:
         """Yield the messages that are sent, each with its index in the context."""
@@ -262,27 +227,5 @@ class Contents:
         return total
 
 
-def _message(role: Any, rendered: Rendered) -> Message:
+def _message(role: Literal["system", "user"], rendered: Rendered) -> Message:
     return Message(role, to_parts(rendered) if rendered.media else rendered.text)
-
-
-def _marked(segments: Iterable[Segment]) -> str:
-    return "".join([segment.text for segment in segments])
-
-
-def stored_text(message: Message) -> str:
-    """Return the text of a message of the conversation, with a marker per media use."""
-    return _marked(_message_segments(message, ""))
-
-
-def _message_segments(message: Message, pointer: str) -> list[Segment]:
-    """A stored message is one span per part; the developer did not write it, so it is untrusted."""
-    prompt = pointer.split("[")[0]
-    if isinstance(message.content, str):
-        return [Segment(neutralise_markers(message.content), prompt, None, f"{pointer}.content", "untrusted")]
-    return [
-        Segment(neutralise_markers(part.text), prompt, None, f"{pointer}.content[{index}]", "untrusted")
-        if isinstance(part, Text)
-        else Segment(part.marker, prompt, None, f"{pointer}.content[{index}]", "untrusted", part)
-        for index, part in enumerate(message.content)
-    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import is_
 from typing import TYPE_CHECKING, Literal
 
 from agentkit_prompts.context.frozen import Deriving
@@ -53,7 +54,14 @@ class Declarations(Deriving):
         self.given = tools
         self.output = output
         self.tools = tools if output is None or output.tool is None else (*tools, output.tool)
-        self._derived = {}
+
+    def declares(self, tools: tuple[ToolSpec, ...]) -> bool:
+        """True if the tools are the same objects."""
+        return self.given is tools or (len(self.given) == len(tools) and all(map(is_, self.given, tools)))
+
+    def requests(self, output: OutputRequest | JsonSchema | None) -> bool:
+        """True if the output is requested by the same object: a request, or a schema."""
+        return self.output is output or (self.output is not None and self.output.schema is output)
 
     @property
     def schema(self) -> JsonSchema | None:

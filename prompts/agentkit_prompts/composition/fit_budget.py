@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from agentkit_prompts.composition.composition import Composition
-from agentkit_prompts.composition.contents import Trim
 from agentkit_prompts.composition.cut_order import Node, Siblings, UnitBounds, largest, largest_from
 from agentkit_prompts.composition.history_cut import History
 from agentkit_prompts.composition.prompt_cut import node_of
-from agentkit_prompts.composition.sections import Section
+from agentkit_prompts.composition.sections import Fragment, Section
+from agentkit_prompts.composition.trims import Trim
 from agentkit_prompts.errors import BudgetError
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD
+
+if TYPE_CHECKING:
+    from agentkit_prompts.composition.composition import Composition
 
 __all__ = ["Fitting", "without_oldest"]
 
@@ -66,7 +69,7 @@ class Fitting:
         self.history = History(whole.conversation, counter, layers.history, by_role="user")
         self.traffic = History(whole.intermediate, counter, layers.traffic, by_role="assistant", required=1)
         self.leaves = [
-            [node_of(prompt, ctx, rendered, counter) for _, prompt, rendered, _ in section.fragments]
+            [node_of(prompt, ctx, rendered, counter) for _, prompt, rendered in section.fragments]
             for section in whole.sections
         ]
         system, user, closing = (
@@ -135,8 +138,8 @@ class Fitting:
         if known is None:
             section, nodes = self.whole.sections[number], self.leaves[number]
             fragments = [
-                (path, prompt, node.render(count), None)
-                for (path, prompt, _, _), node, count in zip(section.fragments, nodes, counts, strict=True)
+                Fragment(path, prompt, node.render(count))
+                for (path, prompt, _), node, count in zip(section.fragments, nodes, counts, strict=True)
             ]
             known = self._sections[number, counts] = Section(fragments, section.label)
         return known

@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, fields
 from itertools import takewhile
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from agentkit_prompts.composition.contents import Contents, stored_text
-from agentkit_prompts.composition.explain import tokens_until, tool_text
+from agentkit_prompts.composition.diff import tokens_until, tool_text
 from agentkit_prompts.composition.sections import SEPARATOR
+from agentkit_prompts.composition.stored_text import stored_text
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, message_tokens
+from agentkit_prompts.tree.volatility import volatility_of
+
+if TYPE_CHECKING:
+    from agentkit_prompts.composition.contents import Contents
 
 __all__ = ["Breakpoint", "breakpoints", "prefix"]
 
@@ -38,8 +42,8 @@ def breakpoints(composition: Contents) -> tuple[Breakpoint, ...]:
     if composition.tools:
         points.append(Breakpoint("tools", -1, 0, tokens))
     if composition.system.text:
-        shown = [fragment for fragment in composition.sections[0].fragments if fragment[2].text]
-        changes = [prompt.changes for _, prompt, _, _ in shown]
+        shown = [fragment for fragment in composition.sections[0].fragments if fragment.rendered.text]
+        changes = [volatility_of(prompt) for _, prompt, _ in shown]
         static = len([*takewhile(lambda volatility: volatility == "static", changes)])
         stable = len([*takewhile(lambda volatility: volatility != "turn", changes)])
         borders: list[tuple[Literal["static", "session"], int]] = [("static", static)]
@@ -47,7 +51,7 @@ def breakpoints(composition: Contents) -> tuple[Breakpoint, ...]:
             borders.append(("session", stable))
         for name, count in borders:
             if count:
-                offset = len(SEPARATOR.join([rendered.text for _, _, rendered, _ in shown[:count]]))
+                offset = len(SEPARATOR.join([rendered.text for _, _, rendered in shown[:count]]))
                 cost = MESSAGE_OVERHEAD + tokens_until(composition.system.segments(), offset, counter)
                 points.append(Breakpoint(name, 0, offset, tokens + cost))
         if stable < len(shown):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from agentkit_prompts.composition.cut_order import Node, Siblings
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import PromptError
-from agentkit_prompts.templates.rendered import FromSegments, Plain, Rendered
-from agentkit_prompts.templates.spans import Segment, Span, tile
+from agentkit_prompts.templates.rendered import Rendered
+from agentkit_prompts.templates.spans import Segment, tile
 from agentkit_prompts.tokens.counter import TokenCounter
-from agentkit_prompts.tree.prompt import BasePrompt
+from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
+from agentkit_prompts.tree.prompt import BasePrompt, render_prompt, render_values, with_fence
+from agentkit_prompts.tree.wrap import WrapPrompt, render_around
 
 __all__ = ["node_of"]
 
@@ -40,7 +43,7 @@ class _Part(Node):
         """Render the first units."""
         known = self._cache.get(kept)
         if known is None:
-            known = self._cache[kept] = self._prompt.apart(self._cut(kept), self._ctx)
+            known = self._cache[kept] = with_fence(self._prompt, self._cut(kept), self._ctx)
         return known
 
     def _cut(self, kept: int) -> Rendered:
@@ -60,7 +63,7 @@ class _Leaf(_Part):
         elif cut == "none" or cut == "drop":
             self.units = 1
         elif cut == "items":
-            self.units = prompt.item_count(ctx)
+            self.units = len(_items(prompt, prompt.values(ctx)))
         else:
             self.units = len(self._points) or _MAX_PIECES
         # Everything, when it cannot be cut.
@@ -71,9 +74,9 @@ class _Leaf(_Part):
         if kept == self.units:
             return whole
         if kept == 0:
-            return Plain("")
+            return Rendered.from_text("")
         if cut == "items":
-            return self._prompt.render_items(self._ctx, kept)
+            return _render_items(self._prompt, self._ctx, kept)
         if callable(cut):
             allowed = whole.tokens(self._counter) * kept // _MAX_PIECES
             try:
@@ -90,7 +93,7 @@ class _Leaf(_Part):
                 raise PromptError(
                     f"{self._prompt.label}: its cut must return str, got {returned}", name="cut", value=returned
                 )
-            return Plain(text, trust=whole.trust)
+            return Rendered.from_text(text, trust=whole.trust)
         points, size = self._points, len(whole.text)
         if cut == "head":
             return cut_text(whole, points[kept - 1], size)
@@ -106,12 +109,13 @@ class _Tree(_Part):
 
     def __init__(
         self,
-        prompt: BasePrompt,
+        prompt: WrapPrompt,
         ctx: PromptContext,
         children: Sequence[tuple[str, _Leaf | _Tree]],
         counter: TokenCounter,
     ) -> None:
         super().__init__(prompt, ctx, counter)
+        self._wrap = prompt
         self._children = children
         self._siblings = Siblings(children)
         self.units = len(self._siblings.order)
@@ -120,25 +124,45 @@ class _Tree(_Part):
 
     def _cut(self, kept: int) -> Rendered:
         given = zip(self._children, self._siblings.given(kept), strict=True)
-        return self._prompt.render_around(self._ctx, [node.render(count) for (_, node), count in given])
+        return render_around(self._wrap, self._ctx, [node.render(count) for (_, node), count in given])
 
 
 def node_of(prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> _Leaf | _Tree:
     """Return the node of a prompt; one with children that is not cut itself lets its children give way.
 
-    That needs a rendering that follows from those of the children: one with a `render` of its own stays whole.
+    A prompt with a custom `render` is cut as a whole, because its rendering can be more than that of its children.
     """
     if prompt.fence:
-        whole = prompt.render(ctx)  # the fence is put around what is kept of it
-    if prompt.children and prompt.size.cut == "none" and whole.text:
-        inner = [child.rendered(ctx) for _, child in prompt.children]
-        if [*prompt.render_around(ctx, inner).segments()] == [*whole.segments()]:
-            children = [
-                (path, node_of(child, ctx, rendered, counter))
-                for (path, child), rendered in zip(prompt.children, inner, strict=True)
-            ]
-            return _Tree(prompt, ctx, children, counter)
+        whole = prompt.render(ctx)  # the fence goes around the part that is kept
+    if (
+        isinstance(prompt, WrapPrompt)
+        and type(prompt).render is WrapPrompt.render
+        and prompt.children
+        and prompt.size.cut == "none"
+        and whole.text
+    ):
+        children = [(step, node_of(child, ctx, render_prompt(child, ctx), counter)) for step, child in prompt.children]
+        return _Tree(prompt, ctx, children, counter)
     return _Leaf(prompt, ctx, whole, counter)
+
+
+def _items(prompt: BasePrompt, values: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the items that a prompt shows one by one."""
+    assert prompt.items is not None, "Size(cut='items') is refused for a prompt without items"
+    items: Sequence[Any] = values[prompt.items]
+    return items
+
+
+def _render_items(prompt: BasePrompt, ctx: PromptContext, count: int) -> Rendered:
+    """Render the first items of a prompt only."""
+    values = prompt.values(ctx)
+    items = _items(prompt, values)[:count]
+    first: dict[str, Any] = {str(prompt.items): items}
+    if type(prompt).render is BasePrompt.render:
+        return render_values(prompt, {**values, **first}, ctx)
+    if isinstance(prompt, ExamplesPrompt):  # a selector must not select again among those that it selected
+        prompt = prompt.model_copy(update={"examples": items, "selector": StaticSelector()})
+    return prompt.render(ctx.evolve(**first))
 
 
 def cut_points(rendered: Rendered, most: int) -> list[int]:
@@ -147,7 +171,11 @@ def cut_points(rendered: Rendered, most: int) -> list[int]:
     """
     text, size = rendered.text, len(rendered.text)
     points: list[int] = []
-    kept_whole = [(span.start, span.end) for span in _whole_spans(rendered)]
+    kept_whole = [
+        (span.start, span.end)
+        for span in tile(rendered.segments())
+        if span.segment.media is not None or span.segment.atomic
+    ]
     # Evenly spaced, and closer and closer towards both ends, so that little room still shows something.
     halves = [size >> power for power in range(8, size.bit_length() - 4)]
     wished = {size * number // most for number in range(1, most)} | {*halves} | {size - half for half in halves}
@@ -165,13 +193,6 @@ def cut_points(rendered: Rendered, most: int) -> list[int]:
     return points
 
 
-def _whole_spans(rendered: Rendered) -> Iterator[Span]:
-    segments = list(rendered.segments())
-    for segment, span in zip((part for part in segments if part.text), tile(segments), strict=True):
-        if segment.media is not None or segment.atomic:
-            yield span
-
-
 def cut_text(rendered: Rendered, start: int, end: int) -> Rendered:
     """Return the rendering without the characters from `start` to `end`, an ellipsis in their place."""
     kept: list[Segment] = []
@@ -183,8 +204,8 @@ def cut_text(rendered: Rendered, start: int, end: int) -> Rendered:
         if begin < start:
             kept.append(segment._replace(text=segment.text[: start - begin]))
         if not placed and stop > start:
-            kept.append(Segment(_ELLIPSIS, segment.prompt, None, "", "trusted"))
+            kept.append(Segment(_ELLIPSIS, prompt=segment.prompt))
             placed = True
         if stop > end and segment.text:
             kept.append(segment._replace(text=segment.text[max(0, end - begin) :]))
-    return FromSegments(kept)
+    return Rendered.from_segments(kept)

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Iterable
 from functools import partial
 from operator import is_
-from typing import TypeAlias
 
+from agentkit_prompts.composition.plan import PlacedSelector, plan_of
 from agentkit_prompts.context.items import Selection
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import PromptError
@@ -15,14 +15,18 @@ from agentkit_prompts.system.daemon_threads import DaemonThreads
 from agentkit_prompts.tree.examples import ExamplesPrompt
 from agentkit_prompts.tree.layers import Layers
 
-__all__ = ["prepare", "select"]
+__all__ = ["needs_selection", "prepare", "select"]
 
 _GRACE = 2.0
 """Seconds that selectors have to end after they are cancelled."""
-_Placed: TypeAlias = tuple[tuple[str, ExamplesPrompt], ...]
 
 
-def select(prompts: _Placed, ctx: PromptContext) -> PromptContext:
+def needs_selection(layers: Layers) -> bool:
+    """True if a selector of these layers looks at the query, so that `prepare` has work to do."""
+    return bool(plan_of(layers).selecting)
+
+
+def select(prompts: Iterable[PlacedSelector], ctx: PromptContext) -> PromptContext:
     """Return `ctx` with the examples of `prompts` selected.
 
     Raises:
@@ -60,9 +64,10 @@ async def prepare(layers: Layers, ctx: PromptContext) -> PromptContext:
                 found = await found
         return prompt.selection(ctx, path, found)
 
-    if not layers.plan.selecting:
+    selecting = plan_of(layers).selecting
+    if not selecting:
         return ctx
-    first, *others = [selection(*placed) for placed in layers.plan.selecting]
+    first, *others = [selection(*placed) for placed in selecting]
     tasks = [asyncio.ensure_future(one) for one in others]
     try:
         made = [await first]  # needs no task: what cancels the caller reaches the selector

@@ -6,9 +6,8 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.explain import layer_table, names_read
 from agentkit_prompts.context.items import Document, Example, Fact
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext
@@ -17,7 +16,10 @@ from agentkit_prompts.names import nearest, similar
 from agentkit_prompts.templates.spans import Span
 from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
 from agentkit_prompts.tree.layers import PLACES
-from agentkit_prompts.tree.prompt import BasePrompt
+from agentkit_prompts.tree.prompt import BasePrompt, render_prompt
+
+if TYPE_CHECKING:
+    from agentkit_prompts.composition.contents import Contents
 
 __all__ = ["Why", "why"]
 
@@ -179,7 +181,7 @@ def _of_prompt(composition: Contents, path: str, prompt: BasePrompt) -> str:
         return "not sent: it stands after tool traffic, and this turn has no tool traffic"
     outer = path.rpartition(".")[0]
     try:
-        has_text = bool(outer and prompt.rendered(composition.context).text)
+        has_text = bool(outer and render_prompt(prompt, composition.context).text)
     except PromptError:
         has_text = True
     return f"no span of its own: {outer} shows it changed, or not at all" if has_text else "not sent: its text is empty"

@@ -13,7 +13,7 @@ from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext
 from agentkit_prompts.errors import PrompterError
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.templates.operations.objects import GLOBALS
-from agentkit_prompts.templates.rendered import Around, Plain, Rendered
+from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tree.prompt import BasePrompt
 
@@ -113,7 +113,9 @@ class SlotPrompt(BasePrompt):
         body = self.template.run(values, prefixes=pointers)
         if self.lead is None:
             return body
-        return Around(f"{self.lead}\n", body, "") if body.text else Plain(self.lead)
+        if not body.text:
+            return Rendered.from_text(self.lead)
+        return Rendered.around(f"{self.lead}\n", body, "")
 
 
 def _field(slot: str, index: int) -> str:

@@ -1,8 +1,8 @@
-"""What begins a message or an item in plain text: the head of a line, which untrusted text must not write.
+"""Heads of lines, which begin a message or an item in plain text, and which untrusted text must not write.
 
-A head counts at the start of a line, also behind characters that are not seen. A head that holds an untrusted character
-is broken by a zero-width space behind its first one. Letters that only look like those of a head, such as Cyrillic
-ones, are not covered.
+A head counts at the start of a line, also after characters that are not seen. A head with an untrusted character is
+broken by a zero-width space after its first character. Letters that look like a letter of a head, such as Cyrillic
+letters, are not covered.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
 
-from agentkit_prompts.templates.rendered import FromSegments, Rendered
+from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.spans import Segment, broken_at, insert_breaks
+from agentkit_prompts.templates.traced_text import TracedText
 from agentkit_prompts.templates.unseen_characters import UNSEEN, WORD_END
 
 __all__ = ["CALL", "MESSAGE", "LineHeads"]
@@ -26,34 +26,25 @@ class LineHeads:
     """The heads of one kind of list.
 
     Args:
-        words: Words that are heads with a colon behind them, in any case.
-        pattern: Instead of words a regular expression; a space in it stands for characters not seen. The group that
-            matches is what has to be untrusted, and is broken behind its first character.
-        sign: A character that every head has.
-        lists: The items of the context that such heads begin.
-        per_item: How many heads one item has.
+        words: Words that are heads if a colon follows, in any case.
+        pattern: A regular expression instead of words; a space in it matches characters that are not seen. The group
+            that matches must be untrusted for a head to be forged, and is broken after its first character.
     """
 
-    __slots__ = ("_flags", "_form", "_per_item", "_sign", "lists")
+    __slots__ = ("_flags", "_form")
 
-    def __init__(self, *words: str, pattern: str = "", sign: str = "", lists: str = "", per_item: int = 1) -> None:
-        self._sign = sign
-        self.lists = lists
-        self._per_item = per_item
+    def __init__(self, *words: str, pattern: str = "") -> None:
         form = pattern.replace(" ", _SPACE) or f"((?:{'|'.join(words)}){_SPACE}{_COLON})"
-        self._form, self._flags = f"{_SPACE}{form}", re.IGNORECASE if words else re.NOFLAG
-
-    @property
-    def _begins(self) -> Callable[[str], re.Match[str] | None]:
-        return _matcher(self._form, self._flags)
+        self._form = f"{_SPACE}{form}"
+        self._flags = re.IGNORECASE if words else re.NOFLAG
 
     def count(self, text: str) -> int:
-        """Return how many heads there are in `text`."""
-        return sum(map(bool, map(self._begins, text.splitlines())))
+        """Return the number of heads in `text`."""
+        return sum(1 for _ in self._places(text))
 
     def begin_any(self, lines: Iterable[str]) -> bool:
-        """Whether one of these lines begins with a head."""
-        return any(map(self._begins, lines))
+        """True if one of these lines begins with a head."""
+        return any(map(_matcher(self._form, self._flags), lines))
 
     def broken(self, text: str) -> str:
         """Return untrusted text with every head in it broken."""
@@ -62,18 +53,19 @@ class LineHeads:
         return insert_breaks(text, [start + 1 for start, _ in self._places(text)])
 
     def _places(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield where each head starts and ends."""
-        before, begins = 0, self._begins
+        """Yield the start and end of each head."""
+        begins = _matcher(self._form, self._flags)
+        offset = 0
         for line in text.splitlines(keepends=True):
-            found = begins(line)
-            if found is not None:
-                begin, end = found.span(found.lastindex or 0)
-                yield before + begin, before + end
-            before += len(line)
+            match = begins(line)
+            if match is not None:
+                start, end = match.span(match.lastindex or 0)
+                yield offset + start, offset + end
+            offset += len(line)
 
-    def broken_in(self, segments: list[Segment]) -> list[Segment]:
-        """Return the segments with every head broken that holds an untrusted character; media are their alt text."""
-        texts = [segment.text if segment.media is None else segment.media.alt for segment in segments]
+    def broken_in(self, segments: Sequence[Segment]) -> Sequence[Segment]:
+        """Return the segments with every head broken that has an untrusted character; media are their alt text."""
+        texts = [segment.plain for segment in segments]
         text = "".join(texts)
         untrusted = bytearray(len(text))
         start = 0
@@ -84,51 +76,26 @@ class LineHeads:
         cuts = [head + 1 for head, end in self._places(text) if any(untrusted[head:end])]
         return broken_at(segments, texts, cuts) if cuts else segments
 
-    def _signs_more_than(self, number: int, text: str) -> bool:
-        """Whether the sign is in `text` more often than that; `str.count` looks at each character by itself."""
-        find, sign, at = text.find, self._sign, -1
-        for _ in range(number + 1):
-            at = find(sign, at + 1)
-            if at < 0:
-                return False
-        return True
-
-    def without_forged(self, rendered: Rendered, items: Sequence[Any] | None) -> Rendered:
-        """Return the rendering of a list with its forged heads broken.
-
-        Where it is known to show `items` and nothing else, one look is mostly enough.
-        """
-        text = rendered.text
-        if items is not None:
-            if self._sign and not self._signs_more_than(len(items), text):
-                return rendered
-            if _are_trusted(items):
-                return rendered
-        lines = text.splitlines()
-        if items is not None and len(lines) == len(items):
+    def without_forged(self, rendered: Rendered) -> Rendered:
+        """Return the rendering of a list with its forged heads broken."""
+        places = [*self._places(rendered.text)]
+        if not places:
             return rendered
-        found = sum(map(bool, map(self._begins, lines)))
-        if not found or (items is not None and found == len(items) * self._per_item):
+        # Mostly the template wrote the heads itself, and the origin of all other text is not needed.
+        if isinstance(rendered.source, TracedText) and not rendered.source.is_untrusted_in(places):
             return rendered
-        segments = list(rendered.segments())
-        made = self.broken_in(segments)
-        return rendered if made is segments else FromSegments(made)
-
-
-def _are_trusted(items: Sequence[object]) -> bool:
-    for item in items:  # noqa: SIM110 (a call less for each of them)
-        if getattr(item, "trust", "") != "trusted":
-            return False
-    return True
+        segments = rendered.segments()
+        broken = self.broken_in(segments)
+        return rendered if broken is segments else Rendered.from_segments(broken)
 
 
 @lru_cache(maxsize=64)
 def _matcher(form: str, flags: re.RegexFlag) -> Callable[[str], re.Match[str] | None]:
-    """Return what matches the start of a line; compiled when it is first used, as that takes a millisecond each."""
+    """Return the function that matches a head at the start of a line, compiled at its first use: that takes 1 ms."""
     return re.compile(form, flags).match
 
 
 MESSAGE = LineHeads("system", "user", "assistant", "tool")
-"""The role in front of a message."""
+"""The role before a message."""
 CALL = LineHeads(pattern=rf"\[ ((?i:calls){WORD_END})")
-"""What stands in front of a tool call of the assistant."""
+"""The head of a tool call of the assistant."""

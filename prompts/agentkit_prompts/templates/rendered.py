@@ -1,85 +1,78 @@
-"""What rendering a prompt gives: text, media, and where every character came from.
-
-A rendering keeps what it was made of, and works out its segments when somebody asks.
-"""
+"""`Rendered`: text, media, and the origin of every character."""
 
 from __future__ import annotations
 
-import re
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.frozen import Deriving
 from agentkit_prompts.context.parts import MARKER, MEDIA_OPENING, Media, neutralise_markers
 from agentkit_prompts.context.prompt_context import Trust
-from agentkit_prompts.errors import PromptError
-from agentkit_prompts.templates.operations.values import RenderedText, Trusted
 from agentkit_prompts.templates.spans import Segment, Span, defused, tile
 from agentkit_prompts.tokens.counter import TokenCounter, media_tokens
 
-if TYPE_CHECKING:
-    from agentkit_prompts.templates.engine import Program
-
-__all__ = ["Around", "FromSegments", "FromTemplate", "Join", "Plain", "Rendered", "count_tokens"]
-
-_TRUSTED_ROOTS = frozenset({"now", "extra"})
-"""What only the developer gives; tools and examples know their own trust, everything else is untrusted."""
-_ROOT = re.compile(r"\w+")
-_ITEM = re.compile(r"(\w+)\[(\d+)\]")
-_ROLE = re.compile(r"(\w+)\[\d+\]\.role")
+__all__ = ["Rendered", "count_tokens"]
 
 
 class Rendered(Deriving):
-    """The rendering of one prompt, or of several joined. Read-only; made by `from_text` or by one of its kinds.
+    """Text of one prompt, or of several joined, with its origin. Read-only.
 
     Attributes:
         text: The text, one marker `<|media:KIND:ID|>` per use of a media part.
-        media: The media parts in the order of their markers; a part used twice is here twice.
+        media: The media parts in the order of their markers; a part that is used twice is listed twice.
+        source: Iterated when the segments are needed; they tile the text.
     """
 
-    __slots__ = ("_is_defused", "media", "text")
+    __slots__ = ("_segments", "media", "source", "text")
 
     text: str
     media: tuple[Media, ...]
 
-    def _set(self, text: str, media: tuple[Media, ...]) -> None:
-        """Fill in what every rendering has; what only reads like a media marker is broken."""
-        self.media = media
-        if "<" in text and MEDIA_OPENING in text and text.count(MEDIA_OPENING) != len(media):  # one character is cheap
-            self._is_defused = True
-            text = "".join([segment.text for segment in self.segments()])
-        else:
-            self._is_defused = False
+    def __init__(self, text: str, media: tuple[Media, ...], source: Iterable[Segment]) -> None:
+        self._segments: Sequence[Segment] | None = None
+        # A value may contain the opening of a marker, and neighbouring values may form one together.
+        if "<" in text and MEDIA_OPENING in text and text.count(MEDIA_OPENING) != len(media):
+            source = defused([*source])
+            text = "".join([segment.text for segment in source])
         self.text = text
+        self.media = media
+        self.source = source
 
     @staticmethod
     def from_text(text: str, *, pointer: str = "", trust: Trust = "trusted") -> Rendered:
-        """Make a rendering of text from one origin; what looks like a media marker in it is broken."""
-        return Plain(text, pointer, trust)
+        """Make a rendering of text from one origin; text that looks like a media marker is broken."""
+        if "<" in text:
+            text = neutralise_markers(text)
+        return Rendered(text, (), (Segment(text, pointer, trust),))
 
-    @property
-    def is_trusted(self) -> bool:
-        """Whether it is known at once, without looking at the segments, that all of it is trusted."""
-        raise NotImplementedError
+    @staticmethod
+    def from_segments(segments: Sequence[Segment]) -> Rendered:
+        """Make a rendering of segments in their order."""
+        media = tuple([segment.media for segment in segments if segment.media is not None])
+        return Rendered("".join([segment.text for segment in segments]), media, segments)
 
-    def _pieces(self, prompt: str) -> Iterator[Segment]:
-        raise NotImplementedError
+    @staticmethod
+    def joined(children: Sequence[tuple[str, Rendered]], separator: str = "", label: str = "") -> Rendered:
+        """Join renderings, each with the step of its prompt path; the separator belongs to the prompt `label`."""
+        media = [part for _, child in children for part in child.media]
+        text = separator.join([child.text for _, child in children])
+        return Rendered(text, tuple(media), JoinedSegments(children, separator, label))
 
-    def segments(self, prompt: str = "") -> Iterator[Segment]:
-        """Yield the text in order, cut where its origin changes; paths are below `prompt`."""
-        pieces = self._pieces(prompt)
-        return iter(defused(list(pieces))) if self._is_defused else pieces
+    @staticmethod
+    def around(before: str, child: Rendered, after: str, step: str = "") -> Rendered:
+        """Put text of a template around a rendering; `step` is the step of its prompt path, if it is a child's."""
+        return Rendered.joined([("", Rendered.from_text(before)), (step, child), ("", Rendered.from_text(after))])
+
+    def segments(self, prompt: str = "") -> Sequence[Segment]:
+        """Return the text in order, cut where its origin changes; prompt paths are below `prompt`."""
+        if self._segments is None:
+            self._segments = [segment for segment in self.source if segment.text]
+        if not prompt:
+            return self._segments
+        return [segment.below(prompt) for segment in self._segments]
 
     def spans(self, prompt: str = "") -> tuple[Span, ...]:
         """Return the spans of the text."""
         return tuple(tile(self.segments(prompt)))
-
-    @property
-    def as_wrapped(self) -> RenderedText:
-        """The text as a template value that remembers where it came from."""
-        return RenderedText(self.text, self)
 
     @property
     def plain(self) -> str:
@@ -92,10 +85,10 @@ class Rendered(Deriving):
     @property
     def trust(self) -> Trust:
         """The lowest trust in it."""
-        return "untrusted" if any(part.trust == "untrusted" for part in self.segments() if part.text) else "trusted"
+        return "untrusted" if any(segment.trust == "untrusted" for segment in self.segments()) else "trusted"
 
     def tokens(self, counter: TokenCounter) -> int:
-        """Return what it costs, media included; counted once per counter."""
+        """Return its tokens, media included; counted once per counter."""
         return self.derive(count_tokens, counter)
 
     def replace(self, old: str, new: str) -> Rendered:
@@ -103,269 +96,59 @@ class Rendered(Deriving):
         return self if old not in self.text else self.map(lambda text: text.replace(old, new), old)
 
     def map(self, change: Callable[[str], str], over: str = "") -> Rendered:
-        """Return the rendering with `change` applied to the text of each span; media stay.
+        """Return the rendering with `change` applied to the text of each segment; media are unchanged.
 
-        When `over` is still in the text after that, neighbouring spans form it together: they are changed as one.
+        If `over` is still in the text after that, neighbouring segments form it together: they are changed as one.
         """
-        changed = [
-            part if part.media is not None else part._replace(text=change(part.text)) for part in self.segments()
-        ]
-        mapped = FromSegments(changed)
-        if not over or over not in mapped.text:
-            return mapped
-        merged: list[Segment] = []
-        for part in changed:
-            if merged and part.media is None and merged[-1].media is None:
-                trust: Trust = "untrusted" if "untrusted" in (merged[-1].trust, part.trust) else "trusted"
-                merged[-1] = merged[-1]._replace(text=merged[-1].text + part.text, trust=trust, pointer="")
-            else:
-                merged.append(part)
-        return FromSegments(
-            [part if part.media is not None else part._replace(text=change(part.text)) for part in merged]
-        )
+        segments = [_changed(segment, change) for segment in self.segments()]
+        if over and over in "".join([segment.text for segment in segments]):
+            segments = [_changed(segment, change) for segment in _merged(segments)]
+        return Rendered.from_segments(segments)
 
     def __str__(self) -> str:
         return self.plain
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self.text)} characters, {len(self.media)} media)"
+        return f"Rendered({len(self.text)} characters, {len(self.media)} media)"
+
+
+class JoinedSegments:
+    """Segments of renderings that are joined."""
+
+    __slots__ = ("_children", "_label", "_separator")
+
+    def __init__(self, children: Sequence[tuple[str, Rendered]], separator: str, label: str) -> None:
+        self._children = children
+        self._separator = separator
+        self._label = label
+
+    def __iter__(self) -> Iterator[Segment]:
+        separator = Segment(self._separator, prompt=self._label)
+        for number, (step, child) in enumerate(self._children):
+            if number:
+                yield separator
+            yield from child.segments(step)
 
 
 def count_tokens(rendered: Rendered, counter: TokenCounter) -> int:
-    """Return what a rendering costs, media included, for one that is counted once."""
+    """Return the tokens of a rendering, media included."""
     if not rendered.media:
         return counter.count(rendered.text)
     return counter.count(MARKER.sub("", rendered.text)) + media_tokens(rendered.media)
 
 
-class Plain(Rendered):
-    """Text from one place; what looks like a media marker in it is broken."""
-
-    __slots__ = ("_pointer", "_trust")
-
-    def __init__(self, text: str, pointer: str = "", trust: Trust = "trusted") -> None:
-        self.text = neutralise_markers(text) if "<" in text else text
-        self.media = ()
-        self._pointer = pointer
-        self._trust: Trust = trust
-        self._is_defused = False
-
-    @property
-    def is_trusted(self) -> bool:
-        """Whether the one place is trusted."""
-        return self._trust == "trusted"
-
-    def _pieces(self, prompt: str) -> Iterator[Segment]:
-        yield Segment(self.text, prompt, None, self._pointer, self._trust)
+def _changed(segment: Segment, change: Callable[[str], str]) -> Segment:
+    return segment if segment.media is not None else segment._replace(text=change(segment.text))
 
 
-class Around(Rendered):
-    """Text of a template around one rendering, the rendering of a child when it has a name."""
-
-    __slots__ = ("_after", "_before", "_child", "_name")
-
-    def __init__(self, before: str, child: Rendered, after: str, name: str = "") -> None:
-        self._before = before
-        self._child = child
-        self._after = after
-        self._name = name
-        text = f"{before}{child.text}{after}"
-        if "<" in text:
-            self._set(text, child.media)
-        else:
-            self.text = text
-            self.media = child.media
-            self._is_defused = False
-
-    @property
-    def is_trusted(self) -> bool:
-        """Whether the rendering inside is."""
-        return self._child.is_trusted
-
-    def _pieces(self, prompt: str) -> Iterator[Segment]:
-        yield Segment(self._before, prompt, None, "", "trusted")
-        yield from self._child.segments(_below(prompt, self._name))
-        yield Segment(self._after, prompt, None, "", "trusted")
-
-
-class Join(Rendered):
-    """Named renderings with a separator between them, which belongs to `label`."""
-
-    __slots__ = ("_children", "_label", "_separator")
-
-    def __init__(self, separator: str, children: Sequence[tuple[str, Rendered]], label: str = "") -> None:
-        self._separator = separator
-        self._children = children
-        self._label = label
-        texts: list[str] = []
-        self.media = ()
-        for _, child in children:
-            texts.append(child.text)
-            if child.media:
-                self.media += child.media
-        self.text = separator.join(texts)
-        self._is_defused = False
-        if "\n" not in separator:  # a marker holds no line break: across one, none can form
-            self._set(self.text, self.media)
-
-    @property
-    def is_trusted(self) -> bool:
-        """Whether all of them are."""
-        return all(child.is_trusted for _, child in self._children)
-
-    def _pieces(self, prompt: str) -> Iterator[Segment]:
-        for index, (name, child) in enumerate(self._children):
-            if index and self._separator:
-                yield Segment(self._separator, prompt or self._label, None, "", "trusted")
-            yield from child.segments(_below(prompt, name))
-
-
-class FromSegments(Rendered):
-    """Segments that are known already."""
-
-    __slots__ = ("_segments",)
-
-    def __init__(self, segments: Sequence[Segment]) -> None:
-        self._segments = segments
-        media = tuple([part.media for part in segments if part.media is not None])
-        self._set("".join([segment.text for segment in segments]), media)
-
-    @property
-    def is_trusted(self) -> bool:
-        """Whether each of them is."""
-        return all(segment.trust == "trusted" for segment in self._segments)
-
-    def _pieces(self, prompt: str) -> Iterator[Segment]:
-        for segment in self._segments:
-            yield segment._replace(prompt=_below(prompt, segment.prompt))
-
-
-class FromTemplate(Rendered):
-    """What a template printed over `values`; `prefixes` maps a name to where in the context its value lives.
-
-    Raises:
-        TemplateError: A value is missing, has the wrong type, cannot be printed, or a limit was hit.
-    """
-
-    __slots__ = ("_prefixes", "_program", "_trace", "_values")
-
-    def __init__(self, program: Program, values: Mapping[str, Any], prefixes: Mapping[str, str] | None = None) -> None:
-        self._program = program
-        self._values = values
-        self._prefixes = prefixes or {}
-        self._trace = trace = program.trace(values)
-        text = trace.text
-        if trace.parts or ("<" in text and MEDIA_OPENING in text):
-            self._set(text, tuple([piece.media for piece in self._pieces("") if piece.media is not None]))
-        else:
-            self.text = text
-            self.media = ()
-            self._is_defused = False
-
-    @property
-    def is_trusted(self) -> bool:
-        """Whether it reads nothing but what the developer wrote."""
-        return self._program.names.keys() <= _TRUSTED_ROOTS
-
-    def _pieces(self, prompt: str) -> Iterator[Segment]:
-        sites = self._program.sites
-        for piece in self._trace.pieces():
-            if isinstance(piece, str):
-                yield Segment(piece, prompt, None, "", "trusted")
-                continue
-            number, index, value = piece
-            if type(value) is RenderedText:
-                yield from _rendered_of(value).segments(prompt)
-                continue
-            site = sites[number]
-            pointer = site.pointer.format(*(index if type(index) is tuple else (index,))) if site.pointer else ""
-            item = self._item(pointer)
-            is_trusted = type(value) is Trusted or self._is_role(pointer)
-            trust: Trust = "trusted" if is_trusted else self._trust_of(site.roots, item)
-            place = self._place(pointer, site.roots)
-            if isinstance(value, Media):
-                yield Segment(value.marker, prompt, site.line, place, "untrusted", value)
-            elif MEDIA_OPENING in value:
-                yield from self._split(str(value), Segment("", prompt, site.line, place, trust))
-            else:
-                atomic = self._atomic(site.roots, item)
-                yield Segment(str(value), prompt, site.line, place, trust, None, atomic)
-
-    def _split(self, text: str, segment: Segment) -> Iterator[Segment]:
-        """Cut a wrapped text that came through a filter such as `trim` at the markers that are still whole."""
-        wrapped = self._values.get("wrapped_str")
-        whole = _rendered_of(wrapped).media if isinstance(wrapped, RenderedText) else ()
-        left: dict[tuple[str, str], deque[Media]] = {}
-        for one in whole:
-            left.setdefault((one.kind, one.id), deque()).append(one)
-        start = 0
-        for found in MARKER.finditer(text):
-            parts = left.get((found[1], found[2]))
-            if parts is None:
-                continue
-            part = parts[0]
-            parts.rotate(-1)
-            yield segment._replace(text=text[start : found.start()])
-            yield segment._replace(text=part.marker, media=part)
-            start = found.end()
-        yield segment._replace(text=text[start:])
-
-    def _place(self, pointer: str, roots: Iterable[str]) -> str:
-        """Return where in the context a value lives: its path, or else the roots it was made from."""
-        if not pointer:
-            return ", ".join(self._prefixes.get(root, root) for root in roots)
-        root = _ROOT.match(pointer) if self._prefixes else None
-        prefix = self._prefixes.get(root[0]) if root else None
-        return prefix + pointer[len(root[0]) :] if root and prefix else pointer
-
-    def _item(self, pointer: str) -> object:
-        """Return the document, fact or example that a pointer such as `documents[3].text` leads into, or None."""
-        found = _ITEM.match(pointer) if "[" in pointer else None
-        items = self._values.get(found[1]) if found else None
-        number = int(found[2]) if found else 0
-        return items[number] if isinstance(items, tuple) and number < len(items) else None
-
-    def _is_role(self, pointer: str) -> bool:
-        """Whether a pointer leads to the role of a message, which is one of four words."""
-        found = _ROLE.fullmatch(pointer) if pointer.endswith(".role") else None
-        return found is not None and type(self._values.get(found[1])) is Conversation
-
-    def _atomic(self, roots: Iterable[str], item: object) -> bool:
-        """Whether a value must not be cut: its item says so or, where none is known, one of those it may be from."""
-        if item is not None:
-            return bool(getattr(item, "atomic", False))
-        for root in roots:
-            items = self._values.get(root)
-            if isinstance(items, tuple) and any(getattr(one, "atomic", False) for one in items):
-                return True
-        return False
-
-    def _trust_of(self, roots: Iterable[str], item: object) -> Trust:
-        """Return the lowest trust among what an expression reads."""
-        own = getattr(item, "trust", None)
-        if own is not None:
-            return "trusted" if own == "trusted" else "untrusted"
-        for root in roots:
-            value = self._values.get(root)
-            if isinstance(value, RenderedText):
-                if _rendered_of(value).trust == "untrusted":
-                    return "untrusted"
-            elif isinstance(value, Trusted):
-                continue
-            elif isinstance(value, tuple):
-                if any(getattr(one, "trust", "untrusted") != "trusted" for one in value):
-                    return "untrusted"
-            elif root not in _TRUSTED_ROOTS:
-                return "untrusted"
-        return "trusted"
-
-
-def _below(prompt: str, name: str) -> str:
-    """Return the path of `name` below `prompt`, where either may be empty."""
-    return f"{prompt}.{name}" if prompt and name else prompt or name
-
-
-def _rendered_of(value: RenderedText) -> Rendered:
-    if not isinstance(value.rendered, Rendered):
-        raise PromptError("a wrapped text must carry the rendering it came from: use Rendered.as_wrapped")
-    return value.rendered
+def _merged(segments: Sequence[Segment]) -> list[Segment]:
+    """Return the segments with the texts between media parts merged into one."""
+    merged: list[Segment] = []
+    for segment in segments:
+        if not merged or segment.media is not None or merged[-1].media is not None:
+            merged.append(segment)
+            continue
+        last = merged[-1]
+        trust: Trust = "untrusted" if "untrusted" in (last.trust, segment.trust) else "trusted"
+        merged[-1] = last._replace(text=last.text + segment.text, trust=trust, pointer="")
+    return merged

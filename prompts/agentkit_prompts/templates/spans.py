@@ -1,4 +1,4 @@
-"""Spans: where each run of characters came from."""
+"""`Segment`: text with its origin, the one type for it from the template to the wire."""
 
 from __future__ import annotations
 
@@ -13,87 +13,118 @@ from agentkit_prompts.context.prompt_context import Trust
 __all__ = ["BREAK", "Segment", "Span", "broken_at", "defused", "insert_breaks", "tile"]
 
 BREAK = "\u200b"
-"""Zero-width space: what stands inside a marker or token that must not be one."""
+"""Zero-width space: put into a marker or token that untrusted text must not form."""
+
+
+class Segment(NamedTuple):
+    """Text with one origin."""
+
+    text: str
+    pointer: str = ""
+    """Path of the value in the context, such as `documents[3].text`; empty for text of the template itself."""
+    trust: Trust = "trusted"
+    """`trusted` for text of the developer, `untrusted` for text of a user, a document or a tool."""
+    prompt: str = ""
+    """Path of the prompt that rendered it, such as `system[0].wrapped_prompts[1]`."""
+    line: int | None = None
+    """Line of the template, counted from 1."""
+    media: Media | None = None
+    """The media part, if the text is its marker."""
+    atomic: bool = False
+    """True if it must be kept or dropped as a whole."""
+
+    @property
+    def plain(self) -> str:
+        """The text, with the alt text of a media part instead of its marker."""
+        return self.text if self.media is None else self.media.alt
+
+    def below(self, prompt: str) -> Segment:
+        """Return the segment with its prompt path below `prompt`."""
+        path = f"{prompt}.{self.prompt}" if prompt and self.prompt else prompt or self.prompt
+        # `_replace` takes three times as long, and a long prompt has thousands of segments.
+        return Segment(self.text, self.pointer, self.trust, path, self.line, self.media, self.atomic)
 
 
 class Span(NamedTuple):
-    """A run of characters with one origin. The spans of a message tile its text exactly."""
+    """A segment with its offsets in a message. The spans of a message tile its text exactly."""
 
     start: int
     """First character, counted from 0 in the text of the message."""
     end: int
     """One past the last character."""
-    prompt: str
-    """Path of the prompt that put it there, such as `system[0].wrapped_prompts[1]`."""
-    line: int | None
-    """Line of the template, counted from 1."""
-    pointer: str
-    """Where in the context it comes from, such as `documents[3].text`; empty for text of the template itself."""
-    trust: Trust
-    """`trusted` for what the developer wrote, `untrusted` for what came from a user, a document or a tool."""
+    segment: Segment
     message: int = 0
     """Index of the message in the composition."""
 
+    @property
+    def text(self) -> str:
+        """The characters."""
+        return self.segment.text
 
-class Segment(NamedTuple):
-    """A span before its offsets are known."""
+    @property
+    def pointer(self) -> str:
+        """Path of the value in the context; empty for text of the template itself."""
+        return self.segment.pointer
 
-    text: str
-    prompt: str
-    line: int | None
-    pointer: str
-    trust: Trust
-    media: Media | None = None
-    atomic: bool = False
-    """Whether it must be kept or dropped as a whole."""
+    @property
+    def trust(self) -> Trust:
+        """`trusted` for text of the developer, `untrusted` for text of a user, a document or a tool."""
+        return self.segment.trust
+
+    @property
+    def prompt(self) -> str:
+        """Path of the prompt that rendered it."""
+        return self.segment.prompt
+
+    @property
+    def line(self) -> int | None:
+        """Line of the template, counted from 1."""
+        return self.segment.line
 
 
 def tile(segments: Iterable[Segment], message: int = 0) -> Iterator[Span]:
-    """Give segments their offsets; empty ones vanish."""
+    """Yield the spans of segments that follow each other; empty segments have none."""
     start = 0
     for segment in segments:
         if segment.text:
             end = start + len(segment.text)
-            yield Span(start, end, segment.prompt, segment.line, segment.pointer, segment.trust, message)
+            yield Span(start, end, segment, message)
             start = end
 
 
 def defused(segments: Sequence[Segment]) -> Sequence[Segment]:
-    """Return the segments with every marker opening broken that no media part stands behind.
+    """Return the segments with every marker opening broken that is not the marker of a media part.
 
-    A value may hold one, and neighbouring values may form one together.
+    A value may contain one, and neighbouring values may form one together.
     """
     text = "".join([segment.text for segment in segments])
     if text.count(MEDIA_OPENING) == sum(1 for segment in segments if segment.media is not None):
         return segments
-    starts: list[int] = []
-    offset = 0
-    for segment in segments:
-        starts.append(offset)
-        offset += len(segment.text)
-    real = {start for start, segment in zip(starts, segments, strict=True) if segment.media is not None}
+    markers = {span.start for span in tile(segments) if span.segment.media is not None}
     cuts: list[int] = []
     at = text.find(MEDIA_OPENING)
     while at >= 0:
-        if at not in real:
+        if at not in markers:
             cuts.append(at + 1)
         at = text.find(MEDIA_OPENING, at + 1)
     return broken_at(segments, [segment.text for segment in segments], cuts)
 
 
 def broken_at(segments: Sequence[Segment], texts: Sequence[str], cuts: Sequence[int]) -> list[Segment]:
-    """Return the segments with a zero-width space at each of the cuts, ascending offsets of their texts together.
+    """Return the segments with a zero-width space at each of the cuts, ascending offsets in their joined texts.
 
-    Media stay as they are; `texts` has what each segment counts as.
+    Media are unchanged. `texts` has the text of each segment that the offsets count.
     """
-    made: list[Segment] = []
+    result: list[Segment] = []
     start = 0
     for segment, text in zip(segments, texts, strict=True):
         first, last = bisect_right(cuts, start), bisect_right(cuts, start + len(text))
-        here = [cut - start for cut in cuts[first:last]] if segment.media is None else []
-        made.append(segment._replace(text=insert_breaks(text, here)) if here else segment)
+        if first < last and segment.media is None:
+            offsets = [cut - start for cut in cuts[first:last]]
+            segment = segment._replace(text=insert_breaks(text, offsets))
+        result.append(segment)
         start += len(text)
-    return made
+    return result
 
 
 def insert_breaks(text: str, offsets: Iterable[int]) -> str:

@@ -16,7 +16,8 @@ from agentkit_prompts.context.frozen import FrozenDict
 from agentkit_prompts.context.parts import Media, Source
 from agentkit_prompts.errors import PromptError, TemplateError, brief, check_types
 from agentkit_prompts.system.regular_files import read_regular_text
-from agentkit_prompts.templates.rendered import FromTemplate, Plain, Rendered
+from agentkit_prompts.templates.rendered import Rendered
+from agentkit_prompts.templates.traced_text import TracedText
 
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.check import Problem
@@ -265,8 +266,8 @@ class Template:
         if program is None:
             program = self.program(locale)
         if program.literal is not None:
-            return Plain(program.literal)
-        return FromTemplate(program, values, prefixes)
+            return Rendered.from_text(program.literal)
+        return TracedText(program, program.trace(values), values, prefixes or {}).rendered()
 
     def render(self, params: Mapping[str, Any], locale: str | None = None) -> str:
         """Render to plain text, media as alt text."""

@@ -13,7 +13,7 @@ from agentkit_prompts.errors import KwargsError, LiteralTextWarning, PromptError
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tree.leaves import FIELD, default_template
-from agentkit_prompts.tree.prompt import BasePrompt
+from agentkit_prompts.tree.prompt import BasePrompt, has_own_code
 
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.check import Problem
@@ -85,8 +85,8 @@ class AdditionalInfoPrompt(BasePrompt):
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """The kwargs, and what else the template names."""
-        if type(self).render is not AdditionalInfoPrompt.render or type(self).values is not AdditionalInfoPrompt.values:
+        """The kwargs, and the other names of the template."""
+        if has_own_code(self):
             return None
         return (CONTEXT_NAMES & self.template.reads) | {"additional_kwargs"}
 

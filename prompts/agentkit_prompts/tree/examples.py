@@ -13,11 +13,10 @@ from agentkit_prompts.context.prompt_context import Example, PromptContext
 from agentkit_prompts.errors import PromptError, check_types
 from agentkit_prompts.ranking.embedder import give_up
 from agentkit_prompts.templates.line_heads import LineHeads
-from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tree.leaves import default_template
-from agentkit_prompts.tree.prompt import BasePrompt
+from agentkit_prompts.tree.prompt import BasePrompt, has_own_code
 
 __all__ = ["ExampleSelector", "ExamplesPrompt", "StaticSelector"]
 
@@ -72,7 +71,7 @@ class ExamplesPrompt(BasePrompt):
     Under a budget the last selected go first, input and output together.
     """
 
-    heads: ClassVar[LineHeads | None] = LineHeads("input", "output", lists="examples", per_item=2)
+    _heads: ClassVar[LineHeads | None] = LineHeads("input", "output")
     items: ClassVar[str | None] = "examples"
 
     size: Size = Size(cut="items", priority=20)
@@ -95,8 +94,8 @@ class ExamplesPrompt(BasePrompt):
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """A static selector looks at nothing but the pool; any other also at the input, and at what it chose before."""
-        if type(self).render is not BasePrompt.render or type(self).values is not ExamplesPrompt.values:
+        """A static selector reads the pool only; others also read the input, and what they selected before."""
+        if has_own_code(self):
             return None
         reads = self.template.reads | {"examples"}
         return reads if type(self.selector) is StaticSelector else reads | {"user_input", "selections"}
@@ -166,11 +165,5 @@ class ExamplesPrompt(BasePrompt):
             ) from error
 
     def pool(self, ctx: PromptContext) -> tuple[Example, ...]:
-        """Return the examples there are to choose from."""
+        """Return the examples that the selector chooses from."""
         return self.examples or ctx.examples
-
-    def render_items(self, ctx: PromptContext, kept: int) -> Rendered:
-        """Render the first `kept` selected examples; they are not selected again."""
-        chosen = self.chosen(ctx)[:kept]
-        update = {"examples": chosen, "selector": StaticSelector()}
-        return self.model_copy(update=update).render(ctx.evolve(examples=chosen))

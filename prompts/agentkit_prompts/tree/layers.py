@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 from pydantic import Field, model_validator
 
 from agentkit_prompts.caller_warnings import warn
-from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import KwargsError, PromptError
-from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.tokens.budget import Size
-from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
+from agentkit_prompts.tree.extent import check_extent
 from agentkit_prompts.tree.frozen_model import Declared
 from agentkit_prompts.tree.leaves import Prompts, UserInputPrompt
-from agentkit_prompts.tree.prompt import BasePrompt, check_extent
+from agentkit_prompts.tree.prompt import BasePrompt
 from agentkit_prompts.tree.volatility import VolatilityWarning, volatile_before_stable
 
 if TYPE_CHECKING:
+    from agentkit_prompts.schemas.check import Problem
     from agentkit_prompts.schemas.params import JsonSchema
 
-__all__ = ["PLACES", "Block", "Layers", "Place", "Plan"]
+__all__ = ["PLACES", "Layers", "Place"]
 
 Place: TypeAlias = Literal["system", "before_input", "input", "after_input", "after_intermediate"]
 PLACES: tuple[Place, ...] = get_args(Place)
 _NOTHING: Any = ()
-Reader: TypeAlias = Callable[[PromptContext], tuple[Any, ...]]
-"""Gets from a context the values that something was rendered from."""
-_Step: TypeAlias = tuple[str, BasePrompt, Reader | None, Callable[[PromptContext], Rendered]]
 
 
 @lru_cache(maxsize=1)
@@ -50,7 +45,8 @@ class Layers(Declared):
         PromptError: A prompt contains itself.
     """
 
-    __slots__ = ("_plan",)  # which no copy shares
+    __slots__ = ("_plan",)
+    """The plan of `composition.plan`, which no copy shares."""
 
     _first: ClassVar[str] = "system"
 
@@ -90,23 +86,13 @@ class Layers(Declared):
                 name="history_block",
                 value=self.history_block,
             )
-        _ = self.additional_kwargs_schema  # merging finds a conflict now rather than later
+        _ = self.additional_kwargs_schema  # to merge the schemas finds a conflict now instead of later
         for advice in self.volatile_before_stable():
             warn(advice, VolatilityWarning)
         return self
 
-    @property
-    def plan(self) -> Plan:
-        """What is known before any context; computed on first use."""
-        try:
-            plan: Plan = self._plan  # type: ignore[attr-defined]
-        except AttributeError:
-            plan = Plan(self)
-            object.__setattr__(self, "_plan", plan)
-        return plan
-
     def volatile_before_stable(self) -> list[str]:
-        """Say which prompts of `system` change more often than what is sent after them, which breaks prompt caches."""
+        """Return advice on the prompts of `system` that change more often than what follows: a cache ends there."""
         return volatile_before_stable(self.prompts("system"), conversation=self.conversation)
 
     def prompts(self, *places: Place) -> Iterator[tuple[str, BasePrompt]]:
@@ -143,84 +129,18 @@ class Layers(Declared):
         """
         problems: dict[str, tuple[str, tuple[str, ...]]] = {}
         for path, prompt in self.walk():
-            if prompt.children and type(prompt).kwargs_problems is BasePrompt.kwargs_problems:
-                own = prompt.template.kwargs_schema  # children answer for themselves
-                found = prompt.kwargs_problems(kwargs) if own is not None else []
-                names = set((own or {}).get("properties", {}))
-                found = [(name, what) for name, what in found if name.split(".")[0] in names]
-            else:
-                found = prompt.kwargs_problems(kwargs)
-            for name, what in found:
-                known = problems.get(name, (what, ()))
-                problems[name] = (known[0], (*known[1], path))
+            for name, problem in _own_problems(prompt, kwargs):
+                first, paths = problems.get(name, (problem, ()))
+                problems[name] = (first, (*paths, path))
         if problems:
             raise KwargsError(problems)
 
 
-class Block:
-    """What is known about one message before any context: its steps, and the names they read together."""
-
-    __slots__ = ("name", "reads", "steps")
-
-    def __init__(self, name: str, prompts: Iterable[tuple[str, BasePrompt]]) -> None:
-        self.name = name
-        placed = [(path, prompt, _reads(prompt)) for path, prompt in prompts]
-        known = [names for _, _, names in placed if names is not None]
-        names = frozenset[str]().union(*known)
-        is_alone = len(placed) == 1
-        # The input differs every turn: it is looked up where it stands alone, for the steps of its turn.
-        is_known = len(known) == len(placed) and (is_alone or "user_input" not in names)
-        self.reads = _reader(names) if is_known else None
-        self.steps: tuple[_Step, ...] = tuple(
-            [
-                (
-                    path,
-                    prompt,
-                    None if names is None or is_alone or "user_input" in names else _reader(names),
-                    prompt.renderer(),
-                )
-                for path, prompt, names in placed
-            ]
-        )
-
-
-def _reads(prompt: BasePrompt) -> frozenset[str] | None:
-    """Return the names a prompt depends on; a fence also depends on the session's key, which is no name."""
-    return None if prompt.fence or any(_reads(child) is None for _, child in prompt.children) else prompt.reads
-
-
-def _reader(names: Collection[str]) -> Reader:
-    """Return the function that gets the values of `names` from a context; the input, if any, with its kwargs."""
-    if "user_input" in names:
-        names = {*names, "additional_kwargs"}
-    ordered = ["user_input.additional_kwargs" if name == "additional_kwargs" else name for name in sorted(names)]
-    if not ordered:
-        return lambda ctx: ()
-    values = attrgetter(*ordered)
-    return values if len(ordered) > 1 else lambda ctx: (values(ctx),)
-
-
-class Plan:
-    """What is known about layers before any context."""
-
-    __slots__ = ("blocks", "fixed", "has_maximum", "selecting")
-
-    def __init__(self, layers: Layers) -> None:
-        every = [*layers.walk()]
-        sizes = (layers.history, layers.traffic, *(prompt.size for _, prompt in every))
-        self.has_maximum = any(size.max is not None for size in sizes)
-        selecting: dict[int, tuple[str, ExamplesPrompt]] = {}
-        for path, prompt in every:
-            if isinstance(prompt, ExamplesPrompt) and type(prompt.selector) is not StaticSelector:
-                selecting.setdefault(id(prompt), (path, prompt))
-        self.selecting = tuple(selecting.values())
-        """The prompts whose selector looks at the query, each once, with its path."""
-        blocks = (
-            Block("system", layers.prompts("system")),
-            Block("input", layers.prompts("before_input", "input", "after_input")),
-            Block("after_intermediate", layers.prompts("after_intermediate")),
-        )
-        self.blocks = tuple([(slot, block) for slot, block in enumerate(blocks) if block.steps])
-        """The messages that have prompts, each with its place among the three."""
-        self.fixed: list[Any] = [None] * len(blocks)
-        """Per message its section where that is text of the developer only: put there when it was rendered first."""
+def _own_problems(prompt: BasePrompt, kwargs: Mapping[str, Any]) -> list[Problem]:
+    """Return the problems of kwargs that the prompt itself reads: its children report theirs."""
+    if not prompt.children or type(prompt).kwargs_problems is not BasePrompt.kwargs_problems:
+        return prompt.kwargs_problems(kwargs)
+    schema = prompt.template.kwargs_schema
+    if schema is None:
+        return []
+    return [problem for problem in prompt.kwargs_problems(kwargs) if problem[0].split(".")[0] in schema["properties"]]

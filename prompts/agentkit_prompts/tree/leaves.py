@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
@@ -14,7 +14,7 @@ from agentkit_prompts.context.items import labelled_apart
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import LiteralTextWarning, TemplateError
 from agentkit_prompts.templates.line_heads import LineHeads
-from agentkit_prompts.templates.rendered import Around, Plain, Rendered
+from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.templates.unseen_characters import WORD_END
 from agentkit_prompts.tokens.budget import Size
@@ -103,51 +103,26 @@ else:
     Prompts = Annotated[tuple[BasePrompt, ...], BeforeValidator(_prompts)]
 
 
-def _with_own_labels(ctx: PromptContext) -> PromptContext:
-    documents = labelled_apart(ctx.documents)
-    return ctx if documents is ctx.documents else ctx.evolve(documents=documents)
-
-
 class UserInputPrompt(BasePrompt):
-    """What the user sent: text and media, in order."""
+    """The text and media that the user sent, in order."""
 
     template: Template = Field(default_factory=lambda: default_template("{{ user_input }}"), kw_only=False)
 
     def render(self, ctx: PromptContext) -> Rendered:
-        """Render the input; plain text with nothing but text around it needs no engine."""
+        """Render the input."""
         text = ctx.user_input.input
         around = self.template.around("user_input", ctx.locale)
-        if type(text) is not str or around is None or not self._shows_context:
+        if around is None or not isinstance(text, str) or type(self).values is not UserInputPrompt.values:
             return super().render(ctx)
-        shown = Plain(text, "user_input", "untrusted")
-        return shown if around == ("", "") else Around(around[0], shown, around[1])
-
-    def renderer(self) -> Callable[[PromptContext], Rendered]:
-        """Return what renders it: text as it is, without looking at the template again."""
-        if type(self) is not UserInputPrompt or self.template.around_always("user_input") != ("", ""):
-            return self.rendered
-        rendered, apart, is_fenced = self.rendered, self.apart, self.fence
-
-        def shown(ctx: PromptContext) -> Rendered:
-            text = ctx.user_input.input
-            if type(text) is not str:
-                return rendered(ctx)
-            made = Plain(text, "user_input", "untrusted")
-            return apart(made, ctx) if is_fenced or ctx.session_key is not None else made
-
-        return shown
-
-    @property
-    def reads(self) -> frozenset[str] | None:
-        """What the template names."""
-        plain = type(self).render is UserInputPrompt.render and self._shows_context
-        return self.template.reads if plain and self.template.params_schema is None else None
+        # The input differs every turn: text around one slot needs no engine.
+        shown = Rendered.from_text(text, pointer="user_input", trust="untrusted")
+        return shown if around == ("", "") else Rendered.around(around[0], shown, around[1])
 
 
 class ConversationPrompt(BasePrompt):
     """The recalled conversation as text. To send it as messages, leave it to `Layers.conversation`."""
 
-    heads: ClassVar[LineHeads | None] = LineHeads("system", "user", "assistant", "tool", lists="conversation")
+    _heads: ClassVar[LineHeads | None] = LineHeads("system", "user", "assistant", "tool")
 
     template: Template = Field(
         default_factory=lambda: default_template(
@@ -164,7 +139,7 @@ class RecalledPrompt(BasePrompt):
     Under a budget the last go first.
     """
 
-    heads: ClassVar[LineHeads | None] = LineHeads(pattern=_ITEM, sign="[", lists="recalled")
+    _heads: ClassVar[LineHeads | None] = LineHeads(pattern=_ITEM)
     items: ClassVar[str | None] = "recalled"
 
     size: Size = Size(cut="items", priority=35)
@@ -182,7 +157,7 @@ class RecalledPrompt(BasePrompt):
 class MemoPrompt(BasePrompt):
     """The recalled documents, each with its label and its title. Under a budget the last go first."""
 
-    heads: ClassVar[LineHeads | None] = LineHeads(pattern=_ITEM, sign="[", lists="documents")
+    _heads: ClassVar[LineHeads | None] = LineHeads(pattern=_ITEM)
     items: ClassVar[str | None] = "documents"
 
     size: Size = Size(cut="items", priority=30)
@@ -196,25 +171,16 @@ class MemoPrompt(BasePrompt):
         kw_only=False,
     )
 
-    def render(self, ctx: PromptContext) -> Rendered:
-        """Render the documents, those with the same label with a hash each."""
-        return super().render(_with_own_labels(ctx))
-
-    def render_items(self, ctx: PromptContext, kept: int) -> Rendered:
-        """Render the first `kept` documents only."""
-        return super().render_items(_with_own_labels(ctx), kept)
-
-    @property
-    def reads(self) -> frozenset[str] | None:
-        """What the template names."""
-        plain = type(self).render is MemoPrompt.render and self._shows_context
-        return frozenset(self.template.names) | {"locale"} if plain and self.template.params_schema is None else None
+    def values(self, ctx: PromptContext) -> Mapping[str, Any]:
+        """Return the context; documents with the same label get one with a hash each."""
+        documents = labelled_apart(ctx.documents)
+        return ctx.view if documents is ctx.documents else {**ctx.view, "documents": documents}
 
 
 class KnowledgePrompt(BasePrompt):
     """The recalled facts, one a line. Under a budget the last go first."""
 
-    heads: ClassVar[LineHeads | None] = LineHeads(pattern=rf"(?:{_BULLET}|{_ITEM})", lists="knowledge")
+    _heads: ClassVar[LineHeads | None] = LineHeads(pattern=rf"(?:{_BULLET}|{_ITEM})")
     items: ClassVar[str | None] = "knowledge"
 
     size: Size = Size(cut="items", priority=40)
@@ -230,7 +196,7 @@ class KnowledgePrompt(BasePrompt):
 class SummaryPrompt(BasePrompt):
     """The summary of the messages that are not shown; nothing without a summary."""
 
-    heads: ClassVar[LineHeads | None] = LineHeads(pattern=_ITEM, lists="summary")
+    _heads: ClassVar[LineHeads | None] = LineHeads(pattern=_ITEM)
 
     size: Size = Size(cut="head", priority=45)
 
@@ -240,9 +206,6 @@ class SummaryPrompt(BasePrompt):
         ),
         kw_only=False,
     )
-
-    def _listed(self, values: Mapping[str, Any]) -> None:
-        """It is text, and lists nothing."""
 
 
 class ToolPrompt(BasePrompt):

@@ -1,28 +1,30 @@
-"""`WrapPrompt`: prompts inside a prompt, after the TFRobot document, keeping their media and where they came from."""
+"""`WrapPrompt`: prompts inside a prompt, after the TFRobot document. Their media and origins are kept."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import PromptError
-from agentkit_prompts.templates.rendered import Around, Join, Rendered
+from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.template import Template
+from agentkit_prompts.templates.traced_text import wrapped_value
+from agentkit_prompts.tree.extent import check_extent
 from agentkit_prompts.tree.leaves import Prompts, default_template
-from agentkit_prompts.tree.prompt import BasePrompt, check_extent
+from agentkit_prompts.tree.prompt import BasePrompt, has_own_code, render_prompt, render_values
 
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema
 
-__all__ = ["WrapPrompt"]
+__all__ = ["WrapPrompt", "render_around"]
 
 
 class WrapPrompt(BasePrompt):
-    """Renders the wrapped prompts, joins them with a line break, and hands the result to its own template as
-    `wrapped_str`. What was rendered is data: it is never compiled again.
+    """Renders the wrapped prompts, joins them with a line break, and passes the result to its template as
+    `wrapped_str`. The rendered text is data: it is never compiled.
 
     Raises:
         SchemaConflict: Two prompts of the tree require the same kwarg with different schemas.
@@ -37,7 +39,7 @@ class WrapPrompt(BasePrompt):
     def _check(self) -> None:
         super()._check()
         check_extent("", self)
-        _ = self.additional_kwargs_schema  # merging the schemas of the tree finds a conflict now rather than later
+        _ = self.additional_kwargs_schema  # to merge the schemas of the tree finds a conflict now instead of later
 
     @property
     def children(self) -> tuple[tuple[str, BasePrompt], ...]:
@@ -46,7 +48,7 @@ class WrapPrompt(BasePrompt):
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
-        """What the tree requires: the merged schema of this prompt and those it wraps."""
+        """The merged schema of this prompt and the prompts it wraps."""
         inner = [(path, prompt.additional_kwargs_schema) for path, prompt in self.children]
         own = super().additional_kwargs_schema
         if all(schema is None for _, schema in inner):
@@ -57,8 +59,8 @@ class WrapPrompt(BasePrompt):
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """What the template and the wrapped prompts read."""
-        if type(self).render is not WrapPrompt.render or not self._shows_context:
+        """The names that the template and the wrapped prompts read."""
+        if has_own_code(self):
             return None
         reads = self.template.reads - self.supplies
         for _, prompt in self.children:
@@ -71,35 +73,21 @@ class WrapPrompt(BasePrompt):
     def render(self, ctx: PromptContext) -> Rendered:
         """Render the wrapped prompts, then the template around them."""
         children: list[Rendered] = []
-        for index, prompt in enumerate(self.wrapped_prompts):
+        for step, prompt in self.children:
             try:
-                children.append(prompt.rendered(ctx))
+                children.append(render_prompt(prompt, ctx))
             except PromptError as error:
-                raise error.at(f"wrapped_prompts[{index}]") from error.__cause__
-        return self.render_around(ctx, children)
+                raise error.at(step) from error.__cause__
+        return render_around(self, ctx, children)
 
-    def renderer(self) -> Callable[[PromptContext], Rendered]:
-        """Return what renders it: where the template is text around one prompt, without looking at it again."""
-        around = self.template.around_always("wrapped_str")
-        if type(self) is not WrapPrompt or around is None or len(self.wrapped_prompts) != 1:
-            return self.rendered
-        (before, after), inner, apart, is_fenced = around, self.wrapped_prompts[0].renderer(), self.apart, self.fence
 
-        def rendered(ctx: PromptContext) -> Rendered:
-            try:
-                made = Around(before, inner(ctx), after, "wrapped_prompts[0]")
-            except PromptError as error:
-                raise error.at("wrapped_prompts[0]") from error.__cause__
-            return apart(made, ctx) if is_fenced or ctx.session_key is not None else made
-
-        return rendered
-
-    def render_around(self, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
-        """Join the children and render the template around them."""
-        around = self.template.around("wrapped_str", ctx.locale) if self._shows_context else None
-        if around is not None and len(children) == 1:
-            return Around(around[0], children[0], around[1], "wrapped_prompts[0]")
-        inner = Join("\n", [(f"wrapped_prompts[{index}]", child) for index, child in enumerate(children)])
-        if around is not None:
-            return Around(around[0], inner, around[1])
-        return self.template.run({**self.values(ctx), "wrapped_str": inner.as_wrapped}, locale=ctx.locale)
+def render_around(wrap: WrapPrompt, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
+    """Join the renderings of the wrapped prompts, and render the template of the wrapper around them."""
+    steps = [step for step, _ in wrap.children]
+    inner = Rendered.joined([*zip(steps, children, strict=True)], "\n")
+    is_plain = type(wrap).values is WrapPrompt.values
+    around = wrap.template.around("wrapped_str", ctx.locale) if is_plain else None
+    # Most wrappers are text around one slot. To render them by the engine would double the cost of a warm turn.
+    if around is not None:
+        return Rendered.around(around[0], inner, around[1])
+    return render_values(wrap, {**wrap.values(ctx), "wrapped_str": wrapped_value(inner)}, ctx)

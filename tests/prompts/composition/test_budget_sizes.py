@@ -130,7 +130,7 @@ def within_every_maximum(layers: Layers, composition: Composition) -> None:
 
 
 def in_fences(composition: Composition) -> None:
-    for _, prompt, rendered, _ in (fragment for section in composition.sections for fragment in section.fragments):
+    for _, prompt, rendered in (fragment for section in composition.sections for fragment in section.fragments):
         if prompt.fence and rendered.text:
             first, *_, last = rendered.text.split("\n")
             assert first.startswith("<untrusted-")

@@ -34,6 +34,7 @@ from agentkit.prompts import (
     compose,
 )
 from agentkit.prompts.example_selectors import KeywordSelector
+from agentkit_prompts.tree.volatility import volatility_of
 from tests.effort import tries
 
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarning")
@@ -254,16 +255,16 @@ def test_a_redaction_that_writes_a_marker_or_a_role_forges_nothing() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_how_often_a_prompt_changes_follows_from_what_it_reads(prompt: TextPrompt, changes: str) -> None:
-    assert prompt.changes == changes
+    assert volatility_of(prompt) == changes
 
 
 @pytest.mark.parametrize(("text", "declared"), [("fixed", "turn"), ("{{ now }}", "static")])
 def test_a_wrapper_changes_as_often_as_its_children_say(text: str, declared: Any) -> None:
-    assert WrapPrompt(wrapped_prompts=[TextPrompt(text, volatility=declared)]).changes == declared
+    assert volatility_of(WrapPrompt(wrapped_prompts=[TextPrompt(text, volatility=declared)])) == declared
 
 
 def test_a_fence_changes_with_the_session() -> None:
-    assert TextPrompt("fixed", fence=True).changes == "session"
+    assert volatility_of(TextPrompt("fixed", fence=True)) == "session"
 
 
 def test_what_changes_often_before_what_does_not_is_flagged_when_layers_are_made() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -50,7 +50,7 @@ def test_text_without_the_engine_is_the_text_that_the_engine_gives(text: str, ar
         slow = SlowWrap(template, wrapped_prompts=(slow,))
     ctx = PromptContext(user_input=text, session_key="k")
     first, other = compose(Layers(input=quick), ctx), compose(Layers(input=slow), ctx)
-    assert first.user.text == other.user.text == quick.rendered(ctx).text
+    assert first.user.text == other.user.text == quick.format_2_str(ctx)
     assert first.to_text() == other.to_text()
     assert untrusted(first) == untrusted(other)
 
@@ -65,8 +65,9 @@ def test_a_prompt_of_ones_own_is_rendered_as_it_says_and_locales_have_texts_of_t
             return {"user_input": ctx.user_input.text.upper()}
 
     class Twice(WrapPrompt):
-        def render_around(self, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
-            return super().render_around(ctx, [*children, *children])
+        def render(self, ctx: PromptContext) -> Rendered:
+            twice = WrapPrompt(self.template, wrapped_prompts=(*self.wrapped_prompts, *self.wrapped_prompts))
+            return twice.render(ctx)
 
     ctx = PromptContext(user_input="hi")
     assert compose(Layers(input=Loud("{{ user_input }}!")), ctx).user.text == "HI!"

@@ -23,6 +23,7 @@ from agentkit.prompts import (
     compose,
 )
 from agentkit.testing import strategies as some
+from agentkit_prompts.tree.volatility import volatility_of
 from tests.prompts.laws import law
 
 BRACES = 'Use {#anchor#} and {"a": 1}'
@@ -95,7 +96,7 @@ def test_what_is_declared_a_template_is_one() -> None:
     assert compose(layers, ctx).system.text == "hi!\n\nhi?"
     literal = TextPrompt(Template("{{ user_input }}", engine="literal"))
     assert literal.format_2_str(ctx) == "{{ user_input }}"
-    assert literal.changes == "static"
+    assert volatility_of(literal) == "static"
     assert literal.additional_kwargs_schema is None
 
 

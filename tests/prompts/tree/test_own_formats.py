@@ -30,6 +30,7 @@ from agentkit.prompts import (
     WrapPrompt,
     compose,
 )
+from agentkit_prompts.tree.volatility import volatility_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarning")
 
@@ -81,7 +82,10 @@ def test_a_class_is_rendered_by_its_own_format_wherever_it_stands() -> None:
     )
     composition = compose(places, ASK)
     assert composition.system.text == "HI!"
-    assert composition.system.spans() == (composition.spans[0],) == ((0, 3, "system[0]", None, "", "untrusted", 0),)
+    assert composition.system.spans() == (composition.spans[0],)
+    (span,) = composition.system.spans()
+    assert (span.start, span.end, span.text, span.message) == (0, 3, "HI!", 0)
+    assert (span.prompt, span.line, span.pointer, span.trust) == ("system[0]", None, "", "untrusted")
     before, _, fenced = composition.user.text.split("\n\n")
     assert before == "<HI!\nhi>"
     assert fenced.startswith("<untrusted-")
@@ -92,7 +96,7 @@ def test_a_class_is_rendered_by_its_own_format_wherever_it_stands() -> None:
     assert prompt.format_2_multimodal(ASK) == ("HI!", {})
     assert prompt.render(ASK).text == "HI!"
     assert prompt.reads is None
-    assert prompt.changes == "turn"
+    assert volatility_of(prompt) == "turn"
 
 
 def test_the_class_says_how_far_its_text_is_trusted() -> None:
@@ -322,7 +326,7 @@ def test_the_ways_a_class_is_given_are_its_own_and_say_what_they_return() -> Non
         def format_2_str(self, ctx: PromptContext) -> str:
             return "stamped"
 
-    for kind in (Stamp, MemoPrompt):
+    for kind in (Stamp, UserInputPrompt):
         for way in ("render", "format_2_str", "format_2_multimodal"):
             method = getattr(kind, way)
             assert method.__qualname__.endswith(f"{kind.__name__}.{way}")
@@ -338,7 +342,7 @@ def test_media_of_a_class_of_ones_own_cost_what_each_of_them_adds() -> None:
 
     def seconds(size: int) -> float:
         start = time.process_time()
-        assert len(Album().rendered(PromptContext(user_input=str(size))).media) == size
+        assert len(Album().render(PromptContext(user_input=str(size))).media) == size
         return time.process_time() - start
 
     small, large = seconds(1_000), seconds(8_000)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from copy import copy
 
-import pytest
 from hypothesis import given
 
-from agentkit.prompts import BasePrompt, PromptContext, PromptError, Rendered, Url, UserInputPrompt, WrapPrompt
+from agentkit.prompts import BasePrompt, PromptContext, Rendered, Url
 from agentkit.testing import strategies as some
 from tests.prompts.laws import law
 
@@ -50,35 +49,3 @@ def test_text_alone_never_becomes_media(tree: BasePrompt, ctx: PromptContext) ->
     assert table == {}
     assert "<|media:" not in text
     assert tree.format_2_str(ctx) == text
-
-
-@law
-@given(some.prompts(), some.contexts())
-def test_what_layers_look_up_beforehand_renders_the_same(tree: BasePrompt, ctx: PromptContext) -> None:
-    beforehand, rendered = tree.renderer()(ctx), tree.rendered(ctx)
-    assert (beforehand.text, beforehand.media) == (rendered.text, rendered.media)
-    assert beforehand.spans("system[0]") == rendered.spans("system[0]")
-
-
-@pytest.mark.parametrize("fence", [False, True])
-@pytest.mark.parametrize("session_key", [None, "secret"])
-@pytest.mark.parametrize("locale", [None, "zh-CN"])
-@pytest.mark.parametrize("text", ["plain", "<|media:image:0|>", "{{ user_input }}"])
-@pytest.mark.parametrize(
-    "template", ["Q: {{ wrapped_str }}", {"en": "Q: {{ wrapped_str }}", "zh": "{{ wrapped_str }}?"}]
-)
-def test_a_frame_around_the_input_is_the_same_looked_up_beforehand(
-    fence: bool, session_key: str | None, locale: str | None, text: str, template: str | dict[str, str]
-) -> None:
-    tree = WrapPrompt(template, wrapped_prompts=(UserInputPrompt(fence=fence),))
-    ctx = PromptContext(user_input=text, session_key=session_key, locale=locale)
-    if fence and session_key is None:
-        with pytest.raises(PromptError) as direct:
-            tree.rendered(ctx)
-        with pytest.raises(PromptError) as beforehand:
-            tree.renderer()(ctx)
-        assert str(direct.value) == str(beforehand.value)
-        assert (direct.value.prompt, direct.value.name) == ("wrapped_prompts[0]", "session_key")
-        return
-    assert tree.renderer()(ctx).spans() == tree.rendered(ctx).spans()
-    assert tree.renderer()(ctx).text == tree.rendered(ctx).text

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.prefix import breakpoints
 from agentkit_prompts.composition.sections import to_parts
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList
@@ -14,6 +13,7 @@ from agentkit_prompts.errors import MediaError
 from agentkit_prompts.schemas.provider_tools import anthropic_form
 
 if TYPE_CHECKING:
+    from agentkit_prompts.composition.contents import Contents
     from agentkit_prompts.composition.declarations import Declarations
     from agentkit_prompts.templates.rendered import Rendered
 

@@ -260,7 +260,7 @@ class _Frame:
     def section_text(self, section: Section, *, starts_line: bool) -> str:
         """Return the guarded text of a section; no token spans the blank lines between its prompts."""
         texts: list[str] = []
-        for _, _, rendered, _ in section.fragments:
+        for _, _, rendered in section.fragments:
             if rendered.text:
                 # Bound methods are equal if they are of the same frame, so the result is kept with the rendering.
                 guarded = self._text_at_line_start if starts_line else self._text_inside_line
@@ -276,7 +276,7 @@ class _Frame:
 
     def _guarded(self, rendered: Rendered, *, starts_line: bool) -> str:
         text = rendered.plain
-        if rendered.is_trusted or not self.tokens.may_be_in(text):
+        if not self.tokens.may_be_in(text):
             return text
         return broken_runs(list(runs_of(rendered.segments())), self.tokens, starts_line=starts_line)
 

@@ -14,7 +14,6 @@ from agentkit_prompts.chat_templates.guard.taint_tracking import attempt, check_
 from agentkit_prompts.chat_templates.guard.tainted_text import Run, Runs, Tree, untagged
 from agentkit_prompts.chat_templates.guard.trusted_reasoning import with_reasoning
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
-from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.sections import SEPARATOR
 from agentkit_prompts.composition.targets.by_message import text_by_message, tokens_by_message
 from agentkit_prompts.composition.targets.chat_trees import (
@@ -32,6 +31,7 @@ from agentkit_prompts.tokens.counter import prompt_count
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
+    from agentkit_prompts.composition.contents import Contents
     from agentkit_prompts.composition.sections import Section
 
 __all__ = ["chat_template_of", "chat_text", "text_tokens", "whole_text"]
@@ -173,7 +173,7 @@ def _entries(composition: Contents, read: TreeReader) -> Iterator[Entry]:
 
 def _section(role: str, section: Section, tokens: ControlTokens) -> Entry:
     """Return a message that prompts made."""
-    shown = [(path, rendered) for path, _, rendered, _ in section.fragments if rendered.text]
+    shown = [(path, rendered) for path, _, rendered in section.fragments if rendered.text]
     pieces = [rendered.derive(PromptReader(path, tokens)) for path, rendered in shown]
     runs: list[Run] = []
     for piece in pieces:

@@ -174,8 +174,7 @@ class PromptReader:
 def runs_of(segments: Iterable[Segment]) -> Iterator[Run]:
     """Yield the text of a rendering in runs, media as their alt text."""
     for segment in segments:
-        text = segment.text if segment.media is None else segment.media.alt
-        yield Run(text, segment.pointer or segment.prompt, segment.trust == "untrusted")
+        yield Run(segment.plain, segment.pointer or segment.prompt, segment.trust == "untrusted")
 
 
 def words_of_tools(tools: Iterable[ToolSpec]) -> frozenset[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.sections import to_parts
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList
 from agentkit_prompts.context.messages import Message
@@ -12,6 +11,7 @@ from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.write_openai_chat import Required, media_of_result, openai_part, openai_writer
 
 if TYPE_CHECKING:
+    from agentkit_prompts.composition.contents import Contents
     from agentkit_prompts.composition.declarations import Declarations
     from agentkit_prompts.context.conversation import Conversation
     from agentkit_prompts.templates.rendered import Rendered

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.sections import SEPARATOR
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.templates.line_heads import CALL, MESSAGE
 from agentkit_prompts.templates.rendered import Rendered
 
 if TYPE_CHECKING:
+    from agentkit_prompts.composition.contents import Contents
     from agentkit_prompts.composition.sections import Section
 
 __all__ = ["headed_lines", "plain_line", "plain_text"]
@@ -55,7 +55,7 @@ def _section_text(section: Section) -> str:
 def _pieces(section: Section) -> list[str]:
     """Return the text of a message in pieces; each fragment is looked through for roles once."""
     pieces: list[str] = []
-    for _, _, rendered, _ in section.fragments:
+    for _, _, rendered in section.fragments:
         text = rendered.derive(_without_roles)
         if text:
             pieces += (SEPARATOR, text) if pieces else (text,)
@@ -65,15 +65,13 @@ def _pieces(section: Section) -> list[str]:
 def _without_roles(rendered: Rendered) -> str:
     """Return the plain text with the roles and tool calls broken that untrusted text forms."""
     text = rendered.plain
-    if rendered.is_trusted:
-        return text
     lines = text.splitlines()
     if not (MESSAGE.begin_any(lines) or ("[" in text and CALL.begin_any(lines))):
         return text
-    segments = MESSAGE.broken_in(list(rendered.segments()))
+    segments = MESSAGE.broken_in(rendered.segments())
     if "[" in text:
         segments = CALL.broken_in(segments)
-    return "".join([segment.text if segment.media is None else segment.media.alt for segment in segments])
+    return "".join([segment.plain for segment in segments])
 
 
 def plain_line(message: Message) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.sections import to_parts
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList
 from agentkit_prompts.context.items import ToolSpec
@@ -15,6 +14,7 @@ from agentkit_prompts.context.wire.write_openai_responses import responses_items
 from agentkit_prompts.schemas.provider_tools import openai_form
 
 if TYPE_CHECKING:
+    from agentkit_prompts.composition.contents import Contents
     from agentkit_prompts.composition.declarations import Declarations
     from agentkit_prompts.templates.rendered import Rendered
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.chat_templates.chat_turns import call_text
-from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
@@ -20,6 +19,7 @@ from agentkit_prompts.tree.leaves import ToolPrompt
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
+    from agentkit_prompts.composition.contents import Contents
 
 __all__ = ["calls_as_text", "has_place_for_tools", "shows_tools", "with_tools_as_text", "with_written"]
 

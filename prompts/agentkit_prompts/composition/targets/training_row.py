@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.sections import SEPARATOR
 from agentkit_prompts.composition.targets.openai_request import openai_payload
 from agentkit_prompts.composition.targets.plain_text import headed_lines, plain_line
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.generation import Spans
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
     from agentkit_prompts.chat_templates.template_finder import GivenTemplate
+    from agentkit_prompts.composition.contents import Contents
 
 __all__ = ["sample"]
 

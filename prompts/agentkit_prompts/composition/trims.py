@@ -1,0 +1,33 @@
+"""Effects of a budget on the layers of a composition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from agentkit_prompts.context.frozen import ReadOnlyDict
+
+__all__ = ["NO_TRIMS", "Status", "Trim"]
+
+Status = Literal["kept", "trimmed", "dropped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """Effect of the budget on one layer."""
+
+    kept: int
+    """Number of units kept: items, steps of the history, or pieces of text."""
+    of: int
+    """Number of units before the cut."""
+    why: str
+    """The reason, in words."""
+
+    @property
+    def status(self) -> Status:
+        """`trimmed` if a unit is left, `dropped` if none is."""
+        return "trimmed" if self.kept else "dropped"
+
+
+NO_TRIMS: Mapping[str, Trim] = ReadOnlyDict()

@@ -1,0 +1,184 @@
+"""The text that a template printed, and the origin of each part of it: from the trace of the engine to segments."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.parts import MARKER, MEDIA_OPENING, Media
+from agentkit_prompts.context.prompt_context import Trust
+from agentkit_prompts.errors import PromptError
+from agentkit_prompts.templates.operations.values import RenderedText, Trusted
+from agentkit_prompts.templates.rendered import Rendered
+from agentkit_prompts.templates.spans import Segment
+
+if TYPE_CHECKING:
+    from agentkit_prompts.templates.engine import Program
+    from agentkit_prompts.templates.engine.trace import Trace
+
+__all__ = ["TracedText", "wrapped_value"]
+
+_Value: TypeAlias = tuple[int, tuple[int, ...] | int | None, str | Media]
+_TRUSTED_ROOTS = frozenset({"now", "extra"})
+"""Names that only the developer gives. Tools and examples know their own trust; all others are untrusted."""
+_ROOT = re.compile(r"\w+")
+_ITEM = re.compile(r"(\w+)\[(\d+)\]")
+_ROLE = re.compile(r"(\w+)\[\d+\]\.role")
+
+
+def wrapped_value(rendered: Rendered) -> RenderedText:
+    """Return a rendering as a template value that keeps its origin."""
+    return RenderedText(rendered.text, rendered)
+
+
+class TracedText:
+    """Segments of one rendering of a template.
+
+    Args:
+        program: The template.
+        trace: What it printed.
+        values: The values it was rendered over.
+        prefixes: Name -> path of its value in the context, for names that are no path themselves.
+    """
+
+    __slots__ = ("_prefixes", "_program", "_trace", "_values")
+
+    def __init__(self, program: Program, trace: Trace, values: Mapping[str, Any], prefixes: Mapping[str, str]) -> None:
+        self._program = program
+        self._trace = trace
+        self._values = values
+        self._prefixes = prefixes
+
+    def rendered(self) -> Rendered:
+        """Return the text, with these segments."""
+        trace = self._trace
+        media: tuple[Media, ...] = ()
+        if trace.parts or MEDIA_OPENING in trace.text:
+            media = tuple([segment.media for segment in self if segment.media is not None])
+        return Rendered(trace.text, media, self)
+
+    def __iter__(self) -> Iterator[Segment]:
+        for piece in self._trace.pieces():
+            if isinstance(piece, str):
+                yield Segment(piece)
+            else:
+                yield from self._shown(piece)
+
+    def is_untrusted_in(self, ranges: Iterable[tuple[int, int]]) -> bool:
+        """True if untrusted text is in one of these ranges of characters, which are in ascending order.
+
+        The origin is looked up for values in these ranges only: to look up all of them takes ten times as long.
+        """
+        remaining = iter(ranges)
+        begin, end = next(remaining, (0, 0))
+        start = 0
+        for piece in self._trace.pieces():
+            text = piece if isinstance(piece, str) else piece[2]
+            stop = start + len(text if isinstance(text, str) else text.marker)
+            while end <= start:
+                following = next(remaining, None)
+                if following is None:
+                    return False
+                begin, end = following
+            if begin < stop and not isinstance(piece, str) and self._is_untrusted(piece):
+                return True
+            start = stop
+        return False
+
+    def _is_untrusted(self, piece: _Value) -> bool:
+        return any(segment.trust == "untrusted" for segment in self._shown(piece))
+
+    def _shown(self, piece: _Value) -> Iterator[Segment]:
+        """Yield the segments of a value that an expression of the template printed."""
+        number, index, value = piece
+        if type(value) is RenderedText:
+            yield from _rendered_of(value).segments()
+            return
+        site = self._program.sites[number]
+        pointer = site.pointer.format(*(index if type(index) is tuple else (index,))) if site.pointer else ""
+        item = self._item(pointer)
+        is_trusted = type(value) is Trusted or self._is_role(pointer)
+        trust: Trust = "trusted" if is_trusted else self._trust_of(site.roots, item)
+        place = self._place(pointer, site.roots)
+        if isinstance(value, Media):
+            yield Segment(value.marker, place, "untrusted", line=site.line, media=value)
+        elif MEDIA_OPENING in value:
+            yield from self._split(str(value), Segment("", place, trust, line=site.line))
+        else:
+            atomic = self._atomic(site.roots, item)
+            yield Segment(str(value), place, trust, line=site.line, atomic=atomic)
+
+    def _split(self, text: str, segment: Segment) -> Iterator[Segment]:
+        """Cut a wrapped text that came through a filter such as `trim` at the markers that are still whole."""
+        wrapped = self._values.get("wrapped_str")
+        wrapped_media = _rendered_of(wrapped).media if isinstance(wrapped, RenderedText) else ()
+        parts_of: dict[tuple[str, str], deque[Media]] = {}
+        for media in wrapped_media:
+            parts_of.setdefault((media.kind, media.id), deque()).append(media)
+        start = 0
+        for marker in MARKER.finditer(text):
+            parts = parts_of.get((marker[1], marker[2]))
+            if parts is None:
+                continue
+            part = parts[0]
+            parts.rotate(-1)
+            yield segment._replace(text=text[start : marker.start()])
+            yield segment._replace(text=part.marker, media=part)
+            start = marker.end()
+        yield segment._replace(text=text[start:])
+
+    def _place(self, pointer: str, roots: Iterable[str]) -> str:
+        """Return the path of a value in the context, or the roots that it was made from."""
+        if not pointer:
+            return ", ".join(self._prefixes.get(root, root) for root in roots)
+        root = _ROOT.match(pointer) if self._prefixes else None
+        prefix = self._prefixes.get(root[0]) if root else None
+        return prefix + pointer[len(root[0]) :] if root and prefix else pointer
+
+    def _item(self, pointer: str) -> object:
+        """Return the document, fact or example that a pointer such as `documents[3].text` leads into, or None."""
+        match = _ITEM.match(pointer) if "[" in pointer else None
+        items = self._values.get(match[1]) if match else None
+        number = int(match[2]) if match else 0
+        return items[number] if isinstance(items, tuple) and number < len(items) else None
+
+    def _is_role(self, pointer: str) -> bool:
+        """True if a pointer leads to the role of a message, which is one of four words."""
+        match = _ROLE.fullmatch(pointer) if pointer.endswith(".role") else None
+        return match is not None and type(self._values.get(match[1])) is Conversation
+
+    def _atomic(self, roots: Iterable[str], item: object) -> bool:
+        """True if a value must not be cut: its item is atomic or, if that is unknown, one that it may be from."""
+        if item is not None:
+            return bool(getattr(item, "atomic", False))
+        for root in roots:
+            items = self._values.get(root)
+            if isinstance(items, tuple) and any(getattr(one, "atomic", False) for one in items):
+                return True
+        return False
+
+    def _trust_of(self, roots: Iterable[str], item: object) -> Trust:
+        """Return the lowest trust among the values that an expression reads."""
+        own = getattr(item, "trust", None)
+        if own is not None:
+            return "trusted" if own == "trusted" else "untrusted"
+        return "trusted" if all(self._is_trusted(root) for root in roots) else "untrusted"
+
+    def _is_trusted(self, root: str) -> bool:
+        value = self._values.get(root)
+        if isinstance(value, RenderedText):
+            return _rendered_of(value).trust == "trusted"
+        if isinstance(value, Trusted):
+            return True
+        if isinstance(value, tuple):
+            return all(getattr(item, "trust", "untrusted") == "trusted" for item in value)
+        return root in _TRUSTED_ROOTS
+
+
+def _rendered_of(value: RenderedText) -> Rendered:
+    if not isinstance(value.rendered, Rendered):
+        raise PromptError("a wrapped text must carry the rendering it came from: use RenderedText(text, rendered)")
+    return value.rendered

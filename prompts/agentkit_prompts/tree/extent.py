@@ -1,0 +1,54 @@
+"""Size of a tree of prompts: a prompt that contains itself, or more prompts than can be sent, is refused."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from agentkit_prompts.errors import PromptError
+from agentkit_prompts.tree.prompt import BasePrompt
+
+__all__ = ["check_extent"]
+
+_MAX_LEVELS = 64
+_MAX_PROMPTS = 100_000
+
+
+class _Extent(NamedTuple):
+    height: int
+    """Levels of prompts."""
+    prompts: int
+    """Number of prompts, each counted once per place."""
+
+
+def check_extent(path: str, prompt: BasePrompt) -> None:
+    """Refuse a prompt that contains itself, nests too deeply, or contains too many prompts.
+
+    Raises:
+        PromptError: Names the limit.
+    """
+    _measure(path, prompt, (), {})
+
+
+def _measure(path: str, prompt: BasePrompt, above: tuple[int, ...], extents: dict[int, _Extent]) -> _Extent:
+    """Return the extent of a prompt. A prompt that is at several places is visited once, and counted at each."""
+    if id(prompt) in above:
+        raise PromptError(f"{path}: {prompt.label} contains itself", name=path)
+    extent = extents.get(id(prompt), _Extent(1, 1))
+    if id(prompt) not in extents and len(above) < _MAX_LEVELS:
+        for step, child in prompt.children:
+            inner = _measure(f"{path}.{step}", child, (*above, id(prompt)), extents)
+            extent = _Extent(max(extent.height, inner.height + 1), extent.prompts + inner.prompts)
+        extents[id(prompt)] = extent
+    if len(above) + extent.height > _MAX_LEVELS:
+        raise PromptError(
+            f"{prompt.label}: prompts nest deeper than {_MAX_LEVELS} levels; put some of them side by side",
+            name="depth",
+            value=_MAX_LEVELS,
+        )
+    if extent.prompts > _MAX_PROMPTS:
+        raise PromptError(
+            f"{prompt.label} contains more than {_MAX_PROMPTS:,} prompts, counted once per place",
+            name="prompts",
+            value=_MAX_PROMPTS,
+        )
+    return extent
