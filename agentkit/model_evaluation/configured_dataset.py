@@ -7,11 +7,11 @@ from typing import Any
 
 from agentkit.model_evaluation.scores import Score
 from agentkit.model_evaluation.shipped_scores import score_of_cfg
-from agentkit_prompts.errors import InContextError
+from agentkit_prompts.errors import InContextError, Problem, Problems
 from agentkit_prompts.evaluation.config.infer_cfg import read_cfg, shows_examples
 from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.in_context import InContext
-from agentkit_prompts.evaluation.problems import Problem, refuse
+from agentkit_prompts.evaluation.problems import refuse
 from agentkit_prompts.ranking.embedder import Embedder
 
 __all__ = ["configured"]
@@ -40,16 +40,16 @@ def configured(
             name=", ".join(missing),
         )
     made: dict[str, Any] = {}
-    problems: list[Problem] = []
+    problems: Problems = []
     try:
         made = read_cfg(cfg["infer_cfg"], cfg["reader_cfg"], embedder)
     except InContextError as error:
-        problems += map(Problem._make, error.problems or [(error.name or "", str(error))])
+        problems += error.problems or [Problem("", str(error))]
     try:
         if score is None:
             score_of_cfg(cfg.get("eval_cfg"))
     except InContextError as error:
-        problems.append(Problem(error.name or "eval_cfg", str(error)))
+        problems.append(Problem("eval_cfg", str(error).removeprefix("eval_cfg: ")))
     if problems:
         raise refuse("", problems)
     reader = made["reader"]

@@ -31,10 +31,10 @@ from agentkit.models.settings import NO_SETTINGS, ModelSettings
 from agentkit.output.json_in_text import behind_thinking
 from agentkit.sync_driver import run_blocking
 from agentkit_prompts.caller_warnings import warn
-from agentkit_prompts.errors import InContextError, InContextWarning, brief
+from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems, brief
 from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.in_context import InContext
-from agentkit_prompts.evaluation.problems import Problem, at_row, refuse
+from agentkit_prompts.evaluation.problems import at_row, refuse
 from agentkit_prompts.ranking.embedder import Embedder
 from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter, prompt_count
 
@@ -133,16 +133,16 @@ async def run(
 def _check(rows: object, model: object, tokenizer: object) -> None:
     """Refuse what is no rows, model or tokenizer; names everything."""
     splits = rows.items() if isinstance(rows, Mapping) else [("", rows)]
-    problems: list[Problem] = []
+    problems: Problems = []
     for name, held in splits:
         if isinstance(held, str | bytes | Mapping) or not (hasattr(held, "__len__") and hasattr(held, "__getitem__")):
             place = f"rows[{name!r}]" if name else "rows"
-            problems.append(Problem(place, f"{place}: expected a list of dicts, got {brief(held)}"))
+            problems.append(Problem(place, f"expected a list of dicts, got {brief(held)}"))
     if not callable(getattr(model, "request", None)):
-        text = f"model: expected a model, such as OpenAIModel(...), got {brief(model)}"
+        text = f"expected a model, such as OpenAIModel(...), got {brief(model)}"
         problems.append(Problem("model", text))
     if not callable(getattr(tokenizer, "count", None)):
-        text = f"tokenizer: expected an object with a method `count`, got {brief(tokenizer)}"
+        text = f"expected an object with a method `count`, got {brief(tokenizer)}"
         problems.append(Problem("tokenizer", text))
     if problems:
         raise refuse("", problems)

@@ -126,7 +126,8 @@ def test_what_is_wrong_with_several_datasets_is_reported_at_once(run: Run, sums:
         (sums / name / "test.csv").write_text("quest\nx\n")
     done = run("eval", "sums.py")
     assert done.exit_code == 1
-    assert "dataset few: " in done.stderr and "dataset zero: dataset: no row of test has a column" in done.stderr
+    expected = "dataset zero: dataset: test.question: no row has this column"
+    assert "dataset few: " in done.stderr and expected in done.stderr
 
 
 def test_rows_that_could_not_be_asked_are_an_exit_code_and_the_others_stay(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,8 +10,8 @@ from random import Random
 from typing import Any, TypeAlias
 
 from agentkit_prompts.context.items import Example
-from agentkit_prompts.errors import InContextError, brief
-from agentkit_prompts.evaluation.problems import Problem, problems_of_error, refuse, unknown_names
+from agentkit_prompts.errors import InContextError, Problem, Problems, brief
+from agentkit_prompts.evaluation.problems import problems_of_error, refuse, unknown_names
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate
 
 __all__ = ["DatasetReader", "Row", "part_of"]
@@ -46,26 +47,23 @@ class DatasetReader:
     def __post_init__(self) -> None:
         columns = self.input_columns
         names = tuple(columns.split()) if isinstance(columns, str) else columns
-        problems: list[Problem] = []
+        problems: Problems = []
         if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-            problems.append(Problem("input_columns", f"input_columns must be column names, got {columns!r}"[:200]))
+            problems.append(Problem("input_columns", f"must be column names, got {columns!r}"[:200]))
         elif not names:
-            problems.append(Problem("input_columns", "input_columns is empty; name at least one column"))
+            problems.append(Problem("input_columns", "empty; name at least one column"))
         if not isinstance(self.output_column, str | None):
-            text = f"output_column must be one column name or None, got {self.output_column!r}"[:200]
+            text = f"must be one column name or None, got {self.output_column!r}"[:200]
             problems.append(Problem("output_column", text))
-        for name in ("input_template", "output_template"):
-            template = getattr(self, name)
-            if not isinstance(template, PromptTemplate | None):
-                problems.append(Problem(name, f"{name} must be a PromptTemplate, got {type(template).__name__}"))
-        for name in ("train_split", "test_split"):
-            if not isinstance(getattr(self, name), str):
-                problems.append(Problem(name, f"{name} must be text, got {getattr(self, name)!r}"[:200]))
-        for name in ("train_range", "test_range"):
+        for field, kinds, expected in _FIELDS:
+            value = getattr(self, field)
+            if not isinstance(value, kinds):
+                problems.append(Problem(field, f"must be {expected}, got {brief(value)}"))
+        for field in ("train_range", "test_range"):
             try:
-                part_of(range(0), getattr(self, name))
+                part_of(range(0), getattr(self, field))
             except InContextError as error:
-                problems += problems_of_error(name, error)
+                problems += problems_of_error(field, error)
         if problems:
             raise refuse("reader", problems)
         object.__setattr__(self, "input_columns", tuple(names))
@@ -79,11 +77,13 @@ class DatasetReader:
         Raises:
             InContextError: A split is not there, or no row has one of the columns; names everything at once.
         """
+        train: Sequence[Row]
+        test: Sequence[Row]
         if isinstance(dataset, Mapping):
-            missing = unknown_names("", "no split", dict.fromkeys((self.train_split, self.test_split)), dataset)
+            names = dict.fromkeys((self.train_split, self.test_split))
+            missing = unknown_names("", names, dataset, "no such split; add it (--rows SPLIT=FILE)")
             if missing:
-                last = Problem(missing[-1].place, f"{missing[-1].text}; add what is missing (--rows SPLIT=FILE)")
-                raise refuse("dataset", [*missing[:-1], last])
+                raise refuse("dataset", missing)
             train, test = dataset[self.train_split], dataset[self.test_split]
         else:
             train = test = dataset
@@ -96,17 +96,10 @@ class DatasetReader:
         Raises:
             InContextError: Columns are missing; names all of them.
         """
-        problems: list[Problem] = []
-        answers = (self.output_column,) if self.output_column is not None else ()
-        for split, rows, wanted in (("train", train, answers), ("test", test, ())):
-            wrong = [str(number) for number, row in enumerate(rows) if not isinstance(row, Mapping)]
-            if wrong:
-                text = f"rows {', '.join(wrong[:5])} of {split} must be dicts of column to value"
-                problems += [Problem(f"{split}[{number}]", text) for number in wrong[:1]]
-            elif len(rows):
-                columns = {str(name) for row in rows for name in row}
-                names = (*self.input_columns, *wanted)
-                problems += unknown_names(split, f"no row of {split} has a column", names, columns)
+        problems: Problems = []
+        answers = () if self.output_column is None else (self.output_column,)
+        problems += _problems_of_split("train", train, (*self.input_columns, *answers))
+        problems += _problems_of_split("test", test, self.input_columns)
         if problems:
             raise refuse("dataset", problems)
 
@@ -127,12 +120,31 @@ class DatasetReader:
         return " ".join([str(row[name]) for name in self.input_columns])
 
     def example(self, number: int, row: Row) -> Example:
-        """Return a row as a worked example, whose id is its number: what retrievers choose from."""
+        """Return a row as a worked example, whose id is its number: retrievers choose from these."""
+        answer = ""
         if self.output_template is not None:
             answer = str(self.output_template.item(row))
-        else:
-            answer = str(row.get(self.output_column)) if self.output_column is not None else ""
+        elif self.output_column is not None:
+            answer = str(row.get(self.output_column))
         return Example(self.query(row), answer, id=str(number))
+
+
+_FIELDS: tuple[tuple[str, Any, str], ...] = (
+    ("input_template", PromptTemplate | None, "a PromptTemplate"),
+    ("output_template", PromptTemplate | None, "a PromptTemplate"),
+    ("train_split", str, "text"),
+    ("test_split", str, "text"),
+)
+
+
+def _problems_of_split(split: str, rows: Sequence[Row], columns: Sequence[str]) -> Problems:
+    for number, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            return [Problem(f"{split}[{number}]", f"must be a dict of column to value, got {type(row).__name__}")]
+    if not len(rows):
+        return []
+    names = {str(name) for row in rows for name in row}
+    return unknown_names(split, columns, names, "no row has this column")
 
 
 def part_of(rows: Sequence[Any], size: float | str | None) -> Sequence[Any]:
@@ -149,19 +161,29 @@ def part_of(rows: Sequence[Any], size: float | str | None) -> Sequence[Any]:
     if size is None:
         return rows
     if isinstance(size, str):
-        match = _SLICE.fullmatch(size.strip())
-        parts = [int(part) if part is not None else None for part in match.groups()] if match else [None, None, 0]
-        if parts[2] == 0:
-            raise InContextError(
-                f"{size!r} is not a slice; write it as '[start:stop]' or '[start:stop:step]'", value=size
-            )
-        return [rows[position] for position in range(len(rows))[slice(*parts)]]
-    if isinstance(size, bool) or not isinstance(size, int | float) or (size >= 1 and size != int(size)) or size != size:
+        return [rows[position] for position in range(len(rows))[_slice(size)]]
+    if not _is_size(size):
         text = f"{size!r} is not a number of rows, a share below 1, or a slice such as '[:16]'"
         raise InContextError(text, value=brief(size))
     if size <= 0 or size >= len(rows):
         return rows
-    wanted = int(size * len(rows)) if size < 1 else int(size)
+    count = int(size * len(rows)) if size < 1 else int(size)
     order = list(range(len(rows)))
-    Random(wanted).shuffle(order)
-    return [rows[position] for position in order[:wanted]]
+    Random(count).shuffle(order)
+    return [rows[position] for position in order[:count]]
+
+
+def _slice(text: str) -> slice:
+    match = _SLICE.fullmatch(text.strip())
+    bounds = [None if bound is None else int(bound) for bound in match.groups()] if match else []
+    if not bounds or bounds[2] == 0:
+        problem = f"{text!r} is not a slice; write it as '[start:stop]' or '[start:stop:step]'"
+        raise InContextError(problem, value=text)
+    return slice(*bounds)
+
+
+def _is_size(size: object) -> bool:
+    """True for a whole number, or a share below 1."""
+    if isinstance(size, float):
+        return math.isfinite(size) and (size < 1 or size == int(size))
+    return type(size) is int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Any
 
-from agentkit_prompts.errors import InContextError
+from agentkit_prompts.errors import InContextError, Problem
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader, Row
 from agentkit_prompts.evaluation.multi_turn import REPLY, InferMode, MultiTurnPromptTemplate, in_turns
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, is_marker, section
@@ -34,52 +34,62 @@ def dialogue_requests(
 
 
 def _chat(template: RowTemplate, reader: DatasetReader, row: Row) -> list[Item]:
-    columns = [name for name in (*reader.input_columns, reader.output_column) if name is not None]
-    given = {name: row[name] for name in dict.fromkeys(columns) if name in row}
-    for name in [*reader.input_columns] if len(reader.input_columns) == 1 else ["dialogue"]:
-        if _is_messages(given.get(name)):
-            return _of_messages(given[name], f"column {name!r}")
-    if given and all(isinstance(value, str) for value in given.values()):
-        return _turn(template, row, given.get(reader.output_column or "", ""))
-    if given and all(_is_list_of_texts(value) for value in given.values()):
-        sizes = {name: len(value) for name, value in given.items()}
-        if len(set(sizes.values())) > 1:
-            listed = ", ".join(f"{name} has {size}" for name, size in sizes.items())
-            text = f"dialogue: the columns must have an entry for each turn: {listed}"
-            raise InContextError(text, problems=[(name, f"has {size} entries") for name, size in sizes.items()])
-        found: list[Item] = []
-        for number in range(min(sizes.values())):
-            turn = {**row, **{name: value[number] for name, value in given.items()}}
-            found += _turn(template, turn, turn.get(reader.output_column or "", ""))
-        return found
-    kinds = ", ".join(f"{name} is a {type(value).__name__}" for name, value in given.items()) or "no columns"
+    names = [name for name in (*reader.input_columns, reader.output_column) if name is not None]
+    columns = {name: row[name] for name in dict.fromkeys(names) if name in row}
+    column = reader.input_columns[0] if len(reader.input_columns) == 1 else "dialogue"
+    if _is_messages(columns.get(column)):
+        return _of_messages(columns[column], f"column {column!r}")
+    if columns and all(isinstance(value, str) for value in columns.values()):
+        return _turn(template, row, reader)
+    if columns and all(_is_list_of_texts(value) for value in columns.values()):
+        return _turns(template, row, reader, columns)
+    problems = [Problem(name, f"is a {type(value).__name__}") for name, value in columns.items()]
+    kinds = ", ".join([f"{name} {text}" for name, text in problems]) or "no columns"
     raise InContextError(
-        "dialogue: the columns of a row must be texts, or lists of texts with one for each turn, or one must hold "
+        "dialogue: the columns of a row must be texts, or lists of texts with one for each turn, or one must contain "
         f"messages with role and content; {kinds}",
-        problems=[(name, f"is a {type(value).__name__}") for name, value in given.items()],
+        problems=problems,
     )
 
 
-def _turn(template: RowTemplate, row: Mapping[str, Any], answer: Any) -> list[Item]:
+def _turns(template: RowTemplate, row: Row, reader: DatasetReader, columns: Mapping[str, Any]) -> list[Item]:
+    """Return a turn for each entry of the columns."""
+    sizes = {name: len(value) for name, value in columns.items()}
+    if len(set(sizes.values())) > 1:
+        problems = [Problem(name, f"has {size} entries") for name, size in sizes.items()]
+        sizes_as_text = ", ".join([f"{name} {text}" for name, text in problems])
+        text = f"dialogue: the columns must have an entry for each turn: {sizes_as_text}"
+        raise InContextError(text, problems=problems)
+    items: list[Item] = []
+    for number in range(min(sizes.values())):
+        entries = {name: value[number] for name, value in columns.items()}
+        items += _turn(template, {**row, **entries}, reader)
+    return items
+
+
+def _turn(template: RowTemplate, row: Row, reader: DatasetReader) -> list[Item]:
     """Return one turn; a template that ends with a question is answered by the answer of the row."""
-    made = template.item(row)
-    found: list[Item]
-    if isinstance(made, str):
-        found = [{"role": "HUMAN", "prompt": made}]
-    elif isinstance(made, PromptList):
-        held = [item for item in made if not is_marker(item)]
-        found = [{"role": "HUMAN", "prompt": item} if isinstance(item, str) else item for item in held if item != ""]
+    prompt = template.item(row)
+    items: list[Any] = []
+    if isinstance(prompt, str):
+        items.append({"role": "HUMAN", "prompt": prompt})
+    elif isinstance(prompt, PromptList):
+        for item in prompt:
+            if isinstance(item, str) and item:
+                items.append({"role": "HUMAN", "prompt": item})
+            elif not isinstance(item, str) and not is_marker(item):
+                items.append(item)
     else:
-        found = _of_messages(made, "the template")
-    if not found or found[-1]["role"] != REPLY:  # type: ignore[index]
-        found.append({"role": REPLY, "prompt": answer})
-    return found
+        items += _of_messages(prompt, "the template")
+    if not items or items[-1]["role"] != REPLY:
+        items.append({"role": REPLY, "prompt": row.get(reader.output_column or "", "")})
+    return items
 
 
-def _of_messages(messages: Any, where: str) -> list[Item]:
+def _of_messages(messages: Any, place: str) -> list[Item]:
     wrong = [repr(message.get("role"))[:40] for message in messages if message.get("role") not in _ROLES]
     if wrong:
-        text = f"dialogue: {where} has messages of role {', '.join(wrong)}; expected {', '.join(_ROLES)}"
+        text = f"dialogue: {place} has messages of role {', '.join(wrong)}; expected {', '.join(_ROLES)}"
         raise InContextError(text, name="role", value=", ".join(wrong))
     return [{"role": _ROLES[message["role"]], "prompt": message.get("content") or ""} for message in messages]
 

@@ -6,14 +6,15 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from agentkit_prompts.caller_warnings import warn
-from agentkit_prompts.errors import InContextError, InContextWarning
+from agentkit_prompts.errors import InContextError, InContextWarning, Problem
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader, Row
 from agentkit_prompts.evaluation.dialogues import dialogue_requests
 from agentkit_prompts.evaluation.inferencer import Inferencer
-from agentkit_prompts.evaluation.problems import Problem, at_row, refuse
+from agentkit_prompts.evaluation.problems import at_row, refuse
 from agentkit_prompts.evaluation.prompt_list import PromptList, copies
 from agentkit_prompts.evaluation.retrievers import retrieve
 from agentkit_prompts.evaluation.row_checks import (
+    answer_column,
     misfits,
     no_place,
     problems_of_rows,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["InContext", "RowPrompt"]
 
 _NONE = StaticSelector(0)
+_NO_EXAMPLES = "a dialogue shows no worked examples; use ZeroRetriever"
 
 
 class RowPrompt(NamedTuple):
@@ -80,37 +82,30 @@ class InContext:
         separator: str = "\n",
         end: str | None = None,
     ) -> None:
+        inferencer = inferencer or Inferencer(name="GenInferencer")
+        retriever = _from_the_front(retriever, len(train))
+        shows = not _shows_nothing(retriever)
         self.reader = reader
+        self.prompt_template = _asked_with(prompt_template, ice_template)
         self.ice_template = ice_template
-        self.retriever = retriever = _from_the_front(retriever, len(train))
+        self.retriever = retriever
         self.train = train
-        self.inferencer = inferencer = inferencer or Inferencer(name="GenInferencer")
+        self.inferencer = inferencer
         self.mode: Literal["gen", "ppl"] = "ppl" if inferencer.asks in ("ppl", "ll") else "gen"
-        shows = not (type(retriever) is StaticSelector and (retriever.k == 0 or retriever.ids == ()))
-        self.separator, self.end = separator, ("\n" if shows else "") if end is None else end
+        self.separator, self.end = separator, end if end is not None else "\n" * shows
         if ice_template is not None and ice_template.is_dialogue:  # its turns are apart already
             self.separator = self.end = ""
         self._shown: dict[tuple[int, bool], Any] = {}
         problems = problems_of_rows(reader, retriever, train)
-        asked = ice_template if prompt_template is None else prompt_template
-        if asked is None:
-            text = "prompt_template and ice_template are both missing; give one of them"
-            problems.append(Problem("prompt_template", text))
-        elif shows and inferencer.asks == "dialogue":
-            problems.append(Problem("retriever", "a dialogue shows no worked examples; use ZeroRetriever"))
+        if shows and inferencer.asks == "dialogue":
+            problems.append(Problem("retriever", _NO_EXAMPLES))
         elif shows:
-            problems += misfits(asked, ice_template, "ice_template" if prompt_template is None else "prompt_template")
-        if asked is None or problems:
+            name = "ice_template" if prompt_template is None else "prompt_template"
+            problems += misfits(self.prompt_template, ice_template, name)
+        if problems:
             raise refuse("infer_cfg", problems)
-        self.prompt_template: RowTemplate = asked
-        nowhere = [label for label in asked.labels or (None,) if shows and not asked.places(label)]
-        if nowhere:
-            listed = "" if nowhere == [None] else f" for label {', '.join(map(repr, nowhere))}"
-            text = (
-                f"worked examples are not shown: the template{listed} has no {asked.ice_token!r} in it; "
-                "put the ice_token where they go, or retrieve none"
-            )
-            warn(InContextWarning(text, name=", ".join(map(str, nowhere))))
+        if shows:
+            _warn_of_no_place(self.prompt_template)
 
     @classmethod
     def from_cfg(
@@ -148,11 +143,11 @@ class InContext:
         answer = self.reader.output_column
         if answer is None:
             return []
-        found = [row[answer] for row in rows if answer in row]
+        answers = [row[answer] for row in rows if answer in row]
         try:
-            return list(dict.fromkeys(found))
+            return list(dict.fromkeys(answers))
         except TypeError:  # values that are lists or dicts
-            return [value for number, value in enumerate(found) if value not in found[:number]]
+            return [value for number, value in enumerate(answers) if value not in answers[:number]]
 
     def ids(self, rows: Sequence[Row]) -> list[tuple[int, ...]]:
         """Return, for each row, the positions of its worked examples among the training rows.
@@ -179,26 +174,30 @@ class InContext:
         if not ids:
             return self.end
         template = self._checked(ids)
-        for number in ids:
-            if (number, keep_separator) not in self._shown:
-                row, answer = self.train[number], self.reader.output_column
-                label = row.get(answer) if answer is not None else None
-                self._shown[number, keep_separator] = template.ice_item(row, label, keep_separator=keep_separator)
-        items = [self._shown[number, keep_separator] for number in ids]
+        items = [self._example(template, number, keep_separator) for number in ids]
         if all(isinstance(item, str) for item in items):
             return self.separator.join(items) + self.end
         if not any(isinstance(item, str | PromptList) for item in items):
             return [message for item in items for message in copies(item)]
-        found = PromptList()
+        examples = PromptList()
         for item in items:
-            if isinstance(item, str):  # one text with what stands behind it, as OpenCompass joins them
-                found.append(item + self.separator)
+            if isinstance(item, str):  # one text with the separator after it, as OpenCompass joins them
+                examples.append(item + self.separator)
                 continue
-            found += item
+            examples += item
             if self.separator:
-                found.append(self.separator)
-        found.append(self.end)
-        return found
+                examples.append(self.separator)
+        examples.append(self.end)
+        return examples
+
+    def _example(self, template: RowTemplate, number: int, keep_separator: bool) -> Any:
+        """Return a training row as its template makes it; each is made once."""
+        key = (number, keep_separator)
+        if key not in self._shown:
+            row, answer = self.train[number], self.reader.output_column
+            label = row.get(answer) if answer is not None else None
+            self._shown[key] = template.ice_item(row, label, keep_separator=keep_separator)
+        return self._shown[key]
 
     def prompt(
         self, row: Row, ids: Sequence[int] | None = None, label: Any = None, *, keep_separator: bool | None = None
@@ -216,15 +215,17 @@ class InContext:
         Raises:
             InContextError: There is no such label or row, or the examples do not fit the template.
         """
-        template, scored = self.prompt_template, self.mode == "ppl"
-        ids = self.ids([row])[0] if ids is None else ids
-        ice = self.examples(ids, keep_separator=scored if keep_separator is None else keep_separator)
-        if scored:
+        template, is_scored = self.prompt_template, self.mode == "ppl"
+        if ids is None:
+            ids = self.ids([row])[0]
+        if keep_separator is None:
+            keep_separator = is_scored
+        ice = self.examples(ids, keep_separator=keep_separator)
+        if is_scored:
             prompt = template.label_item(row, label, ice=ice)
         else:
-            prompt = template.item(
-                row, ice=ice, hide=self.reader.output_column, instead=self.inferencer.gen_field_replace_token
-            )
+            hide, instead = self.reader.output_column, self.inferencer.gen_field_replace_token
+            prompt = template.item(row, ice=ice, hide=hide, instead=instead)
         if ids and template.ice_token is None:
             raise InContextError(no_place("the template"), name="ice_token")
         return prompt
@@ -245,7 +246,7 @@ class InContext:
         if mode is None:
             return [(yield self.prompt(row, ids))]
         if ids:  # and no retriever chooses any
-            raise InContextError("a dialogue shows no worked examples; use ZeroRetriever", name="ids")
+            raise InContextError(_NO_EXAMPLES, name="ids")
         return (yield from dialogue_requests(self.prompt_template, self.reader, row, mode))
 
     def written(self, prompt: Any, model: MetaParser | ChatTemplate | None = None) -> Any:
@@ -307,17 +308,27 @@ class InContext:
         labels = self.labels(rows) if self.mode == "ppl" else [None]
         for number, (row, ids) in enumerate(zip(rows, self.ids(rows), strict=True)):
             try:
-                if self.inferencer.mode is not None:
-                    for turn, prompt in enumerate(self.requests(row, ids)):
-                        final = prompt if model is None else self.written(prompt, model)
-                        yield RowPrompt(number, None, ids, prompt, final, turn)
-                    continue
-                for label in labels:
-                    prompt = self.prompt(row, ids, label)
-                    final = prompt if model is None else self.final(row, model, ids, label)
-                    yield RowPrompt(number, label, ids, prompt, final)
+                yield from self._prompts_of_row(number, row, ids, labels, model)
             except InContextError as error:
                 raise at_row(number, error) from error
+
+    def _prompts_of_row(
+        self,
+        number: int,
+        row: Row,
+        ids: tuple[int, ...],
+        labels: Sequence[Any],
+        model: MetaParser | ChatTemplate | None,
+    ) -> Iterator[RowPrompt]:
+        if self.inferencer.mode is not None:
+            for turn, prompt in enumerate(self.requests(row, ids)):
+                final = prompt if model is None else self.written(prompt, model)
+                yield RowPrompt(number, None, ids, prompt, final, turn)
+            return
+        for label in labels:
+            prompt = self.prompt(row, ids, label)
+            final = prompt if model is None else self.final(row, model, ids, label)
+            yield RowPrompt(number, label, ids, prompt, final)
 
     def samples(
         self, rows: Sequence[Row], chat_template: GivenTemplate | None = None, **kwargs: Any
@@ -342,34 +353,23 @@ class InContext:
         from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
         from agentkit_prompts.tree.layers import Layers
 
-        if self.inferencer.asks != "gen":
-            text = f"samples: {self.inferencer.name} has no single reply to learn; use GenInferencer"
-            raise InContextError(text, name="inferencer", value=self.inferencer.name)
-        given: Any = rows
-        if isinstance(given, Mapping):
-            text = f"samples: expected rows, got a mapping of {', '.join(given)}: give one split"
-            raise InContextError(text, name="rows")
+        answer = answer_column(self.reader, self.inferencer, rows)
         template = None if chat_template is None else chat_template_of(chat_template, None)
         completes = getattr(template, "capability", "chat") == "completion"
-        answer = self.reader.output_column
-        without = [str(number) for number, row in enumerate(rows) if answer is None or answer not in row]
-        if without:
-            listed = ", ".join(without[:5]) + (f" and {len(without) - 5} more" if len(without) > 5 else "")
-            text = f"samples: rows {listed} have no answer; the output column is {answer!r}"
-            raise InContextError(text, path=f"rows[{without[0]}]", name=answer)
-        chosen = self.ids(rows)
-        self.warn_of_doubts(rows, chosen)
-        for row, ids in zip(rows, chosen, strict=True):
+        ids_of_rows = self.ids(rows)
+        self.warn_of_doubts(rows, ids_of_rows)
+        for row, ids in zip(rows, ids_of_rows, strict=True):
             prompt = self.prompt(row, ids, keep_separator=False)
             messages = to_messages(chat_messages(self.written(prompt, ApiMetaTemplate(CHAT_META))))
-            context = PromptContext(user_input=UserInput(""), conversation=messages)
-            reply = str(row[cast("str", answer)])
-            of_chat = None if completes else template
-            sample = compose(Layers(), context).to_sample(reply, of_chat, reply_only=True, **kwargs)
-            if completes:
-                text = self.written(prompt, MetaTemplate())
-                sample |= {"text": text + reply, "loss_spans": [[len(text), len(text + reply)]] if reply else []}
-            yield sample
+            composition = compose(Layers(), PromptContext(user_input=UserInput(""), conversation=messages))
+            reply = str(row[answer])
+            if not completes:
+                yield composition.to_sample(reply, template, reply_only=True, **kwargs)
+                continue
+            sample = composition.to_sample(reply, None, reply_only=True, **kwargs)
+            text = self.written(prompt, MetaTemplate())
+            spans = [[len(text), len(text + reply)]] if reply else []
+            yield {**sample, "text": text + reply, "loss_spans": spans}
 
     def warn_of_doubts(self, rows: Sequence[Row], ids: Sequence[tuple[int, ...]] = ()) -> None:
         """Warn of columns that are probably misspelt, and of rows that stand among their own worked examples, `ids`."""
@@ -402,12 +402,40 @@ class InContext:
         return template
 
 
+def _asked_with(prompt_template: RowTemplate | None, ice_template: RowTemplate | None) -> RowTemplate:
+    """Return the template that asks: that of the examples if there is no other."""
+    template = ice_template if prompt_template is None else prompt_template
+    if template is None:
+        text = "missing, and so is ice_template; give one of them"
+        raise refuse("infer_cfg", [Problem("prompt_template", text)])
+    return template
+
+
+def _shows_nothing(retriever: ExampleSelector) -> bool:
+    return type(retriever) is StaticSelector and (retriever.k == 0 or retriever.ids == ())
+
+
+def _warn_of_no_place(template: RowTemplate) -> None:
+    """Warn of labels whose prompt has no place for worked examples."""
+    labels = [label for label in template.labels or (None,) if not template.places(label)]
+    if labels:
+        prompts = "" if labels == [None] else f" for label {', '.join(map(repr, labels))}"
+        text = (
+            f"worked examples are not shown: the template{prompts} has no {template.ice_token!r} in it; "
+            "put the ice_token where they go, or retrieve none"
+        )
+        warn(InContextWarning(text, name=", ".join(map(str, labels))))
+
+
 def _from_the_front(retriever: ExampleSelector, size: int) -> ExampleSelector:
-    """Return a retriever of fixed rows with those that are counted from the end by their positions."""
+    """Return a retriever of fixed rows that counts all of them from the front."""
     if type(retriever) is not StaticSelector or not any(name.startswith("-") for name in retriever.ids or ()):
         return retriever
-    ids = [
-        str(size + int(name)) if name[1:].isdecimal() and name[0] == "-" and 0 < -int(name) <= size else name
-        for name in retriever.ids or ()
-    ]
-    return StaticSelector(retriever.k, ids=ids)
+    return StaticSelector(retriever.k, ids=[_position(name, size) for name in retriever.ids or ()])
+
+
+def _position(name: str, size: int) -> str:
+    """Return the number of a row, counted from the front if it exists."""
+    if name.startswith("-") and name[1:].isdecimal() and 0 < -int(name) <= size:
+        return str(size + int(name))
+    return name

@@ -8,9 +8,9 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.context.frozen import FrozenDict
-from agentkit_prompts.errors import InContextError, InContextWarning, brief
+from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems, brief
 from agentkit_prompts.evaluation.multi_turn import InferMode
-from agentkit_prompts.evaluation.problems import Problem, refuse, unknown_names
+from agentkit_prompts.evaluation.problems import refuse, unknown_names
 from agentkit_prompts.names import nearest
 
 __all__ = ["ASKED", "Asks", "Inferencer"]
@@ -42,7 +42,13 @@ _DEFAULT_MODES: Mapping[str, InferMode] = {
     "ParallelChatInferencer": "last",
     "MultiTurnGenInferencer": "every",
 }
-_GENERATION: Mapping[str, str] = {"do_sample": "", "temperature": "number", "top_p": "number", "top_k": "whole number"}
+_GENERATION: Mapping[str, str] = {
+    "do_sample": "True or False",
+    "temperature": "a number",
+    "top_p": "a number",
+    "top_k": "a whole number",
+}
+_FILES = ("output_json_filepath", "output_json_filename")
 _MEANINGLESS = ("save_every",)
 """Keys of the originals that change nothing here: every answer is written when it arrives."""
 
@@ -109,33 +115,42 @@ class Inferencer:
     """`temperature`, `top_p`, `top_k`, `do_sample`."""
 
     def __post_init__(self) -> None:
-        known = (*ASKED, *BUILT)
-        if not isinstance(self.name, str) or self.name not in known:
-            raise InContextError(
-                f"unknown inferencer {self.name!r:.80}{nearest(str(self.name), known)}; run are {', '.join(ASKED)}",
-                name="name",
-                value=brief(self.name),
-            )
-        problems: list[Problem] = []
-        for name, (is_right, expected) in _CHECKS.items():
-            value = getattr(self, name)
-            if not (value is None and name in _OPTIONAL) and not is_right(value):
-                near = nearest(str(value), get_args(InferMode)) if name == "infer_mode" else ""
-                problems.append(Problem(name, f"{name} must be {expected}, got {brief(value)}{near}"))
-        asks = self.asks
-        if self.infer_mode is not None and self.name in ASKED and asks != "dialogue":
-            problems.append(Problem("infer_mode", f"infer_mode is for dialogues: {', '.join(_DEFAULT_MODES)}"))
-        if isinstance(self.max_out_len, list | tuple) and asks in ("gen", "ppl", "ll") and len(self.max_out_len) > 1:
-            text = "max_out_len has a number for each turn, and there is one turn; give one number"
-            problems.append(Problem("max_out_len", text))
-        if self.labels is not None and asks in ("gen", "dialogue") and self.name in ASKED:
-            problems.append(Problem("labels", "labels are for inferencers that score: PPLInferencer, LLInferencer"))
-        if self.normalizing_str is not None and asks != "ppl":
-            problems.append(Problem("normalizing_str", "normalizing_str is for PPLInferencer"))
+        names = (*ASKED, *BUILT)
+        if not isinstance(self.name, str) or self.name not in names:
+            text = f"unknown inferencer {self.name!r:.80}{nearest(str(self.name), names)}; run are {', '.join(ASKED)}"
+            raise InContextError(text, name="name", value=brief(self.name))
+        problems = self._problems_of_values() + self._problems_of_use()
         if isinstance(self.generation_kwargs, Mapping):
             problems += _generation_problems(self.generation_kwargs)
         if problems:
             raise refuse(f"inferencer {self.name}", problems)
+
+    def _problems_of_values(self) -> Problems:
+        """Return a problem for each field with a wrong value."""
+        problems: Problems = []
+        for name, (is_valid, expected) in _CHECKS.items():
+            value = getattr(self, name)
+            if (value is None and name in _OPTIONAL) or is_valid(value):
+                continue
+            hint = nearest(str(value), get_args(InferMode)) if name == "infer_mode" else ""
+            problems.append(Problem(name, f"must be {expected}, got {brief(value)}{hint}"))
+        return problems
+
+    def _problems_of_use(self) -> Problems:
+        """Return a problem for each field that has no meaning for this inferencer."""
+        problems: Problems = []
+        is_run = self.name in ASKED
+        is_dialogue, scores = self.asks == "dialogue", self.asks in ("ppl", "ll")
+        lengths = self.max_out_len if isinstance(self.max_out_len, list | tuple) else ()
+        if self.infer_mode is not None and is_run and not is_dialogue:
+            problems.append(Problem("infer_mode", f"is for dialogues: {', '.join(_DEFAULT_MODES)}"))
+        if len(lengths) > 1 and not is_dialogue:
+            problems.append(Problem("max_out_len", "has a number for each turn, and one turn is asked"))
+        if self.labels is not None and is_run and not scores:
+            problems.append(Problem("labels", "is for inferencers that score: PPLInferencer, LLInferencer"))
+        if self.normalizing_str is not None and self.asks != "ppl":
+            problems.append(Problem("normalizing_str", "is for PPLInferencer"))
+        return problems
 
     @property
     def asks(self) -> Asks:
@@ -144,8 +159,10 @@ class Inferencer:
 
     @property
     def mode(self) -> InferMode | None:
-        """Which turns of a dialogue are asked; None where each row is one request."""
-        return self.infer_mode or _DEFAULT_MODES.get(self.name) if self.asks == "dialogue" else None
+        """Which turns of a dialogue are asked; None if each row is one request."""
+        if self.asks != "dialogue":
+            return None
+        return self.infer_mode or _DEFAULT_MODES.get(self.name)
 
     @classmethod
     def from_cfg(cls, name: str, cfg: Mapping[str, Any]) -> Inferencer:
@@ -154,32 +171,33 @@ class Inferencer:
         Raises:
             InContextError: A key is unknown; otherwise as the class.
         """
+        if name not in ASKED:
+            return cls(name=name, gen_field_replace_token=cfg.get("gen_field_replace_token", ""))
         own = [field.name for field in fields(cls) if field.name not in ("name", "generation_kwargs")]
-        sampling = {key: value for key, value in cfg.items() if key in _GENERATION}
-        given = {key: value for key, value in cfg.items() if key in own}
-        if name in ASKED:
-            known = ("type", *own, "generation_kwargs", *_GENERATION, *_MEANINGLESS)
-            unknown = unknown_names("", "unknown key", cfg, known)
-            unknown += [
-                Problem(key, f"{key}: the answers go to the file that `run(..., out=)` names")
-                for key in ("output_json_filepath", "output_json_filename")
-                if key in cfg
-            ]
-            if unknown:
-                raise refuse(f"inferencer {name}", unknown)
-            if name == "GenInferencer" and given.pop("labels", None) is not None:  # some shipped files have it
-                text = "inferencer GenInferencer: labels have no meaning for it and are left out"
-                warn(InContextWarning(text, name="labels"))
-            inner = cfg.get("generation_kwargs", {})
-            return cls(name=name, **given, generation_kwargs={**inner, **sampling} if sampling else inner)
-        return cls(name=name, gen_field_replace_token=cfg.get("gen_field_replace_token", ""))
+        problems = unknown_names("", cfg, ("type", *own, "generation_kwargs", *_GENERATION, *_MEANINGLESS, *_FILES))
+        problems += [
+            Problem(key, "the answers go to the file that `run(..., out=)` names") for key in _FILES if key in cfg
+        ]
+        if problems:
+            raise refuse(f"inferencer {name}", problems)
+        options = {key: value for key, value in cfg.items() if key in own}
+        if name == "GenInferencer" and options.pop("labels", None) is not None:  # some shipped files have it
+            text = "inferencer GenInferencer: labels have no meaning for it and are left out"
+            warn(InContextWarning(text, name="labels"))
+        sampling = cfg.get("generation_kwargs", {})
+        outer = {key: value for key, value in cfg.items() if key in _GENERATION}
+        if outer:
+            sampling = {**sampling, **outer}
+        return cls(name=name, **options, generation_kwargs=sampling)
 
 
-def _generation_problems(given: Mapping[str, Any]) -> list[Problem]:
-    problems = unknown_names("generation_kwargs", "generation_kwargs: unknown key", given, _GENERATION)
-    for key, kind in _GENERATION.items():
-        value = given.get(key, 0)
-        is_right = isinstance(value, bool) if key == "do_sample" and key in given else type(value) in (int, float)
-        if not is_right:
-            problems.append(Problem(key, f"{key} must be a {kind or 'bool'}, got {brief(value)}"))
+def _generation_problems(sampling: Mapping[str, Any]) -> Problems:
+    problems = unknown_names("generation_kwargs", sampling, _GENERATION)
+    for key, expected in _GENERATION.items():
+        if key not in sampling:
+            continue
+        value = sampling[key]
+        is_valid = isinstance(value, bool) if key == "do_sample" else type(value) in (int, float)
+        if not is_valid:
+            problems.append(Problem(key, f"must be {expected}, got {brief(value)}"))
     return problems

@@ -11,8 +11,8 @@ from itertools import zip_longest
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 from agentkit_prompts.caller_warnings import warn
-from agentkit_prompts.errors import InContextError, InContextWarning
-from agentkit_prompts.evaluation.problems import Problem, refuse
+from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems
+from agentkit_prompts.evaluation.problems import refuse
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, copies, section
 from agentkit_prompts.evaluation.row_template import RowTemplate, items_of, problems_of
 from agentkit_prompts.names import nearest
@@ -149,25 +149,27 @@ class MultiTurnPromptTemplate(RowTemplate):
 
 
 def _columns(row: Mapping[str, Any], names: Sequence[str]) -> list[list[Any]]:
-    """Return the entries of each column, one for each turn; name every column that has no entries."""
-    problems: list[Problem] = []
-    found: list[list[Any]] = []
+    """Return the entries of each column, one for each turn.
+
+    Raises:
+        InContextError: A column is missing or has no entries; lists all of them.
+    """
+    problems: Problems = []
+    columns: list[list[Any]] = []
     for name in names:
         value = row.get(name)
         if name not in row:
-            text = f"the row has no column {name!r}; columns: {', '.join(map(str, row)) or 'none'}"
-            problems.append(Problem(name, text))
+            problems.append(Problem(name, f"no such column; columns: {', '.join(map(str, row)) or 'none'}"))
         elif not isinstance(value, str | list | tuple):
-            text = f"column {name!r} must be a list with an entry for each turn, got {type(value).__name__}"
-            problems.append(Problem(name, text))
+            problems.append(Problem(name, f"must be a list with an entry for each turn, got {type(value).__name__}"))
         else:
             if isinstance(value, str):
                 text = f"column {name!r} is text, so each character is a turn; make it a list"
                 warn(InContextWarning(f"MultiTurnPromptTemplate: {text}", name=name))
-            found.append(list(value))
+            columns.append(list(value))
     if problems:
         raise refuse("MultiTurnPromptTemplate", problems)
-    return found
+    return columns
 
 
 def _filled(items: Any, values: Mapping[str, Any]) -> PromptList:

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentkit_prompts.caller_warnings import warn
-from agentkit_prompts.errors import InContextError, InContextWarning
+from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems
 from agentkit_prompts.evaluation.columns import safe_format
-from agentkit_prompts.evaluation.problems import Problem, unknown_names
+from agentkit_prompts.evaluation.problems import inside, unknown_names
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate, Shown
 from agentkit_prompts.evaluation.row_template import located, problems_of
 
@@ -59,22 +59,21 @@ class MMPromptTemplate(PromptTemplate):
 
     def _render(self, label: Any, form: str, row: Mapping[str, Any], ice: Shown) -> Shown:
         content = self._content(row)
-        found = super()._render(label, form, row, ice)
-        for item in found:
+        prompt = super()._render(label, form, row, ice)
+        for item in prompt:
             parts = item.get("prompt_mm") if isinstance(item, dict) else None
-            if isinstance(item, dict) and isinstance(parts, Mapping):  # those of examples are filled already
-                item["prompt_mm"] = filled = [
+            # The parts of worked examples are a list, and filled already.
+            if isinstance(item, dict) and isinstance(parts, Mapping):
+                item["prompt_mm"] = [
                     _fill(parts[kind], {**row, KINDS[kind]: piece}) for kind, piece in content if kind in parts
                 ]
-                if any(map(_has_two_schemes, filled)):
-                    warn(
-                        InContextWarning(
-                            "MMPromptTemplate: an address has two schemes, its own and one from the template; remove "
-                            "the one of the template",
-                            name="prompt_mm",
-                        )
+                if any(map(_has_two_schemes, item["prompt_mm"])):
+                    text = (
+                        "MMPromptTemplate: an address has two schemes, its own and one from the template; remove the "
+                        "one of the template"
                     )
-        return found
+                    warn(InContextWarning(text, name="prompt_mm"))
+        return prompt
 
     def _content(self, row: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
         """Return (kind, text or address) of each piece of a row's content."""
@@ -104,26 +103,25 @@ class MMPromptTemplate(PromptTemplate):
             )
         return content
 
-    def _problems(self, template: object, ice_token: str) -> list[Problem]:
+    def _problems(self, template: object, ice_token: str) -> Problems:
         problems = problems_of(template)
-        for where, item in located(template):
-            parts = item.get("prompt_mm", {}) if isinstance(item, Mapping) else {}
-            if not isinstance(parts, Mapping):
-                text = f"{where}: prompt_mm must map kinds of content to parts, got {type(parts).__name__}"
-                problems.append(Problem(f"{where}.prompt_mm", text))
-                continue
-            problems += unknown_names(
-                f"{where}.prompt_mm", f"{where}: prompt_mm: unknown kind of content", parts, KINDS
-            )
-            for kind in [kind for kind in KINDS if kind in parts]:
-                part, this = parts[kind], f"{where}: prompt_mm[{kind!r}]"
-                if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
-                    text = f"{this} must be a part such as {_EXAMPLES[kind]}, got {part!r}"[:300]
-                    problems.append(Problem(f"{where}.prompt_mm.{kind}", text))
-                elif part["type"] not in part:
-                    text = f"{this} is of type {part['type']!r} and has no key of that name"
-                    problems.append(Problem(f"{where}.prompt_mm.{kind}", text))
+        for place, item in located(template):
+            if isinstance(item, Mapping):
+                problems += inside(f"{place}.prompt_mm", _problems_of_parts(item.get("prompt_mm", {})))
         return problems
+
+
+def _problems_of_parts(parts: object) -> Problems:
+    if not isinstance(parts, Mapping):
+        return [Problem("", f"must map kinds of content to parts, got {type(parts).__name__}")]
+    problems = unknown_names("", parts, KINDS, "unknown kind of content")
+    for kind in KINDS:
+        part = parts.get(kind, _EXAMPLES[kind])
+        if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
+            problems.append(Problem(kind, f"must be a part such as {_EXAMPLES[kind]}, got {part!r}"[:300]))
+        elif part["type"] not in part:
+            problems.append(Problem(kind, f"is of type {part['type']!r} and has no key of that name"))
+    return problems
 
 
 def read_tags(content: str) -> list[tuple[str, str]]:

@@ -3,48 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from agentkit_prompts.errors import InContextError, PromptError
+from agentkit_prompts.errors import InContextError, Problem, Problems, PromptError, listed
 from agentkit_prompts.names import nearest
 
-__all__ = ["Problem", "at_row", "placed", "problems_of_error", "refuse", "unknown_names"]
-
-
-class Problem(NamedTuple):
-    """One problem of a configuration, a template or a prompt."""
-
-    place: str
-    """Place of the problem: a key, column, item or role, such as ``infer_cfg['retriever']`` or ``round[0]``."""
-    text: str
-    """Description for the error message, with the place."""
+__all__ = ["at_row", "inside", "problems_of_error", "refuse", "unknown_names"]
 
 
 def refuse(subject: str, problems: Sequence[Problem]) -> InContextError:
     """Return the error that lists all problems of `subject`."""
-    texts = "; ".join([problem.text for problem in problems])
+    texts = listed(problems)
     return InContextError(f"{subject}: {texts}" if subject else texts, problems=problems)
 
 
-def unknown_names(place: str, what: str, given: Iterable[Any], names: Iterable[str]) -> list[Problem]:
-    """Return a problem for each of `given` that is not in `names`.
-
-    Args:
-        place: Place of the names; may be empty.
-        what: Start of the message, such as ``unknown key``.
-        given: Names to check.
-        names: Valid names.
-    """
+def unknown_names(place: str, given: Iterable[Any], names: Iterable[str], problem: str = "unknown key") -> Problems:
+    """Return a problem for each of `given`, the names at `place`, that is not one of `names`."""
     valid = list(names)
-    prefix = f"{place}." if place else ""
-    return [
-        Problem(f"{prefix}{name}", f"{what} {name!r}{nearest(str(name), valid)}") for name in given if name not in valid
-    ]
+    unknown = [str(name) for name in given if name not in valid]
+    return inside(place, [Problem(name, f"{problem}{nearest(name, valid)}") for name in unknown])
 
 
-def placed(texts: Iterable[str]) -> list[Problem]:
-    """Return texts such as ``messages[0].content: expected text`` as problems."""
-    return [Problem(text.partition(": ")[0], text) for text in texts]
+def inside(place: str, problems: Iterable[tuple[str, str]]) -> Problems:
+    """Return the problems of the part at `place` as problems of the whole."""
+    found: Problems = []
+    for name, text in problems:
+        separator = "." if place and name and not name.startswith("[") else ""
+        found.append(Problem(f"{place}{separator}{name}", text))
+    return found
+
+
+def problems_of_error(place: str, error: PromptError) -> Problems:
+    """Return the problems of `error`, which the part at `place` has."""
+    return inside(place, error.problems or [(error.name or "", str(error))])
 
 
 def at_row(number: int, error: InContextError) -> InContextError:
@@ -56,9 +47,3 @@ def at_row(number: int, error: InContextError) -> InContextError:
         value=error.value,
         problems=error.problems,
     )
-
-
-def problems_of_error(place: str, error: PromptError) -> list[Problem]:
-    """Return the problems that `error` lists, as problems of the part at `place`."""
-    inner = error.problems or ((error.name or "", str(error)),)
-    return [Problem(f"{place}.{name}" if name else place, f"{place}: {text}") for name, text in inner]

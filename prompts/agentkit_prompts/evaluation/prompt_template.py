@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from agentkit_prompts.caller_warnings import warn
-from agentkit_prompts.errors import InContextError, InContextWarning
+from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems
 from agentkit_prompts.evaluation.columns import Slots, Tokens, slots
-from agentkit_prompts.evaluation.problems import Problem, refuse
+from agentkit_prompts.evaluation.problems import inside, refuse
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, copies, section
 from agentkit_prompts.evaluation.row_template import SECTIONS, RowTemplate, items_of, located, problems_of
 from agentkit_prompts.names import nearest
@@ -20,11 +20,16 @@ Shown: TypeAlias = str | PromptList
 """Worked examples, rendered: text, or items with roles."""
 
 _MAX_PLANS = 64
+_SHOWN_CHARS = 80
 
 
-_Plan: TypeAlias = list[tuple[dict[str, Any] | None, tuple[Slots, ...]]]
-"""What is compiled for rows with the same columns: role item or marker (None for text), and its text in the parts
-between which the examples go."""
+class _PlannedItem(NamedTuple):
+    """An item, compiled for rows with the same columns."""
+
+    item: dict[str, Any] | None
+    """Role item or marker; None for text."""
+    parts: tuple[Slots, ...]
+    """The text, cut at the places of examples; empty if the item has no text."""
 
 
 class PromptTemplate(RowTemplate):
@@ -47,34 +52,22 @@ class PromptTemplate(RowTemplate):
         sep_token: str | None = None,
         column_token_map: Mapping[str, str] | None = None,
     ) -> None:
-        problems = [
-            Problem(name, f"{name} must be text, got {type(token).__name__}")
-            for name, token in (("ice_token", ice_token), ("sep_token", sep_token))
-            if not isinstance(token, str | None)
-        ]
-        if not isinstance(column_token_map, Mapping | None):
-            text = f"column_token_map must map column names to tokens, got {type(column_token_map).__name__}"
-            problems.append(Problem("column_token_map", text))
-        else:
-            problems += [
-                Problem(
-                    f"column_token_map[{name!r}]",
-                    f"column_token_map[{name!r}] must be text that is not empty, got {token!r}",
-                )
-                for name, token in (column_token_map or {}).items()
-                if not isinstance(token, str) or not token
-            ]
+        problems: Problems = []
+        for name, token in (("ice_token", ice_token), ("sep_token", sep_token)):
+            if not isinstance(token, str | None):
+                problems.append(Problem(name, f"must be text, got {type(token).__name__}"))
+        problems += _problems_of_tokens(column_token_map)
         problems += self._problems(template, ice_token if isinstance(ice_token, str) else "")
         if problems:
             raise refuse(type(self).__name__, problems)
-        if problem := _doubts(template, ice_token):
-            warn(InContextWarning(f"{type(self).__name__}: {problem.text}", name=problem.place))
+        if doubt := _doubt(template, ice_token):
+            warn(InContextWarning(f"{type(self).__name__}: {doubt.text}", name=doubt.place))
         self.template = deepcopy(template)
         self.ice_token = ice_token or None
         self.sep_token = sep_token or None
         self.tokens: Tokens = tuple((token, name) for name, token in (column_token_map or {}).items())
         """Other spellings of columns."""
-        self._plans: dict[Hashable, _Plan] = {}
+        self._plans: dict[Hashable, list[_PlannedItem]] = {}
 
     @property
     def labels(self) -> tuple[Any, ...]:
@@ -85,17 +78,18 @@ class PromptTemplate(RowTemplate):
         return isinstance(self.template, Mapping) and not _is_labelled(self.template)
 
     def places(self, label: Any = None) -> str:
-        chosen = self._chosen(label)
+        prompt = self._prompt_of(label)
         if self.ice_token is None:
             return ""
-        if isinstance(chosen, str):
-            return "text" if self.ice_token in chosen else ""
-        found = {
-            "items" if isinstance(item, str) else "text"
-            for _, item in located(chosen)
-            if self.ice_token in (item if isinstance(item, str) else item.get("prompt", ""))
-        }
-        return min(found, default="", key=["text", "items"].index)  # within a role's text, only text can go
+        if isinstance(prompt, str):
+            return "text" if self.ice_token in prompt else ""
+        found = ""
+        for _, item in located(prompt):
+            if not isinstance(item, str) and self.ice_token in item.get("prompt", ""):
+                return "text"  # inside the text of a role, only text can be inserted
+            if isinstance(item, str) and self.ice_token in item:
+                found = "items"
+        return found
 
     def item(self, row: Mapping[str, Any], *, ice: Shown = "", hide: str | None = None, instead: str = "") -> Shown:
         """Return the prompt that asks for the answer of `row`; of label prompts, the first.
@@ -119,38 +113,39 @@ class PromptTemplate(RowTemplate):
     def ice_item(self, row: Mapping[str, Any], label: Any = None, *, keep_separator: bool = True) -> Shown:
         return self._render(label, "ice" if keep_separator else "clean ice", row, "")
 
-    def _chosen(self, label: Any) -> Any:
+    def _prompt_of(self, label: Any) -> Any:
         """Return the text or dialogue for a label."""
         if not _is_labelled(self.template):
             return self.template
         try:
-            chosen = self.template[label]
+            prompt = self.template[label]
         except (KeyError, TypeError):
             hint = nearest(str(label), map(str, self.labels))
-            raise InContextError(
-                f"{type(self).__name__}: no prompt for label {label!r} ({type(label).__name__}){hint}",
-                name=str(label),
-            ) from None
-        return {"round": chosen} if isinstance(chosen, list) else chosen
+            text = f"{type(self).__name__}: no prompt for label {label!r} ({type(label).__name__}){hint}"
+            raise InContextError(text, name=str(label)) from None
+        return {"round": prompt} if isinstance(prompt, list) else prompt
 
-    def _compile(self, chosen: Any, form: str, names: tuple[str, ...]) -> _Plan:
+    def _compile(self, prompt: Any, form: str, names: tuple[str, ...]) -> list[_PlannedItem]:
         is_ice = form.endswith("ice")
-        listed: list[Item] = []
-        if isinstance(chosen, str):
-            listed.append(chosen)
-            chosen = {}
-        for name in ("round",) if is_ice else SECTIONS:
-            if name in chosen:
-                listed += section("ice" if is_ice else name, items_of(chosen[name]))
-        return [
-            (None, self._parts(item, form, names))
-            if isinstance(item, str)
-            else (item, self._parts(item["prompt"], form, names) if "prompt" in item else ())
-            for item in listed
-        ]
+        items: list[Item] = []
+        if isinstance(prompt, str):
+            items.append(prompt)
+        else:
+            for name in ("round",) if is_ice else SECTIONS:
+                if name in prompt:
+                    items += section("ice" if is_ice else name, items_of(prompt[name]))
+        plan: list[_PlannedItem] = []
+        for item in items:
+            if isinstance(item, str):
+                plan.append(_PlannedItem(None, self._parts(item, form, names)))
+            elif "prompt" in item:
+                plan.append(_PlannedItem(item, self._parts(item["prompt"], form, names)))
+            else:
+                plan.append(_PlannedItem(item, ()))
+        return plan
 
     def _parts(self, text: str, form: str, names: tuple[str, ...]) -> tuple[Slots, ...]:
-        """Cut a text at the places of examples, and each piece where columns go."""
+        """Cut a text at the places of examples, and each piece at its columns."""
         pieces = [text]
         if self.ice_token is not None:
             pieces = [text.replace(self.ice_token, "")] if form.endswith("ice") else text.split(self.ice_token)
@@ -159,31 +154,35 @@ class PromptTemplate(RowTemplate):
         return tuple([slots(piece, names, self.tokens) for piece in pieces])
 
     def _render(self, label: Any, form: str, row: Mapping[str, Any], ice: Shown) -> Shown:
-        chosen, names = self._chosen(label), tuple(row)
+        prompt, names = self._prompt_of(label), tuple(row)
         key = (label if _is_labelled(self.template) else None, form, names)
         plan = self._plans.get(key)
         if plan is None:
             if len(self._plans) >= _MAX_PLANS:
                 self._plans.clear()
-            plan = self._plans[key] = self._compile(chosen, form, names)
-        if isinstance(chosen, str):
-            return self._joined(plan[0][1], row, ice, None)
-        found = PromptList()
+            plan = self._plans[key] = self._compile(prompt, form, names)
+        if isinstance(prompt, str):
+            return self._joined(plan[0].parts, row, ice, None)
+        result = PromptList()
         for item, parts in plan:
             if item is None:
-                if self.ice_token is not None and not isinstance(ice, str):
-                    for number, part in enumerate(parts):
-                        if number:
-                            found.extend(copies(ice))
-                        if part.text:
-                            found.append(part.fill(row))
-                else:
-                    found.append(self._joined(parts, row, ice, None))
+                self._add_text(result, parts, row, ice)
             elif parts:
-                found.append({**item, "prompt": self._joined(parts, row, ice, item["role"])})
+                result.append({**item, "prompt": self._joined(parts, row, ice, item["role"])})
             else:
-                found.append(dict(item))
-        return found
+                result.append(dict(item))
+        return result
+
+    def _add_text(self, result: PromptList, parts: Sequence[Slots], row: Mapping[str, Any], ice: Shown) -> None:
+        """Append a text without a role: worked examples with roles go between its parts."""
+        if self.ice_token is None or isinstance(ice, str):
+            result.append(self._joined(parts, row, ice, None))
+            return
+        for number, part in enumerate(parts):
+            if number:
+                result.extend(copies(ice))
+            if part.text:
+                result.append(part.fill(row))
 
     def _joined(self, parts: Sequence[Slots], row: Mapping[str, Any], ice: Shown, role: str | None) -> str:
         if len(parts) == 1:
@@ -198,52 +197,67 @@ class PromptTemplate(RowTemplate):
             )
         return ice.join([part.fill(row) for part in parts])
 
-    def _problems(self, template: object, ice_token: str) -> list[Problem]:
+    def _problems(self, template: object, ice_token: str) -> Problems:
         """Return all problems of a template."""
         if not isinstance(template, str | Mapping):
-            return [Problem("template", f"template must be text or a dict, got {type(template).__name__}")]
-        is_labelled = _is_labelled(template)
-        prompts: list[tuple[str, Any]] = [("template", template)]
-        if is_labelled and isinstance(template, Mapping):
-            prompts = [(f"template[{label!r}]", chosen) for label, chosen in template.items()]
-        problems: list[Problem] = []
-        for place, chosen in prompts:
-            if isinstance(chosen, str):
-                if ice_token not in chosen:
-                    problems.append(Problem(place, f"ice_token {ice_token!r} is not in {place} {chosen[:80]!r}"))
-            elif isinstance(chosen, list | Mapping):
-                inner = problems_of({"round": chosen} if isinstance(chosen, list) else chosen)
-                if is_labelled:
-                    inner = [Problem(f"{place}.{name}", f"{place}: {text}") for name, text in inner]
-                problems += inner
+            return [Problem("template", f"must be text or a dict, got {type(template).__name__}")]
+        if not isinstance(template, Mapping) or not _is_labelled(template):
+            return _problems_of_prompt(template, "template", ice_token)
+        problems: Problems = []
+        for label, prompt in template.items():
+            place = f"template[{label!r}]"
+            if isinstance(prompt, str):
+                problems += _problems_of_prompt(prompt, place, ice_token)
             else:
-                text = f"{place} must be text, a list of turns or a dialogue, got {type(chosen).__name__}"
-                problems.append(Problem(place, text))
+                problems += inside(place, _problems_of_prompt(prompt, "", ice_token))
         return problems
+
+
+def _problems_of_tokens(tokens: object) -> Problems:
+    if tokens is None:
+        return []
+    if not isinstance(tokens, Mapping):
+        return [Problem("column_token_map", f"must map column names to tokens, got {type(tokens).__name__}")]
+    return [
+        Problem(f"column_token_map[{name!r}]", f"must be text that is not empty, got {token!r}")
+        for name, token in tokens.items()
+        if not isinstance(token, str) or not token
+    ]
+
+
+def _problems_of_prompt(prompt: object, place: str, ice_token: str) -> Problems:
+    """Return the problems of one text or dialogue; those of a dialogue have its own places."""
+    if isinstance(prompt, str):
+        if ice_token in prompt:
+            return []
+        return [Problem(place, f"ice_token {ice_token!r} is not in {prompt[:_SHOWN_CHARS]!r}")]
+    if isinstance(prompt, list):
+        return problems_of({"round": prompt})
+    if isinstance(prompt, Mapping):
+        return problems_of(prompt)
+    return [Problem(place, f"must be text, a list of turns or a dialogue, got {type(prompt).__name__}")]
 
 
 def _is_labelled(template: object) -> bool:
     return isinstance(template, Mapping) and not set(template) <= set(SECTIONS)
 
 
-def _doubts(template: Any, ice_token: str | None) -> Problem | None:
+def _doubt(template: Any, ice_token: str | None) -> Problem | None:
     """Return the part of a template that probably does something else than its author expects."""
     if _is_labelled(template):
         foreign = [key for key in template if key not in SECTIONS]
         if len(foreign) == len(template):
             return None
         names = ", ".join(f"{key!r}{nearest(str(key), SECTIONS)}" for key in foreign)
-        sections = "` and `".join(key for key in template if key in SECTIONS)
-        return Problem(
-            str(foreign[0]), f"`{sections}` are labels here, because the template has other keys than sections: {names}"
-        )
+        sections = "`, `".join(key for key in template if key in SECTIONS)
+        text = f"labels `{sections}`: they are no sections, because the template has other keys: {names}"
+        return Problem(str(foreign[0]), text)
     texts = [
-        repr(item[:40])
-        for where, item in located(template)
-        if where.startswith("round") and isinstance(item, str) and item.strip().replace(ice_token or "\0", "")
+        repr(item[:_SHOWN_CHARS])
+        for place, item in located(template)
+        if place.startswith("round") and isinstance(item, str) and item.strip().replace(ice_token or "\0", "")
     ]
     if not texts:
         return None
-    return Problem(
-        "round", f"{', '.join(texts)} in `round` has no role, so it is sent before all turns; give it a role"
-    )
+    text = f"{', '.join(texts)} in `round` has no role, so it is sent before all turns; give it a role"
+    return Problem("round", text)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from itertools import chain
 from typing import Any, TypeAlias
 
-from agentkit_prompts.errors import InContextError
+from agentkit_prompts.errors import InContextError, Problem, Problems
 from agentkit_prompts.evaluation.columns import safe_format
-from agentkit_prompts.evaluation.problems import Problem, refuse
+from agentkit_prompts.evaluation.problems import refuse
 from agentkit_prompts.evaluation.row_template import RowTemplate
 
 __all__ = ["Messages", "RawPromptTemplate"]
@@ -36,11 +35,12 @@ class RawPromptTemplate(RowTemplate):
         self, messages: Sequence[Mapping[str, Any] | str], format_variables: bool = True, ice_token: str = "</E>"
     ) -> None:
         if isinstance(messages, str) or not isinstance(messages, Sequence):
-            raise InContextError(
-                f"RawPromptTemplate: messages must be a list, got {type(messages).__name__}", name="messages"
-            )
-        faults = [_problems(position, message, ice_token) for position, message in enumerate(messages)]
-        if problems := [*chain.from_iterable(faults)]:
+            text = f"RawPromptTemplate: messages must be a list, got {type(messages).__name__}"
+            raise InContextError(text, name="messages")
+        problems: Problems = []
+        for position, message in enumerate(messages):
+            problems += _problems(f"messages[{position}]", message, ice_token)
+        if problems:
             raise refuse("RawPromptTemplate", problems)
         self.messages: tuple[Any, ...] = tuple(deepcopy(message) for message in messages)
         self.format_variables = format_variables
@@ -61,22 +61,21 @@ class RawPromptTemplate(RowTemplate):
         return self._render(row, ())
 
     def _render(self, row: Mapping[str, Any], ice: object) -> Messages:
-        if ice and (isinstance(ice, str) or not isinstance(ice, list | tuple)):
-            raise InContextError(
-                "RawPromptTemplate: examples that are text cannot go among messages; give them roles", name="ice"
-            )
-        found: Messages = []
+        if ice and not isinstance(ice, list | tuple):
+            text = "RawPromptTemplate: examples that are text cannot go among messages; give them roles"
+            raise InContextError(text, name="ice")
+        examples = ice if isinstance(ice, list | tuple) else ()
+        messages: Messages = []
         for message in self.messages:
             if isinstance(message, str):
-                found += [deepcopy(item) for item in ice or ()]  # type: ignore[attr-defined]
+                messages += deepcopy(list(examples))
             elif "expand_column" in message:
-                found += _expanded(row, message["expand_column"])
+                messages += _expanded(row, message["expand_column"])
+            elif self.format_variables:
+                messages.append({**deepcopy(dict(message)), "content": _filled(message["content"], row)})
             else:
-                made = deepcopy(dict(message))
-                if self.format_variables:
-                    made["content"] = _filled(made["content"], row)
-                found.append(made)
-        return found
+                messages.append(deepcopy(dict(message)))
+        return messages
 
 
 def _filled(content: Any, row: Mapping[str, Any]) -> Any:
@@ -90,25 +89,21 @@ def _filled(content: Any, row: Mapping[str, Any]) -> Any:
     return content
 
 
-def _problems(position: int, message: object, ice_token: object) -> list[Problem]:
-    place = f"messages[{position}]"
+def _problems(place: str, message: object, ice_token: object) -> Problems:
     if isinstance(message, str):
         if message == ice_token:
             return []
-        return [Problem(place, f"{place} is text other than the ice_token {ice_token!r}: {message[:80]!r}")]
+        return [Problem(place, f"text other than the ice_token {ice_token!r}: {message[:80]!r}")]
     if not isinstance(message, Mapping):
-        return [Problem(place, f"{place} must be a dict or the ice_token, got {type(message).__name__}")]
+        return [Problem(place, f"must be a dict or the ice_token, got {type(message).__name__}")]
     if "expand_column" in message:
         name = message["expand_column"]
         if isinstance(name, str):
             return []
-        return [Problem(f"{place}.expand_column", f"{place}: expand_column must name a column, got {name!r}")]
-    problems = [
-        Problem(f"{place}.{key}", f"{place} has no {key!r}") for key in ("role", "content") if key not in message
-    ]
+        return [Problem(f"{place}.expand_column", f"must name a column, got {name!r}")]
+    problems = [Problem(f"{place}.{key}", "missing") for key in ("role", "content") if key not in message]
     if "role" in message and message["role"] not in _ROLES:
-        text = f"{place} has the role {message['role']!r}; expected {', '.join(_ROLES)}"
-        problems.append(Problem(f"{place}.role", text))
+        problems.append(Problem(f"{place}.role", f"expected {', '.join(_ROLES)}, got {message['role']!r}"))
     return problems
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from agentkit_prompts.evaluation.problems import Problem, unknown_names
+from agentkit_prompts.errors import Problem, Problems
+from agentkit_prompts.evaluation.problems import unknown_names
 
 __all__ = ["SECTIONS", "RowTemplate", "items_of", "located", "problems_of"]
 
@@ -14,22 +15,22 @@ SECTIONS = ("begin", "round", "end")
 
 
 class RowTemplate(Protocol):
-    """What turns a row (column name to value) into a prompt. A class that has these members need not inherit them.
+    """Base of the templates that turn a row (column name to value) into a prompt. Other classes need not inherit it.
 
     By default it is one dialogue, without labels and without a place for worked examples.
     """
 
     ice_token: str | None = None
-    """Where worked examples go."""
+    """Place of worked examples."""
 
     @property
     def labels(self) -> tuple[Any, ...]:
-        """The labels it has a prompt for; none when there is one prompt for all."""
+        """The labels it has a prompt for; none if there is one prompt for all."""
         return ()
 
     @property
     def is_dialogue(self) -> bool:
-        """Whether it is one dialogue with roles; examples of dialogues are not separated by text."""
+        """True if it is one dialogue with roles; examples of dialogues are not separated by text."""
         return True
 
     def places(self, label: Any = None) -> str:
@@ -43,7 +44,7 @@ class RowTemplate(Protocol):
             row: Column name to value. The braces of a name that is no column stay as they are.
             ice: Worked examples, put where `ice_token` is, as they are.
             hide: The column of the answer, whose value is not shown.
-            instead: What is shown instead.
+            instead: The text that replaces it.
 
         Raises:
             InContextError: The row lacks what the template needs, or the examples do not fit.
@@ -63,31 +64,32 @@ class RowTemplate(Protocol):
 
 def items_of(value: Any) -> Sequence[Any]:
     """Return the items of a section: a list as it is, one item by itself, nothing for None."""
-    return () if value is None else value if isinstance(value, list | tuple) else (value,)
+    if value is None:
+        return ()
+    return value if isinstance(value, list | tuple) else (value,)
 
 
 def located(template: object) -> Iterator[tuple[str, Any]]:
     """Yield the items of a dialogue, each with its place, such as `round[0]`."""
-    for name in SECTIONS if isinstance(template, Mapping) else ():
-        for position, item in enumerate(items_of(template.get(name))):  # type: ignore[attr-defined]
-            yield f"{name}[{position}]", item
+    if isinstance(template, Mapping):
+        for name in SECTIONS:
+            for position, item in enumerate(items_of(template.get(name))):
+                yield f"{name}[{position}]", item
 
 
-def problems_of(template: object) -> list[Problem]:
-    """Return what keeps `template` from being a dialogue: everything at once."""
+def problems_of(template: object) -> Problems:
+    """Return all problems of a dialogue."""
     if not isinstance(template, Mapping):
-        text = f"template must be a dialogue with a 'round' of role items, got {type(template).__name__}"
-        return [Problem("template", text)]
-    problems = unknown_names("", "unknown section", template, SECTIONS)
+        return [Problem("template", f"expected a dialogue with a 'round' of role items, got {type(template).__name__}")]
+    problems = unknown_names("", template, SECTIONS, "unknown section")
     if "round" not in template:
-        problems.append(Problem("round", "template has no 'round': a dialogue needs the list of its turns"))
+        problems.append(Problem("round", "missing; a dialogue needs the list of its turns"))
     for place, item in located(template):
         if isinstance(item, Mapping):
             if not isinstance(item.get("role"), str):
-                problems.append(Problem(f"{place}.role", f"{place} has no role that is text"))
+                problems.append(Problem(f"{place}.role", "must be text"))
             if not isinstance(item.get("prompt", ""), str):
-                text = f"{place}: the prompt must be text, got {type(item['prompt']).__name__}"
-                problems.append(Problem(f"{place}.prompt", text))
+                problems.append(Problem(f"{place}.prompt", f"must be text, got {type(item['prompt']).__name__}"))
         elif not isinstance(item, str):
-            problems.append(Problem(place, f"{place} must be text or a role item, got {type(item).__name__}"))
+            problems.append(Problem(place, f"must be text or a role item, got {type(item).__name__}"))
     return problems

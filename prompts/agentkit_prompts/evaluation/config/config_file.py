@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from agentkit_prompts.errors import InContextError
+from agentkit_prompts.errors import InContextError, Problem, Problems
 from agentkit_prompts.evaluation.config.config_code import Interpreter
 from agentkit_prompts.evaluation.config.config_scope import Imported, Unread
 from agentkit_prompts.evaluation.config.config_sizes import Unreadable, own_variables
@@ -110,29 +110,33 @@ def load_datasets(path: str | os.PathLike[str], *, root: str | os.PathLike[str] 
     """
     variables = load_config(path, root=root)
     assert isinstance(variables, _Variables)
-    named = {name: value for name, value in variables.items() if _is_datasets(value)}
-    lists = [named["datasets"]] if "datasets" in named else list(named.values())
-    if not lists and _is_dataset(variables):
-        lists = [[dict(variables)]]
-    if problems := variables.unread():
-        first = problems[0]
-        text = _some([unread.reason for unread in problems])
-        raise InContextError(text, path=first.path, line=first.line, name=first.name)
-    if not lists:
-        listed = ", ".join(list(variables)[:10]) or "nothing"
-        text = f"{path}: no list of datasets with infer_cfg and reader_cfg; variables: {listed}"
+    unread = variables.unread()
+    if unread:
+        text = _some([variable.reason for variable in unread])
+        raise InContextError(text, path=unread[0].path, line=unread[0].line, name=unread[0].name)
+    datasets = _datasets_of(variables)
+    if not datasets:
+        names = ", ".join(list(variables)[:10]) or "none"
+        text = f"{path}: no list of datasets with infer_cfg and reader_cfg; variables: {names}"
         raise InContextError(text, path=str(path), name="datasets")
-    datasets = [entry for held in lists for entry in held]
-    problems_of_datasets = [
-        (f"datasets[{number}].{key}", f"dataset {number} ({_name(entry)}) has no {key}")
-        for number, entry in enumerate(datasets)
-        for key in ("infer_cfg", "reader_cfg")
-        if not isinstance(entry.get(key), Mapping)
-    ]
-    if problems_of_datasets:
-        text = f"{path}: {_some([text for _, text in problems_of_datasets])}"
-        raise InContextError(text, path=str(path), problems=problems_of_datasets)
+    problems: Problems = []
+    for number, dataset in enumerate(datasets):
+        for key in ("infer_cfg", "reader_cfg"):
+            if not isinstance(dataset.get(key), Mapping):
+                problems.append(Problem(f"datasets[{number}].{key}", f"missing in dataset {_name(dataset)}"))
+    if problems:
+        raise InContextError(f"{path}: {_some([*map(str, problems)])}", path=str(path), problems=problems)
     return datasets
+
+
+def _datasets_of(variables: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the list `datasets`, or else every list of datasets, or else the file as one dataset."""
+    if _is_datasets(variables.get("datasets")):
+        return list(variables["datasets"])
+    lists = [value for value in variables.values() if _is_datasets(value)]
+    if not lists and _is_dataset(variables):
+        return [dict(variables)]
+    return [dataset for datasets in lists for dataset in datasets]
 
 
 def _name(dataset: Mapping[str, Any]) -> str:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from agentkit_prompts.errors import InContextError, PromptError, brief
+from agentkit_prompts.errors import InContextError, Problem, Problems, PromptError, brief
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader
 from agentkit_prompts.evaluation.inferencer import Inferencer
 from agentkit_prompts.evaluation.multi_turn import MultiTurnPromptTemplate
 from agentkit_prompts.evaluation.multimodal import MMPromptTemplate
-from agentkit_prompts.evaluation.problems import Problem, problems_of_error, refuse, unknown_names
+from agentkit_prompts.evaluation.problems import problems_of_error, refuse, unknown_names
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate
 from agentkit_prompts.evaluation.raw_template import RawPromptTemplate
 from agentkit_prompts.evaluation.retrievers import BM25Selector, RandomSelector, WindowSelector
@@ -32,24 +32,23 @@ _TEMPLATES: dict[str, Any] = {
     kind.__name__: kind for kind in (PromptTemplate, RawPromptTemplate, MultiTurnPromptTemplate, MMPromptTemplate)
 }
 _Settings = Mapping[str, Any]
-_MAX_EXAMPLE = 5
+_EXAMPLES = 5
 """Row numbers that an error shows as an example."""
 
 
 def _fixed(settings: _Settings, _: object) -> ExampleSelector:
     ids = settings.get("fix_id_list")
     if ids is None:
-        count = settings.get("ice_num")
-        example = [*range(count if type(count) is int and 0 < count <= _MAX_EXAMPLE else _MAX_EXAMPLE)]
+        example = [*range(_EXAMPLES)]
         text = f"fix_id_list is missing: the numbers of the training rows to show, such as {example}"
         raise InContextError(text, name="fix_id_list")
     if not isinstance(ids, Sequence) or isinstance(ids, str):
-        text = f"fix_id_list must be a list of row numbers, got {ids!r}"[:200]
+        text = f"fix_id_list must be a list of row numbers, got {brief(ids)}"
         raise InContextError(text, name="fix_id_list", value=type(ids).__name__)
-    wrong = [brief(number) for number in ids if type(number) is not int]
-    if wrong:
-        text = f"fix_id_list must contain row numbers, got {', '.join(wrong)}"[:200]
-        raise InContextError(text, name="fix_id_list", value=wrong[0])
+    for number in ids:
+        if type(number) is not int:
+            text = f"fix_id_list must contain row numbers, got {brief(number)}"
+            raise InContextError(text, name="fix_id_list", value=brief(number))
     return StaticSelector(ids=[str(number) for number in ids])
 
 
@@ -76,105 +75,115 @@ def read_cfg(
 ) -> dict[str, Any]:
     """Return the arguments of `InContext`; see `InContext.from_cfg`."""
     if not isinstance(infer_cfg, Mapping):
-        text = f"infer_cfg must be a dict, got {type(infer_cfg).__name__}"
-        raise InContextError(text, name="infer_cfg", value=type(infer_cfg).__name__)
-    keys = [key for key in infer_cfg if key != _LENGTH]
-    problems = unknown_names("infer_cfg", "infer_cfg: unknown key", keys, _KEYS)
-    made: dict[str, Any] = {"reader": _reader(reader_cfg, problems)}
+        kind = type(infer_cfg).__name__
+        raise InContextError(f"infer_cfg must be a dict, got {kind}", name="infer_cfg", value=kind)
+    problems = unknown_names("infer_cfg", infer_cfg, (*_KEYS, _LENGTH))
+    arguments: dict[str, Any] = {"reader": _reader(reader_cfg, problems)}
     for key in ("prompt_template", "ice_template"):
-        made[key] = _template(infer_cfg.get(key), f"infer_cfg[{key!r}]", problems)
-    made |= _retriever(infer_cfg.get("retriever"), embedder, problems)
-    made |= _inferencer(infer_cfg.get("inferencer"), infer_cfg.get(_LENGTH), problems)
+        arguments[key] = _template(infer_cfg.get(key), f"infer_cfg[{key!r}]", problems)
+    arguments |= _retriever(infer_cfg.get("retriever"), embedder, problems)
+    arguments |= _inferencer(infer_cfg.get("inferencer"), infer_cfg.get(_LENGTH), problems)
     if problems:
         raise refuse("", problems)
-    return made
+    return arguments
 
 
 def shows_examples(infer_cfg: Mapping[str, Any]) -> bool:
-    """Return whether an `infer_cfg` names a retriever that chooses worked examples."""
+    """Return True if an `infer_cfg` names a retriever that chooses worked examples."""
     retriever = infer_cfg.get("retriever") if isinstance(infer_cfg, Mapping) else None
-    return retriever is not None and not (
-        isinstance(retriever, Mapping) and _name(retriever.get("type")) == "ZeroRetriever"
-    )
+    if isinstance(retriever, Mapping):
+        return _name(retriever.get("type")) != "ZeroRetriever"
+    return retriever is not None
 
 
-def _reader(cfg: Any, problems: list[Problem]) -> Any:
+def _reader(cfg: Any, problems: Problems) -> Any:
     if isinstance(cfg, DatasetReader):
         return cfg
     if not isinstance(cfg, Mapping):
-        problems.append(Problem("reader_cfg", f"reader_cfg must be a dict, got {type(cfg).__name__}"))
+        problems.append(Problem("reader_cfg", f"must be a dict, got {type(cfg).__name__}"))
         return None
-    known = [field.name for field in fields(DatasetReader)]
-    problems += unknown_names("reader_cfg", "reader_cfg: unknown key", cfg, known)
-    settings = {key: value for key, value in cfg.items() if key in known}
+    names = [field.name for field in fields(DatasetReader)]
+    problems += unknown_names("reader_cfg", cfg, names)
+    settings = {key: value for key, value in cfg.items() if key in names}
     for key in ("input_template", "output_template"):
         if key in settings:
             settings[key] = _template(settings[key], f"reader_cfg[{key!r}]", problems)
-    return _tried("reader_cfg", lambda: DatasetReader(**{"input_columns": (), **settings}), problems)
+    return _made("reader_cfg", lambda: DatasetReader(**{"input_columns": (), **settings}), problems)
 
 
-def _template(cfg: Any, where: str, problems: list[Problem]) -> Any:
+def _template(cfg: Any, place: str, problems: Problems) -> Any:
     if cfg is None or hasattr(cfg, "ice_item"):
         return cfg
     if not isinstance(cfg, Mapping):
-        problems.append(Problem(where, f"{where} must be a dict with type and template, got {type(cfg).__name__}"))
+        problems.append(Problem(place, f"must be a dict with type and template, got {type(cfg).__name__}"))
         return None
-    kind = cfg.get("type", "PromptTemplate")
-    own = isinstance(kind, type) and hasattr(kind, "ice_item")
-    made: Any = kind if own else _TEMPLATES.get(_name(kind))
-    if made is None:
-        problems.append(Problem(f"{where}.type", f"{where}: unknown type {kind!r}{nearest(_name(kind), _TEMPLATES)}"))
+    cls = _template_class(cfg, place, problems)
+    if cls is None:
         return None
     settings = {key: value for key, value in cfg.items() if key != "type"}
-    parameters = inspect.signature(made).parameters
-    wrong = unknown_names(where, f"{where}: unknown key", settings, tuple(parameters))
-    needed = [key for key, value in parameters.items() if value.default is value.empty and key not in settings]
-    wrong += [Problem(f"{where}.{key}", f"{where} has no {key!r}") for key in needed]
-    if needed and "type" not in cfg:
-        wrong.append(Problem(where, f"{where}: labels and their prompts, or a dialogue, belong under `template`"))
-    problems += wrong
-    return None if wrong else _tried(where, lambda: made(**settings), problems)
+    parameters = inspect.signature(cls).parameters
+    required = [key for key, parameter in parameters.items() if parameter.default is parameter.empty]
+    missing = [key for key in required if key not in settings]
+    wrong = unknown_names(place, settings, tuple(parameters))
+    wrong += [Problem(f"{place}.{key}", "missing") for key in missing]
+    if missing and "type" not in cfg:
+        wrong.append(Problem(place, "labels and their prompts, or a dialogue, belong under `template`"))
+    if wrong:
+        problems += wrong
+        return None
+    return _made(place, lambda: cls(**settings), problems)
 
 
-def _retriever(cfg: Any, embedder: Embedder | None, problems: list[Problem]) -> dict[str, Any]:
-    where = "infer_cfg['retriever']"
+def _template_class(cfg: Mapping[str, Any], place: str, problems: Problems) -> Any:
+    """Return the class of a template: a class of the caller, or the class here of that name."""
+    kind = cfg.get("type", "PromptTemplate")
+    if isinstance(kind, type) and hasattr(kind, "ice_item"):
+        return kind
+    cls = _TEMPLATES.get(_name(kind))
+    if cls is None:
+        problems.append(Problem(f"{place}.type", f"unknown type {kind!r}{nearest(_name(kind), _TEMPLATES)}"))
+    return cls
+
+
+def _retriever(cfg: Any, embedder: Embedder | None, problems: Problems) -> dict[str, Any]:
+    place = "infer_cfg['retriever']"
     if cfg is None:
         return {}
     if isinstance(cfg, ExampleSelector) and not isinstance(cfg, Mapping | type):
         return {"retriever": cfg}
     if not isinstance(cfg, Mapping) or "type" not in cfg:
-        text = f"{where} must be a dict with a type, or an example selector, got {cfg!r}"[:200]
-        problems.append(Problem(where, text))
+        text = f"must be a dict with a type, or an example selector, got {cfg!r}"[:200]
+        problems.append(Problem(place, text))
         return {}
     name = _name(cfg["type"])
     if name not in _RETRIEVERS:
-        text = f"{where}: unknown type {cfg['type']!r}{nearest(name, _RETRIEVERS)}"
-        problems.append(Problem(f"{where}.type", text))
+        problems.append(Problem(f"{place}.type", f"unknown type {cfg['type']!r}{nearest(name, _RETRIEVERS)}"))
         return {}
     make, keys = _RETRIEVERS[name]
-    problems += unknown_names(where, f"{where}: unknown key", cfg, (*_COMMON, *keys))
-    blank = "" if name == "ZeroRetriever" else "\n"
-    texts = {"separator": cfg.get("ice_separator", blank), "end": cfg.get("ice_eos_token", blank)}
-    problems += [
-        Problem(f"{where}.{key}", f"{where}: {key} must be text, got {cfg[key]!r}"[:200])
-        for key in ("ice_separator", "ice_eos_token")
-        if not isinstance(cfg.get(key, ""), str)
-    ]
-    return {"retriever": _tried(where, lambda: make(cfg, embedder), problems), **texts}
+    problems += unknown_names(place, cfg, (*_COMMON, *keys))
+    for key in ("ice_separator", "ice_eos_token"):
+        if not isinstance(cfg.get(key, ""), str):
+            problems.append(Problem(f"{place}.{key}", f"must be text, got {brief(cfg[key])}"))
+    default = "" if name == "ZeroRetriever" else "\n"
+    return {
+        "retriever": _made(place, lambda: make(cfg, embedder), problems),
+        "separator": cfg.get("ice_separator", default),
+        "end": cfg.get("ice_eos_token", default),
+    }
 
 
-def _inferencer(cfg: Any, length: Any, problems: list[Problem]) -> dict[str, Any]:
-    where = "infer_cfg['inferencer']"
+def _inferencer(cfg: Any, length: Any, problems: Problems) -> dict[str, Any]:
+    place = "infer_cfg['inferencer']"
     if cfg is None:
         cfg = {"type": "GenInferencer"}
     if isinstance(cfg, Inferencer):
         return {"inferencer": cfg}
     if not isinstance(cfg, Mapping) or "type" not in cfg:
-        problems.append(Problem(where, f"{where} must be a dict with a type, got {cfg!r}"[:200]))
+        problems.append(Problem(place, f"must be a dict with a type, got {cfg!r}"[:200]))
         return {}
     name = _name(cfg["type"])
-    given = {"max_out_len": length, **cfg} if length is not None else cfg
-    return {"inferencer": _tried(where, lambda: Inferencer.from_cfg(name, given), problems)}
+    settings = cfg if length is None else {_LENGTH: length, **cfg}
+    return {"inferencer": _made(place, lambda: Inferencer.from_cfg(name, settings), problems)}
 
 
 def _name(kind: object) -> str:
@@ -182,9 +191,10 @@ def _name(kind: object) -> str:
     return kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2].rpartition(":")[2]
 
 
-def _tried(where: str, make: Callable[[], Any], problems: list[Problem]) -> Any:
+def _made(place: str, make: Callable[[], Any], problems: Problems) -> Any:
+    """Return the result of `make`; None if it fails."""
     try:
         return make()
     except PromptError as error:
-        problems += problems_of_error(where, error)
+        problems += problems_of_error(place, error)
         return None

@@ -10,13 +10,13 @@ from copy import deepcopy
 from typing import Any
 
 from agentkit_prompts.caller_warnings import warn
-from agentkit_prompts.errors import InContextError, InContextWarning
+from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems
 from agentkit_prompts.evaluation.meta.chat_messages import chat_messages
 from agentkit_prompts.evaluation.meta.meta_base import MetaParser, Mode, without_roles
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat, read_meta
-from agentkit_prompts.evaluation.meta.walk import read_prompt
-from agentkit_prompts.evaluation.problems import Problem, refuse
-from agentkit_prompts.evaluation.prompt_list import Item, PromptList
+from agentkit_prompts.evaluation.meta.walk import Script, Turn, read_prompt
+from agentkit_prompts.evaluation.problems import refuse
+from agentkit_prompts.evaluation.prompt_list import PromptList
 
 __all__ = ["CHAT_META", "ApiMetaTemplate"]
 
@@ -89,81 +89,97 @@ class ApiMetaTemplate(MetaParser):
 
     def _with_roles(self, prompt: PromptList, meta: MetaFormat, mode: Mode) -> PromptList:
         script, _ = read_prompt(meta, prompt, gen=mode == "gen")
-        found = PromptList()
-        left = [turn for turn in script if isinstance(turn, str) and turn.strip()] if not self._keep_text else []
-        if left:
-            texts = ", ".join(repr(text[:80]) for text in left)
-            problem = f"prompt: text without a role is left out: {texts}; keep_text=True sends it"
-            warn(InContextWarning(problem, name=left[0]))
+        if not self._keep_text:
+            script = _without_texts(script)
+        result = PromptList()
         for turn in script:
             if isinstance(turn, str):
-                if turn.strip() and self._keep_text:
-                    self._add(found, self._asker(meta), turn)
-            elif turn.opens:
-                continue
-            elif turn.media:
-                text = [{"type": "text", "text": turn.prompt}] if turn.prompt else []
-                self._add(found, turn.api_role, [*text, *deepcopy(list(turn.media))])
-            else:
-                self._add(found, turn.api_role, f"{self._text(turn.begin)}{turn.prompt}{self._text(turn.end)}")
-        if not found:
-            raise InContextError(
-                "prompt: there is nothing to send; give it at least one item before the reply of the model",
-                name="prompt",
-            )
-        start: list[Item] = (
-            [deepcopy(dict(meta.first))] if meta.first else [self._text(meta.begin)] if meta.begin else []
-        )
-        return PromptList([*start, *found])
+                if turn.strip():
+                    self._add(result, self._asker(meta), turn)
+            elif not turn.opens:
+                self._add(result, turn.api_role, self._content(turn))
+        if not result:
+            text = "prompt: there is nothing to send; give it at least one item before the reply of the model"
+            raise InContextError(text, name="prompt")
+        if meta.first:
+            return PromptList([deepcopy(dict(meta.first)), *result])
+        if meta.begin:
+            return PromptList([self._text(meta.begin), *result])
+        return result
 
-    def _add(self, found: PromptList, api_role: str, content: str | list[Any]) -> None:
+    def _content(self, turn: Turn) -> str | list[Any]:
+        """Return the content of a message: text with its markers, or content parts."""
+        if not turn.media:
+            return f"{self._text(turn.begin)}{turn.prompt}{self._text(turn.end)}"
+        media = deepcopy(list(turn.media))
+        return [{"type": "text", "text": turn.prompt}, *media] if turn.prompt else media
+
+    def _add(self, messages: PromptList, api_role: str, content: str | list[Any]) -> None:
         """Append a message, or join it to the last one of the same role."""
-        last = found[-1] if found else None
+        last = messages[-1] if messages else None
         if isinstance(last, dict) and last["role"] == api_role:
             last["prompt"] = _joined(last["prompt"], content, "\n")
         else:
-            found.append({"role": api_role, "prompt": content})
+            messages.append({"role": api_role, "prompt": content})
 
     def _asker(self, meta: MetaFormat) -> str:
         """Return the API's name of the role that gets text without a role."""
         return next((role.api_role for role in meta.speakers or meta.reserved if not role.generate), "HUMAN")
 
     def _led(self, messages: list[Any]) -> list[Any]:
-        """Put the contents of the meta template's messages in front of messages of the same role, in order."""
-        found: list[Any] = []
+        """Put the contents of the meta template's messages before messages of the same role, in order."""
+        result: list[Any] = []
         rest = list(messages)
         for ahead in self._ahead:
-            while rest and rest[0]["role"] != ahead["role"] and any(m["role"] == ahead["role"] for m in rest):
-                found.append(rest.pop(0))
-            if rest and rest[0]["role"] == ahead["role"]:
-                message = rest.pop(0)
-                found.append({**message, "content": _joined(ahead["content"], message["content"])})
-            else:
-                found.append(deepcopy(ahead))
-        return [*found, *rest]
+            position = next((number for number, message in enumerate(rest) if message["role"] == ahead["role"]), None)
+            if position is None:
+                result.append(deepcopy(ahead))
+                continue
+            message = rest[position]
+            result += [*rest[:position], {**message, "content": _joined(ahead["content"], message["content"])}]
+            del rest[: position + 1]
+        return [*result, *rest]
 
 
-def _joined(one: Any, other: Any, separator: str = "") -> Any:
-    """Return one content behind the other: text, or content parts where one of them is parts."""
-    if isinstance(one, str) and isinstance(other, str):
-        return f"{one}{separator}{other}"
-    texts = ([{"type": "text", "text": one}] if one and isinstance(one, str) else one for one in (one, other))
-    return [part for parts in texts for part in parts]
+def _without_texts(script: Script) -> Script:
+    """Return the turns of a prompt, and warn of texts without a role that this leaves out."""
+    texts = [turn for turn in script if isinstance(turn, str) and turn.strip()]
+    if texts:
+        shown = ", ".join(repr(text[:80]) for text in texts)
+        problem = f"prompt: text without a role is left out: {shown}; keep_text=True sends it"
+        warn(InContextWarning(problem, name=texts[0]))
+    return [turn for turn in script if not isinstance(turn, str)]
+
+
+def _joined(first: Any, second: Any, separator: str = "") -> Any:
+    """Return two contents as one: text, or content parts if one of them is parts."""
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}{separator}{second}"
+    parts: list[Any] = []
+    for content in (first, second):
+        if not isinstance(content, str):
+            parts += content
+        elif content:
+            parts.append({"type": "text", "text": content})
+    return parts
 
 
 def _messages(config: Sequence[object]) -> list[dict[str, Any]]:
     """Check a meta template that is a list of messages."""
-    problems: list[Problem] = []
+    problems: Problems = []
+    messages: list[dict[str, Any]] = []
     for index, message in enumerate(config):
         if not isinstance(message, Mapping):
-            text = f"message {index} must be a dict with role and content, got {type(message).__name__}"
+            text = f"must be a dict with role and content, got {type(message).__name__}"
             problems.append(Problem(f"[{index}]", text))
         elif message.get("role") not in ("system", "user", "assistant"):
-            text = f"message {index}: role must be one of system, user, assistant, got {message.get('role')!r}"
+            text = f"expected system, user or assistant, got {message.get('role')!r}"
             problems.append(Problem(f"[{index}].role", text))
         elif not isinstance(message.get("content"), str | list):
-            text = f"message {index}: content must be text or a list of parts, got {message.get('content')!r}"
+            text = f"must be text or a list of parts, got {message.get('content')!r}"
             problems.append(Problem(f"[{index}].content", text))
+        else:
+            messages.append(deepcopy(dict(message)))
     if problems:
         raise refuse("meta template", problems)
-    return [deepcopy(dict(message)) for message in config if isinstance(message, Mapping)]
+    return messages

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.context.wire.read_parts import PartReader
-from agentkit_prompts.errors import ChatTemplateError, InContextError, MessageError, Problems
+from agentkit_prompts.errors import ChatTemplateError, InContextError, MessageError, Problem, Problems, listed
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat
-from agentkit_prompts.evaluation.problems import Problem, placed, refuse
+from agentkit_prompts.evaluation.problems import refuse
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, section
 from agentkit_prompts.names import nearest
 
@@ -40,37 +40,43 @@ def chat_messages(prompt: str | PromptList | Sequence[Any]) -> list[dict[str, An
     message of the user, and so is a list of content parts. Text that begins a prompt list is the system's.
 
     Raises:
-        InContextError: The prompt is not one of these; names every item that is wrong.
+        InContextError: The prompt is not one of these; lists every item that is wrong.
     """
     if isinstance(prompt, str):
         return [{"role": "user", "content": prompt}]
     if not isinstance(prompt, list | tuple):
-        raise InContextError(
-            f"chat messages: expected text, or what a meta template returned, got {type(prompt).__name__}",
-            name="prompt",
-            value=type(prompt).__name__,
-        )
+        kind = type(prompt).__name__
+        text = f"chat messages: expected text, or the result of a meta template, got {kind}"
+        raise InContextError(text, name="prompt", value=kind)
     if prompt and all(isinstance(part, Mapping) and "type" in part and "role" not in part for part in prompt):
         return [{"role": "user", "content": deepcopy(list(prompt))}]
-    found: list[dict[str, Any]] = []
-    problems: list[Problem] = []
+    messages: list[dict[str, Any]] = []
+    problems: Problems = []
     for position, item in enumerate(prompt):
-        if type(item) is dict and len(item) == 2 and type(item.get("prompt")) is str and type(item.get("role")) is str:
-            found.append({"role": _chat_role(item["role"]), "content": item["prompt"]})
-        elif isinstance(item, str):
-            found.append({"role": "system" if position == 0 else "user", "content": item})
-        elif (
-            isinstance(item, Mapping) and isinstance(item.get("role"), str) and ("prompt" in item or "content" in item)
-        ):
-            rest = {key: deepcopy(value) for key, value in item.items() if key not in ("role", "prompt", "content")}
-            content = deepcopy(item["prompt"] if "prompt" in item else item["content"])
-            found.append({"role": _chat_role(item["role"]), "content": content, **rest})
-        else:
-            text = f"item {position} must be text, or a dict with a role and a prompt, got {item!r}"[:200]
+        message = _message(position, item)
+        if message is None:
+            text = f"must be text, or a dict with a role and a prompt, got {item!r}"[:200]
             problems.append(Problem(f"[{position}]", text))
+        else:
+            messages.append(message)
     if problems:
         raise refuse("chat messages", problems)
-    return found
+    return messages
+
+
+def _message(position: int, item: object) -> dict[str, Any] | None:
+    """Return an item as a chat message; None for anything else."""
+    if isinstance(item, str):
+        return {"role": "system" if position == 0 else "user", "content": item}
+    if not isinstance(item, Mapping) or not isinstance(item.get("role"), str):
+        return None
+    if type(item.get("prompt")) is str and len(item) == 2:  # nearly every item
+        return {"role": _chat_role(item["role"]), "content": item["prompt"]}
+    if "prompt" not in item and "content" not in item:
+        return None
+    content = item["prompt"] if "prompt" in item else item["content"]
+    rest = {key: deepcopy(value) for key, value in item.items() if key not in ("role", "prompt", "content")}
+    return {"role": _chat_role(item["role"]), "content": deepcopy(content), **rest}
 
 
 def to_messages(prompt: str | PromptList | Sequence[Any]) -> tuple[Message, ...]:
@@ -94,88 +100,104 @@ def as_prompt_list(
     """Return a conversation as a prompt list in the roles of `meta`; with `ask` the model's turn is at its end.
 
     Raises:
-        ChatTemplateError: A message has no place, or there is nothing to reply to; names everything.
+        ChatTemplateError: A message has no place, or there is nothing to reply to; lists everything.
     """
     roles = _roles(meta)
-    problems: list[Problem] = []
+    problems: Problems = []
     begin: list[Item] = []
-    turns: list[tuple[str, str]] = []
+    turns: list[_Turn] = []
     for position, message in enumerate(messages):
-        where = f"messages[{position}]"
-        given: Mapping[str, Any] | None = message if isinstance(message, Mapping) else None
-        if isinstance(message, Message):
-            given = {"role": message.role, "content": message.content, "tool_calls": message.tool_calls}
-        if given is None:
-            text = f"{where} must be a Message or a dict with role and content, got {type(message).__name__}"
-            problems.append(Problem(where, text))
+        turn = _read_turn(f"messages[{position}]", message, roles, problems)
+        if turn is None:
             continue
-        role = given.get("role")
-        name = roles.get(role) if isinstance(role, str) else None
-        if given.get("tool_calls"):
-            text = f"{where}: a meta template has no place for tool calls; write them into the message"
-            problems.append(Problem(f"{where}.tool_calls", text))
-        elif name is None:
-            is_known = isinstance(role, str) and role in _CHAT_ROLES
-            why = "the meta template has no role for it" if is_known else "is unknown"
-            text = f"{where}: role {role!r}: {why}{nearest(str(role), sorted(roles))}"
-            problems.append(Problem(f"{where}.role", text))
+        if turn.is_system and not turns and _opens(turn.name, meta, roles):
+            begin.append({"role": turn.name, "prompt": turn.text})
+        elif turns and turns[-1].name == turn.name:
+            turns[-1] = turns[-1]._replace(text=f"{turns[-1].text}\n{turn.text}")
         else:
-            wrong: Problems = []
-            read = PartReader(wrong, allow_media=True).content(given.get("content"), f"{where}.content")
-            problems += placed(map(str, wrong))
-            text = read if isinstance(read, str) else Message("user", read).text
-            if role == "system" and not turns and (meta is None or name not in meta.order or name == roles.get("user")):
-                begin.append({"role": name, "prompt": text})
-            elif turns and turns[-1][0] == name:
-                turns[-1] = (name, f"{turns[-1][1]}\n{text}")
-            else:
-                turns.append((name, text))
+            turns.append(turn)
     if not messages:
-        problems.append(Problem("messages", "there are no messages; give at least one of the user"))
+        problems.append(Problem("messages", "empty; give at least one message of the user"))
     elif not problems and meta is not None:
-        problems += _order(turns, roles, meta, ask=ask)
+        problems += _order([turn.name for turn in turns], roles, meta, ask=ask)
     if problems:
-        texts = "; ".join([problem.text for problem in problems])
-        raise ChatTemplateError(f"meta template: {texts}", problems=problems)
-    dialogue: list[Item] = [{"role": name, "prompt": text} for name, text in turns]
+        raise ChatTemplateError(f"meta template: {listed(problems)}", problems=problems)
+    dialogue: list[Item] = [{"role": turn.name, "prompt": turn.text} for turn in turns]
     if ask and meta is not None:
         dialogue.append({"role": roles["assistant"], "prompt": "", "generate": True})
     return PromptList([*section("begin", begin), *(section("round", dialogue) if dialogue else ())])
 
 
+class _Turn(NamedTuple):
+    """A message of a conversation: the role of the meta template, and the text."""
+
+    name: str
+    text: str
+    is_system: bool
+
+
+def _read_turn(place: str, message: object, roles: Mapping[str, str], problems: Problems) -> _Turn | None:
+    """Return a message as a turn; None if it has no place."""
+    if isinstance(message, Message):
+        message = {"role": message.role, "content": message.content, "tool_calls": message.tool_calls}
+    if not isinstance(message, Mapping):
+        text = f"must be a Message or a dict with role and content, got {type(message).__name__}"
+        problems.append(Problem(place, text))
+        return None
+    role = message.get("role")
+    if message.get("tool_calls"):
+        text = "a meta template has no place for tool calls; write them into the message"
+        problems.append(Problem(f"{place}.tool_calls", text))
+        return None
+    if not isinstance(role, str) or role not in roles:
+        problem = "the meta template has no role for" if role in [*_CHAT_ROLES] else "unknown role"
+        problems.append(Problem(f"{place}.role", f"{problem} {role!r}{nearest(str(role), sorted(roles))}"))
+        return None
+    content = PartReader(problems, allow_media=True).content(message.get("content"), f"{place}.content")
+    text = content if isinstance(content, str) else Message("user", content).text
+    return _Turn(roles[role], text, role == "system")
+
+
+def _opens(name: str, meta: MetaFormat | None, roles: Mapping[str, str]) -> bool:
+    """True if the first system message goes before all rounds."""
+    return meta is None or name not in meta.order or name == roles.get("user")
+
+
 def _roles(meta: MetaFormat | None) -> dict[str, str]:
-    """Return chat role -> role of the meta template, where it has one; and each role of it by its own name."""
+    """Return chat role -> role of the meta template, if it has one; and each role of it by its own name."""
     if meta is None:
         return {role: names[0] for role, names in _CHAT_ROLES.items()}
-    found: dict[str, str] = {}
+    roles: dict[str, str] = {}
     for role in meta.roles.values():
         for name in (role.role, role.api_role):
-            if (known := _chat_role(name)) in _CHAT_ROLES:
-                found.setdefault(known, role.role)
-    replies = [role.role for role in meta.speakers if role.generate]
-    if replies:
-        found["assistant"] = replies[0]
-    asks = [role.role for role in meta.speakers if role.role not in (found.get("assistant"), found.get("system"))]
-    if asks:
-        found.setdefault("user", asks[0])
-    if "user" in found:
-        found.setdefault("system", found["user"])
-    return {**{name: name for name in meta.roles}, **found}
+            chat_role = _chat_role(name)
+            if chat_role in _CHAT_ROLES:
+                roles.setdefault(chat_role, role.role)
+    replying = next((role.role for role in meta.speakers if role.generate), None)
+    if replying is not None:
+        roles["assistant"] = replying
+    answered = (roles.get("assistant"), roles.get("system"))
+    asking = next((role.role for role in meta.speakers if role.role not in answered), None)
+    if asking is not None:
+        roles.setdefault("user", asking)
+    if "user" in roles:
+        roles.setdefault("system", roles["user"])
+    return {**{name: name for name in meta.roles}, **roles}
 
 
-def _order(turns: Sequence[tuple[str, str]], roles: Mapping[str, str], meta: MetaFormat, *, ask: bool) -> list[Problem]:
-    """Return why the order of the roles does not fit a round of the template."""
-    assistant = roles.get("assistant")
+def _order(names: Sequence[str], roles: Mapping[str, str], meta: MetaFormat, *, ask: bool) -> Problems:
+    """Return a problem if the order of the roles does not fit a round of the template."""
+    assistant, user = roles.get("assistant"), roles.get("user")
     if assistant is None:
-        text = "no role of the round is marked generate=True or called BOT; mark the one of the model"
-        return [Problem("round", text)] * ask
-    speakers = [name for name, _ in turns if name in meta.order or not meta.round]
-    problems: list[Problem] = []
-    is_early = bool(speakers) and speakers[0] == assistant
-    if is_early and meta.order.get(assistant, 0) > meta.order.get(roles.get("user", ""), -1):
-        text = f"the conversation starts with {assistant!r}, but a round starts with {roles.get('user')!r}"
-        problems.append(Problem("messages[0]", f"{text}; put a user message first"))
+        text = "no role is marked generate=True or called BOT; mark the role of the model"
+        return [Problem("round", text)] if ask else []
+    speakers = [name for name in names if name in meta.order or not meta.round]
+    problems: Problems = []
+    user_order = meta.order.get(user, -1) if user is not None else -1
+    if speakers and speakers[0] == assistant and meta.order.get(assistant, 0) > user_order:
+        text = f"the conversation starts with {assistant!r}, but a round starts with {user!r}; put a user message first"
+        problems.append(Problem("messages[0]", text))
     if ask and (not speakers or speakers[-1] == assistant):
-        text = "there is no user message to reply to at the end; add one, or render with add_generation_prompt=False"
+        text = "no user message to reply to at the end; add one, or render with add_generation_prompt=False"
         problems.append(Problem("messages[-1]", text))
     return problems

@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from agentkit_prompts.context.parts import Text
 from agentkit_prompts.context.wire.read_parts import PartReader
-from agentkit_prompts.errors import InContextError, Problems
+from agentkit_prompts.errors import InContextError, Problem, Problems
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat
-from agentkit_prompts.evaluation.problems import Problem, placed, refuse
+from agentkit_prompts.evaluation.problems import refuse
 from agentkit_prompts.evaluation.prompt_list import PromptList, is_marker
 from agentkit_prompts.names import nearest
 
@@ -113,54 +113,55 @@ def without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
     """Return a prompt list as it is sent without a template: texts joined by newlines, and content parts.
 
     A role item is its own `begin`, its prompt and its own `end` (OpenCompass document). A newline that ends its `end`
-    is the one that joins. Section markers are left out, and what comes after an empty item is on a new line.
+    is the one that joins. Section markers are left out, and the text after an empty item is on a new line.
 
     Raises:
-        InContextError: An item is neither text nor dict, or its prompt is not text; names all of them.
+        InContextError: An item is neither text nor dict, or its prompt is not text; lists all of them.
     """
-    found: list[str | Mapping[str, Any]] = []
+    parts: list[str | Mapping[str, Any]] = []
     text, separator = "", ""
-    problems: list[Problem] = []
+    problems: Problems = []
     for position, item in enumerate(items):
         if is_marker(item):
             continue
         if not isinstance(item, str | Mapping):
-            text_ = f"item {position} must be text or a dict with a role, got {type(item).__name__}"
-            problems.append(Problem(f"[{position}]", text_))
+            problems.append(Problem(f"[{position}]", f"must be text or a dict with a role, got {type(item).__name__}"))
             continue
-        given: Mapping[str, Any] = {"prompt": item} if isinstance(item, str) else item
-        begin, prompt, end = (_own_text(position, given, key, problems) for key in ("begin", "prompt", "end"))
+        fields: Mapping[str, Any] = {"prompt": item} if isinstance(item, str) else item
+        begin, prompt, end = (_own_text(position, fields, key, problems) for key in ("begin", "prompt", "end"))
         if own := f"{begin}{prompt}{end}":
             text += separator + own
             separator = "" if end.endswith("\n") else "\n"
         elif not text:
             separator = "\n"
-        if media := parts_of(position, given, problems):
-            found += [text, *media] if text else media
+        if media := parts_of(position, fields, problems):
+            parts += [text, *media] if text else media
             text, separator = "", ""
     if problems:
         raise refuse("prompt", problems)
-    return [*found, text] if text else found
+    return [*parts, text] if text else parts
 
 
-def _own_text(position: int, item: Mapping[str, Any], key: str, problems: list[Problem]) -> str:
+def _own_text(position: int, item: Mapping[str, Any], key: str, problems: Problems) -> str:
     """Return the text under a key of an item; a marker may be a list of texts."""
     value = item.get(key)
-    if isinstance(value, str | None):
-        return value or ""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
     if key != "prompt" and isinstance(value, list | tuple) and all(isinstance(piece, str) for piece in value):
         return "".join(value)
-    problems.append(Problem(f"[{position}].{key}", f"item {position}: {key} must be text, got {value!r}"[:200]))
+    problems.append(Problem(f"[{position}].{key}", f"must be text, got {value!r}"[:200]))
     return ""
 
 
-def parts_of(position: int, item: Mapping[str, Any], problems: list[Problem]) -> Sequence[Mapping[str, Any]]:
-    """Return the content parts of an item, or note that its `prompt_mm` is not a list of them."""
+def parts_of(position: int, item: Mapping[str, Any], problems: Problems) -> Sequence[Mapping[str, Any]]:
+    """Return the content parts of an item."""
     media = item.get("prompt_mm") or ()
     if isinstance(media, list | tuple) and all(isinstance(part, Mapping) for part in media):
         return media
-    text = f"item {position}: prompt_mm must be a list of content parts; MMPromptTemplate fills it; got {media!r}"
-    problems.append(Problem(f"[{position}].prompt_mm", text[:300]))
+    text = f"must be a list of content parts; MMPromptTemplate fills it; got {media!r}"[:300]
+    problems.append(Problem(f"[{position}].prompt_mm", text))
     return ()
 
 
@@ -168,10 +169,10 @@ def media_text(part: object) -> str:
     """Return a content part as plain text: its text, or a bracketed name of the media.
 
     Raises:
-        InContextError: It is no content part of a kind that is known.
+        InContextError: It is no content part of a known kind.
     """
     problems: Problems = []
-    found = PartReader(problems, allow_media=True).part(part, "content part")
-    if found is None:
-        raise refuse("", placed(map(str, problems)))
-    return found.text if isinstance(found, Text) else found.alt
+    result = PartReader(problems, allow_media=True).part(part, "content part")
+    if result is None:
+        raise refuse("", problems)
+    return result.text if isinstance(result, Text) else result.alt

@@ -13,8 +13,8 @@ from types import UnionType
 from typing import Any, TypeAlias
 
 from agentkit_prompts.caller_warnings import warn
-from agentkit_prompts.errors import InContextWarning
-from agentkit_prompts.evaluation.problems import Problem, refuse, unknown_names
+from agentkit_prompts.errors import InContextWarning, Problem, Problems
+from agentkit_prompts.evaluation.problems import inside, refuse, unknown_names
 
 __all__ = ["MetaFormat", "Pieces", "RoleFormat", "read_marker", "read_meta"]
 
@@ -86,82 +86,88 @@ def read_meta(config: Mapping[str, Any], *, api: bool) -> MetaFormat:
 
     Args:
         config: The `meta_template` of a model, as OpenCompass has it.
-        api: The template is for an API, which takes messages; there `begin` may be a message.
+        api: True for an API, which takes messages; then `begin` may be a message, and every entry needs a role.
 
     Raises:
-        InContextError: Something about it is wrong; names all of it.
+        InContextError: Something about it is wrong; lists all of it.
     """
-    problems = unknown_names("", "unknown key", config, _META_KEYS)
-    known: dict[str, str] = {}
-    round_ = _entries(config, "round", known, problems)
-    problems += [
-        Problem(f"round[{place}]", f"round[{place}] is text, which has no place among messages; give it a role")
-        for place, entry in enumerate(round_)
-        if api and isinstance(entry, str)
-    ]
-    reserved = _entries(config, "reserved_roles", known, problems)
-    eos = config.get("eos_token_id")
-    if not (eos is None or _is_piece(eos) or (isinstance(eos, list | tuple) and all(map(_is_piece, eos)))):
-        problems.append(
-            Problem("eos_token_id", f"eos_token_id must be a token id, text, or a list of them, got {eos!r}")
-        )
-    begin = config.get("begin")
-    first = begin if api and isinstance(begin, Mapping) else None
-    if first is not None and not isinstance(first.get("role"), str):
-        text = "begin is a message without a role; give it as {'role': ..., 'prompt': ...}"
-        problems.append(Problem("begin.role", text))
-    start = read_marker(begin, "begin", problems) if first is None else ()
+    problems = unknown_names("", config, _META_KEYS)
+    places: dict[str, str] = {}
+    round_ = _entries(config, "round", places, problems)
+    if api:
+        for index, entry in enumerate(round_):
+            if isinstance(entry, str):
+                problems.append(Problem(f"round[{index}]", "text has no place among messages; give it a role"))
+    reserved = _entries(config, "reserved_roles", places, problems)
+    begin, first = config.get("begin"), None
+    if api and isinstance(begin, Mapping):
+        first, begin = begin, None
+        if not isinstance(first.get("role"), str):
+            problems.append(Problem("begin.role", "missing; give a message as {'role': ..., 'prompt': ...}"))
+    start = read_marker(begin, "begin", problems)
+    eos = _eos(config.get("eos_token_id"), problems)
     end = read_marker(config.get("end"), "end", problems)
     if problems:
         raise refuse("meta template", problems)
-    eos = tuple(eos) if isinstance(eos, list | tuple) else eos
     return MetaFormat(start, round_, end, tuple(role for role in reserved if isinstance(role, RoleFormat)), eos, first)
 
 
+def _eos(value: Any, problems: Problems) -> int | str | tuple[int | str, ...] | None:
+    """Return the token at which a reply ends."""
+    if value is None or _is_piece(value):
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, list | tuple) and all(map(_is_piece, value)):
+        return tuple(value)
+    problems.append(Problem("eos_token_id", f"must be a token id, text, or a list of them, got {value!r}"))
+    return None
+
+
 def _entries(
-    config: Mapping[str, Any], key: str, known: dict[str, str], problems: list[Problem]
+    config: Mapping[str, Any], key: str, places: dict[str, str], problems: Problems
 ) -> tuple[str | RoleFormat, ...]:
-    """Return what a list of roles holds, and note what is wrong with it."""
-    entries = config.get(key)
-    if not isinstance(entries, list | tuple | None):
-        text = f"{key} must be a list, got {type(entries).__name__}; write {key}=[{{'role': ...}}]"
-        problems.append(Problem(key, text))
+    """Return the entries of a list of roles. `places` has the place of each role that was read before."""
+    values = config.get(key)
+    if not isinstance(values, list | tuple | None):
+        problems.append(Problem(key, f"must be a list, got {type(values).__name__}; write {key}=[{{'role': ...}}]"))
         return ()
-    found: list[str | RoleFormat] = []
-    for index, entry in enumerate(entries or ()):
-        where = f"{key}[{index}]"
-        if isinstance(entry, str) and key == "round":
-            found.append(entry)
-        elif not isinstance(entry, Mapping):
-            what = "a dict with a role or text" if key == "round" else "a dict with a role"
-            problems.append(Problem(where, f"{where} must be {what}, got {type(entry).__name__}"))
-        elif (role := _role(entry, where, problems)) is not None:
-            if role.role in known:
-                text = f"{where}: role {role.role!r} is there twice (see {known[role.role]}); write it once"
-                problems.append(Problem(f"{where}.role", text))
-            known.setdefault(role.role, where)
-            found.append(role)
-    return tuple(found)
+    entries: list[str | RoleFormat] = []
+    for index, value in enumerate(values or ()):
+        place = f"{key}[{index}]"
+        if isinstance(value, str) and key == "round":
+            entries.append(value)
+        elif isinstance(value, Mapping):
+            role = _role(value, place, problems)
+            if role is not None:
+                if role.role in places:
+                    text = f"{role.role!r} is there twice (see {places[role.role]}); write it once"
+                    problems.append(Problem(f"{place}.role", text))
+                places.setdefault(role.role, place)
+                entries.append(role)
+        else:
+            expected = "a dict with a role or text" if key == "round" else "a dict with a role"
+            problems.append(Problem(place, f"must be {expected}, got {type(value).__name__}"))
+    return tuple(entries)
 
 
-def _role(entry: Mapping[str, Any], where: str, problems: list[Problem]) -> RoleFormat | None:
-    wrong = unknown_names(where, f"{where}: unknown key", entry, _ROLE_KEYS)
-    for key, kinds, what in _FIELDS:
+def _role(entry: Mapping[str, Any], place: str, problems: Problems) -> RoleFormat | None:
+    wrong = unknown_names("", entry, _ROLE_KEYS)
+    for key, kinds, expected in _FIELDS:
         if not isinstance(entry.get(key), kinds):
-            text = f"{where}: {key} must be {what}, got {entry.get(key)!r}"[:200]
-            wrong.append(Problem(f"{where}.{key}", text))
-    begin, end = (read_marker(entry.get(key), f"{where}.{key}", wrong) for key in ("begin", "end"))
+            wrong.append(Problem(key, f"must be {expected}, got {entry.get(key)!r}"[:200]))
+    begin = read_marker(entry.get("begin"), "begin", wrong)
+    end = read_marker(entry.get("end"), "end", wrong)
     if wrong:
-        problems += wrong
+        problems += inside(place, wrong)
         return None
-    if slots := _SLOT.findall(entry.get("prompt") or ""):
+    name, prompt = entry["role"], entry.get("prompt") or ""
+    slots = _SLOT.findall(prompt)
+    if slots:
         text = (
-            f"meta template: {where}: nothing fills {', '.join(slots)} in its own prompt, which is sent as it is; "
+            f"meta template: {place}: nothing fills {', '.join(slots)} in its own prompt, which is sent as it is; "
             "columns are filled in the template of the dataset"
         )
-        warn(InContextWarning(text, name=f"{where}.prompt"))
-    name, prompt, generate = entry["role"], entry.get("prompt") or "", entry.get("generate") or False
-    return RoleFormat(name, entry.get("api_role") or name, begin, end, prompt, generate)
+        warn(InContextWarning(text, name=f"{place}.prompt"))
+    return RoleFormat(name, entry.get("api_role") or name, begin, end, prompt, entry.get("generate") or False)
 
 
 _FIELDS: tuple[tuple[str, UnionType | type, str], ...] = (
@@ -172,13 +178,13 @@ _FIELDS: tuple[tuple[str, UnionType | type, str], ...] = (
 )
 
 
-def read_marker(value: object, where: str, problems: list[Problem]) -> Pieces:
-    """Return a marker as pieces, or note that it is neither text nor a list of texts and token ids."""
-    found: tuple[Any, ...] = (
-        tuple(value) if isinstance(value, list | tuple) else () if value in (None, "") else (value,)
-    )
-    if all(map(_is_piece, found)) and not isinstance(value, int):
-        return found
-    text = f"{where} must be text, or a list of texts and token ids, got {value!r}"[:200]
-    problems.append(Problem(where, text))
+def read_marker(value: object, place: str, problems: Problems) -> Pieces:
+    """Return a marker as pieces: a text, or a list of texts and token ids."""
+    if value in (None, ""):
+        return ()
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, list | tuple) and all(map(_is_piece, value)):
+        return tuple(value)
+    problems.append(Problem(place, f"must be text, or a list of texts and token ids, got {value!r}"[:200]))
     return ()
