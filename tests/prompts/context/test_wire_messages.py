@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from pydantic import TypeAdapter
 from agentkit.prompts import (
     Audio,
     Composition,
-    ContextError,
     Conversation,
     File,
     Image,
@@ -484,48 +482,6 @@ def test_everything_wrong_is_named_at_once_with_its_place() -> None:
             "[10]",  # tool calls of the user
         ]
     )
-
-
-class Fails(Mapping[str, Any]):
-    """A mapping of the names of `keys` that has none of their values."""
-
-    def __init__(self, *keys: str) -> None:
-        self.keys_ = keys
-
-    def __getitem__(self, name: str) -> Any:
-        raise ZeroDivisionError(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.keys_)
-
-    def __len__(self) -> int:
-        return len(self.keys_)
-
-
-class FailsToDump:
-    def model_dump(self) -> Any:
-        raise ZeroDivisionError
-
-
-def fails_at_its_second() -> Iterator[Any]:
-    yield {"role": "user", "content": "x"}
-    raise ZeroDivisionError("no more")
-
-
-def test_what_the_code_of_a_message_raises_is_named_at_its_place_beside_everything_else() -> None:
-    wrong: list[Any] = [
-        Fails("role", "content"),
-        {"role": "boss", "content": "x"},
-        {"role": "user", "content": [Fails("type")]},
-        {"role": "user", "content": "x", "kept": Fails("a")},
-        {"role": "assistant", "tool_calls": [Fails("function")]},
-        FailsToDump(),
-    ]
-    for read in (read_messages, lambda given: PromptContext(user_input="x", conversation=given)):
-        with pytest.raises((MessageError, ContextError)) as caught:
-            read(wrong)
-        assert [problem.place for problem in caught.value.problems] == [f"conversation[{index}]" for index in range(6)]
-    assert problem_places(fails_at_its_second()) == ["conversation"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import countOf
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from agentkit_prompts.context.json_problems import fits_json
 from agentkit_prompts.context.messages import Message, Role, ToolCall
@@ -23,12 +23,12 @@ REASONING = ("reasoning_content", "thinking", "reasoning")
 
 _CHAT = frozenset(("role", "content", "tool_calls", "tool_call_id", "name", "refusal"))
 _SAYING = frozenset(("content", "tool_calls", "refusal", *REASONING))
-"""Keys of which a message has one at least."""
+"""Keys of which a message needs one."""
 _CHAT_PARTS = frozenset(("image_url", "input_audio", "file", "audio_url", "video_url", "refusal"))
 _RESPONSES_PARTS = frozenset(("input_text", "output_text", "input_image", "input_file"))
 _ANTHROPIC_BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "document"))
 _STEPS = ("_call", "_call_output", "_tool_use", "_tool_result", "_approval_request", "_approval_response", "_tools")
-"""How the types of blocks end in which a provider writes down a step that it took itself."""
+"""Ends of the types of blocks that record a step of the provider itself."""
 _LANGCHAIN_TYPES = frozenset(("human", "ai", "system", "tool", "AIMessageChunk", "HumanMessageChunk", "remove"))
 _LANGCHAIN = ": LangChain's convert_to_openai_messages(messages) writes its messages in a form that is read here"
 _OTHER_STEPS = frozenset(("reasoning", "item_reference", "compaction", "container_upload", "search_result"))
@@ -66,30 +66,23 @@ def read_messages(
     if isinstance(value, str | bytes | Mapping | Message) or not isinstance(value, Iterable):
         problem = Problem(where, f"expected a list of messages, got {type(value).__name__}")
         raise MessageError(str(problem), problems=[problem])
-    try:
-        items = [item if isinstance(item, Message) else _as_mapping(item) for item in value]
-    except Exception as error:  # of the code of what is given, here and below
-        problem = Problem(where, _unreadable(error))
-        raise MessageError(str(problem), problems=[problem]) from error
+    items = [_as_mapping(item) for item in value]
     if all(type(item) is Message for item in items):
         return tuple(cast("list[Message]", items))
-    form = form or _form(items)
+    form = form or _form_of(items)
     reader = _Reader(form, allow_media)
     for index, item in enumerate(items):
-        place = f"{where}[{index}]"
-        try:
-            reader.read(item, place)
-        except Exception as error:
-            reader.problems.append(Problem(place, _unreadable(error)))
-    found = reader.messages()
+        reader.read(item, f"{where}[{index}]")
+    messages = reader.messages()
     if is_linked:
-        found = _linked(found, before, reader.problems, reader.refused_calls)
+        messages = _linked(messages, before, reader.problems, reader.refused_calls)
     if reader.problems:
         problems = sorted(reader.problems, key=lambda problem: _index(problem, where))
         raise MessageError(listed(problems), problems=problems)
-    if form == "anthropic" and found and found[0][0] == Message("user", OPENING):
-        del found[0]
-    return tuple([message for message, _ in found])
+    if form == "anthropic" and messages and messages[0].message == Message("user", OPENING):
+        # The writer of this form added it, because the API wants the first message to come from the user.
+        del messages[0]
+    return tuple([read.message for read in messages])
 
 
 def _index(problem: Problem, where: str) -> int:
@@ -98,42 +91,45 @@ def _index(problem: Problem, where: str) -> int:
 
 
 def thought_in(message: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the reasoning of a message in the chat form: the key it stands under, and the text."""
-    return next(((key, message[key]) for key in REASONING if isinstance(message.get(key), str) and message[key]), None)
-
-
-def _unreadable(error: Exception) -> str:
-    return f"cannot be read: {type(error).__name__}: {error}"
+    """Return key and text of the reasoning of a message in the chat form."""
+    for key in REASONING:
+        text = message.get(key)
+        if isinstance(text, str) and text:
+            return key, text
+    return None
 
 
 def _as_mapping(item: object) -> object:
-    try:
-        dump = None if isinstance(item, Mapping | type) else getattr(item, "model_dump", None)
-        return dump() if callable(dump) else item
-    except Exception:  # what has no fields is refused with its place
+    """Return objects of the SDKs as mappings, any other value as it is."""
+    if isinstance(item, Mapping | type | Message):
         return item
-
-
-def _form(items: Sequence[object]) -> str:
-    """Return the wire form of messages: `openai`, `responses` or `anthropic`."""
-    try:
-        return _form_of(items)
-    except Exception:  # what cannot be looked at is refused with its place
-        return "openai"
+    dump = getattr(item, "model_dump", None)
+    return dump() if callable(dump) else item
 
 
 def _form_of(items: Sequence[object]) -> str:
+    """Return the wire form of messages: `openai`, `responses` or `anthropic`."""
     mappings = [item for item in items if isinstance(item, Mapping)]
     contents = [item.get("content") for item in mappings]
-    blocks = [part for content in contents if isinstance(content, list | tuple) for part in content]
-    types = {part["type"] for part in blocks if isinstance(part, Mapping) and isinstance(part.get("type"), str)}
+    blocks = [part for content in contents for part in _mappings(content)]
+    types = {part["type"] for part in blocks if isinstance(part.get("type"), str)}
     if types & _RESPONSES_PARTS or any("type" in item and "role" not in item for item in mappings):
         return "responses"
-    if types & _ANTHROPIC_BLOCKS or any(isinstance(part, Mapping) and "source" in part for part in blocks):
+    if types & _ANTHROPIC_BLOCKS or any("source" in part for part in blocks):
         return "anthropic"
-    is_chat = types & _CHAT_PARTS or any(item.get("tool_calls") or item.get("role") == "tool" for item in mappings)
-    is_blocks = bool(types) and all(isinstance(content, list | tuple) for content in contents)
-    return "anthropic" if is_blocks and not is_chat else "openai"
+    if types & _CHAT_PARTS or any(item.get("tool_calls") or item.get("role") == "tool" for item in mappings):
+        return "openai"
+    # Text blocks alone are in both forms. Only Anthropic writes every message as blocks.
+    if types and all(isinstance(content, list | tuple) for content in contents):
+        return "anthropic"
+    return "openai"
+
+
+class _Read(NamedTuple):
+    """A message that was read, and its draft, unless it was a `Message` before."""
+
+    message: Message
+    draft: _Draft | None
 
 
 @dataclass(slots=True)
@@ -147,19 +143,52 @@ class _Draft:
     thinking: list[Thinking] = field(default_factory=list)
     tool_call_id: str | None = None
     name: str | None = None
-    kept: dict[str, Any] = field(default_factory=dict)
-    """Keys that are unknown."""
+    unknown: dict[str, Any] = field(default_factory=dict)
+    """Keys that only the provider knows."""
     call_places: list[str] = field(default_factory=list)
 
     def add_call(self, call: ToolCall, where: str) -> None:
-        """Add a tool call, which stands at that place."""
+        """Add the tool call at a place."""
         self.calls.append(call)
         self.call_places.append(where)
 
     @property
     def size(self) -> int:
-        """Content parts and calls so far."""
-        return (len(self.content) if isinstance(self.content, list) else bool(self.content)) + len(self.calls)
+        """Number of content parts and calls so far."""
+        parts = len(self.content) if isinstance(self.content, list) else int(bool(self.content))
+        return parts + len(self.calls)
+
+    def add_part(self, part: Part) -> None:
+        """Add a part to content that may be text until now."""
+        if isinstance(self.content, str):
+            self.content = [Text(self.content)] if self.content else []
+        self.content.append(part)
+
+    def message(self, form: str) -> Message:
+        """Return the message.
+
+        Raises:
+            MessageError: It is invalid.
+        """
+        content: Any = self.content
+        if isinstance(content, list):
+            content = tuple(content)
+            if form != "openai" and len(content) == 1 and _is_plain(content[0]):
+                # One text block is how these forms write text.
+                content = content[0].text
+        return Message(
+            cast("Role", self.role),
+            content,
+            tuple(self.calls),
+            self.tool_call_id,
+            self.name,
+            tuple(self.thinking),
+            opaque={form: self.unknown} if self.unknown else {},
+        )
+
+
+def _is_plain(part: Part) -> bool:
+    return isinstance(part, Text) and part.kind == "text" and not part.opaque
 
 
 class _Reader(PartReader):
@@ -172,33 +201,19 @@ class _Reader(PartReader):
         self._reply: _Draft | None = None
         """The reply that the next item of the Responses form may belong to."""
 
-    def messages(self) -> list[tuple[Message, _Draft | None]]:
-        """Return the messages read, each with its draft unless it was one of ours."""
-        made: list[tuple[Message, _Draft | None]] = []
+    def messages(self) -> list[_Read]:
+        """Return the messages read."""
+        messages: list[_Read] = []
         for draft in self._drafts:
             if isinstance(draft, Message):
-                made.append((draft, None))
+                messages.append(_Read(draft, None))
                 continue
-            content = draft.content
-            if self._form != "openai" and isinstance(content, list) and [*map(type, content)] == [Text]:
-                only = cast("Text", content[0])
-                content = content if only.opaque or only.kind == "refusal" else only.text
             try:
-                message = Message(
-                    cast("Role", draft.role),
-                    content if isinstance(content, str) else tuple(content),
-                    tuple(draft.calls),
-                    draft.tool_call_id,
-                    draft.name,
-                    tuple(draft.thinking),
-                    opaque={self.provider: draft.kept} if draft.kept else {},
-                )
+                messages.append(_Read(draft.message(self._form), draft))
             except MessageError as error:
                 self.problems.append(Problem(draft.where, str(error)))
                 self.refused_calls.update([call.id for call in draft.calls])
-            else:
-                made.append((message, draft))
-        return made
+        return messages
 
     def read(self, item: object, where: str) -> None:
         """Read one message or item."""
@@ -213,77 +228,103 @@ class _Reader(PartReader):
             self._message(item, where)
 
     def _message(self, item: Mapping[str, Any], where: str) -> None:
-        role, name, answers = (self._text(item, key, where) for key in ("role", "name", "tool_call_id"))
+        role = self._text(item, "role", where)
+        name = self._text(item, "name", where)
+        tool_call_id = self._text(item, "tool_call_id", where)
         if role is None:
             if item.get("role") is None:
                 self.problems.append(Problem(f"{where}.role", "missing"))
             return
         if not item.keys() & _SAYING:
             self.problems.append(Problem(f"{where}.content", f"missing{nearest('content', map(str, item))}"))
-        known = _CHAT if self._form == "responses" else _CHAT | {"type"}
-        kept = self.extras(item, known, where)
+        read_keys = _CHAT if self._form == "responses" else _CHAT | {"type"}
+        unknown = self.extras(item, read_keys, where)
         if role == "developer":
-            role, kept["role"] = "system", role
-        goes_on = self._reply is not None and role == "assistant" and not self._reply.size
-        draft = self._reply if goes_on and self._reply is not None else _Draft(where, role)
-        draft.where, draft.name, draft.tool_call_id, draft.kept = where, name, answers, kept
-        if role == "assistant" and (thought := thought_in(kept)) is not None:
-            key, text = thought
-            del kept[key]
-            own = {} if key == REASONING[0] else {self.provider: {key: text}}
-            draft.thinking.append(Thinking(text, self.provider, opaque=own))
-        content, begun = item.get("content"), draft
+            role, unknown["role"] = "system", role
+        # In the Responses form thoughts come before the message of the reply that they belong to.
+        continued = self._reply if role == "assistant" and self._reply is not None and not self._reply.size else None
+        draft = continued or _Draft(where, role)
+        draft.where, draft.name, draft.tool_call_id, draft.unknown = where, name, tool_call_id, unknown
+        if role == "assistant":
+            self._take_thought(draft)
+        last = self._read_content(item, draft)
+        # Results of tools were added as messages of their own; the rest of a message of results can be empty.
+        if continued is None and (last is draft or last.size):
+            self._drafts.append(last)
+        self._reply = last if role == "assistant" and self._form == "responses" else None
+
+    def _take_thought(self, draft: _Draft) -> None:
+        """Move the reasoning of a message in the chat form from its unknown keys to its thoughts."""
+        thought = thought_in(draft.unknown)
+        if thought is None:
+            return
+        key, text = thought
+        del draft.unknown[key]
+        opaque = {} if key == REASONING[0] else {self.provider: {key: text}}
+        draft.thinking.append(Thinking(text, self.provider, opaque=opaque))
+
+    def _read_content(self, item: Mapping[str, Any], draft: _Draft) -> _Draft:
+        """Read content, refusal and calls of a message; return the draft that they end in."""
+        where = draft.where
+        content = item.get("content")
         if isinstance(content, list | tuple):
-            if isinstance(draft.content, str):  # of a message without content, which this one goes on with
+            if isinstance(draft.content, str):
                 draft.content = []
             draft = self._blocks(content, draft)
         else:
             draft.content = cast("str", self.content(content, f"{where}.content"))
-        if refusal := self._text(item, "refusal", where):
-            parts = [Text(draft.content)] if isinstance(draft.content, str) and draft.content else draft.content or []
-            draft.content = [*cast("list[Part]", parts), Text(refusal, kind="refusal")]
+        refusal = self._text(item, "refusal", where)
+        if refusal:
+            draft.add_part(Text(refusal, kind="refusal"))
         for index, call in enumerate(self.calls(item.get("tool_calls"), f"{where}.tool_calls")):
             draft.add_call(call, f"{where}.tool_calls[{index}]")
-        if not goes_on and (draft is begun or draft.size):
-            self._drafts.append(draft)
-        self._reply = draft if role == "assistant" and self._form == "responses" else None
+        return draft
 
     def _blocks(self, blocks: Sequence[Any], draft: _Draft) -> _Draft:
-        """Read content part by part; return the draft it ends in: behind the results of tools begins a new one."""
+        """Read content part by part; return the draft that it ends in: a new one begins after a tool result."""
         where = draft.where
         for index, block in enumerate(blocks):
             place = f"{where}.content[{index}]"
-            if isinstance(block, Mapping) and block.get("type") == "tool_result":
-                if draft.size:
-                    self._drafts.append(draft)
-                self._result(block, place, ("tool_use_id", "content"))
-                draft = _Draft(place, draft.role)
-            elif isinstance(block, Mapping) and self._work(block, draft, place):
-                continue
-            elif (part := self.part(block, place)) is not None:
-                cast("list[Part]", draft.content).append(part)
+            if isinstance(block, Mapping):
+                if block.get("type") == "tool_result":
+                    if draft.size:
+                        self._drafts.append(draft)
+                    self._result(block, place, ("tool_use_id", "content"))
+                    draft = _Draft(place, draft.role)
+                    continue
+                if self._work(block, draft, place):
+                    continue
+            part = self.part(block, place)
+            if part is not None:
+                draft.add_part(part)
         return draft
 
     def _work(self, block: Mapping[str, Any], draft: _Draft, where: str) -> bool:
-        """Read a tool call, a thought or a step of the provider; return False for anything else."""
+        """Read a tool call, a thought or a step of the provider; return False for any other block."""
         kind = block.get("type")
+        if not isinstance(kind, str):
+            return False
         if kind in ("tool_use", "function_call"):
-            if (call := self.call(block, where)) is not None:
+            call = self.call(block, where)
+            if call is not None:
                 draft.add_call(call, where)
         elif kind in ("thinking", "redacted_thinking"):
-            left = self.extras(block, {"type", "thinking", "signature", "data"}, where)
-            text, signature, data = (self._text(block, key, where) for key in ("thinking", "signature", "data"))
-            whole = {self.provider: dict(block)} if left else {}
-            draft.thinking.append(Thinking(text or "", self.provider, signature, data, draft.size, opaque=whole))
-        elif isinstance(kind, str) and (kind in _OTHER_STEPS or kind.endswith(_STEPS)):
+            draft.thinking.append(self._thought(block, draft.size, where))
+        elif kind in _OTHER_STEPS or kind.endswith(_STEPS):
             if fits_json(dict(block), where, self.problems):
-                texts = [part.get("text") for key in ("summary", "content") for part in _mappings(block.get(key))]
-                text = "\n".join([text for text in texts if isinstance(text, str)]) if kind == "reasoning" else ""
-                whole = {self.provider: dict(block)}
-                draft.thinking.append(Thinking(text, self.provider, at=draft.size, opaque=whole))
+                text = _summary(block) if kind == "reasoning" else ""
+                draft.thinking.append(Thinking(text, self.provider, at=draft.size, opaque={self.provider: dict(block)}))
         else:
             return False
         return True
+
+    def _thought(self, block: Mapping[str, Any], at: int, where: str) -> Thinking:
+        unknown = self.extras(block, {"type", "thinking", "signature", "data"}, where)
+        text = self._text(block, "thinking", where) or ""
+        signature = self._text(block, "signature", where)
+        redacted = self._text(block, "data", where)
+        opaque = {self.provider: dict(block)} if unknown else {}
+        return Thinking(text, self.provider, signature, redacted, at, opaque=opaque)
 
     def _item(self, item: Mapping[str, Any], where: str) -> None:
         """Read an item of the Responses form that is no message."""
@@ -292,47 +333,68 @@ class _Reader(PartReader):
             return
         draft = self._reply or _Draft(where)
         if not self._work(item, draft, where):
-            known = ("message", "function_call", "function_call_output", *_OTHER_STEPS)
-            hint = _LANGCHAIN if item["type"] in _LANGCHAIN_TYPES else nearest(item["type"], known)
-            self.problems.append(Problem(where, f"unknown type {item['type']!r:.80}{hint}"))
+            self.problems.append(Problem(where, f"unknown type {item['type']!r:.80}{_advice_for_type(item['type'])}"))
         elif self._reply is None:
             self._drafts.append(draft)
             self._reply = draft
 
     def _result(self, block: Mapping[str, Any], where: str, keys: tuple[str, str]) -> None:
-        """Read what answers a call."""
-        answered, content = keys
-        draft = _Draft(where, "tool", tool_call_id=self._text(block, answered, where))
-        draft.kept = self.extras(block, {"type", *keys}, where)
-        read = self.content(block.get(content), f"{where}.{content}")
-        draft.content = read if isinstance(read, str) else [*read]
+        """Read the result of a call; `keys` are the keys of the id of the call and of the content."""
+        id_key, content_key = keys
+        draft = _Draft(where, "tool", tool_call_id=self._text(block, id_key, where))
+        draft.unknown = self.extras(block, {"type", *keys}, where)
+        content = self.content(block.get(content_key), f"{where}.{content_key}")
+        draft.content = content if isinstance(content, str) else [*content]
         self._drafts.append(draft)
         self._reply = None
 
     def _text(self, item: Mapping[str, Any], key: str, where: str) -> str | None:
         value = item.get(key)
-        if isinstance(value, str | None):
-            return value if value is None else str.__str__(value)
+        if value is None or isinstance(value, str):
+            return value
         self.problems.append(Problem(f"{where}.{key}", f"expected text, got {type(value).__name__}"))
         return None
 
 
 def _mappings(value: object) -> list[Mapping[str, Any]]:
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list | tuple) else []
+    if not isinstance(value, list | tuple):
+        return []
+    return [item for item in value if isinstance(item, Mapping)]
+
+
+def _summary(block: Mapping[str, Any]) -> str:
+    """Return the text of a reasoning item."""
+    texts = [part.get("text") for key in ("summary", "content") for part in _mappings(block.get(key))]
+    return "\n".join([text for text in texts if isinstance(text, str)])
+
+
+def _advice_for_type(kind: str) -> str:
+    if kind in _LANGCHAIN_TYPES:
+        return _LANGCHAIN
+    return nearest(kind, ("message", "function_call", "function_call_output", *_OTHER_STEPS))
+
+
+def _open_calls(messages: Sequence[Message]) -> dict[str, str]:
+    """Return id and name of the calls at the end of messages that have no result yet."""
+    last = len(messages)
+    while last > 0 and messages[last - 1].role == "tool":
+        last -= 1
+    calls = {call.id: call.name for call in messages[last - 1].tool_calls} if last else {}
+    for message in messages[last:]:
+        calls.pop(message.tool_call_id or "", None)
+    return calls
 
 
 def _linked(
-    found: list[tuple[Message, _Draft | None]], before: Sequence[Message], problems: Problems, refused: Collection[str]
-) -> list[tuple[Message, _Draft | None]]:
-    """Return the messages with the name of the tool at each result; notes ids that fit no call, or two.
+    messages: list[_Read], before: Sequence[Message], problems: Problems, refused: Collection[str]
+) -> list[_Read]:
+    """Return the messages with the name of the tool in each result; note results without a call, and repeated ids.
 
-    Of results of `refused` calls nothing is noted: what is wrong with those is.
+    Results of `refused` calls are not noted: the problem of their call is.
     """
-    last = next((at for at in range(len(before), 0, -1) if before[at - 1].role != "tool"), 1)
-    before = [before[at] for at in range(last - 1, len(before))]  # nothing in front of the last call is waiting
-    waiting: dict[str, str] = {}
-    linked: list[tuple[Message, _Draft | None]] = []
-    for message, draft in [*((message, None) for message in before), *found]:
+    waiting = _open_calls(before)
+    linked: list[_Read] = []
+    for message, draft in messages:
         for index, call in enumerate(message.tool_calls):
             if draft is not None and call.id and call.id in waiting:
                 problems.append(Problem(f"{draft.call_places[index]}.id", f"{call.id!r:.80} is the id of another call"))
@@ -343,5 +405,5 @@ def _linked(
                 problems.append(Problem(draft.where, f"no call before it has the id {message.tool_call_id!r:.80}"))
             elif draft is not None and message.name is None:
                 message = replace(message, name=name)
-        linked.append((message, draft))
-    return linked[len(before) :]
+        linked.append(_Read(message, draft))
+    return linked
