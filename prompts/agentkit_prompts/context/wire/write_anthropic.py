@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
 from agentkit_prompts.context.json_form import strict_json
-from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.opaque import with_opaque
 from agentkit_prompts.context.parts import Media, MediaKind, Part, Text
 from agentkit_prompts.context.thinking import Thinking
@@ -24,7 +24,7 @@ _FORM = ("anthropic",)
 _TAKEN: tuple[MediaKind, ...] = ("image", "file")
 
 OPENING = "(The conversation starts here.)"
-"""First message of the user where a conversation starts with the assistant, which the API does not allow."""
+"""First message of the user if a conversation starts with the assistant, which the API does not allow."""
 
 Turn: TypeAlias = tuple[str, tuple[FrozenDict, ...]]
 """Role and content blocks."""
@@ -35,28 +35,42 @@ _NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 def anthropic_message(message: Message) -> Turn:
     """Return the role and the content blocks of one message; no blocks when it is empty."""
     if message.role == "tool":
-        result: dict[str, Any] = {"type": "tool_result", "tool_use_id": _tool_id(message.tool_call_id or "")}
-        content: Any = message.content
-        if not isinstance(content, str):
-            content = FrozenList(anthropic_blocks([of_result(part, _TAKEN) for part in content]))
-        if content and not (isinstance(content, str) and content.isspace()):
-            result["content"] = content
-        return "user", (with_opaque(result, message.opaque, _FORM),)
+        return "user", (_result(message),)
     if message.role == "user":
         return "user", tuple(anthropic_blocks(message.parts))
-    calls = [
-        with_opaque(
-            {"type": "tool_use", "id": _tool_id(call.id), "name": call.name, "input": _arguments(call.arguments)},
-            call.opaque,
-            _FORM,
-        )
-        for call in {call.id: call for call in reversed(message.tool_calls)}.values()  # one result, one call
-    ][::-1]
-    own = [thought for thought in message.thinking if thought.provider in _FORM]
-    if own or (type(message.content) is tuple and any(part.opaque for part in message.content)):
-        return message.role, tuple(_with_thinking(message.parts, calls, own))
-    text = () if not message.text.strip() else (FrozenDict(type="text", text=message.text),)
-    return message.role, (*text, *calls)
+    calls = _calls(message)
+    thoughts = [thought for thought in message.thinking if thought.provider in _FORM]
+    has_opaque_parts = type(message.content) is tuple and any(part.opaque for part in message.content)
+    if thoughts or has_opaque_parts:
+        return message.role, tuple(_with_thinking(message.parts, calls, thoughts))
+    if not message.text.strip():
+        return message.role, tuple(calls)
+    return message.role, (FrozenDict(type="text", text=message.text), *calls)
+
+
+def _result(message: Message) -> FrozenDict:
+    """Return the block of a tool message. The API refuses blank content."""
+    wire: dict[str, Any] = {"type": "tool_result", "tool_use_id": _tool_id(message.tool_call_id or "")}
+    if isinstance(message.content, str):
+        if message.content and not message.content.isspace():
+            wire["content"] = message.content
+    else:
+        blocks = anthropic_blocks([of_result(part, _TAKEN) for part in message.content])
+        if blocks:
+            wire["content"] = FrozenList(blocks)
+    return with_opaque(wire, message.opaque, _FORM)
+
+
+def _calls(message: Message) -> list[FrozenDict]:
+    # Each call needs one result of its own: of two calls with one id the first is sent.
+    unique: dict[str, ToolCall] = {}
+    for call in message.tool_calls:
+        unique.setdefault(call.id, call)
+    calls: list[FrozenDict] = []
+    for call in unique.values():
+        wire = {"type": "tool_use", "id": _tool_id(call.id), "name": call.name, "input": _arguments(call.arguments)}
+        calls.append(with_opaque(wire, call.opaque, _FORM))
+    return calls
 
 
 def _with_thinking(
@@ -91,7 +105,7 @@ def _tool_id(name: str) -> str:
 
 
 def _arguments(text: str) -> FrozenDict:
-    """Return the arguments as an object; other text is shown to the model as it wrote it."""
+    """Return the arguments as an object; text that is not JSON is sent in an object, as the model wrote it."""
     if not text.strip():
         return FrozenDict()
     try:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -26,10 +26,10 @@ def openai_message(message: Message) -> FrozenDict:
 
 
 Required: TypeAlias = Literal["reasoning_content", "thought_signature"]
-"""What an endpoint wants in every reply that it is sent, also in those it did not write itself: DeepSeek what the model
-thought, Gemini a signature of the first tool call (and tools in the form that it takes)."""
+"""Entry that an endpoint requires in every assistant message, also of other models: DeepSeek the reasoning, Gemini a
+signature of the first tool call (and tools in its own form)."""
 _NO_SIGNATURE = "skip_thought_signature_validator"
-"""Google's word for a call that another model made."""
+"""Value that Google defines for a call of another model."""
 
 
 @lru_cache(maxsize=64)
@@ -44,56 +44,72 @@ def openai_writer(provider: str | None, required: Required | None = None) -> Cal
     return openai_message if providers is _FORM else lambda message: _message(message, providers)
 
 
-def _completed(made: FrozenDict, required: Required) -> FrozenDict:
-    """Return the wire form of a message with what an endpoint wants in it, where that is missing."""
-    if made["role"] != "assistant":
-        return made
+def _completed(wire: FrozenDict, required: Required) -> FrozenDict:
+    """Return the wire form of a message with the entry that an endpoint requires, if it is missing."""
+    if wire["role"] != "assistant":
+        return wire
     if required == "reasoning_content":
-        return made if "reasoning_content" in made else FrozenDict({**made, "reasoning_content": ""})
-    calls = made.get("tool_calls")
+        return wire if "reasoning_content" in wire else FrozenDict({**wire, "reasoning_content": ""})
+    calls = wire.get("tool_calls")
     if not calls or "thought_signature" in str(calls[0].get("extra_content")):
-        return made
+        return wire
     google = FrozenDict(google=FrozenDict(thought_signature=_NO_SIGNATURE))
-    return FrozenDict(
-        {**made, "tool_calls": FrozenList([FrozenDict({**calls[0], "extra_content": google}), *calls[1:]])}
-    )
+    first = FrozenDict({**calls[0], "extra_content": google})
+    return FrozenDict({**wire, "tool_calls": FrozenList([first, *calls[1:]])})
 
 
 def _message(message: Message, providers: tuple[str, ...]) -> FrozenDict:
-    content: Any = message.content
-    made: dict[str, Any] = {"role": message.role}
+    wire: dict[str, Any] = {"role": message.role}
+    content = _content(message, wire, providers)
+    if message.role == "tool":
+        wire["tool_call_id"] = message.tool_call_id
+        wire["content"] = content
+    elif message.tool_calls:
+        wire["content"] = content or None
+        wire["tool_calls"] = FrozenList([_call(call, providers) for call in message.tool_calls])
+    else:
+        if message.name:
+            wire["name"] = message.name
+        wire["content"] = content
+    for thought in message.thinking:
+        if thought.provider in providers:
+            _add_missing(wire, thought.opaque.get(thought.provider) or {"reasoning_content": thought.text})
+    return with_opaque(wire, message.opaque, providers) if message.opaque else FrozenDict(wire)
+
+
+def _content(message: Message, wire: dict[str, Any], providers: tuple[str, ...]) -> Any:
+    """Return the content of a message; a refusal alone becomes an entry of `wire`."""
+    content = message.content
     if isinstance(content, str):
-        content = clean(content)
-    elif message.role == "tool":
-        shown = [(part, of_result(part)) for part in content]  # media follow in a message of their own
-        content = clean("".join([sent.text if isinstance(sent, Text) else part.alt for part, sent in shown]))
-    elif [part.kind for part in content] == ["refusal"]:
-        made["refusal"], content = clean(message.text), None
-    else:
-        content = FrozenList(openai_part(part, providers) for part in content)
-        if len(content) == 1 and content[0].keys() == {"type", "text"}:
-            content = content[0]["text"]  # one form for a text: a list of it alone is the form of others too
-    if message.role == "assistant" and message.tool_calls:
-        made["content"] = content or None
-        made["tool_calls"] = FrozenList([_call(call, providers) for call in message.tool_calls])
-    elif message.role == "tool":
-        made |= {"tool_call_id": message.tool_call_id, "content": content}
-    elif message.name:
-        made |= {"name": message.name, "content": content}
-    else:
-        made["content"] = content
-    if message.thinking:
-        for thought in message.thinking:
-            if thought.provider in providers:
-                kept = freeze(thought.opaque.get(thought.provider) or {"reasoning_content": thought.text})
-                made |= {key: value for key, value in kept.items() if key not in made}
-    return with_opaque(made, message.opaque, providers) if message.opaque else FrozenDict(made)
+        return clean(content)
+    if message.role == "tool":
+        return clean("".join(map(_text_of_result, content)))
+    if len(content) == 1 and content[0].kind == "refusal":
+        wire["refusal"] = clean(message.text)
+        return None
+    parts = FrozenList(openai_part(part, providers) for part in content)
+    if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
+        # One form for a text: a list of it alone could be a message of another provider too.
+        return parts[0]["text"]
+    return parts
+
+
+def _text_of_result(part: Part) -> str:
+    """Return the text of a part of a tool result; media are sent in a message after it."""
+    sent = of_result(part)
+    return sent.text if isinstance(sent, Text) else cast("Media", part).alt
+
+
+def _add_missing(wire: dict[str, Any], entries: Mapping[str, Any]) -> None:
+    for key, value in entries.items():
+        if key not in wire:
+            wire[key] = freeze(value)
 
 
 def _call(call: ToolCall, providers: tuple[str, ...]) -> FrozenDict:
     function = FrozenDict(name=call.name, arguments=clean(call.arguments))
-    made = FrozenDict(id=call.id, type="function", function=function)
-    return with_opaque(made, call.opaque, providers) if call.opaque else made
+    wire = FrozenDict(id=call.id, type="function", function=function)
+    return with_opaque(wire, call.opaque, providers) if call.opaque else wire
 
 
 def openai_part(part: Part, providers: tuple[str, ...] = _FORM) -> FrozenDict:
@@ -102,22 +118,23 @@ def openai_part(part: Part, providers: tuple[str, ...] = _FORM) -> FrozenDict:
     Raises:
         MediaError: The form has no place for it, or its file cannot be read.
     """
-    made: dict[str, Any]
+    file_id = None if isinstance(part, Text) else file_id_of(part, providers)
+    wire: dict[str, Any]
     if isinstance(part, Text):
-        made = {"type": part.kind, part.kind: clean(part.text)}
-    elif (known := file_id_of(part, providers)) is not None and part.kind == "file":
-        made = {"type": "file", "file": FrozenDict(file_id=known)}
-    elif part.kind == "image" and known is None:
-        made = {"type": "image_url", "image_url": FrozenDict(url=data_url(part))}
-    elif part.kind == "audio" and known is None:
-        audio = FrozenDict(data=base64.b64encode(part.read()).decode("ascii"), format=part.mime.rsplit("/", 1)[-1])
-        made = {"type": "input_audio", "input_audio": audio}
+        wire = {"type": part.kind, part.kind: clean(part.text)}
+    elif part.kind == "file" and file_id is not None:
+        wire = {"type": "file", "file": FrozenDict(file_id=file_id)}
     elif part.kind == "file":
-        made = {"type": "file", "file": FrozenDict(filename=part.label, file_data=data_url(part))}
+        wire = {"type": "file", "file": FrozenDict(filename=part.label, file_data=data_url(part))}
+    elif part.kind == "image" and file_id is None:
+        wire = {"type": "image_url", "image_url": FrozenDict(url=data_url(part))}
+    elif part.kind == "audio" and file_id is None:
+        audio = FrozenDict(data=base64.b64encode(part.read()).decode("ascii"), format=part.mime.rsplit("/", 1)[-1])
+        wire = {"type": "input_audio", "input_audio": audio}
     else:
         what = f"{part.alt}: an OpenAI chat request cannot carry {part.kind}; describe it in text instead"
         raise MediaError(what, name=part.alt, value=part.kind)
-    return with_opaque(made, part.opaque, providers) if part.opaque else FrozenDict(made)
+    return with_opaque(wire, part.opaque, providers) if part.opaque else FrozenDict(wire)
 
 
 def media_of_result(message: Message) -> tuple[FrozenDict, ...]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.opaque import with_opaque
-from agentkit_prompts.context.parts import MediaKind, Part, Text, Url
+from agentkit_prompts.context.parts import Media, MediaKind, Part, Text, Url
+from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.sendable_media import data_url, file_id_of, of_result
 from agentkit_prompts.errors import MediaError
@@ -29,29 +30,48 @@ def responses_items(message: Message) -> tuple[FrozenDict, ...]:
         MediaError: The form has no place for a part, or its file cannot be read.
     """
     if message.role == "tool":
-        made: dict[str, Any] = {"type": "function_call_output", "call_id": message.tool_call_id}
-        made["output"] = _content([of_result(part, _TAKEN) for part in message.parts], "input_text")
-        return (with_opaque(made, message.opaque, _FORM),)
-    own = message.opaque.get("responses")
-    thoughts = [
-        (thought.at, FrozenDict(freeze(whole)))
-        for thought in message.thinking
-        if isinstance(whole := thought.opaque.get("responses"), Mapping) and "type" in whole
-    ]
+        content = _content([of_result(part, _TAKEN) for part in message.parts], "input_text")
+        result = {"type": "function_call_output", "call_id": message.tool_call_id, "output": content}
+        return (with_opaque(result, message.opaque, _FORM),)
+    thoughts = [_Placed(thought.at, item) for thought in message.thinking if (item := _thought(thought)) is not None]
     calls = [_call(call) for call in message.tool_calls]
-    if own is not None and ITEMS in own:
-        found = _ordered(message.parts, calls, [thought for _, thought in thoughts], own[ITEMS])
-        if found is not None:
-            return found
-        own = None
-    items: list[tuple[int, FrozenDict]] = []
+    unknown = message.opaque.get("responses")
+    if unknown is not None and ITEMS in unknown:
+        items = _ordered(message.parts, calls, [thought.item for thought in thoughts], unknown[ITEMS])
+        if items is not None:
+            return items
+        unknown = None
+    placed = [*thoughts]
     if message.parts or not calls:
-        kind = "output_text" if message.role == "assistant" else "input_text"
-        is_listed = message.role == "assistant" and own is not None
-        item = {"role": message.role, "content": _content(message.parts, kind, is_listed=is_listed)}
-        items.append((0, FrozenDict(item) if own is None else with_opaque(item, message.opaque, _FORM)))
-    items += enumerate(calls, len(message.parts))
-    return tuple([item for _, item in sorted([*thoughts, *items], key=lambda pair: pair[0])])
+        placed.append(_Placed(0, _text_item(message, unknown)))
+    placed += [_Placed(place, call) for place, call in enumerate(calls, len(message.parts))]
+    placed.sort(key=lambda item: item.place)
+    return tuple([item.item for item in placed])
+
+
+class _Placed(NamedTuple):
+    """An item, and the number of parts and calls before it."""
+
+    place: int
+    item: FrozenDict
+
+
+def _thought(thought: Thinking) -> FrozenDict | None:
+    """Return the item of a thought that came in this form."""
+    whole = thought.opaque.get("responses")
+    if isinstance(whole, Mapping) and "type" in whole:
+        return FrozenDict(freeze(whole))
+    return None
+
+
+def _text_item(message: Message, unknown: Any) -> FrozenDict:
+    """Return the item of the content of a message."""
+    is_reply = message.role == "assistant"
+    kind = "output_text" if is_reply else "input_text"
+    # A reply with unknown keys came as a list of parts, and goes back as one.
+    content = _content(message.parts, kind, is_listed=is_reply and unknown is not None)
+    item = {"role": message.role, "content": content}
+    return FrozenDict(item) if unknown is None else with_opaque(item, message.opaque, _FORM)
 
 
 def _call(call: ToolCall) -> FrozenDict:
@@ -85,25 +105,28 @@ def _content(parts: Sequence[Part], kind: str, *, is_listed: bool = False) -> An
 
 
 def _part(part: Part, kind: str) -> FrozenDict:
-    made: dict[str, Any]
+    wire: dict[str, Any]
     if isinstance(part, Text):
-        made = {"type": "refusal", "refusal": clean(part.text)}
-        if part.kind == "text":
-            made = {"type": kind, "text": clean(part.text)}
-        if kind == "output_text" and part.kind == "text":
-            made["annotations"] = FrozenList()
-    elif part.kind in _TAKEN:
-        known = file_id_of(part, _FORM)
-        made = {"type": f"input_{part.kind}"}
-        if known is not None:
-            made["file_id"] = known
-        elif part.kind == "image":
-            made["image_url"] = data_url(part)
-        elif isinstance(part.source, Url):
-            made["file_url"] = str(part.source)
+        if part.kind == "refusal":
+            wire = {"type": "refusal", "refusal": clean(part.text)}
         else:
-            made |= {"filename": part.label, "file_data": data_url(part)}
+            wire = {"type": kind, "text": clean(part.text)}
+            if kind == "output_text":
+                wire["annotations"] = FrozenList()
+    elif part.kind in _TAKEN:
+        wire = {"type": f"input_{part.kind}", **_media_source(part)}
     else:
         what = f"{part.alt}: a Responses request cannot carry {part.kind}; describe it in text instead"
         raise MediaError(what, name=part.alt, value=part.kind)
-    return with_opaque(made, part.opaque, _FORM) if part.opaque else FrozenDict(made)
+    return with_opaque(wire, part.opaque, _FORM) if part.opaque else FrozenDict(wire)
+
+
+def _media_source(part: Media) -> dict[str, Any]:
+    file_id = file_id_of(part, _FORM)
+    if file_id is not None:
+        return {"file_id": file_id}
+    if part.kind == "image":
+        return {"image_url": data_url(part)}
+    if isinstance(part.source, Url):
+        return {"file_url": str(part.source)}
+    return {"filename": part.label, "file_data": data_url(part)}
