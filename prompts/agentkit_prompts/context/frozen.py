@@ -116,7 +116,7 @@ class FrozenList(list[Any]):
         return FrozenList, (list(self),)
 
 
-_AS_THEY_ARE = (*_ATOMS, FrozenDict, FrozenList)
+_IMMUTABLE = (*_ATOMS, FrozenDict, FrozenList)
 
 
 def freeze(value: Any, *, json_only: bool = False, depth: int = 0) -> Any:
@@ -125,14 +125,13 @@ def freeze(value: Any, *, json_only: bool = False, depth: int = 0) -> Any:
     Raises:
         ContextError: The data is cyclic or nests deeper than 100 levels, or a value has no place in JSON.
     """
-    if type(value) in _AS_THEY_ARE:
+    if type(value) in _IMMUTABLE:
         return value
     if depth > MAX_DEPTH:
         raise ContextError("data", [("", f"cyclic, or nests deeper than {MAX_DEPTH} levels; pass flatter data")])
     if isinstance(value, Mapping):
-        for name in value:
-            if json_only and not isinstance(name, str):
-                raise ContextError("data", [("", f"names must be str, got {type(name).__name__}")])
+        if json_only:
+            _require_text_names(value)
         return FrozenDict({key: freeze(item, json_only=json_only, depth=depth + 1) for key, item in value.items()})
     if isinstance(value, list | tuple):
         return FrozenList([freeze(item, json_only=json_only, depth=depth + 1) for item in value])
@@ -141,8 +140,16 @@ def freeze(value: Any, *, json_only: bool = False, depth: int = 0) -> Any:
     return value
 
 
+def _require_text_names(data: Mapping[Any, Any]) -> None:
+    for name in data:
+        if not isinstance(name, str):
+            raise ContextError("data", [("", f"names must be str, got {type(name).__name__}")])
+
+
 def thawed(value: Any) -> Any:
-    """Return frozen data as dicts and lists: some libraries look at their types, and whoever gets it may change it."""
+    """Return frozen data as new dicts and lists, for libraries that check their types and callers that change them."""
     if isinstance(value, Mapping):
         return {key: thawed(item) for key, item in value.items()}
-    return [thawed(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [thawed(item) for item in value]
+    return value

@@ -10,20 +10,20 @@ from decimal import Decimal
 from functools import lru_cache
 from math import isfinite
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeAlias
+from typing import Annotated, Any, NamedTuple, NoReturn, TypeAlias
 from uuid import UUID
 
 from pydantic import TypeAdapter
 from pydantic_core import CoreSchema, Url, core_schema
 
-from agentkit_prompts.context.frozen import ReadOnlyDict
+from agentkit_prompts.context.frozen import ReadOnlyDict, plain_text
 from agentkit_prompts.context.json_problems import MAX_INT
 from agentkit_prompts.context.parts import Media, Part, Text
-from agentkit_prompts.errors import ContextError, brief
+from agentkit_prompts.errors import ContextError, Problem, brief
+from agentkit_prompts.limits import MAX_DEPTH
 
 __all__ = ["Data", "from_json", "strict_json", "to_json"]
 
-_MAX_DEPTH = 100
 _TYPE = "$type"
 
 
@@ -46,25 +46,35 @@ def _parts() -> TypeAdapter[Part]:
     return TypeAdapter(Part)
 
 
-_FORMS: dict[str, tuple[type | tuple[type, ...], Callable[[Any], Any], Callable[[Any], Any]]] = {
-    "bytes": (bytes, lambda value: base64.b64encode(value).decode("ascii"), lambda text: base64.b64decode(text)),
-    "path": (Path, str, Path),
-    "url": (Url, str, Url),
-    "datetime": (datetime, datetime.isoformat, datetime.fromisoformat),
-    "date": (date, date.isoformat, date.fromisoformat),
-    "time": (time, time.isoformat, time.fromisoformat),
-    "timedelta": (timedelta, lambda value: [value.days, value.seconds, value.microseconds], lambda of: timedelta(*of)),
-    "decimal": (Decimal, str, Decimal),
-    "uuid": (UUID, str, UUID),
-    "int": (int, hex, lambda text: int(text, 16)),
-    "float": (float, repr, float),
-    "part": (
+class _Form(NamedTuple):
+    """Types of a form, how one of their values is written, and how it is read."""
+
+    types: type | tuple[type, ...]
+    write: Callable[[Any], Any]
+    read: Callable[[Any], Any]
+
+
+_FORMS: dict[str, _Form] = {
+    "bytes": _Form(bytes, lambda value: base64.b64encode(value).decode("ascii"), base64.b64decode),
+    "path": _Form(Path, str, Path),
+    "url": _Form(Url, str, Url),
+    "datetime": _Form(datetime, datetime.isoformat, datetime.fromisoformat),
+    "date": _Form(date, date.isoformat, date.fromisoformat),
+    "time": _Form(time, time.isoformat, time.fromisoformat),
+    "timedelta": _Form(
+        timedelta, lambda value: [value.days, value.seconds, value.microseconds], lambda units: timedelta(*units)
+    ),
+    "decimal": _Form(Decimal, str, Decimal),
+    "uuid": _Form(UUID, str, UUID),
+    "int": _Form(int, hex, lambda text: int(text, 16)),
+    "float": _Form(float, repr, float),
+    "part": _Form(
         (Text, Media),
         lambda part: _parts().dump_python(part, mode="json"),
         lambda data: _parts().validate_python(data),
     ),
 }
-"""Per name: the types it stands for, how one is written, and how it is read."""
+"""Name of a form -> the form. The first form that fits a value is used: a datetime is a date too."""
 
 
 def to_json(value: Any) -> Any:
@@ -77,54 +87,72 @@ def to_json(value: Any) -> Any:
     try:
         return _written(value, 0)
     except ContextError as error:
-        raise ContextError("JSON form", [*_problems(value, "", set())] or error.problems) from None
+        raise _with_places(value, error) from None
 
 
-def _problems(value: Any, place: str, seen: set[int], depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Yield every place that keeps a value from being written; what stands at several is looked at once."""
-    if depth <= _MAX_DEPTH and isinstance(value, Mapping | list | tuple):
-        if id(value) in seen:
-            return
-        seen.add(id(value))
-        if isinstance(value, Mapping):
-            inside = [(f"{place}.{name}" if place else str(name), item) for name, item in value.items()]
-        else:
-            inside = [(f"{place}[{at}]", item) for at, item in enumerate(value)]
-        for where, item in inside:
-            yield from _problems(item, where, seen, depth + 1)
+def _with_places(value: Any, error: ContextError) -> ContextError:
+    """Return the error with the place of every value that cannot be written."""
+    return ContextError("JSON form", [*_problems(value, "", set())] or error.problems)
+
+
+def _problems(value: Any, place: str, seen: set[int], depth: int = 0) -> Iterator[Problem]:
+    """Yield every value that cannot be written, with its place; a shared container is walked once."""
+    if depth > MAX_DEPTH or not isinstance(value, Mapping | list | tuple):
+        try:
+            _written(value, depth)
+        except ContextError as error:
+            yield from [Problem(place, problem.text) for problem in error.problems]
         return
-    try:
-        _written(value, depth)
-    except ContextError as error:
-        yield from ((place, what) for _, what in error.problems)
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _problems(item, f"{place}.{name}" if place else str(name), seen, depth + 1)
+    else:
+        for index, item in enumerate(value):
+            yield from _problems(item, f"{place}[{index}]", seen, depth + 1)
+
+
+def _is_json_number(value: object) -> bool:
+    """True for a number that readers of JSON take."""
+    if isinstance(value, float):
+        return isfinite(value)
+    return isinstance(value, int) and -MAX_INT < value < MAX_INT
 
 
 def _written(value: Any, depth: int) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int) and -MAX_INT < value < MAX_INT:
-        return int(value)
-    if isinstance(value, float) and isfinite(value):
-        return float(value)
-    if depth > _MAX_DEPTH:
-        raise ContextError("JSON form", [("", f"cyclic, or nests deeper than {_MAX_DEPTH} levels")])
+        return plain_text(value)
+    if _is_json_number(value):
+        # Of a subclass the number is written: a class of its own is no part of the value.
+        return int(value) if isinstance(value, int) else float(value)
+    if depth > MAX_DEPTH:
+        raise ContextError("JSON form", [("", f"cyclic, or nests deeper than {MAX_DEPTH} levels")])
     if isinstance(value, Mapping):
-        if _TYPE not in value and all(isinstance(name, str) for name in value):
-            return {name: _written(item, depth + 1) for name, item in value.items()}
-        pairs = [[_written(name, depth + 1), _written(item, depth + 1)] for name, item in value.items()]
-        return {_TYPE: "dict", "value": pairs}
-    if isinstance(value, list | tuple):
-        items = [_written(item, depth + 1) for item in value]
-        return items if isinstance(value, list) else {_TYPE: "tuple", "value": items}
+        return _written_mapping(value, depth + 1)
+    if isinstance(value, list):
+        return [_written(item, depth + 1) for item in value]
+    if isinstance(value, tuple):
+        return {_TYPE: "tuple", "value": [_written(item, depth + 1) for item in value]}
     if isinstance(value, set | frozenset):
+        # Sorted, so that equal sets have equal forms.
         items = sorted([_written(item, depth + 1) for item in value], key=repr)
         return {_TYPE: "set" if isinstance(value, set) else "frozenset", "value": items}
-    for name, (types, write, _) in _FORMS.items():
-        if isinstance(value, types):
-            return {_TYPE: name, "value": write(value)}
+    for name, form in _FORMS.items():
+        if isinstance(value, form.types):
+            return {_TYPE: name, "value": form.write(value)}
     raise ContextError("JSON form", [("", f"a {type(value).__name__} has none; keep it out of what is stored")])
+
+
+def _written_mapping(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+    """Return an object, or a list of pairs if a name is not text or would read as a form."""
+    if _TYPE not in value and all(isinstance(name, str) for name in value):
+        return {name: _written(item, depth) for name, item in value.items()}
+    pairs = [[_written(name, depth), _written(item, depth)] for name, item in value.items()]
+    return {_TYPE: "dict", "value": pairs}
 
 
 def from_json(data: Any, depth: int = 0) -> Any:
@@ -135,24 +163,29 @@ def from_json(data: Any, depth: int = 0) -> Any:
     """
     if type(data) not in (dict, list):
         return data
-    if depth > 3 * _MAX_DEPTH:
+    # A form adds two levels to the level of its value.
+    if depth > 3 * MAX_DEPTH:
         raise ValueError("the data is cyclic or nests too deeply")
-    deeper = depth + 1
     if type(data) is list:
-        return [from_json(item, deeper) for item in data]
+        return [from_json(item, depth + 1) for item in data]
     if _TYPE not in data:
-        return {name: from_json(item, deeper) for name, item in data.items()}
-    name, value = data[_TYPE], data.get("value")
+        return {name: from_json(item, depth + 1) for name, item in data.items()}
     try:
-        if name == "dict":
-            return {from_json(key, deeper): from_json(item, deeper) for key, item in value}
-        if name == "tuple":
-            return tuple([from_json(item, deeper) for item in value])
-        if name in ("set", "frozenset"):
-            return (set if name == "set" else frozenset)([from_json(item, deeper) for item in value])
-        return _FORMS[name][2](value)
-    except Exception as error:  # what a class raises that is given something else than its text
-        raise ValueError(f"{brief(name, 64)} is an unknown or damaged JSON form") from error
+        return _value_of_form(data[_TYPE], data.get("value"), depth + 1)
+    except Exception as error:  # classes raise errors of many types for damaged text
+        raise ValueError(f"{brief(data[_TYPE], 64)} is an unknown or damaged JSON form") from error
+
+
+def _value_of_form(name: Any, value: Any, depth: int) -> Any:
+    if name == "dict":
+        return {from_json(key, depth): from_json(item, depth) for key, item in value}
+    if name == "tuple":
+        return tuple([from_json(item, depth) for item in value])
+    if name == "set":
+        return {from_json(item, depth) for item in value}
+    if name == "frozenset":
+        return frozenset([from_json(item, depth) for item in value])
+    return _FORMS[name].read(value)
 
 
 def _read(data: Any) -> ReadOnlyDict:
@@ -167,7 +200,7 @@ def _write(data: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return {name: _written(value, 0) for name, value in data.items()}
     except ContextError as error:
-        raise ContextError("JSON form", [*_problems(data, "", set())] or error.problems) from None
+        raise _with_places(data, error) from None
 
 
 class _AsJson:

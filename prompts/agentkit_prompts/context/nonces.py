@@ -1,8 +1,9 @@
-"""The nonce of the fences of a session, and how it is broken wherever else it stands."""
+"""The nonce of the fences of a session, and its removal from all other text."""
 
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
@@ -11,12 +12,11 @@ from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.frozen import FrozenList, ReadOnlyDict
 from agentkit_prompts.context.items import Example, ToolSpec
 from agentkit_prompts.context.messages import Message
+from agentkit_prompts.limits import MAX_DEPTH
 
 __all__ = ["break_nonce", "nonce_of", "without_nonce"]
 
 T = TypeVar("T")
-
-_MAX_DEPTH = 100
 
 
 def nonce_of(session_key: str) -> str:
@@ -25,77 +25,89 @@ def nonce_of(session_key: str) -> str:
 
 
 def break_nonce(text: str, nonce: str) -> str:
-    """Return text in which the nonce does not stand, also where copies of it overlap."""
+    """Return text without the nonce, also if copies of it overlap."""
     while nonce in text:
         text = text.replace(nonce, f"{nonce[:1]}\u200b{nonce[1:]}")
     return text
 
 
 def without_nonce(value: T, nonce: str) -> T:
-    """Return a value of a context in whose texts the nonce does not stand; the same object if it stood nowhere.
+    """Return a value of a context without the nonce in its texts; the same object if it is nowhere in them.
 
-    Who learned the nonce, from an answer of the model or a log, could open or close a fence from outside of it.
+    An attacker who learned the nonce, from an answer of the model or a log, could open or close a fence.
     """
-    found: T = _Walk(nonce).broken(value, 0)
-    return found
+    result: T = _Walk(nonce).broken(value, 0)
+    return result
 
 
 class _Walk:
-    """A walk over one value. What stands at several places of the same depth is looked at once."""
+    """A walk over one value. An object at several places of the same depth is walked once."""
 
     def __init__(self, nonce: str) -> None:
         self.nonce = nonce
-        self.known: dict[tuple[int, int], tuple[Any, Any]] = {}
-        """By identity and depth: a value, kept so that its identity stays its own, and what it became."""
+        self.results: dict[tuple[int, int], tuple[Any, Any]] = {}
+        """Identity and depth -> the value, which is kept so that no other object gets its identity, and its result."""
 
     def broken(self, value: Any, depth: int) -> Any:
         """Return a value without the nonce in its texts."""
-        nonce = self.nonce
         if isinstance(value, str):
-            return value if nonce not in value else break_nonce(value, nonce)
-        if value is None or isinstance(value, bool | int | float | bytes) or depth > _MAX_DEPTH:
+            return break_nonce(value, self.nonce) if self.nonce in value else value
+        if value is None or isinstance(value, bool | int | float | bytes) or depth > MAX_DEPTH:
             return value
-        if type(value) is Message and type(value.content) is str and not (value.tool_calls or value.thinking):
-            named = value.name, value.tool_call_id  # most messages: a walk over all fields takes twenty times as long
-            if nonce not in value.content and not any(nonce in name for name in named if name):
-                return value
+        if type(value) is Message and self._is_clean(value):
+            return value
         place = id(value), depth
-        if place not in self.known:
-            self.known[place] = value, self._made_of(value, depth + 1)
-        return self.known[place][1]
+        if place not in self.results:
+            self.results[place] = value, self._rebuilt(value, depth + 1)
+        return self.results[place][1]
 
-    def _made_of(self, value: Any, depth: int) -> Any:
-        broken = self.broken
-        if isinstance(value, ToolSpec):  # the developer's stays as it is, and so does the name, which calls are made by
-            if value.trust == "trusted" or self.nonce not in value.json:
-                return value
-            return replace(
-                value, description=broken(value.description, depth), parameters=broken(value.parameters, depth)
-            )
+    def _is_clean(self, message: Message) -> bool:
+        """True for a plain message without the nonce. A walk over all fields takes twenty times as long."""
+        if type(message.content) is not str or message.tool_calls or message.thinking:
+            return False
+        texts = (message.content, message.name or "", message.tool_call_id or "")
+        return not any(self.nonce in text for text in texts)
+
+    def _rebuilt(self, value: Any, depth: int) -> Any:
+        """Return a container or object with all values in it broken; the same one if nothing changed."""
+        if isinstance(value, ToolSpec):
+            return self._rebuilt_tool(value, depth)
         if isinstance(value, Example) and value.trust == "trusted":
             return value
         if isinstance(value, Conversation | list | tuple):
-            made = [broken(item, depth) for item in value]
-            return value if all(map(_is, made, value)) else _like(value)(made)
+            items = [self.broken(item, depth) for item in value]
+            is_same = all(map(operator.is_, items, value))
+            return value if is_same else _constructor(value)(items)
         if isinstance(value, Mapping):
-            pairs = {broken(key, depth): broken(item, depth) for key, item in value.items()}
-            is_same = [*pairs] == [*value] and all(map(_is, pairs.values(), value.values()))
-            return value if is_same else _like(value)(pairs)
+            pairs = {self.broken(key, depth): self.broken(item, depth) for key, item in value.items()}
+            is_same = [*pairs] == [*value] and all(map(operator.is_, pairs.values(), value.values()))
+            return value if is_same else _constructor(value)(pairs)
         if is_dataclass(value) and not isinstance(value, type):
-            given = {item.name: getattr(value, item.name) for item in fields(value) if item.init}
-            changed = {name: made for name, item in given.items() if (made := broken(item, depth)) is not item}
-            return replace(value, **changed) if changed else value
+            return self._rebuilt_object(value, depth)
         return value
 
+    def _rebuilt_tool(self, tool: ToolSpec, depth: int) -> ToolSpec:
+        # The text of the developer stays, and so does the name: calls are made by it.
+        if tool.trust == "trusted" or self.nonce not in tool.json:
+            return tool
+        description = self.broken(tool.description, depth)
+        return replace(tool, description=description, parameters=self.broken(tool.parameters, depth))
 
-def _like(value: Any) -> Any:
-    """Return what makes such a container of its items; a plain one where others may take other arguments."""
+    def _rebuilt_object(self, value: Any, depth: int) -> Any:
+        changes: dict[str, Any] = {}
+        for field in fields(value):
+            if field.init:
+                before = getattr(value, field.name)
+                after = self.broken(before, depth)
+                if after is not before:
+                    changes[field.name] = after
+        return replace(value, **changes) if changes else value
+
+
+def _constructor(value: Any) -> Any:
+    """Return the function that makes such a container of its items; other classes become a plain container."""
     if isinstance(value, tuple):
-        return getattr(value, "_make", tuple)  # a named tuple stays one
+        return getattr(value, "_make", tuple)  # of a named tuple
     if isinstance(value, Conversation | FrozenList | ReadOnlyDict):
         return type(value)
     return list if isinstance(value, list) else dict
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other

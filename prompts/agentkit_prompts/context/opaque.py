@@ -33,26 +33,23 @@ def opaque_data(data: object) -> FrozenDict:
     if type(data) is FrozenDict:
         return data
     problems: Problems = []
-    try:
-        if not isinstance(data, Mapping) or not all(isinstance(provider, str) for provider in data):
-            problems.append(
-                Problem("opaque", f"expected a mapping of providers to their data, got {type(data).__name__}")
-            )
-        elif fits_json(data, "opaque", problems):
-            return FrozenDict(freeze(data))
-    except Exception as error:  # of the code of a mapping
-        raise MessageError(f"opaque: cannot be read: {type(error).__name__}: {error}", name="opaque") from error
+    if not isinstance(data, Mapping) or not all(isinstance(provider, str) for provider in data):
+        what = f"expected a mapping of providers to their data, got {type(data).__name__}"
+        problems.append(Problem("opaque", what))
+    elif fits_json(data, "opaque", problems):
+        return FrozenDict(freeze(data))
     raise MessageError(listed(problems), name="opaque", problems=problems)
 
 
 def with_opaque(wire: Mapping[str, Any], opaque: Mapping[str, Any], providers: Iterable[str]) -> FrozenDict:
     """Return the wire form with the opaque data of these providers added to it, also in its mappings.
 
-    What the wire form says itself stays: a role, a type or a text is never that of opaque data. Only a system message
-    may be one of the developer, which is another word for it.
+    Opaque data never replaces an entry of the wire form, such as a role, a type or a text. The exception is the role
+    of a system message, which can be `developer`.
     """
-    for provider in providers if opaque else ():
-        if isinstance(data := opaque.get(provider), Mapping):
+    for provider in providers:
+        data = opaque.get(provider)
+        if isinstance(data, Mapping):
             wire = _merged(wire, data)
     return wire if isinstance(wire, FrozenDict) else FrozenDict(wire)
 

@@ -38,7 +38,8 @@ def responses_payload(composition: Contents) -> dict[str, Any]:
         items += _rendered(system, "system")
     elif system.text:
         payload["instructions"] = clean(system.text)
-    items += composition.conversation.folded(responses_items, _Items).items
+    for message_items in composition.conversation.derive(responses_items):
+        items += message_items
     if user.text or composition.sends_user:
         items += _rendered(user, "user")
     if len(composition.intermediate):
@@ -54,23 +55,6 @@ def responses_payload(composition: Contents) -> dict[str, Any]:
         asked = {"type": "json_schema", "name": "answer", "schema": declared.output.schema}
         payload["text"] = {"format": {**asked, "strict": declared.output.strict}}
     return payload
-
-
-class _Items:
-    """The items of a conversation."""
-
-    __slots__ = ("items",)
-
-    def __init__(self) -> None:
-        self.items: list[FrozenDict] = []
-
-    def copy(self) -> _Items:
-        made = _Items()
-        made.items = [*self.items]
-        return made
-
-    def add(self, made: tuple[FrozenDict, ...]) -> None:
-        self.items += made
 
 
 def responses_tool(tool: ToolSpec) -> Mapping[str, Any]:
