@@ -1,6 +1,6 @@
-"""What a chat template writes around untrusted text: it is given words that mean nothing in the place of every text.
+"""Compares the control tokens of a rendering with those around words of no meaning, which replace all untrusted text.
 
-A template that writes its control tokens by what a text says writes others for the words than it did for the text.
+A template whose control tokens depend on a text writes others for the words than for the text.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ import re
 from itertools import groupby
 
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens
-from agentkit_prompts.chat_templates.guard.tainted_text import Run, Runs, Tree
+from agentkit_prompts.chat_templates.guard.tainted_text import Segments, Tree
 from agentkit_prompts.chat_templates.reasoning_tags import TRUSTED_TAGS
+from agentkit_prompts.templates.spans import Segment
 
 __all__ = ["STAND_IN", "first_difference", "with_stand_ins"]
 
@@ -51,32 +52,31 @@ class _StandIns:
         self._count = 0
 
     def of(self, tree: Tree) -> Tree:
-        if type(tree) is Runs:
+        kind = type(tree)
+        if kind is Segments:
             return self._text(tree)
-        if type(tree) is dict:
+        if kind is dict:
             return {self._key(key): self.of(value) for key, value in tree.items()}
-        if type(tree) is list:
+        if kind is list:
             return [self.of(value) for value in tree]
         return tree
 
     def _key(self, key: Tree) -> Tree:
-        if type(key) is not Runs:
+        if type(key) is not Segments:
             return key
         return key.text if self._keeps_names else self._stand_in(key.text, _KEY)
 
-    def _text(self, runs: Runs) -> str:
-        if len(runs) == 1:
-            return self._stand_in(runs[0].text, runs[0].pointer) if runs[0].is_tainted else runs[0].text
-        made: list[str] = []
-        for is_tainted, stretch in groupby(runs, _is_of_text):
-            listed = list(stretch)
-            text = "".join([run.text for run in listed])
-            if is_tainted and made and made[-1] in _THOUGHTS and text and not text.strip("\n"):
-                text = "\n"  # no thoughts at all: some templates take the line breaks off and look
-            elif is_tainted:
-                text = self._stand_in(text, listed[0].pointer)
-            made.append(text)
-        return "".join(made)
+    def _text(self, segments: Segments) -> str:
+        texts: list[str] = []
+        for is_untrusted, neighbours in groupby(segments, _is_part_of_text):
+            stretch = Segments(neighbours)
+            if not is_untrusted:
+                texts.append(stretch.text)
+            elif texts and texts[-1] in _THOUGHTS and stretch.text and not stretch.text.strip("\n"):
+                texts.append("\n")  # an empty thought: some templates strip the line breaks and compare
+            else:
+                texts.append(self._stand_in(stretch.text, stretch[0].pointer))
+        return "".join(texts)
 
     def _stand_in(self, text: str, pointer: str) -> str:
         if not text or text.isspace():
@@ -84,14 +84,15 @@ class _StandIns:
         if self._keeps_names and pointer.endswith(_NAME):
             return text
         self._count += 1
-        made = chr(_FIRST + self._count % _COUNT)
+        character = chr(_FIRST + self._count % _COUNT)
         if pointer.endswith(_NAME):
-            made = self._known.setdefault(text, made)
-        return made * (_ID_LENGTH if pointer.endswith(_ID) else _LENGTH)
+            character = self._known.setdefault(text, character)
+        return character * (_ID_LENGTH if pointer.endswith(_ID) else _LENGTH)
 
 
-def _is_of_text(run: Run) -> bool:
-    return run.is_tainted or _ESCAPE.fullmatch(run.text) is not None
+def _is_part_of_text(segment: Segment) -> bool:
+    # An escape in the JSON of arguments is trusted, but is a character of the text around it.
+    return segment.trust == "untrusted" or _ESCAPE.fullmatch(segment.text) is not None
 
 
 def first_difference(tokens: ControlTokens, text: str, around: str) -> str | None:
@@ -106,15 +107,16 @@ def first_difference(tokens: ControlTokens, text: str, around: str) -> str | Non
     """
     if tokens.written_in_order(text) == tokens.written_in_order(around):
         return None
-    found, wanted = list(tokens.written(text)), list(tokens.written(around))
-    for one, expected in zip(found, wanted, strict=False):
-        if one[1] != expected[1]:
-            return str(one[1])
-        if one[2] != expected[2] and (expected[2] or not _is_stand_in(around[expected.end() : expected.end() + 1])):
-            return "".join(one.groups())
-    if len(found) == len(wanted):
-        return None
-    return str(max(found, wanted, key=len)[min(len(found), len(wanted))][1])
+    matches, expected_matches = list(tokens.written(text)), list(tokens.written(around))
+    for match, expected in zip(matches, expected_matches, strict=False):
+        if match[1] != expected[1]:
+            return str(match[1])
+        # A text after the token may begin with the name of a role: then a stand-in follows in the other rendering.
+        follows = around[expected.end() : expected.end() + 1]
+        if match[2] != expected[2] and (expected[2] or not _is_stand_in(follows)):
+            return "".join(match.groups())
+    shorter, longer = sorted((matches, expected_matches), key=len)
+    return str(longer[len(shorter)][1]) if len(shorter) < len(longer) else None
 
 
 def _is_stand_in(character: str) -> bool:

@@ -1,4 +1,4 @@
-"""Which characters of a rendered text are untrusted, whatever the chat template did to them.
+"""Finds the untrusted characters of a rendered text, whatever the chat template did to them.
 
 Untrusted characters that occur in a control token are swapped one to one for private-use characters, the template
 renders that, and what comes out swapped was untrusted. Where a control token holds such a character, it is broken.
@@ -7,20 +7,29 @@ renders that, and what comes out swapped was untrusted. Where a control token ho
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, Found, Policy
 from agentkit_prompts.chat_templates.guard.stand_ins import first_difference, with_stand_ins
-from agentkit_prompts.chat_templates.guard.tainted_text import Render, Run, Runs, Tree, rewrite, untagged, unused
+from agentkit_prompts.chat_templates.guard.tainted_text import (
+    Render,
+    Segments,
+    Tree,
+    is_tainted,
+    rewrite,
+    segments_of,
+    untagged,
+    unused,
+)
 from agentkit_prompts.errors import ControlTokenError
-from agentkit_prompts.templates.spans import insert_breaks
+from agentkit_prompts.templates.spans import Segment, insert_breaks
 
 __all__ = [
     "attempt",
     "broken",
-    "broken_runs",
+    "broken_segments",
     "check_own_tokens",
     "guarded",
     "is_harmless",
@@ -52,22 +61,24 @@ def guarded(
             in a way that cannot be followed, or writes other tokens for it than for other text.
     """
     guard = _Guard(render, tokens, policy)
-    whole, tree = tree, relevant(tree, tokens)
-    found = guard.tracked(tree, text) if text is not None else None
-    if found is None:
-        # The template acts on what the text says: take the tokens out of each text before it sees them.
-        tree = guard.escaped(tree)
-        text = render(untagged(tree))
-        found = guard.tracked(tree, text) or guard.with_only_its_own(tree, text)
-    if found is None:
+    marked = relevant(tree, tokens)
+    followed = None
+    if text is not None:
+        followed = guard.tracked(marked, text)
+    if followed is None:
+        # The template acts on the words of a text: take the tokens out of each text before the template reads them.
+        marked = guard.escaped(marked)
+        text = render(untagged(marked))
+        followed = guard.tracked(marked, text) or guard.with_only_its_own(marked, text)
+    if followed is None:
         raise ControlTokenError(
             "this chat template acts on what untrusted text says (or draws differently every time), so its control "
             "tokens cannot be kept apart from those of the text; correct the template, take the text out, or pass "
             'control_tokens="allow" where all of it can be trusted'
         )
     if rewrites:
-        check_own_tokens(render, whole, found.swapped, tokens)
-    return found.text
+        check_own_tokens(render, tree, followed.swapped, tokens)
+    return followed.text
 
 
 def check_own_tokens(render: Render, tree: Tree, text: str, tokens: ControlTokens) -> None:
@@ -82,49 +93,64 @@ def check_own_tokens(render: Render, tree: Tree, text: str, tokens: ControlToken
     Raises:
         ControlTokenError: The template writes tokens, or roles behind them, by what untrusted text says.
     """
+    around = None
     for keeps_names in (False, True):
         around = attempt(render, with_stand_ins(tree, keeps_names=keeps_names))
         if around is not None:
             break
-    different = first_difference(tokens, text, around) if around is not None else None
-    if around is None or different is not None:
-        what = f", such as {different!r}," if different is not None else ""
-        raise ControlTokenError(
-            f"this chat template makes control tokens{what} of what untrusted text says, as with `replace`, `split` or "
-            "`if`: it writes others than around text of no meaning; correct the template, take the text out, or pass "
-            'control_tokens="allow" where all of it can be trusted',
-            name=different,
-        )
+    different, example = None, ""
+    if around is not None:
+        different = first_difference(tokens, text, around)
+        if different is None:
+            return
+        example = f", such as {different!r},"
+    raise ControlTokenError(
+        f"this chat template makes control tokens{example} of what untrusted text says, as with `replace`, `split` or "
+        "`if`: it writes others than around text of no meaning; correct the template, take the text out, or pass "
+        'control_tokens="allow" where all of it can be trusted',
+        name=different,
+    )
 
 
 def broken(render: Render, tree: Tree, text: str, tokens: ControlTokens) -> str | None:
-    """Return `text`, which `render` made of the tree, with tainted tokens broken; None when it acts on what it says."""
-    found = _Guard(render, tokens, "escape").broken(relevant(tree, tokens), text, tokens.alphabet)
-    return None if found is None else found.text
+    """Return `text`, the rendering of the tree, with tainted tokens broken; None if the template acts on its words."""
+    followed = _Guard(render, tokens, "escape").broken(relevant(tree, tokens), text, tokens.alphabet)
+    if followed is None:
+        return None
+    return followed.text
 
 
-def broken_runs(runs: Iterable[Run], tokens: ControlTokens, *, starts_line: bool) -> str:
-    """Return the text of runs that is printed as it is, with tainted tokens broken."""
-    runs = list(runs)
-    zeros = dict.fromkeys(map(ord, tokens.alphabet), 0)
-    before = "" if starts_line else "\ufffd"  # a character that is seen, and in no token
-    text = before + "".join([run.text for run in runs])
-    swapped = before + "".join([run.text.translate(zeros) if run.is_tainted else run.text for run in runs])
+def broken_segments(segments: Iterable[Segment], tokens: ControlTokens, *, starts_line: bool) -> str:
+    """Return the plain text of segments that is printed as it is, with tainted tokens broken."""
+    table = dict.fromkeys(map(ord, tokens.alphabet), 0)
+    before = ""
+    if not starts_line:
+        before = "\ufffd"  # a visible character that is in no token
+    text = swapped = before
+    for segment in segments:
+        text += segment.plain
+        swapped += segment.plain.translate(table) if segment.trust == "untrusted" else segment.plain
     return insert_breaks(text, [cut.at for cut in _cuts(tokens, text, swapped)])[len(before) :]
 
 
 def is_harmless(tree: Tree, tokens: ControlTokens) -> bool:
-    """Whether nothing tainted can be part of a control token: decided at a glance."""
-    return not tokens or all(tokens.is_harmless(run.text) for run in _tainted(tree))
+    """Return True if nothing tainted can be part of a control token (fast, conservative check)."""
+    return not tokens or all(tokens.is_harmless(segment.text) for segment in filter(is_tainted, segments_of(tree)))
 
 
 def relevant(tree: Tree, tokens: ControlTokens) -> Tree:
     """Return the tree with the taint taken off texts that can be part of no token, as a template may look them up."""
-    return rewrite(tree, lambda runs: _relevant(runs, tokens))
+
+    def changed(segment: Segment) -> Segment:
+        if is_tainted(segment) and not segment.text.isspace() and tokens.is_harmless(segment.text):
+            return segment._replace(trust="trusted")
+        return segment
+
+    return rewrite(tree, lambda segments: Segments(map(changed, segments)))
 
 
 def attempt(render: Render, tree: Tree) -> str | None:
-    """Render text that the caller did not write; what the template finds wrong with it is no error of the caller's."""
+    """Return the text of a tree that the caller did not write, or None if the template fails."""
     try:
         return render(tree)
     except Exception:
@@ -145,12 +171,12 @@ class _Cut(NamedTuple):
 
 
 class _Followed(NamedTuple):
-    """A rendering of which it is known what is tainted."""
+    """A rendering whose tainted characters are known."""
 
     text: str
     """With tainted tokens broken."""
     swapped: str
-    """With tainted characters swapped: what stands in it are the tokens of the template itself."""
+    """With tainted characters swapped: the only tokens in it are those of the template itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +188,15 @@ class _Guard:
     policy: Policy
 
     def tracked(self, tree: Tree, text: str) -> _Followed | None:
-        """Return `text`, the rendering of `tree`, with tainted tokens broken; None when taint cannot be followed."""
+        """Return `text`, the rendering of `tree`, with tainted tokens broken; None if taint cannot be followed."""
         for alphabet in self._alphabets(tree):
-            if (found := self.broken(tree, text, alphabet)) is not None:
-                return found
+            followed = self.broken(tree, text, alphabet)
+            if followed is not None:
+                return followed
         return None
 
     def broken(self, tree: Tree, text: str, alphabet: frozenset[str]) -> _Followed | None:
-        """Do as `tracked`, with one alphabet."""
+        """Return the same as `tracked` for one alphabet."""
         swapped = self._swapped(tree, text, alphabet)
         if swapped is None:
             return None
@@ -179,16 +206,17 @@ class _Guard:
         return _Followed(insert_breaks(text, [cut.at for cut in cuts]), swapped)
 
     def escaped(self, tree: Tree) -> Tree:
-        """Return the tree with the tokens broken that stand in one text."""
+        """Return the tree with the tokens broken that are inside one text."""
         places: list[tuple[str, str]] = []
 
-        def change(runs: Runs) -> Runs:
-            text = runs.text
-            swapped = "".join(["\0" * len(run.text) if run.is_tainted else run.text for run in runs])
-            cuts = _cuts(self.tokens.in_json, text, swapped)
-            owners = [run.pointer for run in runs for _ in run.text]
+        def change(segments: Segments) -> Segments:
+            swapped = "".join(
+                ["\0" * len(segment.text) if is_tainted(segment) else segment.text for segment in segments]
+            )
+            cuts = _cuts(self.tokens.in_json, segments.text, swapped)
+            owners = [segment.pointer for segment in segments for _ in segment.text]
             places.extend((cut.found.token, owners[at]) for cut in cuts for at in cut.tainted)
-            return _cut(runs, [cut.at for cut in cuts])
+            return _cut(segments, [cut.at for cut in cuts])
 
         escaped = rewrite(tree, change)
         self._refuse(places)
@@ -207,48 +235,51 @@ class _Guard:
         return sorted(self.tokens.find(text))
 
     def _alphabets(self, tree: Tree) -> Iterator[frozenset[str]]:
-        """Yield what is swapped: every character, or else (fewer templates notice) those that no token is without."""
+        """Yield the characters to swap: all, or else (fewer templates notice) those that occur in every token."""
         tokens = self.tokens
         yield tokens.alphabet
-        if tokens.telling != tokens.alphabet and not any(tokens.fits_inside(run.text) for run in _tainted(tree)):
-            yield tokens.telling
+        if tokens.telling != tokens.alphabet:
+            if not any(tokens.fits_inside(segment.text) for segment in filter(is_tainted, segments_of(tree))):
+                yield tokens.telling
 
     def _redrawn(self, tree: Tree, text: str, alphabet: frozenset[str]) -> tuple[str | None, dict[int, int]]:
-        """Return what the template makes of the swapped tree, and the swaps."""
+        """Return the rendering of the swapped tree, and the swaps."""
         table = _table(tree, text, alphabet)
         return attempt(self.render, _swap(tree, lambda _: table)), table
 
     def _swapped(self, tree: Tree, text: str, alphabet: frozenset[str]) -> str | None:
-        """Return what the template makes of the swapped tree if it is `text`, swapped."""
+        """Return the rendering of the swapped tree if it is `text`, swapped."""
         swapped, table = self._redrawn(tree, text, alphabet)
-        return swapped if swapped is not None and _unswapped(swapped, table) == text else None
+        if swapped is None or _unswapped(swapped, table) != text:
+            return None
+        return swapped
 
-    def _places(self, tree: Tree, text: str, cuts: Iterable[_Cut]) -> Iterator[tuple[str, str]]:
+    def _places(self, tree: Tree, text: str, cuts: Sequence[_Cut]) -> Iterator[tuple[str, str]]:
         """Yield each token with the places that its tainted characters are from.
 
-        Every place gets swaps of its own, which tell it; where the template does not go along, places are candidates.
+        Each place gets its own swaps, which identify it. If the template acts on them, all places are candidates.
         """
-        needed = frozenset(text[at] for cut in cuts for at in cut.tainted)
-        texts = dict.fromkeys((run.pointer for run in _tainted(tree)), "")
-        tables: dict[str, dict[int, int]] = {}
+        needed = sorted({text[at] for cut in cuts for at in cut.tainted})
+        texts: dict[str, str] = {}
+        for segment in filter(is_tainted, segments_of(tree)):
+            texts[segment.pointer] = texts.get(segment.pointer, "") + segment.text
         free = _free(tree, text)
-        for run in _tainted(tree):
-            texts[run.pointer] += run.text
-            if run.pointer not in tables:
-                tables[run.pointer] = dict(zip(map(ord, needed), map(ord, free), strict=False))
+        tables = {pointer: dict(zip(map(ord, needed), map(ord, free), strict=False)) for pointer in texts}
         owners = {chr(swap): pointer for pointer, table in tables.items() for swap in table.values()}
-        swapped = attempt(self.render, _swap(tree, lambda run: tables[run.pointer]))
         back = {swap: character for table in tables.values() for character, swap in table.items()}
-        is_followed = swapped is not None and swapped.translate(back) == text
+        swapped = attempt(self.render, _swap(tree, lambda segment: tables[segment.pointer]))
+        if swapped is None or swapped.translate(back) != text:
+            swapped = text  # no character has an owner
         for cut in cuts:
             for at in cut.tainted:
-                owner = owners.get(swapped[at]) if is_followed and swapped is not None else None
-                places = texts if owner is None else (owner,)
-                yield from ((cut.found.token, place) for place in places if text[at] in texts[place])
+                owner = owners.get(swapped[at])
+                candidates = texts if owner is None else (owner,)
+                yield from ((cut.found.token, place) for place in candidates if text[at] in texts[place])
 
     def _refuse(self, places: Iterable[tuple[str, str]]) -> None:
-        """Raise an error that names every token and where it is from, if that is the policy."""
-        if self.policy != "reject" or not (found := tuple(dict.fromkeys(places))):
+        """Raise an error that names every token and its place, if the policy is to reject them."""
+        found = tuple(dict.fromkeys(places)) if self.policy == "reject" else ()
+        if not found:
             return
         listed = "; ".join(f"{token!r} in {pointer}" for token, pointer in found)
         raise ControlTokenError(
@@ -259,7 +290,7 @@ class _Guard:
 
 
 def _cuts(tokens: ControlTokens, text: str, swapped: str) -> list[_Cut]:
-    """Return the tokens in `text` that hold a tainted character: one that is another in `swapped`."""
+    """Return the tokens in `text` with a tainted character: a character that differs in `swapped`."""
     cuts: list[_Cut] = []
     for found in tokens.find(text):
         if text[found.start : found.end] != swapped[found.start : found.end]:
@@ -268,38 +299,9 @@ def _cuts(tokens: ControlTokens, text: str, swapped: str) -> list[_Cut]:
     return cuts
 
 
-def _relevant(runs: Runs, tokens: ControlTokens) -> Runs:
-    return Runs(
-        [
-            run._replace(is_tainted=False)
-            if run.is_tainted and not run.text.isspace() and tokens.is_harmless(run.text)
-            else run
-            for run in runs
-        ]
-    )
-
-
-def _runs(tree: Tree) -> Iterator[Run]:
-    """Yield the runs of a tree, in order."""
-    if type(tree) is Runs:
-        yield from tree
-    elif type(tree) is dict:
-        for key, value in tree.items():
-            if type(key) is Runs:
-                yield from key
-            yield from _runs(value)
-    elif type(tree) is list:
-        for value in tree:
-            yield from _runs(value)
-
-
-def _tainted(tree: Tree) -> Iterator[Run]:
-    return (run for run in _runs(tree) if run.is_tainted and run.text)
-
-
 def _free(tree: Tree, text: str) -> Iterator[str]:
     """Return private-use characters that are nowhere in the input."""
-    return unused("".join([text, *(run.text for run in _tainted(tree))]))
+    return unused("".join([text, *(segment.text for segment in filter(is_tainted, segments_of(tree)))]))
 
 
 def _table(tree: Tree, text: str, alphabet: frozenset[str]) -> dict[int, int]:
@@ -319,28 +321,25 @@ def _unswapped(text: str, table: dict[int, int]) -> str:
     return text
 
 
-def _swap(tree: Tree, table_of: Callable[[Run], dict[int, int]]) -> Tree:
-    """Return the tree as plain data, the characters of tainted runs swapped."""
-    return rewrite(
-        tree,
-        lambda runs: "".join(
-            [run.text.translate(table_of(run)) if run.is_tainted and run.text else run.text for run in runs]
-        ),
-    )
+def _swap(tree: Tree, table_of: Callable[[Segment], dict[int, int]]) -> Tree:
+    """Return the tree as plain data, the characters of tainted segments swapped."""
+
+    def swapped(segment: Segment) -> str:
+        return segment.text.translate(table_of(segment)) if is_tainted(segment) else segment.text
+
+    return rewrite(tree, lambda segments: "".join(map(swapped, segments)))
 
 
-def _cut(runs: Runs, offsets: Iterable[int]) -> Runs:
-    """Return `runs` with a zero-width space at each offset, in the tainted run that ends or begins there."""
-    wanted = deque(sorted(set(offsets)))
-    if not wanted:
-        return runs
-    made: list[Run] = []
+def _cut(segments: Segments, offsets: Iterable[int]) -> Segments:
+    """Return `segments` with a zero-width space at each offset, in the tainted segment that ends or begins there."""
+    left = deque(sorted(set(offsets)))
+    result: list[Segment] = []
     start = 0
-    for run in runs:
-        end = start + len(run.text)
-        here: list[int] = []
-        while run.is_tainted and wanted and wanted[0] <= end:
-            here.append(wanted.popleft() - start)
-        made.append(run._replace(text=insert_breaks(run.text, here)) if here else run)
+    for segment in segments:
+        end = start + len(segment.text)
+        inside: list[int] = []
+        while is_tainted(segment) and left and left[0] <= end:
+            inside.append(left.popleft() - start)
+        result.append(segment._replace(text=insert_breaks(segment.text, inside)) if inside else segment)
         start = end
-    return Runs(made)
+    return Segments(result)

@@ -4,51 +4,73 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-__all__ = ["Render", "Run", "Runs", "Tree", "rewrite", "untagged", "unused"]
+from agentkit_prompts.templates.spans import Segment
 
-
-class Run(NamedTuple):
-    """A run of characters of one origin."""
-
-    text: str
-    pointer: str = ""
-    """Where in the context it is from, such as `documents[3].text`."""
-    is_tainted: bool = True
+__all__ = ["Render", "Segments", "Tree", "is_tainted", "rewrite", "segments_of", "untagged", "untrusted", "unused"]
 
 
-class Runs(tuple[Run, ...]):
-    """A text as its runs: a leaf of a tree."""
+class Segments(tuple[Segment, ...]):
+    """A text as its segments: a leaf of a tree."""
 
     __slots__ = ()
 
     @property
     def text(self) -> str:
-        """All of it."""
-        return "".join([run.text for run in self])
+        """The whole text."""
+        return "".join([segment.text for segment in self])
 
 
 Tree: TypeAlias = Any
-"""JSON-like data whose texts, keys included, are either `Runs` or, where they are the developer's, plain `str`."""
+"""JSON-like data whose texts, keys included, are `Segments`, or plain `str` if they are the developer's."""
 Render: TypeAlias = Callable[[Tree], str]
-"""Renders a tree in which every `Runs` has become a str."""
+"""Renders a tree in which all `Segments` have become `str`."""
 
 
-def rewrite(tree: Tree, change: Callable[[Runs], object]) -> Tree:
-    """Return the tree with `change` of every `Runs`, also of one that is a key; the rest is copied, never changed."""
-    if type(tree) is Runs:
+def untrusted(text: str, pointer: str = "") -> Segments:
+    """Return an untrusted text with one origin."""
+    return Segments([Segment(text, pointer, "untrusted")])
+
+
+def is_tainted(segment: Segment) -> bool:
+    """Return True if a segment is untrusted and has text."""
+    return segment.trust == "untrusted" and segment.text != ""
+
+
+def rewrite(tree: Tree, change: Callable[[Segments], object]) -> Tree:
+    """Return the tree with `change` of all `Segments`, keys included; the rest is copied."""
+    kind = type(tree)
+    if kind is Segments:
         return change(tree)
-    if type(tree) is dict:
-        return {change(key) if type(key) is Runs else key: rewrite(value, change) for key, value in tree.items()}
-    if type(tree) is list:
+    if kind is dict:
+        return {_changed_key(key, change): rewrite(value, change) for key, value in tree.items()}
+    if kind is list:
         return [rewrite(value, change) for value in tree]
     return tree
 
 
+def _changed_key(key: Any, change: Callable[[Segments], object]) -> Any:
+    return change(key) if type(key) is Segments else key
+
+
 def untagged(tree: Tree) -> Tree:
-    """Return the tree with every `Runs` as a str."""
-    return rewrite(tree, lambda runs: runs.text)
+    """Return the tree with all `Segments` as `str`."""
+    return rewrite(tree, lambda segments: segments.text)
+
+
+def segments_of(tree: Tree) -> Iterator[Segment]:
+    """Yield the segments of a tree in order, keys included."""
+    kind = type(tree)
+    if kind is Segments:
+        yield from tree
+    elif kind is dict:
+        for key, value in tree.items():
+            yield from segments_of(key)
+            yield from segments_of(value)
+    elif kind is list:
+        for value in tree:
+            yield from segments_of(value)
 
 
 def unused(text: str) -> Iterator[str]:

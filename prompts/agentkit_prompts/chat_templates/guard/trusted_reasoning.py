@@ -1,65 +1,80 @@
-"""The tags of reasoning in earlier replies: they are the model's own, where its chat template acts on them."""
+"""The tags of reasoning in earlier replies: they are the model's own, if its chat template acts on them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
+from typing import TypeAlias
 
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens
 from agentkit_prompts.chat_templates.guard.taint_tracking import attempt
-from agentkit_prompts.chat_templates.guard.tainted_text import Render, Run, Runs, Tree, untagged, unused
+from agentkit_prompts.chat_templates.guard.tainted_text import Render, Segments, Tree, untagged, unused
 from agentkit_prompts.chat_templates.reasoning_tags import TRUSTED_TAGS
+from agentkit_prompts.templates.spans import Segment
 
 __all__ = ["with_reasoning"]
 
+_Tags: TypeAlias = list[tuple[int, int]]
+"""Start and end of each tag of a block."""
+
 
 def with_reasoning(render: Render, tree: Tree, tokens: ControlTokens) -> Tree:
-    """Return the tree (`{"messages": [...]}`) with the tags of the reasoning that a reply begins with trusted.
+    """Return the tree (`{"messages": [...]}`) with the tags of the reasoning at the start of a reply trusted.
 
-    They are the model's own. Only tags that are control tokens matter, and only where `render` acts on them, as a
-    template does that parses reasoning out of replies; otherwise the tree comes back.
+    Only tags that are control tokens matter, and only if `render` acts on them, as a template does that parses
+    reasoning out of replies.
     """
-    tags = [pair for pair in TRUSTED_TAGS if pair[1] in tokens.anywhere]
     messages = tree["messages"]
-    for opening, closing in tags:
-        found = [_block(message, opening, closing) for message in messages]
-        if any(found) and _acts(render, tree, [block is not None for block in found], opening, closing):
-            messages = [
-                {**message, "content": Runs(_trusted_tags(message["content"], block))} if block else message
-                for message, block in zip(messages, found, strict=True)
-            ]
-    return tree if messages is tree["messages"] else {**tree, "messages": messages}
+    for opening, closing in TRUSTED_TAGS:
+        if closing not in tokens.anywhere:
+            continue
+        blocks = [_block(message, opening, closing) for message in messages]
+        if any(blocks) and _acts(render, tree, [bool(block) for block in blocks], opening, closing):
+            messages = [_with_trusted_tags(*pair) for pair in zip(messages, blocks, strict=True)]
+    return {**tree, "messages": messages}
 
 
-def _block(message: Tree, opening: str, closing: str) -> list[tuple[int, int]] | None:
-    """Return where the tags of the first block of an assistant message stand; its opening may be in the prompt."""
+def _block(message: Tree, opening: str, closing: str) -> _Tags:
+    """Return the tags of the first block of an assistant message, or none. Its opening may be in the prompt."""
     if message["role"] != "assistant":
-        return None
+        return []
     text = message["content"].text
     end = text.find(closing)
     if end < 0:
-        return None
+        return []
+    tags = [(end, end + len(closing))]
     start = len(text) - len(text.lstrip())
-    found = [(end, end + len(closing))]
+    inside = 0
     if text.startswith(opening, start):
-        found.insert(0, (start, start + len(opening)))
-    return None if text.find(opening, found[0][1] if len(found) == 2 else 0, end) >= 0 else found
+        inside = start + len(opening)
+        tags.insert(0, (start, inside))
+    is_nested = text.find(opening, inside, end) >= 0
+    return [] if is_nested else tags
 
 
-def _trusted_tags(content: Runs, tags: list[tuple[int, int]]) -> Iterator[Run]:
-    """Cut the runs at the tags; what is inside one is not tainted."""
+def _with_trusted_tags(message: Tree, tags: _Tags) -> Tree:
+    if not tags:
+        return message
+    return {**message, "content": Segments(_trusted_tags(message["content"], tags))}
+
+
+def _trusted_tags(content: Segments, tags: _Tags) -> Iterator[Segment]:
+    """Cut the segments at the tags; the text of a tag is trusted."""
     borders = [border for tag in tags for border in tag]
     offset = 0
-    for run in content:
-        end = offset + len(run.text)
+    for segment in content:
+        end = offset + len(segment.text)
         inside = [border for border in borders if offset < border < end]
-        for begin, stop in zip([offset, *inside], [*inside, end], strict=True):
-            is_tag = any(start <= begin and stop <= last for start, last in tags)
-            yield Run(run.text[begin - offset : stop - offset], run.pointer, run.is_tainted and not is_tag)
+        for begin, stop in pairwise([offset, *inside, end]):
+            part = segment._replace(text=segment.text[begin - offset : stop - offset])
+            if any(start <= begin and stop <= last for start, last in tags):
+                part = part._replace(trust="trusted")
+            yield part
         offset = end
 
 
 def _acts(render: Render, tree: Tree, where: list[bool], opening: str, closing: str) -> bool:
-    """Whether tags make a difference: a probe is drawn with them, and with characters that no template knows."""
+    """Return True if tags make a difference: a probe is rendered with them, and with private-use characters."""
 
     def drawn(first: str, last: str) -> str | None:
         probe = f"{first}\n\n a \n\n{last}{last}\n\n b"

@@ -22,12 +22,12 @@ from agentkit_prompts.chat_templates.guard.control_tokens import (
     tokens_of,
 )
 from agentkit_prompts.chat_templates.guard.stand_ins import STAND_IN
-from agentkit_prompts.chat_templates.guard.taint_tracking import broken, broken_runs
+from agentkit_prompts.chat_templates.guard.taint_tracking import broken, broken_segments
 from agentkit_prompts.chat_templates.guard.tainted_text import Tree, untagged
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, Task, runs_of_results
 from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.sections import SEPARATOR
-from agentkit_prompts.composition.targets.chat_trees import TreeReader, is_harmless_tool, runs_of, words_of_tools
+from agentkit_prompts.composition.targets.chat_trees import TreeReader, is_harmless_tool, words_of_tools
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.wire_tools import openai_tool
@@ -278,7 +278,7 @@ class _Frame:
         text = rendered.plain
         if not self.tokens.may_be_in(text):
             return text
-        return broken_runs(list(runs_of(rendered.segments())), self.tokens, starts_line=starts_line)
+        return broken_segments(rendered.segments(), self.tokens, starts_line=starts_line)
 
 
 def _is_ambiguous(begins: set[str]) -> bool:

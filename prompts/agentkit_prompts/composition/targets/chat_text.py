@@ -11,22 +11,23 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, Policy, tokens_of
 from agentkit_prompts.chat_templates.guard.taint_tracking import attempt, check_own_tokens, guarded, is_harmless
-from agentkit_prompts.chat_templates.guard.tainted_text import Run, Runs, Tree, untagged
+from agentkit_prompts.chat_templates.guard.tainted_text import Segments, Tree, untagged
 from agentkit_prompts.chat_templates.guard.trusted_reasoning import with_reasoning
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
 from agentkit_prompts.composition.sections import SEPARATOR
 from agentkit_prompts.composition.targets.by_message import text_by_message, tokens_by_message
 from agentkit_prompts.composition.targets.chat_trees import (
-    Entry,
+    CheckedTree,
     PromptReader,
     TreeReader,
-    entry_of,
-    runs_of,
+    checked,
+    plain_segments,
     words_of_tools,
 )
 from agentkit_prompts.composition.targets.tools_in_text import shows_tools, with_tools_as_text
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import ChatTemplateError, ControlTokenError
+from agentkit_prompts.templates.spans import Segment
 from agentkit_prompts.tokens.counter import prompt_count
 
 if TYPE_CHECKING:
@@ -132,11 +133,15 @@ def whole_text(
         )
     tokens = tokens_of(template)
     is_guarded = policy != "allow"
-    known = words_of_tools(composition.tools) if is_guarded else frozenset[str]()
-    read = TreeReader(tokens, known, is_split=is_guarded)
-    entries = list(_located(composition, read) if policy == "reject" else _entries(composition, read))
-    start = len(composition.conversation)
-    entries += [entry_of(read.message(one, f"conversation[{at}]"), tokens) for at, one in enumerate(more, start)]
+    words: frozenset[str] = frozenset()
+    if is_guarded:
+        words = words_of_tools(composition.tools)
+    read = TreeReader(tokens, words, is_split=is_guarded)
+    # Only an error names the places of the texts in the context; without places the messages are read once.
+    list_messages = _located_messages if policy == "reject" else _messages
+    messages = list(list_messages(composition, read))
+    for at, message in enumerate(more, len(composition.conversation)):
+        messages.append(checked(read.message(message, f"conversation[{at}]"), tokens))
     declared: Tree = {"tools": [read.tool(one, f"tools[{at}]") for at, one in enumerate(composition.tools)] or None}
     if "documents" in kwargs:
         declared["documents"] = read.untrusted(kwargs["documents"], "documents")
@@ -144,13 +149,14 @@ def whole_text(
     def render(drawn: Tree) -> str:
         return template.render(**{**kwargs, **drawn})
 
-    messages = [entry.plain.copy() if len(entry.plain) == 2 else untagged(entry.tree) for entry in entries]
-    plain = {"messages": messages, **untagged(declared)}
-    if policy == "allow" or not tokens:
+    # The template may change its input, so it gets copies.
+    copies = [_copied(message) for message in messages]
+    plain = {"messages": copies, **untagged(declared)}
+    if not is_guarded or not tokens:
         return render(plain), plain
-    tree: Tree = {"messages": [entry.tree for entry in entries], **declared}
+    tree: Tree = {"messages": [message.tree for message in messages], **declared}
     rewrites: bool = getattr(template, "rewrites_text", True)
-    if all(entry.is_harmless for entry in entries) and is_harmless(declared, tokens):
+    if all(message.is_harmless for message in messages) and is_harmless(declared, tokens):
         text = render(plain)
         if rewrites:
             check_own_tokens(render, tree, text, tokens)
@@ -159,7 +165,13 @@ def whole_text(
     return guarded(render, tree, attempt(render, plain), tokens, policy, rewrites=rewrites), plain
 
 
-def _entries(composition: Contents, read: TreeReader) -> Iterator[Entry]:
+def _copied(message: CheckedTree) -> dict[str, Any]:
+    # A message of a role and text only needs no deep copy.
+    copied: dict[str, Any] = message.plain.copy() if len(message.plain) == 2 else untagged(message.tree)
+    return copied
+
+
+def _messages(composition: Contents, read: TreeReader) -> Iterator[CheckedTree]:
     system, user, closing = composition.sections
     if composition.sends_system:
         yield _section("system", system, read.tokens)
@@ -171,35 +183,40 @@ def _entries(composition: Contents, read: TreeReader) -> Iterator[Entry]:
         yield _section("user", closing, read.tokens)
 
 
-def _section(role: str, section: Section, tokens: ControlTokens) -> Entry:
+def _section(role: str, section: Section, tokens: ControlTokens) -> CheckedTree:
     """Return a message that prompts made."""
     shown = [(path, rendered) for path, _, rendered in section.fragments if rendered.text]
-    pieces = [rendered.derive(PromptReader(path, tokens)) for path, rendered in shown]
-    runs: list[Run] = []
-    for piece in pieces:
-        runs += (Run(SEPARATOR, section.label, False), *piece.tree) if runs else piece.tree
-    plain = {"role": role, "content": SEPARATOR.join([piece.plain for piece in pieces])}
-    return Entry({"role": role, "content": Runs(runs)}, plain, all(piece.is_harmless for piece in pieces))
+    prompts = [rendered.derive(PromptReader(path, tokens)) for path, rendered in shown]
+    segments: list[Segment] = []
+    for prompt in prompts:
+        if segments:
+            segments.append(Segment(SEPARATOR, section.label))
+        segments += prompt.tree
+    plain = {"role": role, "content": SEPARATOR.join([prompt.plain for prompt in prompts])}
+    tree = {"role": role, "content": Segments(segments)}
+    return CheckedTree(tree, plain, all(prompt.is_harmless for prompt in prompts))
 
 
-def _located(composition: Contents, read: TreeReader) -> Iterator[Entry]:
-    """Yield the same as `_entries`; the runs of stored messages say where in the context they are from."""
+def _located_messages(composition: Contents, read: TreeReader) -> Iterator[CheckedTree]:
+    """Yield the same messages as `_messages`, with the places of stored messages in the context."""
     for message, segments in composition.walk():
         if segments and segments[0].prompt not in ("conversation", "intermediate"):
-            yield entry_of({"role": message.role, "content": Runs(runs_of(segments))}, read.tokens)
-        else:
-            pointer = segments[0].pointer.partition(".")[0] if segments else "conversation"
-            yield entry_of(read.message(message, pointer), read.tokens)
+            yield checked({"role": message.role, "content": plain_segments(segments)}, read.tokens)
+            continue
+        pointer = "conversation"
+        if segments:
+            pointer, _, _ = segments[0].pointer.partition(".")
+        yield checked(read.message(message, pointer), read.tokens)
 
 
 def chat_template_of(given: GivenTemplate, now: datetime | None = None) -> ChatTemplate:
-    """Return the template that is given, as `find_chat_template` finds it.
-
-    One that prints a date, and has none of its own, prints that of `now`.
+    """Return the template that `find_chat_template` finds. A template that prints a date prints the date of `now`.
 
     Raises:
         ChatTemplateError: There is no such template, or the value is not a chat template.
     """
-    found = find_chat_template(given)
-    dated: Callable[[datetime], ChatTemplate] | None = getattr(found, "with_now", None)
-    return found if now is None or dated is None else dated(now)
+    template = find_chat_template(given)
+    with_now: Callable[[datetime], ChatTemplate] | None = getattr(template, "with_now", None)
+    if now is None or with_now is None:
+        return template
+    return with_now(now)

@@ -1,4 +1,4 @@
-"""Messages as a chat template takes them, each text cut into trusted and untrusted runs."""
+"""Messages as a chat template reads them, each text cut into trusted and untrusted segments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens
 from agentkit_prompts.chat_templates.guard.taint_tracking import is_harmless
-from agentkit_prompts.chat_templates.guard.tainted_text import Run, Runs, Tree, untagged
+from agentkit_prompts.chat_templates.guard.tainted_text import Segments, Tree, untagged, untrusted
 from agentkit_prompts.chat_templates.normalise import plain
 from agentkit_prompts.context.items import Document, ToolSpec
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -19,7 +19,15 @@ from agentkit_prompts.context.wire.wire_tools import openai_tool
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.spans import Segment
 
-__all__ = ["Entry", "PromptReader", "TreeReader", "entry_of", "is_harmless_tool", "runs_of", "words_of_tools"]
+__all__ = [
+    "CheckedTree",
+    "PromptReader",
+    "TreeReader",
+    "checked",
+    "is_harmless_tool",
+    "plain_segments",
+    "words_of_tools",
+]
 
 _SPEC_WORDS = frozenset(
     (
@@ -29,21 +37,21 @@ _SPEC_WORDS = frozenset(
         *("maxItems", "uniqueItems", "string", "number", "integer", "boolean", "object", "array", "null", "text"),
     )
 )
-"""What chat templates look up in a tool or a document, and compare with: it is trusted where it is a key or a type."""
+"""Words that chat templates look up in a tool or a document and compare with: they are trusted as a key or a type."""
 _WORDS_AT = frozenset(("type", "required"))
 """Keys of a schema whose value may be such a word."""
 _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)")
 
 
-class Entry(NamedTuple):
-    """A message, or a piece of one, and what is known about it."""
+class CheckedTree(NamedTuple):
+    """A message, or the text of a prompt. All of it is kept with the message or the rendering."""
 
     tree: Tree
     plain: Tree
-    """The same with every text as a str."""
+    """The same tree with all texts as `str`."""
     is_harmless: bool
-    """Whether nothing untrusted in it can be part of a control token."""
+    """True if nothing untrusted in it can be part of a control token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,34 +64,37 @@ class TreeReader:
     is_split: bool
     """Whether the JSON of arguments is cut into its strings, which are untrusted, and its syntax."""
 
-    def __call__(self, message: Message) -> Entry:
-        """Return a message of the conversation or of the tool traffic without saying where it is from."""
-        return entry_of(self.message(message), self.tokens)
+    def __call__(self, message: Message) -> CheckedTree:
+        """Return a message of the conversation or of the tool traffic, without its place in the context."""
+        return checked(self.message(message), self.tokens)
 
     def message(self, message: Message, pointer: str = "") -> dict[str, Tree]:
         """Return a message of the conversation or of the tool traffic, all of it untrusted."""
-        texts = [part.text if isinstance(part, Text) else part.alt for part in message.parts]
-        is_text = isinstance(message.content, str)
-        places = [f"{pointer}.content{'' if is_text else f'[{index}]'}" for index in range(len(texts))]
-        tree: dict[str, Tree] = {"role": message.role, "content": Runs(map(Run, texts, places))}
+        tree: dict[str, Tree] = {"role": message.role, "content": self._content(message, f"{pointer}.content")}
         if message.tool_calls:
             tree["tool_calls"] = [
                 self._call(call, f"{pointer}.tool_calls[{index}]") for index, call in enumerate(message.tool_calls)
             ]
-        if message.thinking and (reasoning := message.reasoning):
-            tree["reasoning_content"] = self._word(reasoning, f"{pointer}.thinking")
+        if message.thinking and message.reasoning:
+            tree["reasoning_content"] = self._word(message.reasoning, f"{pointer}.thinking")
         if message.tool_call_id is not None:
             tree["tool_call_id"] = self._word(message.tool_call_id, f"{pointer}.tool_call_id")
         if message.name:
             tree["name"] = self._word(message.name, f"{pointer}.name")
         return tree
 
+    def _content(self, message: Message, pointer: str) -> Segments:
+        if isinstance(message.content, str):
+            return untrusted(message.content, pointer)
+        texts = [part.text if isinstance(part, Text) else part.alt for part in message.parts]
+        return Segments([Segment(text, f"{pointer}[{index}]", "untrusted") for index, text in enumerate(texts)])
+
     def untrusted(self, value: object, pointer: str) -> Tree:
         """Return JSON-like data with every text in it untrusted, keys included."""
         if isinstance(value, Document):
             value = {"title": value.title, "text": value.text}
         if isinstance(value, str):
-            return Runs([Run(str(value), pointer)])
+            return untrusted(str(value), pointer)
         if isinstance(value, Mapping):
             return {self._key(key, pointer): self.untrusted(item, f"{pointer}.{key}") for key, item in value.items()}
         if isinstance(value, list | tuple):
@@ -94,11 +105,14 @@ class TreeReader:
 
     def tool(self, tool: ToolSpec, pointer: str) -> Tree:
         """Return a tool in the form of a chat-completions request; all of an untrusted one but the words of schemas."""
-        return dict(openai_tool(tool)) if tool.trust == "trusted" else self._spec(openai_tool(tool), pointer)
+        wire = openai_tool(tool)
+        if tool.trust == "trusted":
+            return dict(wire)
+        return self._spec(wire, pointer)
 
     def _spec(self, value: object, pointer: str, *, is_word: bool = False) -> Tree:
         if isinstance(value, str):
-            return self._key(value, pointer) if is_word else Runs([Run(str(value), pointer)])
+            return self._key(value, pointer) if is_word else untrusted(str(value), pointer)
         if isinstance(value, Mapping):
             return {
                 self._key(key, pointer): self._spec(item, f"{pointer}.{key}", is_word=key in _WORDS_AT)
@@ -109,54 +123,61 @@ class TreeReader:
         return value
 
     def _key(self, text: object, pointer: str) -> Any:
-        """Return a word of schemas as it is, since a template may look it up, anything else as runs."""
+        """Return a word of schemas as it is, since a template may look it up, and other text as untrusted."""
         if text is None or isinstance(text, int | float):
             return text
         if not isinstance(text, str):
-            return Runs([Run(str(plain(text)), pointer)])
-        return text if text in _SPEC_WORDS else Runs([Run(str(text), pointer)])
+            text = str(plain(text))
+        elif text in _SPEC_WORDS:
+            return text
+        return untrusted(str(text), pointer)
 
     def _call(self, call: ToolCall, pointer: str) -> Tree:
-        arguments = f"{pointer}.arguments"
-        runs = self._json(call.arguments, arguments) if self.is_split else [Run(call.arguments, arguments)]
-        function = {"name": self._word(call.name, f"{pointer}.name"), "arguments": Runs(runs)}
+        arguments = untrusted(call.arguments, f"{pointer}.arguments")
+        if self.is_split:
+            arguments = Segments(self._json(call.arguments, f"{pointer}.arguments"))
+        function = {"name": self._word(call.name, f"{pointer}.name"), "arguments": arguments}
         return {"id": self._word(call.id, f"{pointer}.id"), "type": "function", "function": function}
 
-    def _word(self, text: str, pointer: str) -> Runs:
-        return Runs([Run(text, pointer, text not in self.known)])
+    def _word(self, text: str, pointer: str) -> Segments:
+        if text in self.known:
+            return Segments([Segment(text, pointer)])
+        return untrusted(text, pointer)
 
-    def _json(self, text: str, pointer: str) -> list[Run]:
-        """Cut the JSON text of arguments: what its strings hold is tainted, its syntax is not."""
+    def _json(self, text: str, pointer: str) -> Iterator[Segment]:
+        """Cut the JSON text of arguments: the insides of its strings are untrusted, its syntax is not."""
         try:
             json.loads(text)
         except (ValueError, RecursionError):
-            return [Run(text, pointer)]
-        runs: list[Run] = []
-        start = 0
-        for found in _LITERAL.finditer(text):
-            runs.append(Run(text[start : found.start(1)], pointer, False))
-            runs += self._literal(found[1], pointer)
-            start = found.end(1)
-        return [*runs, Run(text[start:], pointer, False)]
-
-    def _literal(self, text: str, pointer: str) -> Iterator[Run]:
-        """Cut the inside of a JSON string; an escape that stands for a character of a control token is written out."""
-        if text in self.known:
-            yield Run(text, pointer, False)
+            yield Segment(text, pointer, "untrusted")
             return
         start = 0
-        for found in _ESCAPE.finditer(text):
-            yield Run(text[start : found.start()], pointer)
-            character = json.loads(f'"{found[0]}"')
-            is_written_out = character in self.tokens.alphabet
-            yield Run(character if is_written_out else found[0], pointer, is_written_out)
-            start = found.end()
-        yield Run(text[start:], pointer)
+        for match in _LITERAL.finditer(text):
+            yield Segment(text[start : match.start(1)], pointer)
+            yield from self._literal(match[1], pointer)
+            start = match.end(1)
+        yield Segment(text[start:], pointer)
+
+    def _literal(self, text: str, pointer: str) -> Iterator[Segment]:
+        """Cut the inside of a JSON string. An escape of a character of a control token is replaced by the character."""
+        if text in self.known:
+            yield Segment(text, pointer)
+            return
+        start = 0
+        for match in _ESCAPE.finditer(text):
+            yield Segment(text[start : match.start()], pointer, "untrusted")
+            character = json.loads(f'"{match[0]}"')
+            if character in self.tokens.alphabet:
+                yield Segment(character, pointer, "untrusted")
+            else:
+                yield Segment(match[0], pointer)
+            start = match.end()
+        yield Segment(text[start:], pointer, "untrusted")
 
 
-def entry_of(tree: Tree, tokens: ControlTokens) -> Entry:
-    """Return what is known about a tree."""
-    return Entry(tree, untagged(tree), is_harmless(tree, tokens))
+def checked(tree: Tree, tokens: ControlTokens) -> CheckedTree:
+    """Return a tree with its plain form, and the result of the check for control tokens."""
+    return CheckedTree(tree, untagged(tree), is_harmless(tree, tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +187,19 @@ class PromptReader:
     path: str
     tokens: ControlTokens
 
-    def __call__(self, rendered: Rendered) -> Entry:
-        """Return its text as runs."""
-        return entry_of(Runs(runs_of(rendered.segments(self.path))), self.tokens)
+    def __call__(self, rendered: Rendered) -> CheckedTree:
+        """Return the text of the rendering as segments."""
+        return checked(plain_segments(rendered.segments(self.path)), self.tokens)
 
 
-def runs_of(segments: Iterable[Segment]) -> Iterator[Run]:
-    """Yield the text of a rendering in runs, media as their alt text."""
-    for segment in segments:
-        yield Run(segment.plain, segment.pointer or segment.prompt, segment.trust == "untrusted")
+def plain_segments(segments: Iterable[Segment]) -> Segments:
+    """Return segments of a rendering with the alt text of media. Text of a template has the path of its prompt."""
+    return Segments(
+        [
+            segment._replace(text=segment.plain, media=None, pointer=segment.pointer or segment.prompt)
+            for segment in segments
+        ]
+    )
 
 
 def words_of_tools(tools: Iterable[ToolSpec]) -> frozenset[str]:
@@ -183,10 +208,12 @@ def words_of_tools(tools: Iterable[ToolSpec]) -> frozenset[str]:
 
 
 def is_harmless_tool(tool: ToolSpec, tokens: ControlTokens) -> bool:
-    """Whether nothing untrusted in a tool can be part of a control token."""
+    """Return True if nothing untrusted in a tool can be part of a control token."""
     return tool.trust == "trusted" or is_harmless(TreeReader(tokens, frozenset(), False).tool(tool, ""), tokens)
 
 
 def _words(tool: ToolSpec) -> frozenset[str]:
     properties = tool.parameters.get("properties")
-    return frozenset((tool.name, *(properties if isinstance(properties, Mapping) else ())))
+    if not isinstance(properties, Mapping):
+        return frozenset([tool.name])
+    return frozenset([tool.name, *properties])
