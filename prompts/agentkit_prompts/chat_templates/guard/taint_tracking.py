@@ -238,9 +238,9 @@ class _Guard:
         """Yield the characters to swap: all, or else (fewer templates notice) those that occur in every token."""
         tokens = self.tokens
         yield tokens.alphabet
-        if tokens.telling != tokens.alphabet:
-            if not any(tokens.fits_inside(segment.text) for segment in filter(is_tainted, segments_of(tree))):
-                yield tokens.telling
+        texts = [segment.text for segment in segments_of(tree) if is_tainted(segment)]
+        if tokens.telling != tokens.alphabet and not any(map(tokens.fits_inside, texts)):
+            yield tokens.telling
 
     def _redrawn(self, tree: Tree, text: str, alphabet: frozenset[str]) -> tuple[str | None, dict[int, int]]:
         """Return the rendering of the swapped tree, and the swaps."""

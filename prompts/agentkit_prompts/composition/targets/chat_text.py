@@ -152,7 +152,7 @@ def whole_text(
     # The template may change its input, so it gets copies.
     copies = [_copied(message) for message in messages]
     plain = {"messages": copies, **untagged(declared)}
-    if not is_guarded or not tokens:
+    if policy == "allow" or not tokens:
         return render(plain), plain
     tree: Tree = {"messages": [message.tree for message in messages], **declared}
     rewrites: bool = getattr(template, "rewrites_text", True)
