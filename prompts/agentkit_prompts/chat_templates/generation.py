@@ -36,33 +36,37 @@ def marked_spans(text: str, render: Callable[[tuple[str, str]], str]) -> Spans:
         ChatTemplateError: The template changes the text of the blocks after they were written.
     """
     start, end = islice(unused(text), 2)
-    marked = render((start, end))
+    pieces = re.split(f"([{start}{end}])", render((start, end)))
     spans: Spans = []
-    depth = 0
-    at = 0
-    begun = 0
-    kept: list[str] = []
-    for piece in re.split(f"([{start}{end}])", marked):
+    depth = at = begun = 0
+    for piece in pieces:
         if piece == start:
-            begun = at if depth == 0 else begun
+            if depth == 0:
+                begun = at
             depth += 1
         elif piece == end:
             depth -= 1
             if depth == 0 and at > begun:
-                begun = spans.pop()[0] if spans and spans[-1][1] == begun else begun
-                spans.append((begun, at))
+                _add_span(spans, begun, at)
         else:
-            kept.append(piece)
             at += len(piece)
         if depth < 0:
             break
-    if depth or "".join(kept) != text:
+    unmarked = "".join([piece for piece in pieces if piece not in (start, end)])
+    if depth or unmarked != text:
         raise ChatTemplateError(
             "the template changes the text of its {% generation %} blocks after writing them (by a filter around "
             "them, or by testing it), so it is unknown where the model's words are; put the blocks outermost",
             name="generation",
         )
     return spans
+
+
+def _add_span(spans: Spans, start: int, end: int) -> None:
+    """Add a span; one that touches the last extends it."""
+    if spans and spans[-1][1] == start:
+        start, _ = spans.pop()
+    spans.append((start, end))
 
 
 def spans_of(
@@ -171,8 +175,10 @@ def _marked(
     if before + reply + behind != text:
         return None
     closing = _closed(alone.partition(end)[2], control_tokens)
-    size = len(closing) if closing and behind.startswith(closing) else 0
-    return len(before), len(before) + len(reply) + size
+    stop = len(before) + len(reply)
+    if behind.startswith(closing):
+        stop += len(closing)
+    return len(before), stop
 
 
 def _closed(reply: str, control_tokens: Sequence[str]) -> str:

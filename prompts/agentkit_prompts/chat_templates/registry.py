@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeAlias, TypeVar
+from itertools import takewhile
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from agentkit_prompts.chat_templates.model_name_words import has_only_known, of_another, other_words, parts_of
 from agentkit_prompts.chat_templates.protocol import ChatTemplate
@@ -17,6 +18,15 @@ TemplateMaker: TypeAlias = Callable[..., ChatTemplate]
 """A class or function that makes a template; its keywords override fields."""
 
 Maker = TypeVar("Maker", bound=Callable[..., object])
+
+
+class Fit(NamedTuple):
+    """A template that fits a part of the name of a model."""
+
+    name: str
+    """Name of the template."""
+    other_words: list[str]
+    """Words of the name that may belong to another model; none if the template fits."""
 
 
 class ChatTemplateRegistry:
@@ -90,35 +100,39 @@ class ChatTemplateRegistry:
 
     def fitting(self, model: str, problem: str) -> str:
         """Return what `best_match` does; its error begins with `problem`."""
-        found = self.closest(model)
-        if found is None:
-            last = next(iter(parts_of(str(model))), "")
-            family = [name for name in self if len(name) > 2 and _family(name) in last]
-            near = similar(last, self)  # all of them are too many to list
-            hints = [f"did you mean {near!r}?"] if near else []
-            hints += [f"of the same family: {', '.join(family)}"] if family else []
-            shown = f" ({'; '.join(hints)})" if hints else ""
+        closest = self.closest(model)
+        if closest is None:
             raise ChatTemplateError(
-                f"{problem}{shown}. Give a registered name (CHAT_TEMPLATES has them, "
+                f"{problem}{self._hints(model)}. Give a registered name (CHAT_TEMPLATES has them, "
                 "`agentkit templates` lists them), or the folder or file of the template that the model ships",
                 name=str(model),
             )
-        name, others = found
-        if others:
-            raise ChatTemplateError(f"{problem}: {of_another(name, others)}", name=str(model), template=name)
-        return name
+        if closest.other_words:
+            reason = of_another(closest.name, closest.other_words)
+            raise ChatTemplateError(f"{problem}: {reason}", name=str(model), template=closest.name)
+        return closest.name
 
-    def closest(self, model: str) -> tuple[str, list[str]] | None:
-        """Return the template that fits the name of a model if no other word in it matters, and these other words.
+    def _hints(self, model: str) -> str:
+        last = next(iter(parts_of(str(model))), "")
+        hints: list[str] = []
+        near = similar(last, self)  # all names are too many to list
+        if near is not None:
+            hints.append(f"did you mean {near!r}?")
+        family = [name for name in self if len(name) > 2 and _family(name) in last]
+        if family:
+            hints.append(f"of the same family: {', '.join(family)}")
+        if not hints:
+            return ""
+        return f" ({'; '.join(hints)})"
 
-        None where no template recognises any of it.
-        """
+    def closest(self, model: str) -> Fit | None:
+        """Return the template that fits a part of the name of a model best, or None."""
         others: list[str] = []
         for part in parts_of(str(model)):
-            found = {name: span for name in self._known() if (span := self._fit(name, part)) is not None}
-            if found:
-                best = max(found, key=lambda name: found[name][1] - found[name][0])
-                return best, others + other_words(part, *found[best])
+            spans = {name: span for name in self._known() if (span := self._fit(name, part)) is not None}
+            if spans:
+                best = max(spans, key=lambda name: spans[name][1] - spans[name][0])
+                return Fit(best, others + other_words(part, *spans[best]))
             if not has_only_known(part):
                 others.append(part)
         return None
@@ -134,12 +148,11 @@ class ChatTemplateRegistry:
         return len(self._known())
 
     def _fit(self, name: str, part: str) -> tuple[int, int] | None:
-        """Return where what the template recognises of a part of a path begins and ends."""
-        pattern = self._matches.get(name)
-        if pattern is None:
-            return (0, len(part)) if part == name.lower() else None
-        found = pattern.search(part)
-        return found.span() if found else None
+        """Return the start and end of the text that a template recognises in a part of a path, or None."""
+        # A template without a pattern fits the model of its own name.
+        pattern = self._matches.get(name) or re.compile(rf"\A{re.escape(name.lower())}\Z")
+        match = pattern.search(part)
+        return None if match is None else match.span()
 
     def _known(self) -> dict[str, TemplateMaker]:
         if self._load is not None:
@@ -152,7 +165,7 @@ class ChatTemplateRegistry:
 
 def _family(name: str) -> str:
     """Return the letters that a name begins with."""
-    return name[: next((at for at, letter in enumerate(name) if not letter.isalpha()), len(name))]
+    return "".join(takewhile(str.isalpha, name))
 
 
 def _whose(maker: object) -> str:

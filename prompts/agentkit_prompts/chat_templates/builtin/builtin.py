@@ -47,17 +47,19 @@ def builtin() -> tuple[dict[str, type[RoleMarkerTemplate]], dict[str, re.Pattern
     """
     rows = _read("role_markers.json")
     tokens = _model_tokens()
-    made: dict[str, type[RoleMarkerTemplate]] = {}
+    templates: dict[str, type[RoleMarkerTemplate]] = {}
     for name, row in rows.items():
-        base = made[row["like"]] if "like" in row else _CODE[row["code"]] if "code" in row else RoleMarkerTemplate
-        fields = {
-            key: tuple(value) if isinstance(value, list) else value
-            for key, value in row.items()
-            if key not in _NOT_FIELDS
-        }
+        base = _CODE.get(row.get("code", ""), RoleMarkerTemplate)
+        if "like" in row:
+            base = templates[row["like"]]
+        fields = {key: _frozen(value) for key, value in row.items() if key not in _NOT_FIELDS}
         fields |= {"model_tokens": tokens.get(name, ()), "__module__": __name__, "__doc__": base.__doc__}
-        made[name] = cast("type[RoleMarkerTemplate]", type(name, (base,), fields))
-    return made, {name: re.compile(f"(?:{row['match']}){_END}") for name, row in rows.items() if "match" in row}
+        templates[name] = cast("type[RoleMarkerTemplate]", type(name, (base,), fields))
+    return templates, {name: re.compile(f"(?:{row['match']}){_END}") for name, row in rows.items() if "match" in row}
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _read(name: str) -> dict[str, dict[str, Any]]:
@@ -85,7 +87,8 @@ def _numbered(token: str) -> list[str]:
 
 def __getattr__(name: str) -> type[RoleMarkerTemplate]:
     """Return the class of a row, so that templates can be pickled."""
-    templates = {} if name.startswith("_") else builtin()[0]
-    if name not in templates:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return templates[name]
+    if not name.startswith("_"):  # Python asks for many names of this kind, before the rows are read
+        templates, _ = builtin()
+        if name in templates:
+            return templates[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -30,20 +30,21 @@ class ChatGLM2Template(RoleMarkerTemplate):
     def write(self, turns: list[Turn], task: Task) -> str:
         """Return the rounds."""
         parts: list[str] = []
-        user, eoh, assistant = self.user, self.eoh, self.assistant
         number, is_open = 0, False
         for turn in turns:
             role, text = turn["role"], turn["content"]
+            if role not in ("user", "assistant") and not task.strict:
+                continue  # LMDeploy leaves out a system message
+            if is_open or (role == "assistant" and task.strict):
+                parts.append(self.assistant)
             if role == "user":
                 number += 1
-                parts += (assistant if is_open else "", f"[Round {number}]\n\n{user}{text}{eoh}")
-                is_open = True
+                parts += (f"[Round {number}]\n\n", self.user, text, self.eoh)
             elif role == "assistant":
-                parts += (assistant if is_open or task.strict else "", text)
-                is_open = False
-            elif task.strict:
-                parts += (assistant if is_open else "", text, eoh)
-                is_open = False
+                parts.append(text)
+            else:
+                parts += (text, self.eoh)
+            is_open = role == "user"
         if is_open and task.add_generation_prompt:
-            parts.append(assistant)
+            parts.append(self.assistant)
         return "".join(parts)

@@ -54,4 +54,6 @@ class CodeLlamaTemplate(RoleMarkerTemplate):
                 name=_GAP,
             )
         before, after = prompt.split(_GAP)
-        return f"<PRE> <SUF>{after} <MID> {before}" if self.suffix_first else f"<PRE> {before} <SUF>{after} <MID>"
+        if self.suffix_first:
+            return f"<PRE> <SUF>{after} <MID> {before}"
+        return f"<PRE> {before} <SUF>{after} <MID>"

@@ -47,7 +47,7 @@ class InternLM2Template(RoleMarkerTemplate):
         if len(turn) == 2:
             begin, end = task.markers[role]
             return begin, text, end
-        begin, end = task.markers[f"{role} {speaker}" if (speaker := self.speaker_of(turn)) else role]
+        begin, end = task.markers[f"{role} {self.speaker_of(turn)}".strip()]
         return begin, self.text_of(turn, recent=recent), end
 
     def speaker_of(self, turn: Turn) -> str:
@@ -90,21 +90,28 @@ class InternS1Template(InternLM2Template):
         bos = self.opening(task)
         leads = bool(turns) and turns[0]["role"] == "system"
         has_default = self.meta_instruction is not None and task.sequence_start and task.enable_thinking is not False
+        has_system = leads or has_default
         if not task.tools:
-            return RoleMarkerTemplate.head(self, turns, task) if leads or has_default else [bos]
+            return RoleMarkerTemplate.head(self, turns, task) if has_system else [bos]
         begin, end = task.markers["system plugin"]
         tools = f"{self.tool}{json_text(task.tools, indent=2)}{self.eotool}"
-        if not leads and not has_default:
+        if not has_system:
             return [bos, begin, tools.lstrip(), end]
-        text = self.piece(turns[0], task)[1] if leads else self.meta_instruction or ""
+        text = self.meta_instruction or ""
+        if leads:
+            _, text, _ = self.piece(turns[0], task)
         return [bos, begin, text, f"{tools}{end}"]
 
     def speaker_of(self, turn: Turn) -> str:
         """Return plugin for a tool message that names its tool, or for one that is from it by name."""
-        return "plugin" if turn["role"] == "tool" and "name" in turn else super().speaker_of(turn)
+        if turn["role"] == "tool" and "name" in turn:
+            return "plugin"
+        return super().speaker_of(turn)
 
     def text_of(self, turn: Turn, *, recent: bool) -> str:
         """Return the reasoning of a message while it matters, its text, then its tool calls."""
-        text = f"{turn['content']}{self._calls(turn, chr(10))}"
-        reasoning = turn.get("reasoning_content")
-        return text if reasoning is None or not recent else f"<think>\n{reasoning}\n</think>\n{text}"
+        calls = self._calls(turn, "\n")
+        text = turn["content"] + calls
+        if recent and "reasoning_content" in turn:
+            return f"<think>\n{turn['reasoning_content']}\n</think>\n{text}"
+        return text

@@ -45,7 +45,9 @@ class Qwen25Template(RoleMarkerTemplate):
         """Return what stands before all other messages: the system message, with the tools behind its text."""
         leads = bool(turns) and turns[0]["role"] == "system"
         bos = self.opening(task)
-        system = turns[0]["content"] if leads else self.meta_instruction
+        system = self.meta_instruction
+        if leads:
+            system = turns[0]["content"]
         if task.tools:
             lines = [f'{self.separator}{{"type": "function", "function": {text}}}' for text in task.tool_texts]
             return [bos, self.system, system or "", f"{self.tools}{''.join(lines)}{self.eotools}{self.eosys}"]
@@ -66,7 +68,9 @@ class Qwen25Template(RoleMarkerTemplate):
         line = self.separator
         calls = [json_text({"name": name, "arguments": arguments}) for name, arguments in calls_of(turn)]
         written = [f"{line}<tool_call>{line}{call}{line}</tool_call>" for call in calls]
-        is_silent = not turn["content"] if task.strict else turn.get("is_silent", False)
+        is_silent = turn.get("is_silent", False)
+        if task.strict:
+            is_silent = not turn["content"]
         if written and is_silent:
             written[0] = written[0].removeprefix(line)  # the marker of the assistant ends in a line break already
         return written

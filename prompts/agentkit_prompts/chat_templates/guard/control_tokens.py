@@ -67,36 +67,30 @@ class ControlTokens:
     """
 
     def __init__(self, tokens: Iterable[str], inline: Collection[str] = ()) -> None:
-        known = sorted({token.strip() for token in tokens}, key=lambda token: (-len(token), token))
-        known = [token for token in known if len(token) >= _MIN_LENGTH]
-        self.anywhere = tuple(token for token in known if token in inline or not _BRACKETS.isdisjoint(token))
-        everywhere = frozenset(self.anywhere)
-        self.words = tuple(token for token in known if token not in everywhere)
-        self.longest = max(map(len, known), default=0)
-        groups: dict[str, list[str]] = {}
-        for token in self.anywhere:
-            sign = next((character for character in token if character in _BRACKETS), token[0])
-            groups.setdefault(sign, []).append(token)
-        if self.words:
-            groups[""] = [*self.words]
-        self._groups = tuple((character, tuple(tokens)) for character, tokens in groups.items())
-        self.alphabet = frozenset(_characters("".join(known)))
-        self.telling = frozenset(character for token in known for character in _characters(_telling(token)))
-        self._anywhere = re.compile("|".join(map(re.escape, self.anywhere))) if self.anywhere else None
-        words = "|".join(map(re.escape, self.words))
-        self._everywhere = re.compile(f"({'|'.join(map(re.escape, known)) or '(?!)'})((?i:{_ROLES})?)")
-        self._at_line_start = re.compile(rf"(?:\A|(?<=[{_LINE_BREAKS}])){_INDENT}(?=({words}))") if self.words else None
+        ordered = sorted({token.strip() for token in tokens}, key=lambda token: (-len(token), token))
+        ordered = [token for token in ordered if len(token) >= _MIN_LENGTH]
+        self.anywhere = tuple(token for token in ordered if token in inline or not _BRACKETS.isdisjoint(token))
+        self.words = tuple(token for token in ordered if token not in frozenset(self.anywhere))
+        self.longest = max(map(len, ordered), default=0)
+        self._groups = tuple(_by_sign(self.anywhere, self.words).items())
+        self.alphabet = frozenset(_characters("".join(ordered)))
+        self.telling = frozenset(character for token in ordered for character in _characters(_telling(token)))
+        # Alternatives are tried in their order, so the longest token at a place is found. "(?!)" matches nowhere.
+        self._anywhere = re.compile(_alternatives(self.anywhere))
+        self._everywhere = re.compile(f"({_alternatives(ordered)})((?i:{_ROLES})?)")
+        self._at_line_start = re.compile(
+            rf"(?:\A|(?<=[{_LINE_BREAKS}])){_INDENT}(?=({_alternatives(self.words)}))",
+        )
 
     def find(self, text: str) -> Iterator[Found]:
-        """Yield every control token in `text`; of those that start at one place the longest, also if they overlap."""
-        if self._anywhere is not None:
-            found = self._anywhere.search(text)
-            while found is not None:
-                yield Found(found.start(), found.end(), found[0])
-                found = self._anywhere.search(text, found.start() + 1)
-        if self._at_line_start is not None:
-            for found in self._at_line_start.finditer(text):
-                yield Found(found.start(1), found.end(1), found[1])
+        """Yield every control token in `text`; at each place the longest, also if tokens overlap."""
+        start = 0
+        while self.anywhere and (match := self._anywhere.search(text, start)) is not None:
+            yield Found(match.start(), match.end(), match[0])
+            start = match.start() + 1
+        if self.words:
+            for match in self._at_line_start.finditer(text):
+                yield Found(match.start(1), match.end(1), match[1])
 
     def written(self, text: str) -> Iterator[re.Match[str]]:
         """Return where tokens stand in `text`, those of words also inside of lines.
@@ -110,22 +104,23 @@ class ControlTokens:
         return self._everywhere.findall(text)
 
     def may_be_in(self, text: str) -> bool:
-        """Whether a token stands in `text`, be it one that counts at the start of a line only."""
-        for character, tokens in self._groups:
-            if character in text:
+        """Return True if a token is in `text`; a marker of words counts anywhere."""
+        # A plain loop: this runs for every new text, and mostly ends at the first test.
+        for sign, tokens in self._groups:
+            if sign in text:
                 for token in tokens:
                     if token in text:
                         return True
         return False
 
     def is_reached_from_left(self, text: str) -> bool:
-        """Whether a token could begin in what stands before `text` and end in it or behind it."""
+        """Return True if a token could begin before `text` and end in it or after it."""
         if text.startswith(self._ends.get(text[:1], ())):
             return True
         return len(text) < self.longest and any(map(contains, self._but_first, repeat(text)))
 
     def is_reached_from_right(self, text: str, *, is_start: bool = False) -> bool:
-        """Whether a token could begin in `text`, or before it unless it `is_start`, and end in what stands behind."""
+        """Return True if a token could end after `text` and begin in it, or before it unless it `is_start`."""
         if text.endswith(self._beginnings.get(text[-1:], ())):
             return True
         return not is_start and len(text) < self.longest and any(map(contains, self._but_last, repeat(text)))
@@ -142,12 +137,12 @@ class ControlTokens:
 
     @cached_property
     def _ends(self) -> Mapping[str, tuple[str, ...]]:
-        """Per first character, how tokens end that begin in front of it."""
+        """The ends of tokens that begin before a text, by their first character."""
         return _grouped((token[at:] for token in self for at in range(1, len(token))), 0)
 
     @cached_property
     def _beginnings(self) -> Mapping[str, tuple[str, ...]]:
-        """Per last character, how tokens begin that end behind it."""
+        """The beginnings of tokens that end after a text, by their last character."""
         return _grouped((token[:at] for token in self for at in range(1, len(token))), -1)
 
     @cached_property
@@ -160,16 +155,19 @@ class ControlTokens:
         return ControlTokens(spelled(self), spelled(self.anywhere))
 
     def fits_inside(self, text: str) -> bool:
-        """Whether a token holds `text`, so that it could be completed around it."""
+        """Return True if a token contains `text`, so that it could be completed around it."""
         text = text.strip()
         return 0 < len(text) <= self.longest and any(text in token for token in self)
 
     def is_harmless(self, text: str) -> bool:
-        """Whether no token can hold a character of `text`, however a template places it: decided at a glance."""
-        return not (any(map(text.__contains__, self.telling)) or self.fits_inside(text)) or self.is_apart(text)
+        """Return True if no token can contain a character of `text` (fast, conservative check)."""
+        has_sign = any(map(text.__contains__, self.telling))
+        if not has_sign and not self.fits_inside(text):
+            return True
+        return self.is_apart(text)
 
     def is_apart(self, word: str) -> bool:
-        """Whether `word` is letters, digits, `_` and `-` only, and can be no part of a token whatever stands around."""
+        """Return True if `word` is letters, digits, `_` and `-` only, and cannot be a part of a token."""
         return _WORD.fullmatch(word) is not None and not (
             self.may_be_in(word) or self.is_reached_from_left(word) or self.is_reached_from_right(word)
         )
@@ -196,6 +194,21 @@ def tokens_of(template: ChatTemplate) -> ControlTokens:
     return control_tokens_of((*template.control_tokens, *stop_words), getattr(template, "inline_markers", ()))
 
 
+def _by_sign(anywhere: Iterable[str], words: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Return tokens by a character that is in each of them: a text without it contains none of its tokens."""
+    groups: dict[str, list[str]] = {}
+    for token in anywhere:
+        sign = next((character for character in token if character in _BRACKETS), token[0])
+        groups.setdefault(sign, []).append(token)
+    if words:
+        groups[""] = [*words]
+    return {sign: tuple(tokens) for sign, tokens in groups.items()}
+
+
+def _alternatives(tokens: Iterable[str]) -> str:
+    return "|".join(map(re.escape, tokens)) or "(?!)"
+
+
 def _grouped(parts: Iterable[str], place: int) -> Mapping[str, tuple[str, ...]]:
     groups: dict[str, set[str]] = {}
     for part in parts:
@@ -204,7 +217,7 @@ def _grouped(parts: Iterable[str], place: int) -> Mapping[str, tuple[str, ...]]:
 
 
 def is_at_line_start(text: str) -> bool:
-    """Whether what stands behind `text` starts a line; so does what stands behind nothing."""
+    """Return True if the text after `text` starts a line; the text after an empty text does."""
     return _BLANK.fullmatch(_BREAK.split(text)[-1]) is not None
 
 
@@ -215,8 +228,9 @@ def _characters(text: str) -> Iterator[str]:
 
 def _telling(token: str) -> str:
     """Return the marks of a token that begins and ends with one; every character of any other."""
-    marks = "".join(character for character in token if not character.isalnum())
-    return token if token[0].isalnum() or token[-1].isalnum() else marks
+    if token[0].isalnum() or token[-1].isalnum():
+        return token
+    return "".join(character for character in token if not character.isalnum())
 
 
 def tokens_and_markers(tokens: Iterable[str], markers: Iterable[str]) -> tuple[str, ...]:

@@ -116,21 +116,25 @@ class JinjaChatTemplate:
             ChatTemplateError: There is no such template, or it is not one.
         """
         file, named, tokens, added = read_files(Path(path))
-        chosen = name or ("default" if "default" in named else next(iter(named)) if len(named) == 1 else "default")
+        chosen = name or "default"
+        if name is None and len(named) == 1:
+            (chosen,) = named
         if chosen not in named:
             raise ChatTemplateError(
                 f"{file}: there is no template {chosen!r}{nearest(chosen, named)}", template=file, name=chosen
             )
         source = named.pop(chosen)
-        made: dict[str, Any] = {
+        if name is not None:
+            named = {}  # the caller chose one template for all conversations
+        values: dict[str, Any] = {
             "bos_token": tokens.pop("bos_token", None),
             "eos_token": tokens.pop("eos_token", None),
             "special_tokens": tokens,
             "added_tokens": added,
-            "named": named if name is None else {},
+            "named": named,
             "file": file,
         }
-        return cls(source, **{**made, **fields})
+        return cls(source, **{**values, **fields})
 
     def render(
         self,
@@ -247,16 +251,24 @@ class JinjaChatTemplate:
 
     def diagnose(self) -> list[Finding]:
         """Return what the template cannot do or does in its own way, found by rendering small conversations."""
-        source = self.named.get(_WITH_TOOLS)
-        names = set(self._ask("names", read_texts, self.source)) if self.isolated else read_names(self.source)
-        return [*diagnose(self.source, names, self._probe(self.source), self._probe(source) if source else None)]
+        with_tools = None
+        if _WITH_TOOLS in self.named:
+            with_tools = self._probe(self.named[_WITH_TOOLS])
+        return [*diagnose(self.source, self._names(), self._probe(self.source), with_tools)]
+
+    def _names(self) -> set[str]:
+        """Return the names that the template reads from outside."""
+        if self.isolated:
+            return set(self._ask("names", read_texts, self.source))
+        return read_names(self.source)
 
     @cached_property
     def _variables(self) -> dict[str, Any]:
-        tokens = {name: token for name in ("bos_token", "eos_token") if (token := getattr(self, name)) is not None}
+        tokens = {"bos_token": self.bos_token, "eos_token": self.eos_token}
         if self.normalise:
-            tokens = {"bos_token": "", "eos_token": "", **tokens}
-        return {**self.special_tokens, **tokens, **self.clock}
+            tokens = {name: token or "" for name, token in tokens.items()}
+        known = {name: token for name, token in tokens.items() if token is not None}
+        return {**self.special_tokens, **known, **self.clock}
 
     @property
     def clock(self) -> dict[str, Callable[[str], str]]:
@@ -291,12 +303,17 @@ class JinjaChatTemplate:
         return self._probes[source]
 
     def _source(self, tools: Sequence[Any] | None) -> str:
-        return self.named.get(_WITH_TOOLS, self.source) if tools is not None else self.source
+        if tools is None:
+            return self.source
+        return self.named.get(_WITH_TOOLS, self.source)
 
     def _messages(self, messages: object, source: str) -> list[dict[str, Any]]:
         """Return messages as plain data, in the shapes that the template understands."""
         probe = self._probe(source)
-        turns = plain_turns(messages, probe.text_roles if self.normalise else None)
+        roles = None
+        if self.normalise:
+            roles = probe.text_roles
+        turns = plain_turns(messages, roles)
         if turns is not None:
             return cast("list[dict[str, Any]]", turns)
         mappings = as_mappings(messages)
@@ -314,8 +331,9 @@ class JinjaChatTemplate:
         return self._process.ask(what, read, source=source, file=self.file, **{"limits": limits, **given})
 
     def _literals(self, source: str) -> Iterable[str]:
-        found: Iterable[str] = self._ask("literals", read_texts, source) if self.isolated else literals(source)
-        return found
+        if self.isolated:
+            return self._ask("literals", read_texts, source)
+        return literals(source)
 
     def _check(self, source: str, name: str) -> None:
         if self.isolated and isinstance(source, str):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ _HTML = frozenset(
         *("blockquote", "ul", "ol", "li", "b", "i", "u", "s", "strong", "em", "code", "pre", "br", "hr", "sub", "sup"),
     )
 )
-"""Added tokens that are plain HTML, where they are not special: what holds them is text like any other."""
+"""Added tokens that are plain HTML: they are ordinary text, unless they are special."""
 
 
 class TemplateFiles(NamedTuple):
@@ -52,7 +52,10 @@ def read_files(path: Path) -> TemplateFiles:
         ChatTemplateError: The file cannot be read or holds no chat template.
     """
     if is_folder(path):
-        path = path / _CONFIG if (path / _CONFIG).is_file() else path / _TEMPLATE
+        folder = path
+        path = folder / _CONFIG
+        if not path.is_file():
+            path = folder / _TEMPLATE
     if path.suffix == ".json":
         config = _config(path)
         templates = _in_config(config, path)
@@ -94,23 +97,25 @@ def _config(path: Path) -> Mapping[str, Any]:
 
 
 def _in_config(config: Mapping[str, Any], path: Path) -> dict[str, str]:
-    found = config.get("chat_template")
-    if found is None:
-        return {}
-    if isinstance(found, str):
-        return {"default": found}
-    if isinstance(found, list) and all(isinstance(one, dict) for one in found):
-        named = [(one.get("name"), one.get("template")) for one in found]
-    elif isinstance(found, dict):
-        named = list(found.items())
-    else:
-        raise ChatTemplateError(
-            f"{path}: chat_template is {type(found).__name__}, expected text or a list of objects",
-            template=str(path),
-            name="chat_template",
-        )
-    templates = {name: source for name, source in named if isinstance(name, str) and isinstance(source, str)}
-    if not templates or len(templates) < len(found):
+    """Return the templates in a configuration by name: one text, or texts by name, in one of two forms."""
+    value = config.get("chat_template")
+    match value:
+        case None:
+            return {}
+        case str():
+            return {"default": value}
+        case dict():
+            rows = list(value.items())
+        case list() if all(isinstance(row, dict) for row in value):
+            rows = [(row.get("name"), row.get("template")) for row in value]
+        case _:
+            raise ChatTemplateError(
+                f"{path}: chat_template is {type(value).__name__}, expected text or a list of objects",
+                template=str(path),
+                name="chat_template",
+            )
+    templates = {name: source for name, source in rows if isinstance(name, str) and isinstance(source, str)}
+    if not templates or len(templates) < len(rows):
         raise ChatTemplateError(
             f"{path}: chat_template is neither text nor a list of objects with a name and a template, both text",
             template=str(path),
@@ -120,55 +125,76 @@ def _in_config(config: Mapping[str, Any], path: Path) -> dict[str, str]:
 
 
 def _tokens(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the special tokens of a configuration by the names under which templates read them."""
     tokens: dict[str, str] = {}
     for name, value in config.items():
-        content = value.get("content") if isinstance(value, dict) else value
+        content = _content(value)
         if name.endswith("_token") and isinstance(content, str):
             tokens[name] = content
     return tokens
 
 
 def _all_tokens(path: Path, config: Mapping[str, Any]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the tokens of the model that the file at `path` is of, whatever it is called: by name, and all others."""
-    folder = path.parent.parent if path.parent.name == _MORE else path.parent
-    beside = folder / _CONFIG
-    of_model = _config(beside) if path.name != _CONFIG and beside.is_file() else {}
-    added = dict.fromkeys((*_added(config, folder), *_added(of_model, folder)) if config else _added(of_model, folder))
+    """Return the tokens of the model of the file at `path`: the special tokens by name, and all others."""
+    folder = path.parent
+    if folder.name == _MORE:
+        folder = folder.parent
+    of_model: Mapping[str, Any] = {}
+    if path.name != _CONFIG:
+        of_model = _config_beside(folder, _CONFIG)
+    added: dict[str, None] = {}
+    if config:
+        added |= _added(config, folder)
+    added |= _added(of_model, folder)
     return {**_tokens(of_model), **_tokens(config)}, tuple(added)
 
 
-def _added(config: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
-    """Return the special and the added tokens of a tokenizer: of its configuration, and of the files beside it.
+def _config_beside(folder: Path, name: str) -> Mapping[str, Any]:
+    """Return the object in a JSON file, empty if there is no such file."""
+    return _config(folder / name) if (folder / name).is_file() else {}
 
-    A token that is not special counts where it is in brackets, unless it is plain HTML.
+
+def _added(config: Mapping[str, Any], folder: Path) -> dict[str, None]:
+    """Return the special and the added tokens of a tokenizer: of its configuration, and of the files next to it.
+
+    A token that is not special counts if it is in brackets, unless it is plain HTML.
     """
-    sources = [config]
-    if (beside := folder / "special_tokens_map.json").is_file():
-        sources.append(_config(beside))
-    found: dict[str, None] = {}
-    for source in sources:
-        found |= dict.fromkeys(_tokens(source).values())
+    tokens: dict[str, None] = {}
+    for source in (config, _config_beside(folder, "special_tokens_map.json")):
+        tokens |= dict.fromkeys(_tokens(source).values())
         for name in _SPECIAL:
-            listed = source.get(name)
-            given = listed.values() if isinstance(listed, dict) else listed if isinstance(listed, list) else ()
-            found |= dict.fromkeys(_contents(given, is_special=True))
+            tokens |= _contents(source.get(name), is_special=True)
     decoder = config.get("added_tokens_decoder")
     if isinstance(decoder, dict):
-        found |= dict.fromkeys(_contents(decoder.values()))
-    elif (beside := folder / "tokenizer.json").is_file():
-        listed = _config(beside).get("added_tokens")
-        found |= dict.fromkeys(_contents(listed if isinstance(listed, list) else ()))
-    if (beside := folder / "added_tokens.json").is_file():
-        found |= dict.fromkeys(_contents(_config(beside)))
-    return tuple(found)
+        tokens |= _contents(decoder)
+    else:
+        listed = _config_beside(folder, "tokenizer.json").get("added_tokens")
+        if isinstance(listed, list):
+            tokens |= _contents(listed)
+    # In this file the tokens are the names.
+    tokens |= _contents(list(_config_beside(folder, "added_tokens.json")))
+    return tokens
 
 
-def _contents(given: Iterable[Any], *, is_special: bool = False) -> Iterator[str]:
-    """Yield the tokens among texts, or objects with `content` and `special`."""
-    for one in given:
-        content = one.get("content") if isinstance(one, dict) else one
+def _contents(items: object, *, is_special: bool = False) -> dict[str, None]:
+    """Return the tokens among texts, or objects with `content` and `special`, in a list or by name."""
+    if isinstance(items, dict):
+        items = list(items.values())
+    if not isinstance(items, list):
+        return {}
+    tokens: dict[str, None] = {}
+    for item in items:
+        content = _content(item)
         if not isinstance(content, str) or not content.strip() or len(content) > _MAX_TOKEN:
             continue
-        special = is_special or (isinstance(one, dict) and one.get("special") is True)
-        if special or (content not in _HTML and not _BRACKETS.isdisjoint(content) and len(content.strip()) > 2):
-            yield content
+        if is_special or (isinstance(item, dict) and item.get("special") is True) or _is_bracketed(content):
+            tokens[content] = None
+    return tokens
+
+
+def _content(item: object) -> object:
+    return item.get("content") if isinstance(item, dict) else item
+
+
+def _is_bracketed(token: str) -> bool:
+    return token not in _HTML and not _BRACKETS.isdisjoint(token) and len(token.strip()) > 2
