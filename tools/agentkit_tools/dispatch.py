@@ -97,7 +97,10 @@ class _Round:
         if tool is None:
             result = unknown_tool(call, self.tools)
         else:
-            result = await tool.call(call, self.context(call) if tool.sees_context else _UNSEEN)
+            context = _UNSEEN
+            if tool.sees_context:
+                context = self.context(call)
+            result = await tool.call(call, context)
         if self.on_end is not None and (waiting := self.on_end(result)) is not None:
             await waiting
         return result

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.errors import Picklable
+from agentkit_prompts.limits import MAX_MESSAGE_CHARS
 
 __all__ = [
     "ArgumentProblem",
@@ -23,7 +24,6 @@ __all__ = [
 ]
 
 _MAX_PROBLEMS = 50
-_MAX_TEXT = 2_000
 
 
 class ToolError(Picklable):
@@ -64,7 +64,9 @@ class ToolFailure(ToolError):
     @property
     def payload(self) -> dict[str, Any]:
         """What the model reads: `{"error": message}`, with `data` when there is some."""
-        return {"error": self.message} if self.data is None else {"error": self.message, "data": self.data}
+        if self.data is None:
+            return {"error": self.message}
+        return {"error": self.message, "data": self.data}
 
 
 class MCPServerError(ToolError):
@@ -112,8 +114,10 @@ class ArgumentProblem(NamedTuple):
     got: str = ""
 
     def __str__(self) -> str:
-        got = f", got {self.got}" if self.got else ""
-        return f"{self.path or 'arguments'}: {self.expected}{got}"
+        text = f"{self.path or 'arguments'}: {self.expected}"
+        if self.got:
+            text += f", got {self.got}"
+        return text
 
 
 class ToolArgumentError(ToolError, ValueError):
@@ -130,7 +134,9 @@ class ToolArgumentError(ToolError, ValueError):
         shown = [f"- {problem}" for problem in self.problems[:_MAX_PROBLEMS]]
         if len(self.problems) > _MAX_PROBLEMS:
             shown.append(f"- and {len(self.problems) - _MAX_PROBLEMS} more")
-        count = "a problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
+        count = f"{len(self.problems)} problems"
+        if len(self.problems) == 1:
+            count = "a problem"
         lines = "\n".join(shown)
         opening = f"{tool} was not called: {count} with the arguments."
         super().__init__(f"{opening}\n{lines}\nCorrect this and call it again.")
@@ -147,9 +153,11 @@ def describe_error(error: BaseException) -> str:
         if ends_run(problem):
             raise
         text = ""
-    if len(text) > _MAX_TEXT:
-        text = text[:_MAX_TEXT] + "..."
-    return clean(f"{name}: {text}" if text else name)
+    if len(text) > MAX_MESSAGE_CHARS:
+        text = text[:MAX_MESSAGE_CHARS] + "..."
+    if not text:
+        return name
+    return clean(f"{name}: {text}")
 
 
 def ends_run(error: BaseException, *, in_thread: bool = False) -> bool:

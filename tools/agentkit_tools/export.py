@@ -55,4 +55,6 @@ def to_text(tools: Iterable[Tool | ToolSpec]) -> str:
 
 def _spec(tool: Tool | ToolSpec) -> ToolSpec:
     check_types(ToolDefinitionError, "export", tool=(tool, (Tool, ToolSpec), "a Tool or a ToolSpec"))
-    return tool.spec if isinstance(tool, Tool) else tool
+    if isinstance(tool, Tool):
+        return tool.spec
+    return tool

@@ -156,14 +156,18 @@ class Tool(Generic[P, R]):
             takes = read_model(function, text.parameters, tool=name)
         else:
             takes = read_signature(raw(function), text.parameters, tool=name, skip_first=is_unbound_method(function))
-        returns = getattr(inner, "__annotations__", {}).get("return")
-        shown = text.text if description is None else description
+        nothing = "null"
+        # A function that promises no value has done something; "null" would look like a missing value.
+        if getattr(inner, "__annotations__", {}).get("return") in (None, "None"):
+            nothing = "done"
+        if description is None:
+            description = text.text
         rules = _PLAIN.but(**policy)
         return cls(
-            ToolSpec(wire_name(name), shown, takes.parameters, timeout=rules.time_limit),
+            ToolSpec(wire_name(name), description, takes.parameters, timeout=rules.time_limit),
             function,
             named_reader(takes.reader, takes.parameters),
-            FunctionRunner.of(function, takes.binding, "done" if returns in (None, "None") else "null"),
+            FunctionRunner.of(function, takes.binding, nothing),
             rules,
             original_name=name,
             deps_types=takes.deps_types,
@@ -267,11 +271,11 @@ class Tool(Generic[P, R]):
     ) -> Tool[P, R]:
         """Return the tool under another name, with another description or another policy."""
         other = copy(self)
-        if name is not None or description is not None:
-            spec = self.spec
-            text = spec.description if description is None else description
-            other.original_name = name or self.original_name
-            other.spec = replace(spec, name=wire_name(name) if name else spec.name, description=text)
+        if description is not None:
+            other.spec = replace(other.spec, description=description)
+        if name:
+            other.original_name = name
+            other.spec = replace(other.spec, name=wire_name(name))
         if policy:
             other._adopt(self.policy.but(**policy))
         if "timeout" in policy:
@@ -291,9 +295,12 @@ class Tool(Generic[P, R]):
     def deps_problem(self, deps: object) -> str:
         """Return what is wrong with the `deps` of a run for this tool; "" where nothing is."""
         for declared in self.deps_types:
-            if not fits(deps, declared):
-                got = "None" if deps is None else name_of_type(type(deps))
-                return f"tool {self.name} needs deps of type {name_of_type(declared)}, got {got}"
+            if fits(deps, declared):
+                continue
+            got = "None"
+            if deps is not None:
+                got = name_of_type(type(deps))
+            return f"tool {self.name} needs deps of type {name_of_type(declared)}, got {got}"
         return ""
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -303,7 +310,9 @@ class Tool(Generic[P, R]):
     def __get__(self, instance: object, owner: type | None = None) -> Tool[..., R]:
         """Return the tool bound to `instance`, when it was made from a method in a class body."""
         function: Any = self.function
-        bound = function.__get__(instance, owner) if hasattr(function, "__get__") else function
+        if not hasattr(function, "__get__"):
+            return self
+        bound = function.__get__(instance, owner)
         if bound is function:
             return self
         other = cast(Tool[..., R], copy(self))
@@ -340,8 +349,9 @@ class Tool(Generic[P, R]):
             ToolError: `arguments` is neither text nor a mapping.
         """
         check_types(ToolError, "Tool.validate", arguments=(arguments, (str, Mapping), "JSON text or a mapping"))
-        text = arguments if isinstance(arguments, str) else json.dumps(dict(arguments))
-        text = text or "{}"
+        text = arguments or "{}"
+        if not isinstance(text, str):
+            text = json.dumps(dict(text))
         valid = self._arguments.at_once(text)
         if valid is not None:
             return valid

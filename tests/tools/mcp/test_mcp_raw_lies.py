@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from agentkit import ToolCall
 from agentkit.tools import MCPServerError, MCPServerLost, MCPToolset, ToolContext, ToolDefinitionError, ToolResult
+from agentkit_prompts.limits import MAX_INPUT_BYTES, MAX_NAME_CHARS
 from agentkit_tools.mcp import bounded_lines
 from tests.paths import ROOT
 from tests.tools.mcp.mcp_running import RAW as PEER
@@ -96,7 +97,7 @@ def test_halves_of_surrogate_pairs_are_replaced_and_nothing_else(pieces: list[st
 
 
 async def test_a_line_without_end_is_an_error_long_before_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_lines, "MAX_LINE_CHARS", 3_000_000)
+    monkeypatch.setattr(bounded_lines, "MAX_INPUT_BYTES", 3_000_000)
     with MCPToolset([sys.executable, str(PEER), "plain"], timeout=60, retries=0) as server:
         result = await ask(server, "without_end")
 
@@ -109,12 +110,12 @@ async def test_a_line_without_end_is_an_error_long_before_the_time_limit(monkeyp
 def test_a_server_that_begins_with_a_line_without_end_is_refused_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bounded_lines, "MAX_LINE_CHARS", 3_000_000)
+    monkeypatch.setattr(bounded_lines, "MAX_INPUT_BYTES", 3_000_000)
     server = MCPToolset([sys.executable, str(PEER), "flood"], connect_timeout=60)
     try:
         with pytest.raises(MCPServerError) as caught:
             list(server)
-        assert (type(caught.value), caught.value.limit) == (MCPServerError, 64 * 1024 * 1024)
+        assert (type(caught.value), caught.value.limit) == (MCPServerError, MAX_INPUT_BYTES)
     finally:
         server.close()
 
@@ -122,7 +123,7 @@ def test_a_server_that_begins_with_a_line_without_end_is_refused_with_the_reason
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "utf-16-le"])
 @pytest.mark.parametrize("step", [1, 3, 7, 1_000])
 def test_lines_up_to_the_limit_are_read_as_they_are(monkeypatch: pytest.MonkeyPatch, encoding: str, step: int) -> None:
-    monkeypatch.setattr(bounded_lines, "MAX_LINE_CHARS", 20)
+    monkeypatch.setattr(bounded_lines, "MAX_INPUT_BYTES", 20)
     text = "one\n\ntwo é three\n" + "x" * 20 + "\nlast\n"
     data = text.encode(encoding)
     decoder = codecs.getincrementaldecoder(bounded_lines.bounded(encoding))("strict")
@@ -134,7 +135,7 @@ def test_lines_up_to_the_limit_are_read_as_they_are(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("step", [1, 3, 7])
 def test_of_a_line_above_the_limit_nothing_is_kept(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    monkeypatch.setattr(bounded_lines, "MAX_LINE_CHARS", 20)
+    monkeypatch.setattr(bounded_lines, "MAX_INPUT_BYTES", 20)
     data = b"one\n" + b"x" * 100 + b"\ntwo\n" + b"y" * 100
     decoder = codecs.getincrementaldecoder(bounded_lines.bounded("utf-8"))()
     lines = "".join(decoder.decode(data[start : start + step]) for start in range(0, len(data), step)).split("\n")
@@ -176,12 +177,20 @@ def test_a_malformed_tool_is_left_out_and_reported_and_the_others_are_offered() 
     with MCPToolset([sys.executable, str(PEER), "malformed"]) as server:
         assert [tool.name for tool in server] == ["first", "last"]
         problems = [problem for problem in server.problems if isinstance(problem, ToolDefinitionError)]
-    assert [problem.tool for problem in problems] == ["none", "listed", "text", "odd", "", "", f"{'n' * 100}..."]
+    assert [problem.tool for problem in problems] == [
+        "none",
+        "listed",
+        "text",
+        "odd",
+        "",
+        "",
+        f"{'n' * MAX_NAME_CHARS}...",
+    ]
     assert max(len(str(problem)) for problem in problems) < 1_000
 
 
 @pytest.mark.parametrize(
-    ("mode", "limit"), [("crowded", 64 * 1024 * 1024), ("many", 64 * 1024 * 1024), ("many_short", 20_000)]
+    ("mode", "limit"), [("crowded", MAX_INPUT_BYTES), ("many", MAX_INPUT_BYTES), ("many_short", 20_000)]
 )
 def test_a_list_of_too_many_tools_is_refused_within_the_time_limit(mode: str, limit: int) -> None:
     server = MCPToolset([sys.executable, str(PEER), mode], connect_timeout=4)

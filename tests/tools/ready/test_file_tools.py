@@ -149,7 +149,7 @@ async def test_long_lists_and_many_hits_say_that_there_is_more(root: Path) -> No
 
 
 async def test_a_search_ends_after_so_many_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentkit_tools.ready.file_tools._MAX_FILES", 1)
+    monkeypatch.setattr("agentkit_tools.ready.file_tools.MAX_FILES", 1)
     found = (await reply(file_tools(root), "search_files", text="e", pattern="*.md")).split("\n")
     assert found[-1] == "[only the first 1 files were searched: name a folder inside]"
     assert all(line.startswith("docs/guide.md:") for line in found[:-1])

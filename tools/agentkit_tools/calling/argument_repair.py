@@ -48,7 +48,9 @@ def without_nulls(text: str, parameters: Mapping[str, Any]) -> str | None:
     try:
         value = from_json(text)
         pruned = _Pruning(parameters).prune(value, parameters)
-        return None if pruned == value else to_json(pruned).decode()
+        if pruned == value:
+            return None
+        return to_json(pruned).decode()
     except (ValueError, TypeError, RecursionError):
         return None
 
@@ -66,7 +68,9 @@ def _unfenced(text: str) -> str:
     if not (inner.startswith("```") and inner.endswith("```")):
         return text
     opening, line, rest = inner[3:-3].partition("\n")
-    return rest.strip() if line and opening.strip() in ("", "json") else text
+    if line and opening.strip() in ("", "json"):
+        return rest.strip()
+    return text
 
 
 def _as_json(text: str) -> str:
@@ -85,21 +89,28 @@ def _as_json(text: str) -> str:
             found.append(text[token.start() :])
             return "".join(found)
         inner = text[start : end.end() - 1]
-        single = token["quote"] == "'"
-        found.append(json.dumps(inner.replace("\\'", "'").replace('\\"', '"')) if single else f'"{inner}"')
+        if token["quote"] == "'":
+            found.append(json.dumps(inner.replace("\\'", "'").replace('\\"', '"')))
+        else:
+            found.append(f'"{inner}"')
         start = end.end()
     return "".join([*found, text[start:]])
 
 
 def _opened(value: Any, schema: Any) -> Any:
     """A string that holds the object or array its schema asks for."""
-    kind = schema.get("type") if isinstance(schema, Mapping) else None
-    if isinstance(value, str) and (kind in ("object", "array") or (kind is None and schema and "$ref" in schema)):
-        try:
-            found = _load(value)
-        except (ValueError, TypeError, RecursionError):
-            return value
-        return found if isinstance(found, dict | list) else value
+    if not isinstance(value, str) or not isinstance(schema, Mapping):
+        return value
+    kind = schema.get("type")
+    is_nested = kind in ("object", "array") or (kind is None and "$ref" in schema)
+    if not is_nested:
+        return value
+    try:
+        data = _load(value)
+    except (ValueError, TypeError, RecursionError):
+        return value
+    if isinstance(data, dict | list):
+        return data
     return value
 
 
@@ -160,8 +171,14 @@ def _is_for(value: Any, schema: Mapping[str, Any] | None) -> bool:
     properties = schema.get("properties")
     if not isinstance(value, dict) or properties is None or value.keys() != properties.keys():
         return False
-    allowed = [(value[name], [one["const"]] if "const" in one else one.get("enum")) for name, one in properties.items()]
-    return all(values is None or item is None or item in values for item, values in allowed)
+    for name, one in properties.items():
+        values = one.get("enum")
+        if "const" in one:
+            values = [one["const"]]
+        # Null is what a model writes for a property that it leaves out.
+        if values is not None and value[name] is not None and value[name] not in values:
+            return False
+    return True
 
 
 def _takes_null(schema: Any) -> bool:
@@ -175,4 +192,7 @@ def _takes_null(schema: Any) -> bool:
     if options:
         return any(_takes_null(option) for option in options)
     kind = schema.get("type")
-    return "null" in kind if isinstance(kind, list) else kind == "null" or (kind is None and "$ref" not in schema)
+    if kind is None:
+        # A schema without a type takes anything; that of a reference is not known here.
+        return "$ref" not in schema
+    return kind == "null" or (isinstance(kind, list) and "null" in kind)

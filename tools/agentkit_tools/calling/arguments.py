@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
 
+from agentkit_prompts.limits import MAX_MESSAGE_CHARS, MAX_SHOWN_CHARS
 from agentkit_tools.calling.deadline import outcome
 from agentkit_tools.calling.tool_policy import ToolPolicy
 from agentkit_tools.calling.tool_threads import run_in_thread
@@ -23,11 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["ReadArguments", "ToolArguments"]
 
 _MAX_CHARS = 5_000_000
-_MAX_FOUND = 10_000
-"""Problems that are looked at one by one: some 20 microseconds each."""
-_MAX_GOT = 80
-_MAX_MESSAGE = 1_000
-_MAX_PATH = 100
+_MAX_PROBLEMS = 10_000
+"""Problems that are read from pydantic, about 20 microseconds each."""
 _OPENINGS = ("Input should be ", "Value should be ")
 
 
@@ -140,7 +138,7 @@ def _problems(error: ValidationError, text: str, parameters: Mapping[str, Any]) 
 
     `text` is what the model wrote, `parameters` the schema it was given.
     """
-    if (count := error.error_count()) > _MAX_FOUND:
+    if (count := error.error_count()) > _MAX_PROBLEMS:
         return [ArgumentProblem("", f"{count:,} problems, too many to name them", _short_text(text))]
     details = error.errors(include_url=False)
     if details and details[0]["type"] == "json_invalid":
@@ -155,22 +153,28 @@ def _problems(error: ValidationError, text: str, parameters: Mapping[str, Any]) 
 def _problem(detail: ErrorDetails, sent: Any, parameters: Mapping[str, Any]) -> ArgumentProblem:
     kind, loc = detail["type"], detail["loc"]
     steps = _steps(loc, sent, kind)
-    path = _path(steps) if steps else str(loc[0]) if loc else ""
+    path = _path(steps)
+    if not path and loc:
+        path = str(loc[0])
     if kind == "missing":
-        found = schema_at(parameters, steps)
-        expected = "" if found is None else f" (expected {type_of(parameters, found)})"
-        return ArgumentProblem(path, f"is required but missing{expected}")
+        expected = "is required but missing"
+        schema = schema_at(parameters, steps)
+        if schema is not None:
+            expected += f" (expected {type_of(parameters, schema)})"
+        return ArgumentProblem(path, expected)
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        known = ", ".join(parameters.get("properties", {})) or "none"
-        hint = f"is not a parameter; the parameters are: {known}" if len(loc) == 1 else "is not allowed here"
-        return ArgumentProblem(path, hint, _short(detail["input"]))
+        expected = "is not allowed here"
+        if len(loc) == 1:
+            names = ", ".join(parameters.get("properties", {})) or "none"
+            expected = f"is not a parameter; the parameters are: {names}"
+        return ArgumentProblem(path, expected, _short(detail["input"]))
     if not loc and kind.endswith("_type"):
         return ArgumentProblem("", "expected one JSON object with the parameters", _short(detail["input"]))
     message = detail["msg"]
     for opening in _OPENINGS:
         if message.startswith(opening):
             message = "expected " + message.removeprefix(opening)
-    return ArgumentProblem(path, _ends_of(message, _MAX_MESSAGE), _short(detail["input"]))
+    return ArgumentProblem(path, _ends_of(message, MAX_MESSAGE_CHARS), _short(detail["input"]))
 
 
 def _steps(loc: tuple[int | str, ...], sent: Any, kind: str) -> list[int | str]:
@@ -191,8 +195,13 @@ def _steps(loc: tuple[int | str, ...], sent: Any, kind: str) -> list[int | str]:
 def _path(steps: list[int | str]) -> str:
     path = ""
     for step in steps:
-        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
-    return _ends_of(path, _MAX_PATH)
+        if isinstance(step, int):
+            path += f"[{step}]"
+        elif path:
+            path += f".{step}"
+        else:
+            path = step
+    return _ends_of(path, MAX_SHOWN_CHARS)
 
 
 def _short(value: Any) -> str:
@@ -205,7 +214,7 @@ def _short(value: Any) -> str:
 
 def _short_text(text: str) -> str:
     text = text.encode("utf-8", "replace").decode()
-    return text if len(text) <= _MAX_GOT else f"{text[:_MAX_GOT]}... ({len(text)} characters)"
+    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}... ({len(text)} characters)"
 
 
 def _ends_of(text: str, limit: int) -> str:

@@ -45,7 +45,9 @@ async def outcome(work: Awaitable[T], seconds: float | None, grace: float | None
     # Set to False at the end, or to True when the time is over: `asyncio.wait` costs twice as much.
     late: asyncio.Future[bool] = loop.create_future()
     task = loop.create_task(_caught(work, late))
-    timer = None if seconds is None else loop.call_later(seconds, _end, task, late)
+    timer: asyncio.TimerHandle | None = None
+    if seconds is not None:
+        timer = loop.call_later(seconds, _end, task, late)
     try:
         is_late = await late
     except asyncio.CancelledError:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from agentkit_prompts.context.messages import ToolCall
@@ -39,41 +39,74 @@ async def enforced(
 ) -> ToolResult:
     """Answer a call under its policy.
 
-    `read` makes fresh arguments for every attempt, because a tool may change what it is given; where they are checked
-    by code of the tool's own, it may find something wrong that it did not find before.
+    `read` makes fresh arguments for every attempt, because a tool can change its arguments. If validators of the
+    developer check them, `read` can fail although it succeeded before.
     """
-
-    def denied(why: str, error: BaseException | None = None) -> ToolResult:
-        return ToolResult(call.id, call.name, f"{call.name} was not called: {why}", "denied", error=error)
-
     try:
-        if policy.approval != "never" and not context.approved:
-            arguments = await read()
-            try:
-                ask = await needs_approval(policy.approval, arguments, context, policy.timeout)
-            except DeadlineError:
-                late = f"whether it needs approval could not be decided within {policy.timeout:g} seconds"
-                return denied(late, TimeoutError(late))
-            except Exception as error:
-                return denied(f"whether it needs approval could not be decided: {describe_error(error)}", error)
-            if ask:
-                return denied("it needs the approval of a person, which was not given.")
-        if policy.max_calls is not None and context.calls is not None:
-            made = context.calls.get(call.name, 0)
-            if made >= policy.max_calls:
-                return denied(f"it may be called at most {policy.max_calls} times in one run. Go on without it.")
-            context.calls[call.name] = made + 1
+        reason = await _refusal(policy, context, read)
+        if reason is None:
+            reason = _count(policy, call, context)
+        if reason is not None:
+            text = f"{call.name} was not called: {reason.text}"
+            return ToolResult(call.id, call.name, text, "denied", error=reason.error)
         async with _semaphore(policy, semaphores):
-            while True:
-                result = await attempt(await read(), context)
-                if context.attempt > policy.retries or not isinstance(result.error, policy.retry_on):
-                    return result
-                await asyncio.sleep(min(policy.backoff * 2 ** (context.attempt - 1), _MAX_PAUSE))
-                context = replace(context, attempt=context.attempt + 1)
+            return await _repeated(policy, context, read, attempt)
     except ToolArgumentError as error:
         return ToolResult(call.id, call.name, str(error), "error", error=error)
     except DeadlineError as error:
         return failed(call, error, policy)
+
+
+class _Refusal(NamedTuple):
+    """Why a call is denied."""
+
+    text: str
+    error: BaseException | None = None
+
+
+async def _refusal(
+    policy: ToolPolicy, context: ToolContext[Any], read: Callable[[], Awaitable[Arguments]]
+) -> _Refusal | None:
+    """Return why a call that needs approval is denied; None if it is approved or needs none."""
+    if policy.approval == "never" or context.approved:
+        return None
+    arguments = await read()
+    try:
+        is_needed = await needs_approval(policy.approval, arguments, context, policy.timeout)
+    except DeadlineError:
+        text = f"whether it needs approval could not be decided within {policy.timeout:g} seconds"
+        return _Refusal(text, TimeoutError(text))
+    except Exception as error:
+        return _Refusal(f"whether it needs approval could not be decided: {describe_error(error)}", error)
+    if is_needed:
+        return _Refusal("it needs the approval of a person, which was not given.")
+    return None
+
+
+def _count(policy: ToolPolicy, call: ToolCall, context: ToolContext[Any]) -> _Refusal | None:
+    """Count a call; return why it is denied if the run has made as many as it may."""
+    if policy.max_calls is None or context.calls is None:
+        return None
+    count = context.calls.get(call.name, 0)
+    if count >= policy.max_calls:
+        return _Refusal(f"it may be called at most {policy.max_calls} times in one run. Go on without it.")
+    context.calls[call.name] = count + 1
+    return None
+
+
+async def _repeated(
+    policy: ToolPolicy,
+    context: ToolContext[Any],
+    read: Callable[[], Awaitable[Arguments]],
+    attempt: Callable[[Arguments, ToolContext[Any]], Awaitable[ToolResult]],
+) -> ToolResult:
+    """Call the function until it succeeds, or its retries are used up."""
+    while True:
+        result = await attempt(await read(), context)
+        if context.attempt > policy.retries or not isinstance(result.error, policy.retry_on):
+            return result
+        await asyncio.sleep(min(policy.backoff * 2 ** (context.attempt - 1), _MAX_PAUSE))
+        context = replace(context, attempt=context.attempt + 1)
 
 
 def _semaphore(policy: ToolPolicy, semaphores: Semaphores) -> AbstractAsyncContextManager[None]:

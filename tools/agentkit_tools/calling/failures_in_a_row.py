@@ -41,8 +41,9 @@ def after(result: ToolResult, policy: ToolPolicy, call: ToolCall, context: ToolC
     if failures + 1 < policy.tries:
         return result
     note = f"\n{call.name} is not available any more: {_reason(policy)}"
-    content = result.content + note if isinstance(result.content, str) else (*result.content, Text(note))
-    return replace(result, content=content, status="unavailable")
+    if isinstance(result.content, str):
+        return replace(result, content=result.content + note, status="unavailable")
+    return replace(result, content=(*result.content, Text(note)), status="unavailable")
 
 
 def counts_after(results: Iterable[ToolResult]) -> dict[str, int]:

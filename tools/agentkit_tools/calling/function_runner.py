@@ -67,7 +67,9 @@ class FunctionRunner:
         """Call the function once. `spent` are the seconds of its time limit that have passed already."""
         seconds = None if policy.timeout is None else max(policy.timeout - spent, 0.0)
         result, error = await outcome(self._result(function, call, arguments, context, policy), seconds)
-        return failed(call, error, policy) if error is not None else cast(ToolResult, result)
+        if error is not None:
+            return failed(call, error, policy)
+        return cast(ToolResult, result)
 
     async def _result(
         self, function: Any, call: ToolCall, arguments: Arguments, context: ToolContext[Any], policy: ToolPolicy
@@ -110,7 +112,9 @@ class FunctionRunner:
 
 async def _settled(value: Any, policy: ToolPolicy) -> Any:
     """Return a value, or the items of an async generator."""
-    return await collect(value, policy.max_result_chars) if isasyncgen(value) else value
+    if isasyncgen(value):
+        return await collect(value, policy.max_result_chars)
+    return value
 
 
 def _mode_of(function: Any) -> RunMode:

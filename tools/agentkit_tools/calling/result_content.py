@@ -132,7 +132,9 @@ def _part(item: Any) -> Any:
     if isinstance(item, Media | Text):
         return item
     content = to_content(item)
-    return Text(content) if isinstance(content, str) else content[0]
+    if isinstance(content, str):
+        return Text(content)
+    return content[0]
 
 
 def _json(value: Any) -> str:
@@ -147,7 +149,9 @@ def _json(value: Any) -> str:
 def _written(value: Any) -> Any:
     """Keys that are not text, numbers that JSON does not have, and what can be read only once."""
     if isinstance(value, float):
-        return value if math.isfinite(value) else json.loads(to_json(value, inf_nan_mode="strings"))
+        if math.isfinite(value):
+            return value
+        return json.loads(to_json(value, inf_nan_mode="strings"))
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, dict):
@@ -183,7 +187,9 @@ class _Items:
 
     def __init__(self, limit: int | None) -> None:
         self.items: list[Any] = []
-        self.left = _MAX_UNLIMITED if limit is None else max(limit, _MAX_READ)
+        self.left = _MAX_UNLIMITED
+        if limit is not None:
+            self.left = max(limit, _MAX_READ)
         self._is_limited = limit is not None
 
     def add(self, item: Any) -> bool:
@@ -204,13 +210,17 @@ class _Items:
 
     def collected(self, *, ended: bool, join: bool = True) -> Collected:
         """Return what was kept."""
-        is_text = join and all(isinstance(item, str) for item in self.items)
-        return Collected("".join(self.items) if is_text else self.items, ended)
+        if join and all(isinstance(item, str) for item in self.items):
+            return Collected("".join(self.items), ended)
+        return Collected(self.items, ended)
 
 
 def _size(item: Any) -> int:
     if isinstance(item, Media):
-        return len(item.source) if isinstance(item.source, bytes) else 0
+        if isinstance(item.source, bytes):
+            return len(item.source)
+        # Media at an address cost nothing here.
+        return 0
     return len(to_content(item))
 
 

@@ -119,7 +119,9 @@ def _shortened(result: ToolResult, limit: int | None) -> ToolResult:
     """Return a finished result with its content cut to `limit` characters; success becomes "too_large"."""
     if limit is None or (shorter := cut(result.content, limit)) is None:
         return result
-    status = "too_large" if result.status == "success" else result.status
+    status = result.status
+    if status == "success":
+        status = "too_large"
     return replace(result, content=shorter[0], whole=result.whole or shorter[1], status=status)
 
 

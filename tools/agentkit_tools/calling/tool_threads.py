@@ -53,7 +53,9 @@ async def run_in_thread(call: Callable[[], T], *, is_recall: bool = False) -> tu
     When the task that waits is cancelled, a call that has begun goes on in its thread. Where all threads do, no further
     call begins: the error is a `ToolError`. Recalls have threads of their own, so that no tool keeps one from its turn.
     """
-    threads = _recalls if is_recall else _tools
+    threads = _tools
+    if is_recall:
+        threads = _recalls
     context = copy_context()
     context.run(_inside.set, True)
     # What runs in a thread may wait for what it calls: that needs no place.
@@ -74,8 +76,12 @@ async def run_in_thread(call: Callable[[], T], *, is_recall: bool = False) -> tu
 
 def _wake(loop: asyncio.AbstractEventLoop, waiting: asyncio.Future[None], _: Future[Any]) -> None:
     # The event loop can be closed already.
+    def set_result() -> None:
+        if not waiting.done():
+            waiting.set_result(None)
+
     with suppress(RuntimeError):
-        loop.call_soon_threadsafe(lambda: None if waiting.done() else waiting.set_result(None))
+        loop.call_soon_threadsafe(set_result)
 
 
 def _ended(call: Callable[[], T]) -> tuple[T, BaseException | None]:

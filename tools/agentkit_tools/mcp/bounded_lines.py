@@ -12,9 +12,10 @@ import codecs
 import re
 from typing import Any
 
-__all__ = ["MAX_LINE_CHARS", "MAX_VALUES", "TOO_LONG", "bounded", "values_in"]
+from agentkit_prompts.limits import MAX_INPUT_BYTES
 
-MAX_LINE_CHARS = 64 * 1024 * 1024
+__all__ = ["MAX_VALUES", "TOO_LONG", "bounded", "values_in"]
+
 MAX_VALUES = 300_000
 """JSON values of a message: while it is read, a microsecond each, nothing else of the process runs."""
 TOO_LONG = "agentkit/line_too_long"
@@ -61,7 +62,7 @@ class _Decoder(codecs.IncrementalDecoder):
         if not self._skips:
             self._pieces.append(tail)
             self._size += len(tail)
-            if self._size > MAX_LINE_CHARS:
+            if self._size > MAX_INPUT_BYTES:
                 self._pieces, self._skips = [], True
                 return f"{lines}{_NOTICE}\n"
         return lines
@@ -70,7 +71,9 @@ class _Decoder(codecs.IncrementalDecoder):
         """Return lines that have ended, the one whose beginning is kept first."""
         if self._skips:
             head = head.partition("\n")[2]
-            return head + "\n" if head else ""
+            if not head:
+                return ""
+            return f"{head}\n"
         return "".join([*self._pieces, head, "\n"])
 
     def reset(self) -> None:

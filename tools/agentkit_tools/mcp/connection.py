@@ -18,6 +18,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet, finalize
 
+from agentkit_prompts.limits import MAX_MESSAGE_CHARS
 from agentkit_prompts.system.loop_thread import LoopThread, retrieve
 from agentkit_tools.errors import MCPServerError, MCPServerLost, describe_error, ends_run
 from agentkit_tools.mcp.cpu_pace import CPUPace
@@ -36,7 +37,6 @@ _LATE_SECONDS = 0.25
 """How long the thread of the session may take to say that the time is over, before this thread says so itself."""
 _MIN_PROBE_SECONDS = 0.5
 _MAX_PROBE_SECONDS = 2.0
-_MAX_REASON = 1_000
 
 
 class Connection:
@@ -148,7 +148,10 @@ class _Sessions:
         asked = asyncio.ensure_future(work(session.client))
         asked.add_done_callback(retrieve)
         try:
-            await asyncio.wait((asked,), timeout=None if seconds is None else max(0.0, start + seconds - monotonic()))
+            left = None
+            if seconds is not None:
+                left = max(0.0, start + seconds - monotonic())
+            await asyncio.wait((asked,), timeout=left)
         finally:
             # It takes too long: the server may hang.
             if not asked.done():
@@ -230,13 +233,18 @@ class _Sessions:
                 self._changed()
                 if session.fault is not None:
                     return session.fault
-                cause = "" if session.error is None else f" ({_innermost(session.error)})"
-                return self._lost(f"MCP server {name} ended before it answered{cause}")
+                text = f"MCP server {name} ended before it answered"
+                if session.error is not None:
+                    text += f" ({_innermost(session.error)})"
+                return self._lost(text)
             return MCPServerError(
                 f"MCP server {name}: {error.message} (code {error.code})", server=name, code=error.code
             )
-        reason = str(error).partition("\n")[0] if isinstance(error, RuntimeError) else describe_error(error)
-        text = f"MCP server {name} answered with something it may not: {reason[:_MAX_REASON]}"
+        reason = describe_error(error)
+        if isinstance(error, RuntimeError):
+            # The SDK explains violations of the protocol in the first line of a RuntimeError.
+            reason = str(error).partition("\n")[0]
+        text = f"MCP server {name} answered with something it may not: {reason[:MAX_MESSAGE_CHARS]}"
         return MCPServerError(text, server=name)
 
 

@@ -46,21 +46,33 @@ def to_result(answer: CallToolResult, tool: str) -> ToolResult:
     if not content and structured is not None:
         content = str(to_content(structured))
     if not answer.is_error:
-        return ToolResult("", tool, content or "done", "success", content if structured is None else structured)
-    text = content if isinstance(content, str) else "".join(part.text for part in content if isinstance(part, Text))
+        value = structured
+        if value is None:
+            value = content
+        return ToolResult("", tool, content or "done", "success", value)
+    text = content
+    if not isinstance(text, str):
+        text = "".join(part.text for part in text if isinstance(part, Text))
     failure = ToolFailure(text or f"{tool} failed and gave no reason", structured)
     return ToolResult("", tool, content or failure.message, "error", None, failure)
 
 
 def from_result(result: ToolResult) -> dict[str, Any]:
     """Return the fields of the `CallToolResult` that shows a client how a call ended."""
-    parts = (Text(result.content),) if isinstance(result.content, str) else result.content
+    parts = result.content
+    if isinstance(parts, str):
+        parts = (Text(parts),)
     fields: dict[str, Any] = {"content": [_block(part) for part in parts], "isError": not result.ok}
-    value = result.error.payload if isinstance(result.error, ToolFailure) else result.value
+    value = result.value
+    if isinstance(result.error, ToolFailure):
+        value = result.error.payload
     if result.status != "too_large" and value is not None and not isinstance(value, str | Media | Text | list | tuple):
         # Read the content, not the value: an iterator in the value is exhausted.
         try:
-            data = json.loads(result.content if isinstance(result.content, str) else str(to_content(value)))
+            content = result.content
+            if not isinstance(content, str):
+                content = to_content(value)
+            data = json.loads(str(content))
         except ValueError:
             # The value has no JSON form: it may be bytes that are text.
             data = None
@@ -85,8 +97,10 @@ def to_documents(answer: ReadResourceResult) -> tuple[Document, ...]:
                 kind = item.mime_type or "an unknown type"
                 text = f"resource {item.uri}: is not text ({kind}); read it with `parts`"
                 raise MCPServerError(text, name=item.uri) from error
-        about = {"mime_type": item.mime_type} if item.mime_type else {}
-        documents.append(Document(text, id=item.uri, source=item.uri, metadata=about))
+        metadata = {}
+        if item.mime_type:
+            metadata["mime_type"] = item.mime_type
+        documents.append(Document(text, id=item.uri, source=item.uri, metadata=metadata))
     return tuple(documents)
 
 
@@ -124,8 +138,10 @@ def _part(block: ContentBlock, left: int) -> Part:
     if block.type == "text":
         return Text(block.text)
     if block.type == "resource_link":
-        about = f": {block.description}" if block.description else ""
-        return Text(f"[resource: {block.name} at {block.uri}{about}]")
+        link = f"resource: {block.name} at {block.uri}"
+        if block.description:
+            link += f": {block.description}"
+        return Text(f"[{link}]")
     if block.type == "resource":
         return _contents(block.resource, left)
     return _media(block.data, block.mime_type, None, left)
@@ -133,11 +149,15 @@ def _part(block: ContentBlock, left: int) -> Part:
 
 def _contents(item: TextResourceContents | BlobResourceContents, left: int) -> Part:
     text = getattr(item, "text", None)
-    return Text(text) if text is not None else _media(item.blob, item.mime_type, item.uri, left)  # type: ignore[union-attr]
+    if text is not None:
+        return Text(text)
+    return _media(item.blob, item.mime_type, item.uri, left)  # type: ignore[union-attr]
 
 
 def _media(data: str, mime: str | None, uri: str | None, left: int) -> Part:
-    name = uri.rstrip("/").rpartition("/")[2] if uri else None
+    name = None
+    if uri:
+        name = uri.rstrip("/").rpartition("/")[2]
     kind = _KINDS.get((mime or "").partition("/")[0], File)
     size = len(data) * 3 // 4
     if size > left:

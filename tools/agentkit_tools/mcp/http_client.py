@@ -20,6 +20,7 @@ import anyio.lowlevel
 import httpx2
 from mcp_types import JSONRPCNotification, JSONRPCRequest
 
+from agentkit_prompts.limits import MAX_INPUT_BYTES
 from agentkit_prompts.system.cut_handshakes import CutHandshake
 from agentkit_tools.mcp.bounded_lines import MAX_VALUES, values_in
 from agentkit_tools.mcp.cpu_pace import CPUPace
@@ -30,11 +31,10 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
     from mcp_types import RequestId
 
-__all__ = ["MAX_BYTES", "HTTPClient", "HTTPMessages"]
+__all__ = ["HTTPClient", "HTTPMessages"]
 
 T = TypeVar("T")
 
-MAX_BYTES = 64 * 1024 * 1024
 _CONNECT_SECONDS = 30.0
 _SILENCE_SECONDS = 300.0
 _TOLD_SECONDS = 10.0
@@ -178,12 +178,12 @@ class _Limited(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         if self._encoding.lower() != "identity":
             raise httpx2.StreamError(f"the answer is packed ({self._encoding[:20]}), which was not asked for")
-        left, values, before = MAX_BYTES, 0, b""
+        left, values, before = MAX_INPUT_BYTES, 0, b""
         pieces = aiter(self._inner)
         while (piece := await self._next(pieces)) is not None:
             left -= len(piece)
             if left < 0:
-                raise httpx2.StreamError(f"the answer has more than {MAX_BYTES:,} bytes")
+                raise httpx2.StreamError(f"the answer has more than {MAX_INPUT_BYTES:,} bytes")
             values += values_in(piece)
             if values > MAX_VALUES:
                 raise httpx2.StreamError(f"the answer has more than {MAX_VALUES:,} values")

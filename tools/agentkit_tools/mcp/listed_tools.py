@@ -4,42 +4,49 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["MAX_LISTED", "PROBLEM", "readable"]
+from agentkit_prompts.limits import MAX_NAME_CHARS
 
-MAX_LISTED = 20_000
+__all__ = ["MAX_ENTRIES", "PROBLEM", "readable"]
+
+MAX_ENTRIES = 20_000
 """Tools, resources or prompts that a server may list."""
 PROBLEM = "agentkit/problem"
 """Under this name the `_meta` of a tool says why it is left out, and that of a list how much too long it was."""
 _VERSION = "2025-11-25"
 _CHUNK = 200
 _KINDS = ("tools", "resources", "prompts")
-_MAX_NAME = 100
 
 
 def readable(result: Any) -> Any:
     """Return the result of a request. If it lists tools, invalid ones are replaced by ones that say why."""
+    if not isinstance(result, dict):
+        return result
     # Count before the SDK reads them: it would read all.
     for kind in _KINDS:
-        listed = result.get(kind) if isinstance(result, dict) else None
-        if isinstance(listed, list) and len(listed) > MAX_LISTED:
-            return {kind: [], "_meta": {PROBLEM: len(listed)}}
-    tools = result.get("tools") if isinstance(result, dict) else None
+        entries = result.get(kind)
+        if isinstance(entries, list) and len(entries) > MAX_ENTRIES:
+            return {kind: [], "_meta": {PROBLEM: len(entries)}}
+    tools = result.get("tools")
     if not isinstance(tools, list):
         return result
-    made: list[Any] = []
+    readable_tools: list[Any] = []
+    # Chunks: valid tools are checked many at a time, which is much faster than one by one.
     for start in range(0, len(tools), _CHUNK):
         chunk = tools[start : start + _CHUNK]
-        made += chunk if not _fault(chunk) else [_or_problem(one) for one in chunk]
-    return {**result, "tools": made}
+        if _fault(chunk):
+            chunk = [_or_problem(tool) for tool in chunk]
+        readable_tools += chunk
+    return {**result, "tools": readable_tools}
 
 
 def _or_problem(tool: Any) -> Any:
     fault = _fault([tool])
     if not fault:
         return tool
-    name = tool.get("name") if isinstance(tool, dict) else None
-    shown = name[:_MAX_NAME] if isinstance(name, str) else ""
-    return {"name": shown, "inputSchema": {"type": "object"}, "_meta": {PROBLEM: fault}}
+    name = ""
+    if isinstance(tool, dict) and isinstance(tool.get("name"), str):
+        name = tool["name"][:MAX_NAME_CHARS]
+    return {"name": name, "inputSchema": {"type": "object"}, "_meta": {PROBLEM: fault}}
 
 
 def _fault(tools: list[Any]) -> str:

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from agentkit_prompts.context.parts import Text
+from agentkit_prompts.limits import MAX_LISTED, MAX_MESSAGE_CHARS, MAX_NAME_CHARS
 from agentkit_prompts.schemas.check import JsonChecker
 from agentkit_prompts.schemas.params import schema_faults
 from agentkit_tools.calling.tool_policy import PolicyOptions
@@ -17,7 +18,7 @@ from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import MCPServerError, MCPServerLost, ToolDefinitionError, describe_error
 from agentkit_tools.mcp.connection import Connection
 from agentkit_tools.mcp.content import to_parts, to_result
-from agentkit_tools.mcp.listed_tools import MAX_LISTED, PROBLEM
+from agentkit_tools.mcp.listed_tools import MAX_ENTRIES, PROBLEM
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
@@ -37,8 +38,6 @@ _MAX_PAGES = 200
 _MAX_NAME = 1_000
 _MAX_DESCRIPTION = 20_000
 _MAX_SCHEMA = 500_000
-_MAX_PROBLEMS = 10
-_MAX_MESSAGE = 1_000
 
 
 async def list_all(client: Client, kind: Literal["tools", "resources", "prompts"]) -> list[Any]:
@@ -56,9 +55,9 @@ async def list_all(client: Client, kind: Literal["tools", "resources", "prompts"
         found += getattr(page, kind)
         if isinstance(left_out := (page.meta or {}).get(PROBLEM), int):
             raise _endless(kind, len(found) + left_out)
-        if page.next_cursor is None and len(found) <= MAX_LISTED:
+        if page.next_cursor is None and len(found) <= MAX_ENTRIES:
             return found
-        if page.next_cursor == cursor or len(found) > MAX_LISTED:
+        if page.next_cursor == cursor or len(found) > MAX_ENTRIES:
             break
         cursor = page.next_cursor
     raise _endless(kind, len(found))
@@ -66,9 +65,9 @@ async def list_all(client: Client, kind: Literal["tools", "resources", "prompts"
 
 def _endless(kind: str, count: int) -> MCPServerError:
     text = (
-        f"the server's list of {kind} does not end: {count:,} so far; {MAX_LISTED:,} on {_MAX_PAGES} pages are allowed"
+        f"the server's list of {kind} does not end: {count:,} so far; {MAX_ENTRIES:,} on {_MAX_PAGES} pages are allowed"
     )
-    return MCPServerError(text, limit=MAX_LISTED)
+    return MCPServerError(text, limit=MAX_ENTRIES)
 
 
 def make_tools(
@@ -105,41 +104,47 @@ def make_tools(
 
 def _tool(definition: Definition, connection: Connection, policy: PolicyOptions) -> Tool:
     name, schema = definition.name, definition.input_schema
-    # Errors and prompts contain the name.
-    if len(name) > _MAX_NAME:
-        raise ToolDefinitionError(
-            f"tool {name[:100]}...: its name has {len(name):,} characters, {_MAX_NAME:,} are allowed",
-            tool=f"{name[:100]}...",
-        )
     description = definition.description or definition.title or ""
-    if definition.execution is not None and definition.execution.task_support == "required":
-        raise ToolDefinitionError(f"tool {name[:100]}: it runs only as a task, which is not supported", tool=name)
-    if isinstance(problem := (definition.meta or {}).get(PROBLEM), str):
-        what = "its JSON Schema cannot be used" if "Schema" in problem[:12] else "its definition cannot be used"
-        raise ToolDefinitionError(f"tool {name or '(without a name)'}: {what}; {problem}", tool=name)
-    if not name.strip():
-        raise ToolDefinitionError("a tool of the server has no name")
-    if len(description) > _MAX_DESCRIPTION:
-        raise ToolDefinitionError(
-            f"tool {name[:100]}: its description has {len(description):,} characters, {_MAX_DESCRIPTION:,} are allowed",
-            tool=name,
-        )
-    for one in (schema, definition.output_schema):
-        size = _size(one, name)
-        if size > _MAX_SCHEMA:
-            problem = f"its JSON Schema has {size:,} characters, {_MAX_SCHEMA:,} are allowed"
-            raise ToolDefinitionError(f"tool {name}: {problem}", tool=name)
+    problem = _problem_of(definition, description)
+    if problem:
+        shown = _short(name) or "(without a name)"
+        raise ToolDefinitionError(f"tool {shown}: {problem}", tool=_short(name))
     options: PolicyOptions = {**_policy_of(definition.annotations), **policy}
     call = _caller(name, connection, definition.output_schema)
     return Tool.from_json_schema(name, description, schema, call, trust="untrusted", **options)
 
 
-def _size(schema: object, name: str) -> int:
-    try:
-        return len(json.dumps(schema))
-    except (ValueError, RecursionError) as error:
-        text = f"tool {name}: its JSON Schema cannot be used; {describe_error(error)}"
-        raise ToolDefinitionError(text, tool=name) from error
+def _short(name: str) -> str:
+    """Return a name for messages."""
+    if len(name) <= MAX_NAME_CHARS:
+        return name
+    return f"{name[:MAX_NAME_CHARS]}..."
+
+
+def _problem_of(definition: Definition, description: str) -> str:
+    """Return why a tool of a server cannot be offered; "" if it can."""
+    name = definition.name
+    # Errors and prompts contain the name.
+    if len(name) > _MAX_NAME:
+        return f"its name has {len(name):,} characters, {_MAX_NAME:,} are allowed"
+    if definition.execution is not None and definition.execution.task_support == "required":
+        return "it runs only as a task, which is not supported"
+    problem = (definition.meta or {}).get(PROBLEM)
+    if isinstance(problem, str):
+        part = "JSON Schema" if problem.startswith(("inputSchema", "outputSchema")) else "definition"
+        return f"its {part} cannot be used; {problem}"
+    if not name.strip():
+        return "it has no name"
+    if len(description) > _MAX_DESCRIPTION:
+        return f"its description has {len(description):,} characters, {_MAX_DESCRIPTION:,} are allowed"
+    for schema in (definition.input_schema, definition.output_schema):
+        try:
+            size = len(json.dumps(schema))
+        except (ValueError, RecursionError) as error:
+            return f"its JSON Schema cannot be used; {describe_error(error)}"
+        if size > _MAX_SCHEMA:
+            return f"its JSON Schema has {size:,} characters, {_MAX_SCHEMA:,} are allowed"
+    return ""
 
 
 def _policy_of(hints: ToolAnnotations | None) -> PolicyOptions:
@@ -158,11 +163,16 @@ def _policy_of(hints: ToolAnnotations | None) -> PolicyOptions:
 
 
 def _caller(name: str, connection: Connection, output_schema: Mapping[str, Any] | None) -> Callable[..., Any]:
-    output = None if output_schema is None else _Output(output_schema)
+    output: _Output | None = None
+    if output_schema is not None:
+        output = _Output(output_schema)
 
     async def call(agentkit_context: ToolContext[Any] | None = None, **arguments: Any) -> ToolResult:
-        meta: Any = {IDEMPOTENCY_KEY: agentkit_context.idempotency_key} if agentkit_context is not None else None
-        report = None if agentkit_context is None else _reporter(agentkit_context)
+        meta: Any = None
+        report: ProgressFnT | None = None
+        if agentkit_context is not None:
+            meta = {IDEMPOTENCY_KEY: agentkit_context.idempotency_key}
+            report = _reporter(agentkit_context)
         answer = await connection.call(
             lambda client: client.call_tool(name, arguments, progress_callback=report, meta=meta)
         )
@@ -184,7 +194,7 @@ def _reporter(context: ToolContext[Any]) -> ProgressFnT | None:
         return None
 
     async def report(progress: float, total: float | None, message: str | None) -> None:
-        context.progress((message or "")[:_MAX_MESSAGE], done=progress, total=total)
+        context.progress((message or "")[:MAX_MESSAGE_CHARS], done=progress, total=total)
 
     return report
 
@@ -195,7 +205,9 @@ def resource_tool(connection: Connection) -> Tool:
     async def read_resource(uri: Annotated[str, "The address of the resource, as it was given."]) -> Any:
         parts = to_parts(await connection.call(lambda client: client.read_resource(uri)))
         texts = [part.text for part in parts if isinstance(part, Text)]
-        return "\n".join(texts) if len(texts) == len(parts) else parts
+        if len(texts) < len(parts):
+            return parts
+        return "\n".join(texts)
 
     about = f"Read a resource of {connection.name}, such as one that a result links to."
     return Tool.from_function(read_resource, description=about, timeout=_TIMEOUT)
@@ -215,9 +227,9 @@ class _Output:
     def problems(self, answer: CallToolResult) -> str:
         """Return what is wrong with an answer or with the schema; nothing is "". The time is bounded."""
         if self._faults:
-            return f"has an invalid output schema: {'; '.join(self._faults[:_MAX_PROBLEMS])}"
+            return f"has an invalid output schema: {'; '.join(self._faults[:MAX_LISTED])}"
         if answer.structured_content is None and "structured_content" not in answer.model_fields_set:
             return "has an output schema but did not return structured content"
         problems = self._checker.problems(answer.structured_content)
-        shown = "; ".join(f"{path} {what}" for path, what in problems[:_MAX_PROBLEMS])
+        shown = "; ".join(f"{path} {what}" for path, what in problems[:MAX_LISTED])
         return shown and f"returned structured content that does not fit its output schema: {shown}"

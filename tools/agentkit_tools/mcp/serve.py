@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.errors import check_types
+from agentkit_prompts.limits import MAX_MESSAGE_CHARS
 from agentkit_prompts.names import misnamed
 from agentkit_tools.calling.tool_result import ToolResult, unknown_tool
 from agentkit_tools.errors import ToolDefinitionError
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["ServerOptions", "mcp_server", "serve_mcp"]
 
 
-_MAX_MESSAGE = 1_000
 _CLOSING_SECONDS = 1.0
 """How long an answer waits for progress to be sent, where the client does not take it."""
 
@@ -172,10 +172,12 @@ class _Progress:
     async def _send_all(self) -> None:
         while self._newest is not None:
             (message, done, total), self._newest = self._newest, None
-            ahead = self._sent + 1 if done is None else nextafter(self._sent, inf)
             # The protocol requires that progress increases.
-            self._sent = max(ahead, done or 0.0)
-            await self._session.report_progress(self._sent, total, message[:_MAX_MESSAGE] or None)
+            if done is None:
+                self._sent += 1
+            else:
+                self._sent = max(done, nextafter(self._sent, inf))
+            await self._session.report_progress(self._sent, total, message[:MAX_MESSAGE_CHARS] or None)
 
     async def close(self) -> None:
         """Send what is left: the answer comes behind it."""
@@ -192,11 +194,14 @@ async def _answer(
     context = ToolContext(deps, "mcp", call.id, run=progress)
     if approve is not None and await tool.needs_approval(call, context):
         verdict = approve(call)
-        context.approved = bool(await verdict if isawaitable(verdict) else verdict)
+        if isawaitable(verdict):
+            verdict = await verdict
+        context.approved = bool(verdict)
     return await tool.call(call, context)
 
 
 def _described(tool: Tool) -> dict[str, Any]:
     described = to_mcp(tool)
-    hints = {"destructiveHint": True} if tool.policy.approval == "always" else {}
-    return {**described, "annotations": hints} if hints else described
+    if tool.policy.approval == "always":
+        described["annotations"] = {"destructiveHint": True}
+    return described

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
 from agentkit_prompts.credentials import BareAddress, masked
+from agentkit_prompts.limits import MAX_INPUT_BYTES, MAX_NAME_CHARS
 from agentkit_tools.errors import MCPServerError, ToolDefinitionError
-from agentkit_tools.mcp.bounded_lines import MAX_LINE_CHARS, MAX_VALUES, TOO_LONG, bounded
+from agentkit_tools.mcp.bounded_lines import MAX_VALUES, TOO_LONG, bounded
 from agentkit_tools.mcp.cpu_pace import CPUPace
 from agentkit_tools.mcp.listed_tools import readable
 
@@ -34,7 +35,6 @@ ServerLike: TypeAlias = "str | Sequence[str] | StdioServerParameters | Callable[
 _MAX_STDERR = 8_192
 _GRACE_SECONDS = 1.0
 """How long a server may take to end once its stdin is closed."""
-_MAX_METHOD = 100
 _MIN_SECRET = 8
 
 
@@ -89,52 +89,39 @@ class Target:
     ) -> None:
         if find_spec("mcp") is None:
             raise ToolDefinitionError("MCP servers need the extra `mcp`: pip install 'agentkit-prompt-tree[mcp]'")
-        is_http = False
-        problems: list[str] = []
-        names: list[str] = []
+        problems: dict[str, str] = {}
         if isinstance(server, str):
-            is_http = True
-            try:
-                parts = urlsplit(server)
-                host = f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
-            except ValueError:
-                parts, host = urlsplit(""), None
-            is_address = parts.scheme in ("http", "https") and bool(host)
-            self.name = f"{parts.scheme}://{host}" if is_address else f"at {len(server)} characters"
-            # The text itself is not shown: it may be a key.
-            if not is_address:
-                problems.append(
-                    "a str is an http or https address; a command is a list such as ['python', 'server.py']"
-                )
-                names.append("server")
+            self.name = _name_of_address(server)
+            if not self.name:
+                # The text itself is not shown: it may be a key.
+                self.name = f"at {len(server)} characters"
+                advice = "a str is an http or https address; a command is a list such as ['python', 'server.py']"
+                problems["server"] = advice
         elif callable(server):
             self.name = getattr(server, "__name__", type(server).__name__)
         elif isinstance(server, Sequence) and server and all(isinstance(word, str) for word in server):
             from mcp import StdioServerParameters
 
             self.name = Path(server[0]).name
-            server = StdioServerParameters(
-                command=server[0], args=list(server[1:]), env=dict(env) if env else None, cwd=cwd
-            )
+            environment = dict(env) if env else None
+            server = StdioServerParameters(command=server[0], args=list(server[1:]), env=environment, cwd=cwd)
         elif (command := getattr(server, "command", None)) is not None:
             self.name = Path(str(command)).name
             if env or cwd:
-                problems.append("StdioServerParameters bring their own env and cwd")
-                names += ["env", "cwd"]
+                problems["env, cwd"] = "StdioServerParameters bring their own env and cwd"
         else:
             raise ToolDefinitionError(
                 f"MCP server: expected an address, a command as a list of str, StdioServerParameters or a function that"
                 f" makes a transport, got {type(server).__name__}",
                 names=["server"],
             )
-        if headers and not is_http:
-            problems.append("headers belong to an http address")
-            names.append("headers")
-        if (env or cwd) and (is_http or callable(server)):
-            problems.append("env and cwd belong to a command")
-            names += ["env", "cwd"]
+        if headers and not isinstance(server, str):
+            problems["headers"] = "headers belong to an http address"
+        if (env or cwd) and (isinstance(server, str) or callable(server)):
+            problems["env, cwd"] = "env and cwd belong to a command"
         if problems:
-            raise ToolDefinitionError(f"MCP server {self.name}: {'; '.join(problems)}", names=names)
+            names = [name for key in problems for name in key.split(", ")]
+            raise ToolDefinitionError(f"MCP server {self.name}: {'; '.join(problems.values())}", names=names)
         self._server: Any = server
         self._headers = dict(headers or {})
         self._secrets = tuple(_secrets(server, self._headers))
@@ -153,17 +140,18 @@ class Target:
         command = self.command
         if not command:
             return ""
-        path = (self._server.env or {}).get("PATH") or os.environ.get("PATH")
-        is_path = os.sep in command or "/" in command
+        if os.sep not in command and "/" not in command:
+            path = (self._server.env or {}).get("PATH") or os.environ.get("PATH")
+            if shutil.which(command, path=path) is not None:
+                return ""
+            return f"MCP server {self.name}: no command {command!r} is on the PATH; install it, or give its path"
         # Absolute, because `which` looks for a bare file name on the PATH.
-        where = Path(self._server.cwd or ".").absolute() / command if is_path else None
-        if shutil.which(command if where is None else str(where), path=path) is not None:
+        file = Path(self._server.cwd or ".").absolute() / command
+        if shutil.which(str(file)) is not None:
             return ""
-        if where is None:
-            return f"MCP server {self.name}: there is no command {command!r} on the PATH; install it, or give its path"
-        if not where.exists():
-            return f"MCP server {self.name}: there is no file {command!r} to start"
-        return f"MCP server {self.name}: {command!r} is no program that can be started"
+        if not file.exists():
+            return f"MCP server {self.name}: the file {command!r} does not exist"
+        return f"MCP server {self.name}: the file {command!r} is not a program that can be started"
 
     def transport(
         self, stderr: StderrTail, pace: CPUPace, ended: Callable[[MCPServerError | None], None]
@@ -180,13 +168,14 @@ class Target:
         if isinstance(server, str):
             from mcp.client.streamable_http import streamable_http_client
 
-            from agentkit_tools.mcp.http_client import MAX_BYTES, HTTPClient, HTTPMessages
+            from agentkit_tools.mcp.http_client import HTTPClient, HTTPMessages
 
             address = BareAddress.of(server)
             async with (
                 HTTPClient(self._headers, address.auth, pace) as client,
-                streamable_http_client(address.url, http_client=client, max_sse_event_size=MAX_BYTES) as (read, write),
+                streamable_http_client(address.url, http_client=client, max_sse_event_size=MAX_INPUT_BYTES) as streams,
             ):
+                read, write = streams
                 yield read, HTTPMessages(write)
         elif callable(server):
             own: Any = server()
@@ -213,6 +202,20 @@ class Target:
                     stderr.kill()
 
 
+def _name_of_address(text: str) -> str:
+    """Return scheme, host and port of an http address; "" if it is not one."""
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return ""
+    if parts.scheme not in ("http", "https") or not host:
+        return ""
+    if port:
+        host = f"{host}:{port}"
+    return f"{parts.scheme}://{host}"
+
+
 def _secrets(server: Any, headers: Mapping[str, str]) -> Iterator[str]:
     """Yield what a server is given and may repeat: headers, a query, a password, and variables that are no paths."""
     # The second word of "Bearer KEY" is a secret, too.
@@ -232,7 +235,9 @@ def _without_keys(data: Any, mask: Callable[[str], str]) -> Any:
         return mask(data)
     if isinstance(data, dict):
         return {mask(name): _without_keys(value, mask) for name, value in data.items()}
-    return [_without_keys(one, mask) for one in data] if isinstance(data, list) else data
+    if isinstance(data, list):
+        return [_without_keys(item, mask) for item in data]
+    return data
 
 
 _WATCH = """
@@ -292,10 +297,10 @@ async def _watched(
                     await pace.rest()
                     if getattr(getattr(message, "message", None), "method", None) == TOO_LONG:
                         text = (
-                            f"MCP server {name} wrote a line of more than {MAX_LINE_CHARS:,} characters, or of more"
+                            f"MCP server {name} wrote a line of more than {MAX_INPUT_BYTES:,} characters, or of more"
                             f" than {MAX_VALUES:,} values"
                         )
-                        fault = MCPServerError(text, server=name, limit=MAX_LINE_CHARS)
+                        fault = MCPServerError(text, server=name, limit=MAX_INPUT_BYTES)
                         break
                     content = getattr(message, "message", None)
                     if isinstance(content, JSONRPCRequest):
@@ -349,5 +354,5 @@ def _answer(asked: JSONRPCRequest) -> SessionMessage:
 
     if asked.method == "ping":
         return SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=asked.id, result={}))
-    refusal = ErrorData(code=METHOD_NOT_FOUND, message=f"{asked.method[:_MAX_METHOD]} is not supported")
+    refusal = ErrorData(code=METHOD_NOT_FOUND, message=f"{asked.method[:MAX_NAME_CHARS]} is not supported")
     return SessionMessage(JSONRPCError(jsonrpc="2.0", id=asked.id, error=refusal))

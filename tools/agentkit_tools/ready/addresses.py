@@ -37,8 +37,12 @@ class WebAddress(NamedTuple):
     @property
     def origin(self) -> str:
         """Host and, where it is not the usual one, port."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+        host = self.host
+        if ":" in host:
+            host = f"[{host}]"
+        if self.port == _PORTS[self.scheme]:
+            return host
+        return f"{host}:{self.port}"
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.origin}{self.target}"
@@ -69,17 +73,20 @@ def read_address(text: str) -> WebAddress:
     if parts is None:
         raise refused("its host is invalid")
     try:
-        host = str(IPv6Address(parts[1])) if parts[1] else _host(parts[2])
+        host = _host(parts)
     except ValueError as error:
         raise refused("its host is invalid, or a number that is not written as four plain ones") from error
-    port = int(parts[3]) if parts[3] else _PORTS[scheme]
-    target = quote(target if target.startswith("/") else f"/{target}", safe="%/:=&?~+!$,;'@()*[]|")
-    return WebAddress(scheme, host, port, target)
+    port = int(parts[3] or _PORTS[scheme])
+    if not target.startswith("/"):
+        target = f"/{target}"
+    return WebAddress(scheme, host, port, quote(target, safe="%/:=&?~+!$,;'@()*[]|"))
 
 
-def _host(text: str) -> str:
+def _host(parts: re.Match[str]) -> str:
+    if parts[1]:
+        return str(IPv6Address(parts[1]))
     # IDNA turns full-width digits and dots into plain ones.
-    host = text.encode("idna").decode().lower().removesuffix(".")
+    host = parts[2].encode("idna").decode().lower().removesuffix(".")
     if not _NAME.fullmatch(host):
         raise ValueError(host)
     if _NUMBER.fullmatch(host.rpartition(".")[2]):

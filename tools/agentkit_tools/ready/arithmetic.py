@@ -55,14 +55,18 @@ def calculate(expression: Annotated[str, "Such as (3 + 4) * 2.5, or round(2 / 3,
     try:
         return _shown(_value(body, source))
     except (ArithmeticError, ValueError) as error:
-        why = "it is too large or too small" if isinstance(error, Overflow | Underflow) else _why(error)
-        raise ToolError(f"{expression!r} has no value: {why}") from error
+        raise ToolError(f"{expression!r} has no value: {_reason(error)}") from error
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
+    """Return why an expression has no value."""
+    if isinstance(error, Overflow | Underflow):
+        return "it is too large or too small"
     if isinstance(error, ZeroDivisionError):
         return "it divides by zero"
-    return "it is not a real number" if isinstance(error, ArithmeticError) else str(error)
+    if isinstance(error, ArithmeticError):
+        return "it is not a real number"
+    return str(error)
 
 
 def _value(node: ast.expr, source: str) -> Fraction:
@@ -73,7 +77,9 @@ def _value(node: ast.expr, source: str) -> Fraction:
         return _CONSTANTS[node.id]
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd | ast.USub):
         value = _value(node.operand, source)
-        return -value if isinstance(node.op, ast.USub) else value
+        if isinstance(node.op, ast.USub):
+            return -value
+        return value
     if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
         left, right = _value(node.left, source), _value(node.right, source)
         return _checked(_BINARY[type(node.op)](left, right))
@@ -96,9 +102,16 @@ def _literal(node: ast.Constant, source: str) -> Fraction:
 def _called(node: ast.Call, name: str, source: str) -> Fraction:
     function, least, most = _FUNCTIONS[name]
     if node.keywords or not least <= len(node.args) <= most:
-        wanted = f"{least} or more" if most > 2 else f"{least}" if least == most else f"{least} to {most}"
-        raise ToolError(f"{name} takes {wanted} numbers, got {ast.unparse(node)!r}")
+        raise ToolError(f"{name} takes {_count(least, most)}, got {ast.unparse(node)!r}")
     return _checked(function(*[_value(argument, source) for argument in node.args]))
+
+
+def _count(least: int, most: int) -> str:
+    if most == 1:
+        return "1 number"
+    if most == _MAX_ARGUMENTS:
+        return f"{least} or more numbers"
+    return f"{least} to {most} numbers"
 
 
 def _checked(value: Fraction) -> Fraction:
@@ -130,14 +143,19 @@ def _sqrt(value: Fraction) -> Fraction:
     if value < 0:
         raise ValueError("it is not a real number")
     root = Fraction(isqrt(value.numerator), isqrt(value.denominator))
-    return root if root * root == value else _decimal(_EXACT_ENOUGH.sqrt, value)
+    if root * root == value:
+        return root
+    return _decimal(_EXACT_ENOUGH.sqrt, value)
 
 
 def _round(value: Fraction, places: Fraction = Fraction(0)) -> Fraction:
     if places.denominator != 1 or abs(places) > 300:
         raise ValueError("round takes a whole number of decimals, at most 300")
     scale = Fraction(10) ** places.numerator
-    return Fraction(floor(abs(value) * scale + Fraction(1, 2))) / scale * (1 if value >= 0 else -1)
+    rounded = Fraction(floor(abs(value) * scale + Fraction(1, 2))) / scale
+    if value < 0:
+        return -rounded
+    return rounded
 
 
 _BINARY: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
@@ -171,5 +189,10 @@ def _shown(value: Fraction) -> str:
         return str(value.numerator)
     context = _SHOWN.copy()
     found = context.divide(Decimal(value.numerator), Decimal(value.denominator)).normalize(context)
-    text = format(found, "f") if -20 < found.adjusted() < _DIGITS else str(found)
-    return f"about {text}" if context.flags[Inexact] else text
+    text = str(found)
+    # Numbers of usual size are written without an exponent.
+    if -20 < found.adjusted() < _DIGITS:
+        text = format(found, "f")
+    if context.flags[Inexact]:
+        return f"about {text}"
+    return text

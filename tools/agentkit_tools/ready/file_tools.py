@@ -5,8 +5,10 @@ from __future__ import annotations
 import fnmatch
 import json
 import os
+from collections.abc import Iterator
 from typing import Annotated
 
+from agentkit_prompts.limits import MAX_FILES
 from agentkit_tools.errors import ToolError
 from agentkit_tools.ready.folder import Entry, Folder, as_text
 from agentkit_tools.tool import Tool
@@ -20,7 +22,6 @@ _FOLDER = 'Path of the folder from the root folder; "." is the root folder.'
 _MAX_LINES = 2_000
 _MAX_ENTRIES = 1_000
 _MAX_HITS = 200
-_MAX_FILES = 20_000
 _MAX_LINE = 500
 _MAX_PATTERN = 200
 
@@ -76,7 +77,9 @@ def _reader(folder: Folder) -> Tool:
         if first_line > len(found):
             raise ToolError(f"{path} has {len(found)} lines")
         note = f"[lines {first_line} to {min(end, len(found))} of {len(found)}]"
-        return f"{shown}\n{note}" if not shown.endswith("\n") else shown + note
+        if not shown.endswith("\n"):
+            shown += "\n"
+        return shown + note
 
     about = "Read a text file, at most 2,000 lines at once. Cannot read binary files, links, or what is outside."
     return Tool.from_function(read_file, description=about)
@@ -91,7 +94,7 @@ def _lister(folder: Folder) -> Tool:
         _check(pattern)
         listed: list[str] = []
         for seen, entry in enumerate(folder.entries(path, deep=recursive)):
-            if len(listed) == _MAX_ENTRIES or seen == _MAX_FILES:
+            if len(listed) == _MAX_ENTRIES or seen == MAX_FILES:
                 listed.append(f"[there is more: only the first {len(listed):,} are listed, name a folder inside]")
                 break
             if fnmatch.fnmatchcase(entry.path.rpartition("/")[2], pattern):
@@ -112,23 +115,17 @@ def _searcher(folder: Folder) -> Tool:
         _check(pattern)
         if not text or "\n" in text:
             raise ToolError("text is what to look for in one line: not empty, and without line breaks")
-        wanted = text if match_case else text.casefold()
         hits: list[str] = []
         unread = 0
         for number, (name, content) in enumerate(folder.texts(path, pattern)):
-            if number == _MAX_FILES:
-                hits.append(f"[only the first {_MAX_FILES:,} files were searched: name a folder inside]")
+            if number == MAX_FILES:
+                hits.append(f"[only the first {MAX_FILES:,} files were searched: name a folder inside]")
                 break
             if content is None:
                 unread += 1
                 continue
-            if wanted not in (content if match_case else content.casefold()):
-                continue
-            hits += [
-                f"{_name(name)}:{at}: {line.strip()[:_MAX_LINE]}"
-                for at, line in enumerate(content.splitlines(), 1)
-                if wanted in (line if match_case else line.casefold())
-            ]
+            for line_number, line in _matches(content, text, match_case=match_case):
+                hits.append(f"{_name(name)}:{line_number}: {line.strip()[:_MAX_LINE]}")
             if len(hits) > _MAX_HITS:
                 hits[_MAX_HITS:] = [f"[there is more: only the first {_MAX_HITS} lines are shown]"]
                 break
@@ -154,6 +151,22 @@ def _writer(folder: Folder) -> Tool:
     return Tool.from_function(write_file, description=about, sequential=True)
 
 
+def _matches(content: str, text: str, *, match_case: bool) -> Iterator[tuple[int, str]]:
+    """Yield the lines that contain `text`, with their numbers."""
+    compared = content
+    if not match_case:
+        text, compared = text.casefold(), content.casefold()
+    # Most files do not contain the text: this skips them without splitting them into lines.
+    if text not in compared:
+        return
+    for number, line in enumerate(content.splitlines(), 1):
+        compared = line
+        if not match_case:
+            compared = line.casefold()
+        if text in compared:
+            yield number, line
+
+
 def _check(pattern: str) -> None:
     if len(pattern) > _MAX_PATTERN:
         raise ToolError(f"a pattern has at most {_MAX_PATTERN} characters")
@@ -163,9 +176,13 @@ def _line(entry: Entry) -> str:
     name = _name(entry.path)
     if entry.kind == "file":
         return f"{name} ({entry.size:,} bytes)"
-    return f"{name}/" if entry.kind == "folder" else f"{name} ({entry.kind}, cannot be opened)"
+    if entry.kind == "folder":
+        return f"{name}/"
+    return f"{name} ({entry.kind}, cannot be opened)"
 
 
 def _name(path: str) -> str:
     """A name that could be taken for another line is quoted."""
-    return path if path.isprintable() else json.dumps(path)
+    if path.isprintable():
+        return path
+    return json.dumps(path)

@@ -198,29 +198,38 @@ class Folder:
         try:
             yield
         except OSError as error:
-            link = error.errno in (errno.ELOOP, errno.ENOTDIR)
-            why = "links are not followed, and files are no folders" if link else error.strerror
-            raise ToolError(f"{path}: {why or type(error).__name__}") from error
+            reason = error.strerror or type(error).__name__
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                reason = "links are not followed, and files are no folders"
+            raise ToolError(f"{path}: {reason}") from error
 
 
 def as_text(data: bytes) -> str | None:
     """Return the text of a file, or None where it is not text: not UTF-8, or with a NUL."""
     try:
-        return None if b"\0" in data else data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return None
+    if "\0" in text:
+        return None
+    return text
 
 
 def _kind(found: os.stat_result) -> str:
     mode = found.st_mode
     if stat.S_ISREG(mode):
         return "file"
-    return "folder" if stat.S_ISDIR(mode) else "link" if stat.S_ISLNK(mode) else "special"
+    if stat.S_ISDIR(mode):
+        return "folder"
+    if stat.S_ISLNK(mode):
+        return "link"
+    return "special"
 
 
 def _write(name: str, data: bytes, parent: int, *, mode: int | None = None) -> None:
     """Write a file that must not exist yet; leave nothing behind when that fails."""
-    file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, 0o666 if mode is None else mode, dir_fd=parent)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE
+    file = os.open(name, flags, 0o666 if mode is None else mode, dir_fd=parent)
     try:
         with os.fdopen(file, "wb") as out:
             if mode is not None:

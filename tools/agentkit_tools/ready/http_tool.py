@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from ssl import SSLContext
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 from urllib.parse import urljoin
 
 from agentkit_prompts.errors import brief, check_types
-from agentkit_prompts.system.cut_handshakes import CutHandshake
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import ToolDefinitionError, ToolError
 from agentkit_tools.ready.addresses import Guard, Resolver, WebAddress, read_address
 from agentkit_tools.ready.pages import html_text, is_text_type, page_text
 from agentkit_tools.tool import Tool
-
-if TYPE_CHECKING:
-    from httpcore2 import Response
 
 __all__ = ["http_tool"]
 
@@ -75,7 +72,7 @@ def http_tool(
         ToolDefinitionError: httpcore2 is not installed, or a network, port or limit makes no sense.
     """
     try:
-        import httpcore2
+        import httpcore2  # noqa: F401
     except ImportError as error:
         raise ToolDefinitionError(
             "http_tool needs the extra `http`: pip install 'agentkit-prompt-tree[http]'"
@@ -93,17 +90,104 @@ def http_tool(
         raise ToolDefinitionError(f"http tool: max_bytes={max_bytes} must be 1 or more", names=["max_bytes"])
     if redirects < 0:
         raise ToolDefinitionError(f"http tool: redirects={redirects} must be 0 or more", names=["redirects"])
-    guard = Guard(hosts=hosts, networks=networks, ports=ports)
+    pages = _Pages(Guard(hosts=hosts, networks=networks, ports=ports), resolve, ssl_context, max_bytes)
+
+    async def http_get(
+        url: Annotated[str, "The address, beginning with https:// or http://."],
+        as_html: Annotated[bool, "Whether to return the HTML of a page as it is, instead of its words."] = False,
+    ) -> str:
+        for _ in range(redirects + 1):
+            page = await pages.get(url)
+            target = page.header(b"location")
+            if page.status not in _REDIRECTS or not target:
+                return _shown(page, max_bytes, as_html=as_html)
+            try:
+                url = urljoin(str(page.address), target)
+            except ValueError as error:
+                raise ToolError(f"{page.address} leads to an invalid address") from error
+        raise ToolError(f"{url[:200]} was not opened: more than {redirects} redirects")
+
+    return Tool.from_function(http_get, description=_ABOUT, timeout=timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """The answer of a server."""
+
+    address: WebAddress
+    status: int
+    headers: Sequence[tuple[bytes, bytes]]
+    data: bytes
+
+    def header(self, name: bytes) -> str:
+        """Return the first header of a name; "" if there is none."""
+        for key, value in self.headers:
+            if key.lower() == name:
+                return value.decode("latin-1")
+        return ""
+
+
+class _Pages:
+    """Reads pages from addresses that a guard allows."""
+
+    def __init__(self, guard: Guard, resolve: Resolver, ssl_context: SSLContext | None, max_bytes: int) -> None:
+        self._guard = guard
+        self._backend = _checked_backend(guard, resolve)
+        self._ssl_context = ssl_context
+        self._max_bytes = max_bytes
+
+    async def get(self, url: str) -> _Page:
+        """Read one page, up to `max_bytes`; do not follow redirects.
+
+        Raises:
+            ToolError: The address is not allowed, or cannot be read.
+        """
+        import httpcore2
+
+        address = read_address(url)
+        self._guard.check(address)
+        try:
+            return await self._read(address)
+        except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
+            raise ToolError(f"{address} cannot be read: {error or type(error).__name__}") from error
+
+    async def _read(self, address: WebAddress) -> _Page:
+        import httpcore2
+
+        # Made for the first https address, because reading the certificates takes long.
+        if address.scheme == "https" and self._ssl_context is None:
+            self._ssl_context = httpcore2.default_ssl_context()
+        url = httpcore2.URL(
+            scheme=address.scheme, host=address.host.encode(), port=address.port, target=address.target.encode()
+        )
+        headers = [("Host", address.origin), *_HEADERS]
+        async with (
+            httpcore2.AsyncConnectionPool(ssl_context=self._ssl_context, network_backend=self._backend) as pool,
+            pool.stream("GET", url, headers=headers) as response,
+        ):
+            page = _Page(address, response.status, response.headers, b"")
+            if page.status in _REDIRECTS or not is_text_type(page.header(b"content-type")):
+                return page
+            data = bytearray()
+            async for chunk in response.aiter_stream():
+                data += chunk
+                if len(data) > self._max_bytes:
+                    break
+            return replace(page, data=bytes(data))
+
+
+def _checked_backend(guard: Guard, resolve: Resolver) -> Any:
+    """Return a network backend that connects to checked addresses only."""
+    import httpcore2
 
     plain = cast(httpcore2.AsyncNetworkBackend, httpcore2.AnyIOBackend())
 
-    class Checked(httpcore2.AsyncNetworkBackend):
-        """Looks a name up, checks its addresses, and connects to one of them: there is no other way out."""
-
+    class CheckedBackend(httpcore2.AsyncNetworkBackend):
         async def connect_tcp(
             self, host: str, port: int, timeout: float | None = None, *args: Any, **options: Any
         ) -> httpcore2.AsyncNetworkStream:
             failure: Exception = httpcore2.ConnectError()
+            # Connect to an address that was checked, not to the name: a second lookup could give another address.
             for address in await guard.addresses(host, port, resolve):
                 try:
                     return await plain.connect_tcp(address, port, timeout, *args, **options)
@@ -111,69 +195,23 @@ def http_tool(
                     failure = error
             raise failure
 
-    # Made for the first https address, because reading the certificates takes long.
-    context = ssl_context
-
-    async def get(address: WebAddress) -> tuple[Response, bytes]:
-        nonlocal context
-        if address.scheme == "https" and context is None:
-            context = httpcore2.default_ssl_context()
-        url = httpcore2.URL(
-            scheme=address.scheme, host=address.host.encode(), port=address.port, target=address.target.encode()
-        )
-        headers = [("Host", address.origin), *_HEADERS]
-        async with (
-            httpcore2.AsyncConnectionPool(ssl_context=context, network_backend=Checked()) as pool,
-            pool.stream("GET", url, headers=headers, extensions={"trace": CutHandshake()}) as response,
-        ):
-            data = bytearray()
-            if response.status not in _REDIRECTS and is_text_type(_header(response, b"content-type")):
-                async for chunk in response.aiter_stream():
-                    data += chunk
-                    if len(data) > max_bytes:
-                        break
-            return response, bytes(data)
-
-    async def http_get(
-        url: Annotated[str, "The address, beginning with https:// or http://."],
-        as_html: Annotated[bool, "Whether to return the HTML of a page as it is, instead of its words."] = False,
-    ) -> str:
-        for _ in range(redirects + 1):
-            address = read_address(url)
-            guard.check(address)
-            try:
-                response, data = await get(address)
-            except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
-                raise ToolError(f"{address} cannot be read: {error or type(error).__name__}") from error
-            where = _header(response, b"location")
-            if response.status not in _REDIRECTS or not where:
-                return _shown(address, response, data, max_bytes, as_html=as_html)
-            try:
-                url = urljoin(str(address), where)
-            except ValueError as error:
-                raise ToolError(f"{address} leads to an invalid address") from error
-        raise ToolError(f"{url[:200]} was not opened: more than {redirects} redirects")
-
-    return Tool.from_function(http_get, description=_ABOUT, timeout=timeout)
+    return CheckedBackend()
 
 
-def _shown(address: WebAddress, response: Response, data: bytes, most: int, *, as_html: bool) -> str:
-    kind = _header(response, b"content-type")
-    if _header(response, b"content-encoding").strip().lower() not in ("", "identity"):
+def _shown(page: _Page, limit: int, *, as_html: bool) -> str:
+    address, kind = page.address, page.header(b"content-type")
+    if page.header(b"content-encoding").strip().lower() not in ("", "identity"):
         raise ToolError(f"{address} was sent compressed, although that was not asked for: it is not read")
-    cut = len(data) > most
-    if not is_text_type(kind) or (b"\0" in data[:1024] and "utf-" not in kind.lower()):
-        raise ToolError(
-            f"{address} is not text but {kind.partition(';')[0].strip()[:100] or 'binary'}: it cannot be read"
-        )
-    text = page_text(data[:most], kind)
+    is_binary = b"\0" in page.data[:1024] and "utf-" not in kind.lower()
+    if not is_text_type(kind) or is_binary:
+        name = kind.partition(";")[0].strip()[:100] or "binary"
+        raise ToolError(f"{address} is not text but {name}: it cannot be read")
+    text = page_text(page.data[:limit], kind)
     if "html" in kind.lower() and not as_html:
         text = html_text(text)
-    if response.status >= 400:
-        raise ToolError(f"{address} answered {response.status}: {text[:_SHOWN_OF_AN_ERROR]}")
-    note = f"\n[only the first {most:,} bytes of the page are shown]" if cut else ""
-    return f"{address} ({response.status})\n\n{text}{note}"
-
-
-def _header(response: Response, name: bytes) -> str:
-    return next((value.decode("latin-1") for key, value in response.headers if key.lower() == name), "")
+    if page.status >= 400:
+        raise ToolError(f"{address} answered {page.status}: {text[:_SHOWN_OF_AN_ERROR]}")
+    text = f"{address} ({page.status})\n\n{text}"
+    if len(page.data) > limit:
+        text += f"\n[only the first {limit:,} bytes of the page are shown]"
+    return text

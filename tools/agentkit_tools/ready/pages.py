@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 import html
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 
 __all__ = ["html_text", "is_text_type", "page_text"]
 
@@ -35,10 +37,10 @@ def is_text_type(content_type: str) -> bool:
 def page_text(data: bytes, content_type: str) -> str:
     """Return bytes as text in the character set of their content type; invalid bytes become U+FFFD."""
     declared = _CHARSET.search(content_type)
-    try:
-        name = codecs.lookup(declared[1]).name if declared else "utf-8"
-    except LookupError:
-        name = "utf-8"
+    name = "utf-8"
+    if declared is not None:
+        with suppress(LookupError):
+            name = codecs.lookup(declared[1]).name
     if not _CHARSETS.fullmatch(name):
         name = "utf-8"
     return data.decode(name, "replace").removeprefix("\ufeff")
@@ -46,36 +48,36 @@ def page_text(data: bytes, content_type: str) -> str:
 
 def html_text(source: str) -> str:
     """Return the words of an HTML page, a line per block; no scripts, styles, comments or tags."""
-    pieces: list[str] = []
     lower = source.lower()
     # A few capital letters become two small ones, which would shift the positions.
     if len(lower) != len(source):
         source = lower
-    at = 0
-    while (tag := source.find("<", at)) >= 0:
-        pieces.append(source[at:tag])
-        if source.startswith("<!--", tag):
-            end = source.find("-->", tag + 4)
-            at = end + 3
-        else:
-            named = _TAG.match(source, tag + 1)
-            if named is None and source[tag + 1 : tag + 2] not in ("!", "?"):
-                # It is not a tag but text such as a < b.
-                pieces.append("<")
-                at = tag + 1
-                continue
-            end = source.find(">", tag + 1)
-            at = end + 1
-            name = named[1].lower() if named is not None else ""
-            if _LEFT_OUT.fullmatch(name) and source[tag + 1] != "/" and end >= 0:
-                end = lower.find(f"</{name}", at)
-                at = end
-            elif _BLOCKS.fullmatch(name):
-                pieces.append("\n")
-        # The tag does not end, so the rest is not shown.
-        if end < 0:
-            break
-    else:
-        pieces.append(source[at:])
-    lines = (" ".join(line.split()) for line in html.unescape("".join(pieces)).split("\n"))
+    words = html.unescape("".join(_pieces(source, lower)))
+    lines = (" ".join(line.split()) for line in words.split("\n"))
     return "\n".join(line for line in lines if line)
+
+
+def _pieces(source: str, lower: str) -> Iterator[str]:
+    """Yield the text between tags, and a line break for each block; the rest after a tag without end is left out."""
+    position = 0
+    while (start := source.find("<", position)) >= 0:
+        yield source[position:start]
+        if source.startswith("<!--", start):
+            end = source.find("-->", start + 4)
+            position = end + 3
+        elif (tag := _TAG.match(source, start + 1)) is None and source[start + 1 : start + 2] not in ("!", "?"):
+            # It is not a tag but text such as a < b.
+            yield "<"
+            end = position = start + 1
+        else:
+            end = source.find(">", start + 1)
+            position = end + 1
+            name = tag[1].lower() if tag is not None else ""
+            is_opening = source[start + 1] != "/"
+            if _BLOCKS.fullmatch(name):
+                yield "\n"
+            elif _LEFT_OUT.fullmatch(name) and is_opening and end >= 0:
+                end = position = lower.find(f"</{name}", position)
+        if end < 0:
+            return
+    yield source[position:]

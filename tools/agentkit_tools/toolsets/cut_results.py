@@ -72,7 +72,9 @@ def reader(store: MutableMapping[str, str]) -> Tool:
         if start >= len(text):
             raise ToolFailure("the result is shorter than that", {"start": start, "characters": len(text)})
         end = min(start + length, len(text))
-        left = f"{len(text) - end:,} characters follow" if end < len(text) else "this is its end"
+        left = "this is its end"
+        if end < len(text):
+            left = f"{len(text) - end:,} characters follow"
         return f"{text[start:end]}\n[Characters {start:,} to {end:,} of {len(text):,}; {left}.]"
 
     about = "Show a part of an earlier tool result that was too large to be shown whole."

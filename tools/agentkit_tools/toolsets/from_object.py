@@ -20,9 +20,10 @@ _METHODS = (FunctionType, classmethod, staticmethod, Tool)
 
 def methods_of(thing: object, only: Iterable[str] | None, without: Iterable[str]) -> list[Tool]:
     """Return a tool for each public method of an object, base classes first; see `Toolset.from_object`."""
-    if isinstance(thing, type | ModuleType):
-        advice = "a class: give an object of it" if isinstance(thing, type) else "a module: use Toolset.from_module"
-        raise ToolDefinitionError(f"Toolset.from_object: {thing.__name__} is {advice}")
+    if isinstance(thing, type):
+        raise ToolDefinitionError(f"Toolset.from_object: {thing.__name__} is a class: give an object of it")
+    if isinstance(thing, ModuleType):
+        raise ToolDefinitionError(f"Toolset.from_object: {thing.__name__} is a module: use Toolset.from_module")
     kind = type(thing)
     where = f"Toolset.from_object({kind.__name__})"
     home = _package(kind.__module__)
@@ -54,8 +55,10 @@ def functions_of(module: ModuleType, only: Iterable[str] | None, without: Iterab
 
 
 def _home(value: Any) -> str | None:
-    """The module a function was written in."""
-    home: str | None = getattr(inner_function(value.function if isinstance(value, Tool) else value), "__module__", None)
+    """Return the module that a function was written in."""
+    if isinstance(value, Tool):
+        value = value.function
+    home: str | None = getattr(inner_function(value), "__module__", None)
     return home
 
 
@@ -66,12 +69,15 @@ def _package(module: str) -> str:
 def _chosen(
     where: str, offered: Collection[str], usual: list[str], only: Iterable[str] | None, without: Iterable[str]
 ) -> list[str]:
-    wanted, unwanted = None if only is None else list(only), list(without)
-    unknown = [name for name in [*(wanted or ()), *unwanted] if name not in offered]
+    excluded = list(without)
+    unknown = [name for name in excluded if name not in offered]
+    if only is not None:
+        usual = list(only)
+        unknown = [name for name in usual if name not in offered] + unknown
     if unknown:
         problems = [f"{name} is not public there{nearest(name, offered)}" for name in unknown]
         raise ToolDefinitionError(f"{where}: {'; '.join(problems)}", names=unknown)
-    return [name for name in (usual if wanted is None else wanted) if name not in unwanted]
+    return [name for name in usual if name not in excluded]
 
 
 def _made(where: str, found: dict[str, Any]) -> list[Tool]:
@@ -79,7 +85,9 @@ def _made(where: str, found: dict[str, Any]) -> list[Tool]:
     problems: dict[str, str] = {}
     for name, value in found.items():
         try:
-            tools.append(value if isinstance(value, Tool) else Tool.from_function(value, name=name))
+            if not isinstance(value, Tool):
+                value = Tool.from_function(value, name=name)
+            tools.append(value)
         except ToolDefinitionError as error:
             problems[name] = f"{name}: {error}"
     if problems:

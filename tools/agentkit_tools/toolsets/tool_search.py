@@ -64,10 +64,12 @@ class ToolSearch:
         self._about = about
         self._results, self._most = results, most
         self._index: _Index | None = None
-        is_made = hasattr(tools, "at") and type(tools) is not Toolset
-        self._source: Any = tools if is_made else Toolset(cast(Iterable[ToolLike], tools))
-        if not is_made:
-            self._index = self._indexed(cast(Toolset, self._source))
+        self._source: Any = tools
+        # Toolsets such as those of MCP servers can change; other tools are indexed once.
+        is_dynamic = hasattr(tools, "at") and type(tools) is not Toolset
+        if not is_dynamic:
+            self._source = Toolset(cast(Iterable[ToolLike], tools))
+            self._index = self._indexed(self._source)
 
     async def at(self, context: PromptContext) -> Toolset:
         """Return the tools of one step: the search, those that are always there, and what was found."""
@@ -91,7 +93,9 @@ class _Index:
         self._names = {tool.name: tool for tool in tools}
         self._bm25 = BM25([_text(tool) for tool in tools], tokenize=_terms)
         self._results = results
-        among = f"{len(tools):,}: {about}" if about else f"{len(tools):,}"
+        among = f"{len(tools):,}"
+        if about:
+            among += f": {about}"
         self.search = Tool.from_function(
             self._search,
             name=SEARCH_TOOL,
@@ -138,17 +142,28 @@ def _text(tool: Tool) -> str:
     """Return what a tool is found by: its name counts twice."""
     parts = [tool.name, tool.original_name, tool.description]
     properties = tool.spec.parameters.get("properties")
-    for name, item in (properties if isinstance(properties, Mapping) else {}).items():
-        parts += [name, str(item.get("description", "")) if isinstance(item, Mapping) else ""]
+    # Foreign schemas can have any JSON here.
+    if not isinstance(properties, Mapping):
+        properties = {}
+    for name, item in properties.items():
+        parts.append(name)
+        if isinstance(item, Mapping):
+            parts.append(str(item.get("description", "")))
     return " ".join(parts)
 
 
 def _terms(text: str) -> list[str]:
     """Return the words of a text; names in camel case and with underscores are several, plurals their singular."""
-    found = words(_CAMEL.sub(" ", text).replace("_", " "))
-    return [word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word for word in found]
+    terms: list[str] = []
+    for word in words(_CAMEL.sub(" ", text).replace("_", " ")):
+        if len(word) > 3 and word.endswith("s") and not word.endswith("ss"):
+            word = word[:-1]
+        terms.append(word)
+    return terms
 
 
 def _first_sentence(text: str) -> str:
     first = _SENTENCE.split(text.strip(), 1)[0]
-    return first if len(first) <= _MAX_ABOUT else first[:_MAX_ABOUT].rstrip() + "..."
+    if len(first) <= _MAX_ABOUT:
+        return first
+    return first[:_MAX_ABOUT].rstrip() + "..."

@@ -123,8 +123,9 @@ class Toolset(Sequence[Tool]):
 
     def renamed(self, names: Mapping[str, str] | Callable[[str], str]) -> Toolset:
         """Rename tools; names that a mapping does not have stay."""
-        rename = names if callable(names) else lambda name: names.get(name, name)
-        return Toolset(tool.but(name=rename(tool.original_name)) for tool in self)
+        if isinstance(names, Mapping):
+            return self.renamed(lambda name: names.get(name, name))
+        return Toolset(tool.but(name=names(tool.original_name)) for tool in self)
 
     def filtered(self, keep: Callable[[Tool], bool]) -> Toolset:
         """Keep the tools that `keep` is true for."""
@@ -201,7 +202,8 @@ class Toolset(Sequence[Tool]):
         """
         from agentkit_tools.toolsets.cut_results import Newest, keeper, reader
 
-        store = Newest[str, str]() if store is None else store
+        if store is None:
+            store = Newest[str, str]()
         return Toolset([*self.wrapped(keeper(store)), reader(store)])
 
     def __add__(self, other: Iterable[ToolLike]) -> Toolset:
@@ -213,7 +215,9 @@ class Toolset(Sequence[Tool]):
     def __getitem__(self, index: slice) -> Toolset: ...
     def __getitem__(self, index: int | slice) -> Tool | Toolset:
         tools = list(self._tools.values())
-        return Toolset(tools[index]) if isinstance(index, slice) else tools[index]
+        if isinstance(index, slice):
+            return Toolset(tools[index])
+        return tools[index]
 
     def __len__(self) -> int:
         return len(self._tools)
@@ -222,7 +226,9 @@ class Toolset(Sequence[Tool]):
         return iter(self._tools.values())
 
     def __contains__(self, item: object) -> bool:
-        return item in self._tools if isinstance(item, str) else item in self._tools.values()
+        if isinstance(item, str):
+            return item in self._tools
+        return item in self._tools.values()
 
     def __repr__(self) -> str:
         return f"Toolset({', '.join(self._tools)})"
@@ -245,9 +251,12 @@ class TurnTools:
         Raises:
             ToolDefinitionError: Two of them have the same name.
         """
-        found = self._compute(context)
-        tools = await found if isawaitable(found) else found
-        return tools if isinstance(tools, Toolset) else Toolset(tools)
+        tools = self._compute(context)
+        if isawaitable(tools):
+            tools = await tools
+        if isinstance(tools, Toolset):
+            return tools
+        return Toolset(tools)
 
 
 class StepTools(TurnTools):

@@ -46,7 +46,9 @@ class WrappedTool(Tool):
         for around in self._arounds:
             proceed = partial(around, proceed)
         result, error = await outcome(_checked(proceed, call, context), None)
-        return failed(call, error, self.policy) if error is not None else cast(ToolResult, result)
+        if error is not None:
+            return failed(call, error, self.policy)
+        return cast(ToolResult, result)
 
 
 async def _checked(proceed: Proceed, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
