@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
-from pydantic import TypeAdapter
-from pydantic_core import SchemaError as InvalidSchema
-from pydantic_core import to_json
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError, from_json, to_json
 
 from agentkit.errors import AgentDefinitionError
 from agentkit_prompts.context.frozen import freeze
-from agentkit_prompts.schemas.check import target_in
+from agentkit_prompts.schemas.json_validator import JsonValidator
 from agentkit_prompts.schemas.params import JsonSchema
-from agentkit_tools.schemas.argument_validator import validator_for
+from agentkit_prompts.schemas.plain_data import NotPlainError, plain_data
+from agentkit_prompts.schemas.schema_problems import SchemaProblem
+from agentkit_tools.schemas.argument_reader import closed
 from agentkit_tools.schemas.lenient_schema import SchemaError, normalise
 
 __all__ = ["SchemaOutput"]
 
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
-_MAX_SHOWN = 5
-_NAMES = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
-"""Keys whose values are named by the author: no keywords are there."""
 
 
 class SchemaOutput:
-    """Reads answers that a JSON Schema describes. What `validator_for` does not check is not checked here.
+    """Reads answers that a JSON Schema describes. All keywords are checked, except `format`, which is an annotation.
 
     Args:
         schema: JSON Schema of an object.
@@ -34,7 +32,7 @@ class SchemaOutput:
         AgentDefinitionError: It is no schema of an object, or refers to what is not in it: nothing is fetched.
     """
 
-    __slots__ = ("_hash", "_read", "schema")
+    __slots__ = ("_hash", "_validator", "schema")
 
     __name__ = "answer"
 
@@ -44,13 +42,9 @@ class SchemaOutput:
             if known.get("type", "object") != "object":
                 raise SchemaError(f"expected the type object, got {known['type']!r:.80}: put it into a property of one")
             self.schema = cast(JsonSchema, freeze({"type": "object", **known}))
-            missing = sorted({one for one in _references(self.schema) if target_in(self.schema, one) is None})
-            if missing:
-                shown = ", ".join(f"{one!r:.80}" for one in missing[:_MAX_SHOWN])
-                raise SchemaError(f"$ref: what is not in the schema, and is not fetched: {shown}")
             self._hash = hash(to_json(self.schema))  # one with half of a surrogate pair can be sent to nobody
-            self._read = validator_for(self.schema)
-        except (ValueError, TypeError, AttributeError, RecursionError, InvalidSchema) as error:
+            self._validator = JsonValidator(closed(self.schema), is_lenient=True)
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise AgentDefinitionError(
                 f"output: its JSON Schema cannot be used: {error or type(error).__name__}", name="output"
             ) from error
@@ -67,7 +61,7 @@ class SchemaOutput:
         Raises:
             ValidationError: It does not follow the schema.
         """
-        return self._read(text if isinstance(text, str) else text.decode())
+        return self._checked(_ANY.validate_json(text))
 
     def validate_python(self, value: Any) -> dict[str, Any]:
         """Return JSON data as an answer.
@@ -75,22 +69,27 @@ class SchemaOutput:
         Raises:
             ValidationError: It does not follow the schema.
         """
-        return self._read(to_json(value).decode())
+        return self._checked(from_json(to_json(value)))
+
+    def _checked(self, value: Any) -> dict[str, Any]:
+        problems = self._problems(value)
+        if problems:
+            details = [_details(problem) for problem in problems]
+            raise ValidationError.from_exception_data(self.__name__, details)
+        answer: dict[str, Any] = value
+        return answer
+
+    def _problems(self, value: Any) -> list[SchemaProblem]:
+        try:
+            return self._validator.problems(plain_data(value))
+        except NotPlainError as error:
+            return [SchemaProblem(error.path, "limit", str(error), error.value)]
 
     def dump_python(self, output: Any, **options: Any) -> Any:
         """Return an answer as JSON data."""
         return _ANY.dump_python(output, **options)
 
 
-def _references(schema: Any, *, is_schema: bool = True) -> Iterator[Any]:
-    if isinstance(schema, Mapping):
-        for key, value in schema.items():
-            if is_schema and key in ("const", "enum", "default", "examples"):
-                continue
-            if is_schema and key == "$ref":
-                yield value
-            else:
-                yield from _references(value, is_schema=not (is_schema and key in _NAMES))
-    elif isinstance(schema, list | tuple):
-        for value in schema:
-            yield from _references(value)
+def _details(problem: SchemaProblem) -> InitErrorDetails:
+    kind = PydanticCustomError("schema", "{problem}", {"problem": problem.expected})
+    return InitErrorDetails(type=kind, loc=problem.path, input=problem.value)

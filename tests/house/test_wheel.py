@@ -126,6 +126,7 @@ def test_its_metadata_names_the_distribution_the_python_and_the_licence(wheel: z
     assert sorted(line.split("<")[0].split(">")[0] for line in base) == [
         "alembic",
         "jinja2",
+        "jsonschema-rs",
         "pydantic",
         "pydantic-core",
         "pyyaml",
@@ -144,7 +145,6 @@ def test_its_metadata_names_the_distribution_the_python_and_the_licence(wheel: z
         "durable",
         "http",
         "ingest",
-        "jsonschema",
         "mcp",
         "openai",
         "otel",

@@ -47,7 +47,7 @@ from agentkit_tools.schemas.deps_type import fits, name_of_type
 from agentkit_tools.tool_context import ToolContext
 
 if TYPE_CHECKING:
-    from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments, LateReader
+    from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments
 
 __all__ = ["Tool", "tool"]
 
@@ -94,7 +94,7 @@ class Tool(Generic[P, R]):
         self,
         spec: ToolSpec,
         function: Callable[P, R],
-        reader: ArgumentReader | LateReader,
+        reader: ArgumentReader,
         runner: FunctionRunner,
         policy: ToolPolicy,
         *,
@@ -182,13 +182,13 @@ class Tool(Generic[P, R]):
         function: Callable[P, R],
         *,
         trust: Trust = "trusted",
-        checks_all: bool = False,
         **policy: Unpack[PolicyOptions],
     ) -> Tool[P, R]:
         """Make a tool whose parameters are described elsewhere: by a server, in a file, in another framework.
 
         `function` receives the arguments by keyword, exactly as the model wrote them. Foreign type names (`dict`,
-        `float`, `HashMap`) are understood; see `validator_for` for what is not checked.
+        `float`, `HashMap`) are understood. All keywords of JSON Schema 2020-12 are checked, except `format`, which is
+        an annotation there, and patterns that cannot be compiled.
 
         Args:
             name: Any text. What a provider would refuse is replaced, see `wire_name`; `original_name` keeps it.
@@ -197,14 +197,13 @@ class Tool(Generic[P, R]):
             function: Sync or async; a parameter annotated `ToolContext` receives the context of the call.
             trust: `untrusted` where name, description or schema are not the developer's, such as those of a server:
                 in a prompt for a local model their text then cannot become one of its control tokens.
-            checks_all: Whether what `validator_for` leaves out is checked, too, with the extra `jsonschema`, all but
-                patterns. Only for a schema that is trusted.
             **policy: Fields of `ToolPolicy`.
 
         Raises:
-            ToolDefinitionError: It is not a schema, describes something else than an object, or is nested too deeply.
+            ToolDefinitionError: It is not a schema, describes something else than an object, is nested too deeply, or
+                contains a reference that leads nowhere: other documents are not fetched.
         """
-        from agentkit_tools.schemas.argument_reader import LateReader, named_reader
+        from agentkit_tools.schemas.argument_reader import JsonArguments, named_reader
         from agentkit_tools.schemas.function_schema import context_parameters
         from agentkit_tools.schemas.lenient_schema import SchemaError, normalise
 
@@ -217,24 +216,18 @@ class Tool(Generic[P, R]):
                 raise SchemaError(f"the parameters of a tool are an object, not {schema['type']}")
             object_schema = {"type": "object", **schema}
             spec = ToolSpec(wire_name(name), description, object_schema, trust=trust, timeout=rules.time_limit)
+            arguments = JsonArguments(spec.parameters)
+            if "$ref" in spec.json or "$dynamicRef" in spec.json:
+                arguments.prepare()  # an unresolvable reference is found now
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise ToolDefinitionError(
                 f"tool {name}: its JSON Schema cannot be used; {describe_error(error)}", tool=name
             ) from error
         takes = context_parameters(raw(function), tool=name, taken=schema.get("properties", ()))
-        reader: ArgumentReader | LateReader = LateReader(spec.parameters)
-        if checks_all:
-            from agentkit_tools.schemas.whole_schema import whole_reader
-
-            if trust == "untrusted":
-                raise ToolDefinitionError(
-                    f"tool {name}: checks_all takes time without end on schemas of others", tool=name
-                )
-            reader = whole_reader(spec.parameters, tool=name)
         return cls(
             spec,
             function,
-            named_reader(reader, spec.parameters),
+            named_reader(arguments.reader(), spec.parameters),
             FunctionRunner.of(function, takes.binding, "null"),
             rules,
             original_name=name,

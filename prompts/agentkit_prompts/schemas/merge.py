@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, TypeGuard
 
 from agentkit_prompts.errors import PromptError, SchemaConflict
-from agentkit_prompts.schemas.check import depth_faults, resolve, shown_name
-from agentkit_prompts.schemas.params import JsonSchema, faults_by_place, schema_faults
+from agentkit_prompts.schemas.params import JsonSchema, SchemaFault, schema_problems
+from agentkit_prompts.schemas.references import resolve
+from agentkit_prompts.schemas.schema_problems import place_of
 
 __all__ = ["merge_schemas"]
 
@@ -38,12 +39,9 @@ def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchem
     for path, schema in schemas:
         if schema is None:
             continue
-        where = f"the additional_kwargs_schema of {path or 'the prompt'}"
-        faults = schema_faults(schema, where) or [*depth_faults(schema, where), *_owner_faults(schema, where)]
-        if faults:
-            refused = PromptError("; ".join(faults), problems=faults_by_place(faults, where))
-            refused.prompt = path
-            raise refused
+        problems = schema_problems(schema) or list(_owner_problems(schema))
+        if problems:
+            raise _invalid(path, problems)
         if merged is None:
             merged = {"type": "object", "properties": {}}
         root = _flatten(schema)
@@ -73,11 +71,19 @@ def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchem
     return merged
 
 
-def _owner_faults(schema: JsonSchema, where: str) -> Iterator[str]:
+def _invalid(path: str, problems: list[SchemaFault]) -> PromptError:
+    where = f"the additional_kwargs_schema of {path or 'the prompt'}"
+    listed = [f"{where}.{place} {problem}" if place else f"{where} {problem}" for place, problem in problems]
+    error = PromptError("; ".join(listed), problems=problems)
+    error.prompt = path
+    return error
+
+
+def _owner_problems(schema: JsonSchema) -> Iterator[SchemaFault]:
     for name, item in schema.get("properties", {}).items():
         owners = item.get(REQUIRED_BY, ()) if isinstance(item, Mapping) else ()
         if not isinstance(owners, list | tuple) or not all(isinstance(owner, str) for owner in owners):
-            yield f"{where}.properties.{shown_name(str(name))}.{REQUIRED_BY} must be a list of prompt paths"
+            yield place_of(["properties", str(name), REQUIRED_BY]), "must be a list of prompt paths"
 
 
 _OWN = "the template around them"

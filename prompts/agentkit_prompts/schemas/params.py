@@ -4,42 +4,40 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
-from graphlib import CycleError, TopologicalSorter
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias, Union, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
-from pydantic_core import SchemaValidator
 from typing_extensions import is_typeddict
 
-from agentkit_prompts.context.nested import iter_nodes
 from agentkit_prompts.errors import PromptError, brief
-from agentkit_prompts.schemas.check import (
-    JsonChecker,
-    Problem,
-    bound_faults,
-    pattern_faults,
-    resolve,
-    shown_name,
-)
-from agentkit_prompts.schemas.validation_steps import StepsExceeded, bounded, multiplies, within
+from agentkit_prompts.limits import MAX_CACHED
+from agentkit_prompts.schemas.json_validator import MAX_SCHEMA_VALUES, JsonValidator
+from agentkit_prompts.schemas.plain_data import NotPlainError, Step, plain_data
+from agentkit_prompts.schemas.recursive_unions import has_recursive_union, recursion_problem
+from agentkit_prompts.schemas.references import ReferenceTable, in_place, reference_cycle
+from agentkit_prompts.schemas.schema_problems import InvalidSchemaError, place_of
 
 __all__ = [
     "JsonSchema",
     "ParamsSchema",
+    "Problem",
     "check_params_schema",
-    "faults_by_place",
     "params_checker",
-    "schema_faults",
+    "schema_problems",
     "to_json_schema",
 ]
 
 JsonSchema: TypeAlias = dict[str, Any]
-_MAX_STEPS = 200_000
 ParamsSchema: TypeAlias = TypeAdapter[Any] | type | Mapping[str, Any]
 """A TypeAdapter, a model, dataclass or TypedDict class, or a JSON Schema object."""
+Problem: TypeAlias = tuple[str, str]
+"""Name of a value (dotted) and what is wrong with it."""
+SchemaFault: TypeAlias = tuple[str, str]
+"""Place in a schema, or name of a type, and its problem."""
 
 
 def _adapter(schema: TypeAdapter[Any] | type) -> TypeAdapter[Any]:
@@ -84,57 +82,75 @@ def to_json_schema(schema: ParamsSchema) -> JsonSchema:
 
 
 def check_params_schema(schema: ParamsSchema) -> None:
-    """Refuse a schema that would refuse the context: one that forbids extras, or a model without arbitrary types.
-
-    The rule is that of the TFRobot document; it is applied through Optional, Union, Annotated, TypedDict and dataclass
-    as well, and to `additionalProperties: false`.
+    """Refuse a schema that would reject the context values a prompt passes along with the ones it declares.
 
     Raises:
-        PromptError: Names every offender at once.
+        PromptError: Names every problem of the schema at once; `problems` has them with their places.
     """
     if isinstance(schema, Mapping):
-        where = "the JSON Schema"
-        faults = _malformed(schema, where) or [*_endless_references(schema, where), *_json_faults(schema, schema)]
+        problems = schema_problems(schema) or _closed_schemas(schema)
+        kind = "the JSON Schema"
     else:
         adapter = _adapter(schema)
-        faults = list(_type_faults(adapter._type, set()))
+        problems = list(dict.fromkeys(_type_problems(adapter._type, set())))
         if (adapter._config or {}).get("extra") == "forbid":
-            faults.append(f'the JSON Schema: the config of {_named(schema)} forbids extra fields: use extra="ignore"')
-    if faults:
-        raise PromptError(
-            f"params_schema cannot be used by a prompt: {'; '.join(dict.fromkeys(faults))}",
-            problems=faults_by_place(faults, "the JSON Schema"),
-        )
+            problems.append(("", f'the config of {_named(schema)} forbids extra fields: use extra="ignore"'))
+        kind = "the type"
+    if problems:
+        listed = "; ".join([f"{place or kind}: {problem}" for place, problem in problems])
+        raise PromptError(f"params_schema cannot be used by a prompt: {listed}", problems=problems)
 
 
-def faults_by_place(faults: Iterable[str], where: str) -> list[tuple[str, str]]:
-    """Return faults of a schema as (place in the schema, problem)."""
-    problems = []
-    for fault in dict.fromkeys(faults):
-        place, _, problem = fault.removeprefix(where).lstrip(":.").partition(" ")
-        problems.append((place, problem))
+def schema_problems(schema: Mapping[str, Any]) -> list[SchemaFault]:
+    """Return the problems of a JSON Schema that keep it from being used."""
+    try:
+        _validator_of(schema)
+    except InvalidSchemaError as error:
+        return error.problems
+    cycle = reference_cycle(schema)
+    if cycle:
+        steps = " -> ".join(cycle)
+        return [("", f"contains references that lead back to themselves, so they describe nothing: {steps}")]
+    return []
+
+
+def _closed_schemas(document: Mapping[str, Any]) -> list[SchemaFault]:
+    """Return a problem for each schema of the whole value that allows no other properties."""
+    references = ReferenceTable(document)
+    seen: set[int] = set()
+    problems: list[SchemaFault] = []
+    waiting: list[Any] = [document]
+    while waiting:
+        schema = waiting.pop()
+        if not isinstance(schema, Mapping) or id(schema) in seen:
+            continue
+        seen.add(id(schema))
+        for keyword in ("additionalProperties", "unevaluatedProperties"):
+            if schema.get(keyword) is False:
+                problems.append(("", f"sets {keyword} to false, but a prompt passes the whole context: leave it out"))
+        waiting += in_place(schema, references)
     return problems
 
 
-def _type_faults(kind: Any, seen: set[int]) -> Iterator[str]:
+def _type_problems(kind: Any, seen: set[int]) -> Iterator[SchemaFault]:
     """Walk the alternatives of a top-level type; what its fields hold is their own business."""
     if id(kind) in seen:
         return
     seen.add(id(kind))
     behind = getattr(kind, "__value__", None) or getattr(kind, "__supertype__", None)  # `type X = ...`, NewType
     if behind is not None:
-        yield from _type_faults(behind, seen)
+        yield from _type_problems(behind, seen)
         return
     if get_origin(kind) is not None and not inspect.isclass(kind):
         arguments = get_args(kind)
         is_union = get_origin(kind) is Union or type(kind).__name__ == "UnionType"
         for argument in arguments if is_union else arguments[:1]:
-            yield from _type_faults(argument, seen)
+            yield from _type_problems(argument, seen)
         return
     if not inspect.isclass(kind):
         return
     if issubclass(kind, BaseModel) and kind.__pydantic_root_model__:
-        yield from _type_faults(kind.model_fields["root"].annotation, seen)
+        yield from _type_problems(kind.model_fields["root"].annotation, seen)
     if issubclass(kind, BaseModel):
         config: Mapping[str, Any] = kind.model_config
     elif dataclasses.is_dataclass(kind) or is_typeddict(kind):
@@ -142,152 +158,9 @@ def _type_faults(kind: Any, seen: set[int]) -> Iterator[str]:
     else:
         return
     if config.get("extra") == "forbid" or getattr(kind, "__closed__", False) is True:
-        yield f'{kind.__name__} forbids extra fields, but a prompt passes the whole context: use extra="ignore"'
+        yield kind.__name__, 'forbids extra fields, but a prompt passes the whole context: use extra="ignore"'
     if issubclass(kind, BaseModel) and not config.get("arbitrary_types_allowed"):
-        yield f"{kind.__name__} must set arbitrary_types_allowed=True: context values are not JSON types"
-
-
-_HOLDS_SCHEMAS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
-_LISTS_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
-_CONDITION = ("if", "then", "else")
-_IS_SCHEMA = (
-    *("items", "additionalProperties", "unevaluatedProperties", "not", "contains", "propertyNames"),
-    *_CONDITION,
-)
-_MAX_DEPTH = 64
-
-
-def schema_faults(schema: object, where: str) -> list[str]:
-    """Return why something is not a JSON Schema that can be held against values."""
-    faults = _malformed(schema, where)
-    return faults if faults or not isinstance(schema, Mapping) else list(_endless_references(schema, where))
-
-
-def _malformed(schema: object, where: str) -> list[str]:
-    """Find what is no JSON Schema at all, also where only references lead."""
-    faults = list(pattern_faults(schema, where)) or list(_shape_faults(schema, where))
-    if faults or not isinstance(schema, Mapping):
-        return faults
-    targets = {one["$ref"]: resolve(one["$ref"], schema) for one in _references(schema) if one["$ref"][:1] == "#"}
-    walked: set[int] = set()
-    for reference, target in targets.items():
-        if id(target) in walked:
-            continue
-        walked.add(id(target))
-        if not reference.startswith(("#/$defs/", "#/definitions/")) or reference.count("/") > 2:  # not walked yet
-            faults += _shape_faults(target, f"{where}: the target of {shown_name(reference)}")
-    return faults
-
-
-def _shape_faults(schema: object, where: str) -> Iterator[str]:
-    """Find what is no JSON Schema at all, before anything walks it: level by level, as parts may be shared."""
-    checked: set[int] = set()
-    level: dict[int | str, tuple[str, object]] = {id(schema): (where, schema)}
-    for _ in range(_MAX_DEPTH + 1):
-        below: dict[int | str, tuple[str, object]] = {}
-        for place, node in level.values():
-            if not isinstance(node, Mapping):
-                if not isinstance(node, bool):
-                    yield f"{place} must be an object or a boolean, got {type(node).__name__}"
-                continue
-            for inner_place, inner in _inner_schemas(node, place):
-                below.setdefault(id(inner) if isinstance(inner, Mapping) else inner_place, (inner_place, inner))
-            if id(node) not in checked:
-                checked.add(id(node))
-                yield from _own_faults(node, place)
-        level = below
-    if level:
-        yield f"{where} nests deeper than {_MAX_DEPTH} levels"
-
-
-def _inner_schemas(schema: Mapping[str, Any], where: str) -> Iterator[tuple[str, object]]:
-    for keyword in _HOLDS_SCHEMAS:
-        held = schema.get(keyword)
-        if isinstance(held, Mapping):
-            yield from ((f"{where}.{keyword}.{shown_name(str(name))}", item) for name, item in held.items())
-    for keyword in _LISTS_SCHEMAS:
-        options = schema.get(keyword)
-        if isinstance(options, list | tuple):
-            yield from ((f"{where}.{keyword}[{index}]", item) for index, item in enumerate(options))
-    for keyword in _IS_SCHEMA:
-        if keyword in schema:
-            yield f"{where}.{keyword}", schema[keyword]
-
-
-def _own_faults(schema: Mapping[str, Any], where: str) -> Iterator[str]:
-    """Yield what is wrong in a schema beside what is wrong in those inside it."""
-    for keyword in _HOLDS_SCHEMAS:
-        if not isinstance(schema.get(keyword, {}), Mapping):
-            yield f"{where}.{keyword} must be an object of schemas, got {type(schema[keyword]).__name__}"
-    needs = schema.get("dependentRequired", {})
-    lists = needs.values() if isinstance(needs, Mapping) else [None]
-    if not all(isinstance(names, list | tuple) and all(isinstance(name, str) for name in names) for names in lists):
-        yield f"{where}.dependentRequired must be an object of lists of names, got {brief(needs)}"
-    for keyword in _LISTS_SCHEMAS:
-        if not isinstance(schema.get(keyword, ()), list | tuple):
-            yield f"{where}.{keyword} must be a list of schemas, got {type(schema[keyword]).__name__}"
-    yield from bound_faults(schema, where)
-    for keyword in ("required", "enum"):
-        if not isinstance(schema.get(keyword, ()), list | tuple):
-            yield f"{where}.{keyword} must be a list, got {type(schema[keyword]).__name__}"
-    for keyword in ("required", "type"):
-        names = schema.get(keyword, ())
-        for name in names if isinstance(names, list | tuple) else [names] if keyword == "type" else ():
-            if not isinstance(name, str):
-                yield f"{where}.{keyword} must hold names, got {type(name).__name__}"
-    if not isinstance(schema.get("$ref", ""), str):
-        yield f"{where}.$ref must be a str, got {type(schema['$ref']).__name__}"
-
-
-def _json_faults(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[str]:
-    """Walk the alternatives of the whole value, each once, however many ways lead there."""
-    seen: set[int] = set()
-    waiting: list[Any] = [schema]
-    while waiting:
-        schema = waiting.pop()
-        if not isinstance(schema, Mapping) or id(schema) in seen:
-            continue
-        seen.add(id(schema))
-        if schema.get("additionalProperties") is False or schema.get("unevaluatedProperties") is False:
-            title = schema.get("title", "the JSON Schema")
-            yield f"{title} sets additionalProperties to false, but a prompt passes the whole context: leave it out"
-        waiting += _same_value(schema, root)
-
-
-def _endless_references(document: Mapping[str, Any], where: str) -> Iterator[str]:
-    """Yield a fault where references lead back to themselves without going into the value: they judge nothing."""
-    graph: dict[int, list[int]] = {}
-    waiting: list[Any] = list(_references(document))
-    names = {id(one): one["$ref"] for one in waiting}
-    while waiting:
-        schema = waiting.pop()
-        if isinstance(schema, Mapping) and id(schema) not in graph:
-            below = _same_value(schema, document)
-            graph[id(schema)] = [id(one) for one in below]
-            waiting += below
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        steps = " -> ".join(dict.fromkeys(names[key] for key in error.args[1] if key in names))
-        yield f"{where}: {steps} leads back to itself without going into the value, so it describes nothing"
-
-
-def _references(document: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield every object with a reference in a document."""
-    for node in iter_nodes(document):
-        if isinstance(node, Mapping) and isinstance(node.get("$ref"), str):
-            yield node
-
-
-def _same_value(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[Any]:
-    """Return the schemas that look at the same value as `schema`."""
-    found = [option for keyword in ("anyOf", "oneOf", "allOf") for option in schema.get(keyword) or ()]
-    found += [schema[keyword] for keyword in ("not", *_CONDITION) if keyword in schema]
-    found += (schema.get("dependentSchemas") or {}).values()
-    reference = schema.get("$ref")
-    if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
-        found.append(resolve(reference, root))
-    return found
+        yield kind.__name__, "must set arbitrary_types_allowed=True: context values are not JSON types"
 
 
 def _named(schema: object) -> str:
@@ -298,34 +171,66 @@ def _named(schema: object) -> str:
 def params_checker(schema: ParamsSchema) -> Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], list[Problem]]]:
     """Return a function that checks values, giving them with defaults filled in, and every problem at once."""
     if isinstance(schema, Mapping):
-        document = dict(schema)
-        checker = JsonChecker(document)
-        return lambda values: (_with_defaults(document, values), checker.problems(values))
-    validate = _bounded(_adapter(schema))
+        document, validator = dict(schema), _validator_of(schema)
+        return lambda values: (_with_defaults(document, values), _json_problems(validator, values))
+    adapter = _adapter(schema)
+    recurses = has_recursive_union(adapter.core_schema)
 
     def check(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Problem]]:
+        if recurses and (problem := recursion_problem(values)):
+            return values, [("(value)", problem)]
         try:
-            checked = validate(dict(values))
+            checked = adapter.validate_python(dict(values))
         except ValidationError as error:
             return values, [
                 (".".join(map(str, item["loc"])) or "(value)", item["msg"]) for item in error.errors(include_url=False)
             ]
-        except StepsExceeded as error:
-            return values, [("(value)", str(error))]
         return {**values, **_fields(checked)}, []
 
     return check
 
 
-def _bounded(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:
-    """Return what validates like an adapter; in steps where its unions could multiply them."""
-    if not multiplies(adapter.core_schema):
-        return adapter.validate_python
-    inner: Any = getattr(
-        adapter.validator, "_schema_validator", adapter.validator
-    )  # inside of what plugins put around it
-    schema, config = inner.__reduce__()[1][:2]
-    return partial(within, _MAX_STEPS, SchemaValidator(bounded(schema), config, _use_prebuilt=False).validate_python)
+def _json_problems(validator: JsonValidator, values: Mapping[str, Any]) -> list[Problem]:
+    try:
+        data = plain_data(values)
+    except NotPlainError as error:
+        return [(place_of(error.path) or "(value)", str(error))]
+    problems: list[Problem] = []
+    for problem in validator.problems(data):
+        text = problem.expected
+        if problem.keyword == "required":
+            text = "Field required"  # as pydantic writes it for other params schemas
+        elif problem.keyword == "type":
+            text = f"{text}, got {type(_value_at(values, problem.path)).__name__}"
+        problems.append((place_of(problem.path) or "(value)", text))
+    return problems
+
+
+def _value_at(value: Any, path: Sequence[Step]) -> Any:
+    """Return the value at a path; if it is inside an object that is not JSON, that object."""
+    for step in path:
+        if not isinstance(value, Mapping | list | tuple):
+            return value
+        value = value[step]  # type: ignore[index]
+    return value
+
+
+def _validator_of(document: Mapping[str, Any]) -> JsonValidator:
+    """Return the validator of a JSON Schema, from a cache: a prompt checks its kwargs at every turn.
+
+    Raises:
+        InvalidSchemaError: The schema cannot be used.
+    """
+    try:
+        text = json.dumps(plain_data(document, MAX_SCHEMA_VALUES))
+    except NotPlainError as error:
+        raise InvalidSchemaError([(place_of(error.path), str(error))]) from None
+    return _cached_validator(text)
+
+
+@lru_cache(MAX_CACHED)
+def _cached_validator(text: str) -> JsonValidator:
+    return JsonValidator(json.loads(text))
 
 
 def _fields(value: Any) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ import re
 
 __all__ = ["CHARS_OF_CLASS", "pattern_size"]
 
-_TOKEN = re.compile(r"\\[pP]\{[^}]*+\}|\\.|\[(?:\\.|[^\]\\])*+\]|\{(\d+)(?:,(\d*))?\}|.", re.S)
+_TOKEN = re.compile(r"\\[pP]\{[^}]*+\}|\\.|\[(?:\\.|[^\]\\])*+\]?|\{(\d+)(?:,(\d*))?\}|.", re.S)
 _CLASS = re.compile(r"\\[wdsWDSpP]")
 CHARS_OF_CLASS = 100
 """What a class of Unicode characters takes, compared to one character."""

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agentkit_prompts.schemas.check import target_in
 from agentkit_prompts.schemas.intersection import ANNOTATIONS, intersection
 from agentkit_prompts.schemas.json_values import kind_of_json
 from agentkit_prompts.schemas.property_names import wire_property
 from agentkit_prompts.schemas.provider_rules import ProviderRules
+from agentkit_prompts.schemas.references import target_in
 
 __all__ = ["fitted", "flat_root", "is_common_pattern", "nullable"]
 

@@ -20,8 +20,7 @@ from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.traced_text import TracedText
 
 if TYPE_CHECKING:
-    from agentkit_prompts.schemas.check import Problem
-    from agentkit_prompts.schemas.params import JsonSchema, ParamsSchema
+    from agentkit_prompts.schemas.params import JsonSchema, ParamsSchema, Problem
     from agentkit_prompts.templates.engine import Program, Syntax
 
 __all__ = ["MediaTable", "Template", "media_table"]

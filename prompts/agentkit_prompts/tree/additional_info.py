@@ -16,8 +16,7 @@ from agentkit_prompts.tree.leaves import FIELD, default_template
 from agentkit_prompts.tree.prompt import BasePrompt, has_own_code
 
 if TYPE_CHECKING:
-    from agentkit_prompts.schemas.check import Problem
-    from agentkit_prompts.schemas.params import JsonSchema
+    from agentkit_prompts.schemas.params import JsonSchema, Problem
 
 __all__ = ["AdditionalInfoPrompt"]
 

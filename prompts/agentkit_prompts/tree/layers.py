@@ -18,8 +18,7 @@ from agentkit_prompts.tree.prompt import BasePrompt
 from agentkit_prompts.tree.volatility import VolatilityWarning, volatile_before_stable
 
 if TYPE_CHECKING:
-    from agentkit_prompts.schemas.check import Problem
-    from agentkit_prompts.schemas.params import JsonSchema
+    from agentkit_prompts.schemas.params import JsonSchema, Problem
 
 __all__ = ["PLACES", "Layers", "Place"]
 

@@ -24,8 +24,7 @@ from agentkit_prompts.tree.fence import fenced, without_forged_nonce
 from agentkit_prompts.tree.frozen_model import Declared
 
 if TYPE_CHECKING:
-    from agentkit_prompts.schemas.check import Problem
-    from agentkit_prompts.schemas.params import JsonSchema
+    from agentkit_prompts.schemas.params import JsonSchema, Problem
 
 __all__ = ["BasePrompt", "Volatility", "has_own_code", "render_prompt", "render_values", "with_fence"]
 

@@ -53,24 +53,24 @@ async def test_alternatives_that_double_are_looked_at_once_each(option: Any) -> 
 async def test_a_product_of_alternatives_and_items_is_given_up_and_the_reason_is_named() -> None:
     options = [{"type": "object", "required": [f"a{number}"]} for number in range(3_000)]
     made = Tool.from_json_schema("t", "", {"properties": {"x": {"type": "array", "items": {"anyOf": options}}}}, echo)
-    result = await ask(made, x=[{}] * 3_000)
-    assert result.status == "error"
-    assert "too many steps" in str(result.content)
+    asking = asyncio.create_task(ask(made, x=[{}] * 3_000))
+    assert await longest_wait(asking) < 2
+    assert isinstance(asking.result().error, ToolArgumentError)
 
 
 @pytest.mark.parametrize(
-    ("item", "value", "what"),
+    ("item", "value"),
     [
-        ({"enum": [f"value {number}" for number in range(20_000)]}, "none", "20,000 problems, too many to name"),
-        ({"type": "object", "required": [f"a{number}" for number in range(2_000)]}, {}, "too many steps"),
+        ({"enum": [f"value {number}" for number in range(20_000)]}, "none"),
+        ({"type": "object", "required": [f"a{number}" for number in range(2_000)]}, {}),
     ],
 )
-async def test_a_product_of_what_is_expected_and_items_is_not_written_out(item: Any, value: Any, what: str) -> None:
+async def test_a_product_of_what_is_expected_and_items_is_not_written_out(item: Any, value: Any) -> None:
     made = Tool.from_json_schema("t", "", {"properties": {"x": {"type": "array", "items": item}}}, echo, timeout=LONG)
     asking = asyncio.create_task(ask(made, x=[value] * 20_000))
     assert await longest_wait(asking) < 2
-    assert asking.result().status == "error"
-    assert what in str(asking.result().content)
+    assert isinstance(asking.result().error, ToolArgumentError)
+    assert len(str(asking.result().content)) < 100_000
 
 
 Wide = create_model("Wide", **{f"f{number}": (int, ...) for number in range(30)})  # type: ignore[call-overload]

@@ -60,7 +60,7 @@ async def test_a_schema_that_is_broken_inside_is_no_crash(liar: MCPToolset) -> N
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("wrong_shape", "n should be integer, got str"),
+        ("wrong_shape", "n: expected an integer"),
         ("no_structure", "has an output schema but did not return structured content"),
     ],
 )
@@ -76,9 +76,9 @@ async def test_a_result_that_does_not_match_its_output_schema_is_an_error(
 
 def test_the_patterns_of_an_output_schema_are_compiled_once() -> None:
     names = [f"x{number}" for number in range(100)]
-    patterns = {name: {"pattern": f"^[a-z]{{1,{300 + number}}}$"} for number, name in enumerate(names)}
+    patterns = {name: {"pattern": rf"^\p{{L}}{{1,{1 + number % 8}}}$"} for number, name in enumerate(names)}
     output = _Output({"type": "object", "properties": patterns})
-    answer = CallToolResult(content=[], structured_content=dict.fromkeys(names, "hello"))
+    answer = CallToolResult(content=[], structured_content=dict.fromkeys(names, "h"))
 
     def seconds() -> float:
         start = process_time()

@@ -55,11 +55,13 @@ def accepts(schema: Any, value: Any, **more: Any) -> bool:
 
 
 TREE = {
+    "Page[Item]": {"type": "integer"},
+    "Anchored": {"$anchor": "anchored", "type": "integer"},
     "Tree": {
         "type": "object",
         "properties": {"n": {"type": "integer"}, "kids": {"type": "array", "items": {"$ref": "#/$defs/Tree"}}},
         "required": ["n"],
-    }
+    },
 }
 
 
@@ -73,7 +75,7 @@ def test_values_are_judged_as_json_schema_says_and_arrive_unchanged() -> None:
         ({"type": "number"}, [1, 1.5], ["1", False]),
         ({"type": "string", "minLength": 1, "maxLength": 2}, ["a", "ab"], ["", "abc", 1]),
         ({"type": "string", "pattern": "^a+$"}, ["aa"], ["b"]),
-        ({"type": "string", "pattern": "(?=look)around"}, ["anything"], [1]),
+        ({"type": "string", "pattern": "^(?!x)[a-z]+$"}, ["around"], [1, "xy"]),
         ({"type": "string", "pattern": "["}, ["anything"], [1]),
         ({"type": "boolean"}, [True, False], [1, "true"]),
         ({"type": "null"}, [None], [0, ""]),
@@ -102,8 +104,8 @@ def test_values_are_judged_as_json_schema_says_and_arrive_unchanged() -> None:
         ),
         (
             {"properties": {"a": {"type": "integer"}}, "additionalProperties": False},
-            [{"a": 1}, {}],
-            [{"b": 1}, [], "x"],
+            [{"a": 1}, {}, [], "x"],  # no type: only objects are compared with it
+            [{"b": 1}, {"a": "x"}],
         ),
         ({"type": "object", "additionalProperties": {"type": "integer"}}, [{"a": 1}], [{"a": "1"}]),
         ({"type": "object", "patternProperties": {"^x": {}}, "additionalProperties": False}, [{"x1": 1}], [5]),
@@ -115,8 +117,13 @@ def test_values_are_judged_as_json_schema_says_and_arrive_unchanged() -> None:
         (False, [], [1, None]),
         (True, [1, None, [1, {"a": "b"}]], []),
         ({}, [1, None, [1, {"a": "b"}]], []),
-        ({"$ref": "https://elsewhere/schema"}, [1], []),
-        ({"$ref": "#/$defs/Missing"}, [1], []),
+        ({"not": {"pattern": "^a"}}, ["b"], ["ab", 1]),
+        ({"type": "array", "maxItems": 2.0}, [[1, 2]], [[1, 2, 3]]),
+        ({"items": {"type": "integer"}}, [[1], "x"], [["x"]]),
+        ({"$ref": "#/$defs/Page%5BItem%5D"}, [1], ["x"]),
+        ({"$ref": "#anchored", "maximum": 3}, [1], ["x", 4]),
+        ({"type": "integer", "allOf": [{"minimum": 0}]}, [0], [-1]),
+        ({"dependencies": {"a": ["b"], "c": {"required": ["d"]}}}, [{"a": 1, "b": 2}, {}], [{"a": 1}, {"c": 1}]),
         ({"$ref": "#/properties/v"}, [1], []),
         ({"anyOf": []}, [1], []),
         ({"enum": []}, [1], []),
@@ -279,6 +286,20 @@ def test_what_is_no_schema_of_an_object_is_refused() -> None:
         with pytest.raises(ToolDefinitionError) as caught:
             Tool.from_json_schema("t", "", parameters, echo)
         assert caught.value.tool == "t"
+
+
+def test_a_reference_that_leads_nowhere_is_refused_and_nothing_is_fetched() -> None:
+    for reference in ("https://elsewhere.test/schema", "file:///etc/hostname", "other.json", "#/$defs/None", "#none"):
+        with pytest.raises(ToolDefinitionError) as caught:
+            made({"$ref": reference})
+        assert caught.value.tool == "echo"
+
+
+def test_a_number_that_is_not_finite_is_refused() -> None:
+    one = made({"type": ["number", "null"]})
+    for text in ("NaN", "Infinity", "-Infinity", "1e999", "-1e999"):
+        with pytest.raises(ToolArgumentError):
+            one.validate(f'{{"v": {text}}}')
 
 
 def test_references_that_only_lead_to_each_other_accept_anything() -> None:

@@ -12,14 +12,15 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
 
 from agentkit_prompts.limits import MAX_MESSAGE_CHARS, MAX_SHOWN_CHARS
+from agentkit_prompts.schemas.schema_problems import InvalidValueError, SchemaProblem
+from agentkit_prompts.schemas.subschemas import schema_at, type_of
 from agentkit_tools.calling.deadline import outcome
 from agentkit_tools.calling.tool_policy import ToolPolicy
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, describe_error, ends_run
-from agentkit_tools.schemas.subschemas import schema_at, type_of
 
 if TYPE_CHECKING:
-    from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments, LateReader
+    from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments
 
 __all__ = ["ReadArguments", "ToolArguments"]
 
@@ -40,7 +41,7 @@ class ReadArguments(NamedTuple):
 class ToolArguments:
     """How the arguments of one tool are read."""
 
-    reader: ArgumentReader | LateReader
+    reader: ArgumentReader
     schema: Mapping[str, Any]
     """JSON Schema of the parameters, before it was made strict."""
     is_strict: bool = False
@@ -105,6 +106,8 @@ class ToolArguments:
 
 def _argument_error(tool: str, error: BaseException, text: str, schema: Mapping[str, Any]) -> ToolArgumentError:
     """Return the error that tells a model why its arguments are not valid."""
+    if isinstance(error, InvalidValueError):
+        return ToolArgumentError(tool, [_json_problem(problem, text) for problem in error.problems])
     if not isinstance(error, ValidationError):
         return _unreadable(tool, error)
     try:
@@ -148,6 +151,18 @@ def _problems(error: ValidationError, text: str, parameters: Mapping[str, Any]) 
         return [ArgumentProblem("", "expected one JSON object, this text has characters that are not Unicode")]
     sent = from_json(text)
     return list(dict.fromkeys(_problem(detail, sent, parameters) for detail in details))
+
+
+def _json_problem(problem: SchemaProblem, text: str) -> ArgumentProblem:
+    """Return a problem of arguments that a JSON Schema describes."""
+    path, expected = _path(list(problem.path)), _ends_of(problem.expected, MAX_MESSAGE_CHARS)
+    if problem.keyword in ("required", "limit"):
+        return ArgumentProblem(path, expected)
+    if problem.keyword == "json":
+        return ArgumentProblem(path, expected, _short_text(text))
+    if problem.keyword == "type" and not path:
+        expected = "expected one JSON object with the parameters"
+    return ArgumentProblem(path, expected, _short(problem.value))
 
 
 def _problem(detail: ErrorDetails, sent: Any, parameters: Mapping[str, Any]) -> ArgumentProblem:

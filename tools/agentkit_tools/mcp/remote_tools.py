@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from agentkit_prompts.context.parts import Text
 from agentkit_prompts.limits import MAX_LISTED, MAX_MESSAGE_CHARS, MAX_NAME_CHARS
-from agentkit_prompts.schemas.check import JsonChecker
-from agentkit_prompts.schemas.params import schema_faults
+from agentkit_prompts.schemas.json_validator import JsonValidator
+from agentkit_prompts.schemas.plain_data import NotPlainError, plain_data
+from agentkit_prompts.schemas.schema_problems import InvalidSchemaError, place_of
 from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.calling.tool_threads import run_in_thread
@@ -218,18 +219,27 @@ class _Output:
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = schema
-        self._checker = JsonChecker(schema)
 
     @cached_property
-    def _faults(self) -> list[str]:
-        return schema_faults(self._schema, "outputSchema")
+    def _validator(self) -> JsonValidator | str:
+        """The validator, or the problem of the schema."""
+        try:
+            return JsonValidator(self._schema)
+        except InvalidSchemaError as error:
+            listed = [f"outputSchema.{place} {problem}" for place, problem in error.problems[:MAX_LISTED]]
+            return f"has an invalid output schema: {'; '.join(listed)}"
 
     def problems(self, answer: CallToolResult) -> str:
-        """Return what is wrong with an answer or with the schema; nothing is "". The time is bounded."""
-        if self._faults:
-            return f"has an invalid output schema: {'; '.join(self._faults[:MAX_LISTED])}"
+        """Return the problems of an answer or of the schema; "" if there are none. The time is limited."""
+        if isinstance(self._validator, str):
+            return self._validator
         if answer.structured_content is None and "structured_content" not in answer.model_fields_set:
             return "has an output schema but did not return structured content"
-        problems = self._checker.problems(answer.structured_content)
-        shown = "; ".join(f"{path} {what}" for path, what in problems[:MAX_LISTED])
-        return shown and f"returned structured content that does not fit its output schema: {shown}"
+        try:
+            problems = self._validator.problems(plain_data(answer.structured_content))
+            listed = [f"{place_of(one.path) or '(value)'}: {one.expected}" for one in problems[:MAX_LISTED]]
+        except NotPlainError as error:
+            listed = [f"{place_of(error.path) or '(value)'}: {error}"]
+        if not listed:
+            return ""
+        return f"returned structured content that does not fit its output schema: {'; '.join(listed)}"

@@ -32,11 +32,14 @@ _TYPES: dict[str, str] = {
 }
 _GENERIC = re.compile(r"\s*([\w.]+)\s*[\[<(](.*)[\]>)]\s*", re.S)
 _UNION = re.compile(r"\s*\|\s*|\s+or\s+")
-_ONE = ("items", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else", "additionalItems")
+_ONE = (
+    *("items", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else", "additionalItems"),
+    *("unevaluatedItems", "unevaluatedProperties", "contentSchema"),
+)
 _MANY = ("anyOf", "oneOf", "allOf", "prefixItems")
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _NULLABLE = ("nullable", "x-nullable")
-_READ_ABOVE = frozenset(("type", "required", "optional", *_ONE, *_MANY, *_NAMED, *_NULLABLE))
+_READ_ABOVE = frozenset(("type", "dependencies", "required", "optional", *_ONE, *_MANY, *_NAMED, *_NULLABLE))
 _WRAPPED = ("$ref", *_MANY[:3])
 """Keywords beside which a type alone does not say whether null is accepted."""
 _ANNOTATIONS = frozenset(
@@ -73,7 +76,7 @@ def normalise(schema: Any, level: int = 0) -> Any:
                 )[::-1]
         elif key in _ONE and isinstance(value, Mapping | bool):
             result[key] = normalise(value, level + 1)
-        elif key in _MANY and isinstance(value, list | tuple):
+        elif key in _MANY and isinstance(value, list | tuple) and value:
             result[key] = [normalise(item, level + 1) for item in value]
         elif key in _NAMED and isinstance(value, Mapping):
             result[key] = {str(name): normalise(item, level + 1) for name, item in value.items()}
@@ -84,6 +87,7 @@ def normalise(schema: Any, level: int = 0) -> Any:
     _set_type(result, schema.get("type"), level)
     _set_required(result, schema)
     _set_exclusive_bounds(result)
+    _set_dependencies(result, schema.get("dependencies"), level)
     _settle_enum(result)
     if level and (_is_null_default(result) or any(schema.get(key) is True for key in _NULLABLE)):
         result = _or_null(result)
@@ -147,6 +151,18 @@ def _set_required(result: dict[str, Any], schema: Mapping[str, Any]) -> None:
         result["required"] = list(dict.fromkeys(names))
 
 
+def _set_dependencies(result: dict[str, Any], dependencies: Any, level: int) -> None:
+    """Write `dependencies` of older drafts as the two keywords for lists of names and for schemas."""
+    if not isinstance(dependencies, Mapping):
+        return
+    for name, needed in dependencies.items():
+        if _is_list_of_names(needed):
+            result["dependentRequired"] = {**result.get("dependentRequired", {}), name: list(needed)}
+        elif isinstance(needed, Mapping | bool):
+            inner = {name: normalise(needed, level + 1)}
+            result["dependentSchemas"] = {**result.get("dependentSchemas", {}), **inner}
+
+
 def _set_exclusive_bounds(result: dict[str, Any]) -> None:
     """Write bounds that exclude themselves as they are written since 2019: as numbers of their own."""
     for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
@@ -172,17 +188,30 @@ def _is_count(value: Any) -> bool:
     return _is_number(value) and value >= 0 and value == value // 1
 
 
+def _is_list_of_names(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
+
+
+def _is_anchor(value: Any) -> bool:
+    return isinstance(value, str) and _ANCHOR.fullmatch(value) is not None
+
+
+_ANCHOR = re.compile(r"[A-Za-z_][-A-Za-z0-9._]*")
 _WELL_FORMED: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("title", "description", "pattern", "format", "$ref", "$comment", "$anchor", "$id"), _is_text),
+    **dict.fromkeys(("title", "description", "pattern", "format", "$ref", "$comment", "$dynamicRef"), _is_text),
+    **dict.fromkeys(("contentEncoding", "contentMediaType"), _is_text),
+    **dict.fromkeys(("$anchor", "$dynamicAnchor"), _is_anchor),
+    "$id": lambda value: _is_text(value) and "#" not in value,
     **dict.fromkeys(("minimum", "maximum"), _is_number),
     **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), lambda value: isinstance(value, int | float)),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _is_count),
+    **dict.fromkeys(("minContains", "maxContains"), _is_count),
     "multipleOf": lambda value: _is_number(value) and value > 0,
     **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), lambda value: isinstance(value, bool)),
     "examples": lambda value: isinstance(value, list),
     "$schema": _is_text,
     "$vocabulary": lambda _: False,
-    **dict.fromkeys(("dependencies", "dependentRequired"), lambda value: isinstance(value, Mapping)),
+    "dependentRequired": lambda value: isinstance(value, Mapping) and all(map(_is_list_of_names, value.values())),
 }
 """Keywords that are left out where JSON Schema does not allow their value."""
 

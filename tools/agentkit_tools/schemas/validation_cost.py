@@ -1,95 +1,17 @@
-"""What validating arguments with pydantic may take, known when the tool is made: how often a value is looked at."""
+"""Properties of a core schema of pydantic that decide how its arguments are read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-from pydantic_core import CoreSchema, from_json
-
-__all__ = ["ValidationCost", "has_own_code", "hashes_numbers", "most_required", "validation_cost"]
+__all__ = ["has_own_code", "hashes_numbers", "most_required"]
 
 _KNOWN_CODE = frozenset(
     {"agentkit_prompts", "agentkit_tools", "builtins", "datetime", "ipaddress", "pydantic", "pydantic_core"}
 )
 _TEXTS = frozenset({"bool", "date", "enum", "literal", "none", "str", "url"})
-_MAX_LOOKS = 1 << 40
-_CHARS_PER_VALUE = 16
-
-
-class ValidationCost(NamedTuple):
-    """How often one value is looked at, at most: `looks` times, and `factor` times more with each level of nesting."""
-
-    looks: int
-    factor: int
-
-    @property
-    def is_linear(self) -> bool:
-        """Whether it depends on nothing but the length of the arguments."""
-        return self.factor <= 1
-
-    def is_below(self, limit: int, text: str) -> bool:
-        """Return whether validating `text` looks at less than `limit` characters, each as often as it is looked at."""
-        if self.looks * len(text) > limit:
-            return False
-        if self.is_linear:
-            return True
-        try:
-            waiting = [(from_json(text), self.looks * _CHARS_PER_VALUE)]
-        except (ValueError, RecursionError):
-            return True  # nothing will be validated
-        spent = len(text)
-        while waiting:
-            value, price = waiting.pop()
-            spent += price
-            if spent > limit:
-                return False
-            if isinstance(value, dict | list):
-                items = value.values() if isinstance(value, dict) else value
-                waiting.extend([(item, price * self.factor) for item in items])
-        return True
-
-
-def validation_cost(schema: CoreSchema) -> ValidationCost:
-    """Return what validating with a schema of pydantic's may take: its unions try one alternative after the other."""
-    looks, leading = 1, 0
-    known: dict[int, tuple[int, int]] = {}
-    whole: Any = schema
-    for part in [*whole.get("definitions", ()), whole.get("schema") if "definitions" in whole else whole]:
-        here = _alternatives(part, known)
-        looks, leading = max(looks, here[0]), max(leading, here[1])
-    return ValidationCost(min(looks, _MAX_LOOKS), leading)
-
-
-def _alternatives(node: Any, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    """Return how many ways lead through a part of a schema to one value, and how many of them to a definition."""
-    if isinstance(node, dict):
-        if id(node) not in known:
-            known[id(node)] = _of_schema(node, known)
-        return known[id(node)]
-    found = [_alternatives(item, known) for item in node] if isinstance(node, list | tuple) else []
-    return _largest(found)
-
-
-def _of_schema(node: dict[str, Any], known: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    kind = node.get("type")
-    if kind == "definition-ref":
-        return 1, 1
-    if kind == "union":
-        found = [_alternatives(choice, known) for choice in node["choices"]]
-        return sum(looks for looks, _ in found), sum(leading for _, leading in found)
-    skipped = ("metadata", "serialization", "default") if isinstance(kind, str) else ()
-    inner = [value for key, value in node.items() if isinstance(value, dict | list | tuple) and key not in skipped]
-    return _largest([_alternatives(value, known) for value in inner])
-
-
-def _largest(found: list[tuple[int, int]]) -> tuple[int, int]:
-    looks, leading = 1, 0
-    for one in found:
-        looks, leading = max(looks, one[0]), max(leading, one[1])
-    return looks, leading
-
 
 Parts: TypeAlias = Sequence[Mapping[str, Any]]
 """All objects in a core schema."""

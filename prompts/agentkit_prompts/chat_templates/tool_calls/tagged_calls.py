@@ -25,8 +25,8 @@ from agentkit_prompts.chat_templates.tool_calls.reply_text import (
     some_calls,
 )
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_prompts.schemas.check import target_in
 from agentkit_prompts.schemas.json_values import is_json, kind_of_json
+from agentkit_prompts.schemas.references import target_in
 
 __all__ = ["function_tag", "glm_call", "invoke_calls", "parameter_tags", "typed"]
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentkit_prompts.schemas.check import target_in
+from agentkit_prompts.schemas.references import target_in
 
 __all__ = ["schema_at", "type_of"]
 

@@ -1,0 +1,223 @@
+"""The validator of JSON Schema, draft 2020-12: the library jsonschema-rs, with limits on time and without network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import islice
+from typing import Any
+from urllib.parse import quote, unquote
+
+from jsonschema_rs import (
+    Draft202012Validator,
+    FancyRegexOptions,
+    ReferencingError,
+    ValidationError,
+    ValidationErrorKind,
+)
+
+from agentkit_prompts.context.nested import iter_nodes
+from agentkit_prompts.errors import brief
+from agentkit_prompts.limits import MAX_LISTED, MAX_PROBLEMS
+from agentkit_prompts.schemas.evaluation_cost import EvaluationCost, TooExpensiveError
+from agentkit_prompts.schemas.pattern_size import CHARS_OF_CLASS, pattern_size
+from agentkit_prompts.schemas.plain_data import NotPlainError, plain_data
+from agentkit_prompts.schemas.references import target_in
+from agentkit_prompts.schemas.schema_problems import (
+    InvalidSchemaError,
+    InvalidValueError,
+    SchemaProblem,
+    place_of,
+    problems_of,
+)
+
+__all__ = ["MAX_SCHEMA_VALUES", "JsonValidator"]
+
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+MAX_SCHEMA_VALUES = 200_000
+"""Values in a schema, at all levels."""
+_MAX_PATTERNS = 100_000
+"""Characters of all patterns of a schema, see `pattern_size`: compiling them takes up to a second."""
+_MAX_LISTED_VALUES = 2_000
+"""Values of a schema, and characters of its first error, for which all errors are listed."""
+_MAX_REASON = 300
+"""Characters of a message of the library."""
+_MAX_BACKTRACKS = 10_000
+"""Steps back in a pattern with look-around or back-references. All other patterns run in linear time."""
+
+
+class JsonValidator:
+    """Validates values by one schema. References into other documents are never fetched.
+
+    Not checked: `format`, `contentEncoding`, `contentMediaType` and `contentSchema`, which are annotations.
+
+    Args:
+        document: The schema.
+        is_lenient: True to leave out patterns that cannot be compiled, which other engines may understand.
+
+    Raises:
+        InvalidSchemaError: It is not a schema, a reference leads nowhere, or it is too large.
+    """
+
+    def __init__(self, document: Mapping[str, Any], *, is_lenient: bool = False) -> None:
+        try:
+            schema = plain_data(document, MAX_SCHEMA_VALUES)
+        except NotPlainError as error:
+            raise InvalidSchemaError([(place_of(error.path), str(error))]) from None
+        # Schemas of other drafts are read as 2020-12; documents for their dialects are not fetched either.
+        schema.pop("$schema", None)
+        _settle_references(schema)
+        if is_lenient:
+            _drop_patterns(schema)
+        else:
+            _check_pattern_sizes(schema)
+        self._document = schema
+        self._validator = _compiled(schema)
+        self._cost = EvaluationCost(schema)
+
+    def check(self, value: Any) -> None:
+        """Check a value in types of JSON, see `plain_data`.
+
+        Raises:
+            InvalidValueError: It does not match the schema, or checking it takes too long.
+        """
+        if problems := self.problems(value):
+            raise InvalidValueError(problems)
+
+    def problems(self, value: Any) -> list[SchemaProblem]:
+        """Return all problems of a value in types of JSON, see `plain_data`."""
+        try:
+            cost = self._cost.of(value)
+        except TooExpensiveError as error:
+            return [SchemaProblem((), "limit", str(error))]
+        if self._validator.is_valid(value):
+            return []
+        if not cost.allows_errors:
+            return [SchemaProblem((), "anyOf", "matches none of the alternatives, which are too many to list")]
+        if cost.allows_all_errors:
+            return list(self._listed(value))
+        return [*self._first(value), SchemaProblem((), "limit", "may have more problems, which are too many to list")]
+
+    def _listed(self, value: Any) -> Iterator[SchemaProblem]:
+        problems = problems_of(self._validator.iter_errors(value), self._document)
+        yield from islice(problems, MAX_PROBLEMS)
+        more = sum(1 for _ in problems)
+        if more:
+            yield SchemaProblem((), "limit", f"has {more:,} more problems")
+
+    def _first(self, value: Any) -> Iterator[SchemaProblem]:
+        try:
+            self._validator.validate(value)
+        except ValidationError as error:
+            yield from problems_of([error], self._document)
+
+
+def _refuse(uri: str) -> Any:
+    raise LookupError(uri)
+
+
+def _settle_references(schema: dict[str, Any]) -> None:
+    """Write each reference in one form, and escape characters that addresses cannot contain.
+
+    Generators write `#/$defs/Page[Item]`. The library compiles the target of each form of a reference again.
+
+    Raises:
+        InvalidSchemaError: A reference leads to a place that the schema does not have.
+    """
+    # A pointer below a schema with an id is relative to that schema: the library resolves it.
+    has_ids = any("$id" in node for node in iter_nodes(schema) if isinstance(node, dict))
+    for node in iter_nodes(schema):
+        if isinstance(node, dict) and isinstance(reference := node.get("$ref"), str):
+            if reference.startswith("#/") and not has_ids and target_in(schema, reference) is None:
+                raise InvalidSchemaError([("", f"a reference leads nowhere: {reference[:_MAX_REASON]}")])
+            node["$ref"] = quote(unquote(reference), safe=_ADDRESS)
+
+
+_ADDRESS = "#/?:@!$&'()*+,;=~-._"
+"""Characters of addresses, apart from letters and digits."""
+
+
+def _options() -> FancyRegexOptions:
+    return FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKS)
+
+
+def _compiled(schema: dict[str, Any]) -> Draft202012Validator:
+    try:
+        return Draft202012Validator(schema, retriever=_refuse, pattern_options=_options())
+    except ValidationError as error:
+        raise InvalidSchemaError(_schema_problems(schema, error)) from None
+    except (ReferencingError, ValueError) as error:
+        raise InvalidSchemaError([("", str(error).partition("\n")[0][:_MAX_REASON])]) from None
+
+
+def _schema_problems(schema: dict[str, Any], error: ValidationError) -> list[tuple[str, str]]:
+    """Return all problems of a schema that the library refused with `error`."""
+    if isinstance(error.kind, ValidationErrorKind.Referencing):
+        return [("", _reference_problem(error.message))]
+    found = [*problems_of([error], {})]
+    # The library makes all errors at once, and each contains a part of the schema.
+    if sum(1 for _ in iter_nodes(schema)) < _MAX_LISTED_VALUES and len(error.message) < _MAX_LISTED_VALUES:
+        found = [*islice(problems_of(_draft_validator().iter_errors(schema), {}), MAX_LISTED)] or found
+    problems = {place_of(problem.path): _of_schema(problem) for problem in found}
+    return list(problems.items())
+
+
+def _reference_problem(message: str) -> str:
+    document = re.match(r"Resource '([^']+)'", message)
+    if document is not None:
+        return f"a reference leads to another document, which is not fetched: {document[1][:_MAX_REASON]}"
+    return f"a reference leads nowhere: {message[:_MAX_REASON]}"
+
+
+def _of_schema(problem: SchemaProblem) -> str:
+    if problem.keyword == "format":
+        return f"expected a regular expression, got {brief(problem.value)}"
+    return f"{problem.expected}, got {brief(problem.value)}"
+
+
+@cache
+def _draft_validator() -> Draft202012Validator:
+    """Return the validator of schemas themselves."""
+    return Draft202012Validator({"$ref": _DRAFT}, retriever=_refuse, validate_formats=True)
+
+
+def _patterns(schema: Any) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the patterns of a schema, each with the object whose key `pattern`, or whose name, it is."""
+    for node in iter_nodes(schema):
+        if isinstance(node, dict):
+            if isinstance(pattern := node.get("pattern"), str):
+                yield node, pattern
+            if isinstance(named := node.get("patternProperties"), dict):
+                yield from [(named, name) for name in named]
+
+
+def _check_pattern_sizes(schema: dict[str, Any]) -> None:
+    size = sum(pattern_size(pattern) for _, pattern in _patterns(schema))
+    if size > _MAX_PATTERNS:
+        problem = (
+            f"its patterns have {size:,} characters in all, with repetitions written out and {CHARS_OF_CLASS} for a"
+            rf" class such as \w; at most {_MAX_PATTERNS:,} are allowed: repeat less, or use maxLength"
+        )
+        raise InvalidSchemaError([("", problem)])
+
+
+def _drop_patterns(schema: dict[str, Any]) -> None:
+    """Delete the patterns that cannot be compiled, and those after the size of all is too large."""
+    left = _MAX_PATTERNS
+    for node, pattern in list(_patterns(schema)):
+        left -= pattern_size(pattern)
+        if left >= 0 and _is_regular(pattern):
+            continue
+        if node.get("pattern") == pattern:
+            del node["pattern"]
+        else:
+            del node[pattern]
+
+
+def _is_regular(pattern: str) -> bool:
+    try:
+        Draft202012Validator({"pattern": pattern}, pattern_options=_options())
+    except ValidationError:
+        return False
+    return True

@@ -1,0 +1,101 @@
+"""Values as JSON has them: the library that validates them takes no other types."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+from pydantic import BaseModel
+
+from agentkit_prompts.limits import MAX_DEPTH, MAX_VALUES
+
+__all__ = ["NotPlainError", "Step", "plain_data"]
+
+Step = int | str
+"""Name of a property, or index of an item."""
+_MAX_LEVELS = 2 * MAX_DEPTH
+"""Nested mappings and lists: a level of a schema is two of them, `properties` and a name."""
+
+_CHARS_PER_VALUE = 100
+"""Characters of a text that count as another value."""
+
+
+class NotPlainError(ValueError):
+    """Data that JSON cannot contain: a number that is not finite, or too much data.
+
+    Attributes:
+        path: Place of the number; empty for too much data.
+        value: The number.
+    """
+
+    def __init__(self, message: str, value: Any = None) -> None:
+        super().__init__(message)
+        self.path: tuple[Step, ...] = ()
+        self.value = value
+
+
+def plain_data(value: Any, maximum: int = MAX_VALUES) -> Any:
+    """Return a copy of a value in types of JSON; `maximum` is the number of values in it, counted at all levels.
+
+    Models and dataclasses become objects. Other objects become empty objects, which only an object schema accepts.
+
+    Raises:
+        NotPlainError: A number is not finite, or the data is too large, nested too deeply, or contains itself.
+    """
+    return _Copy(maximum).copy(value, 0)
+
+
+class _Copy:
+    def __init__(self, maximum: int) -> None:
+        self._left = self._maximum = maximum
+
+    def copy(self, value: Any, level: int) -> Any:
+        self._spend(1)
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, int):
+            return int(value)
+        if isinstance(value, float):
+            if not isfinite(value):
+                raise NotPlainError(f"expected a finite number, got {value}", value)
+            return float(value)
+        if level > _MAX_LEVELS:
+            raise NotPlainError(f"is nested more than {_MAX_LEVELS} levels deep")
+        if isinstance(value, list | tuple):
+            return [self._below(index, item, level) for index, item in enumerate(value)]
+        fields = _fields(value)
+        return {self._text(str(name)): self._below(str(name), item, level) for name, item in fields.items()}
+
+    def _spend(self, count: int) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise NotPlainError(f"has more than {self._maximum:,} values")
+
+    def _text(self, value: str) -> str:
+        self._spend(len(value) // _CHARS_PER_VALUE)
+        # The library encodes texts as UTF-8: half of a surrogate pair is read as one unknown character.
+        if value.isascii():
+            return str.__str__(value)
+        return value.encode("utf-8", "replace").decode()
+
+    def _below(self, step: Step, value: Any, level: int) -> Any:
+        try:
+            return self.copy(value, level + 1)
+        except NotPlainError as error:
+            if error.value is not None:
+                error.path = (step, *error.path)
+            raise
+
+
+def _fields(value: Any) -> Mapping[Any, Any]:
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, BaseModel):
+        return vars(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return {}

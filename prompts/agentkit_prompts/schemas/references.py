@@ -1,0 +1,123 @@
+"""References inside one JSON Schema document, and the keywords of a schema that contain other schemas."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+from urllib.parse import unquote
+
+from agentkit_prompts.context.nested import iter_nodes
+
+__all__ = ["ReferenceTable", "in_place", "reference_cycle", "resolve", "target_in"]
+
+_INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
+_LISTS = ("anyOf", "oneOf", "allOf")
+_SINGLE = ("not", "if", "then", "else")
+_NAMED = "dependentSchemas"
+_REFERENCES = ("$ref", "$dynamicRef")
+
+
+def target_in(document: Mapping[str, Any], reference: object) -> Any:
+    """Return the value at a reference such as `#/$defs/Page`; None if the document has no such place."""
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return None
+    if reference != "#" and not reference.startswith("#/"):
+        return ReferenceTable(document).target(reference)
+    target: Any = document
+    for step in reference.split("/")[1:]:
+        target = _inside(target, unquote(step).replace("~1", "/").replace("~0", "~"))
+    return target
+
+
+def _inside(value: Any, name: str) -> Any:
+    if isinstance(value, Mapping):
+        return value.get(name)
+    if isinstance(value, list | tuple) and _INDEX.fullmatch(name) and int(name) < len(value):
+        return value[int(name)]
+    return None
+
+
+def resolve(reference: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema at a reference; a schema that accepts anything if there is none at that place."""
+    target = target_in(document, reference)
+    if target is False:
+        return {"not": {}}
+    return target if isinstance(target, Mapping) else {}
+
+
+class ReferenceTable:
+    """Targets of the references in a document: JSON pointers, anchors, and ids of schemas inside it."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.document = document
+        self._named: dict[str, Any] = {}
+        for node in iter_nodes(document):
+            if isinstance(node, Mapping):
+                self._add(node)
+
+    def _add(self, node: Mapping[str, Any]) -> None:
+        for keyword in ("$anchor", "$dynamicAnchor"):
+            if isinstance(anchor := node.get(keyword), str):
+                self._named.setdefault(f"#{anchor}", node)
+        if isinstance(identifier := node.get("$id"), str) and identifier:
+            self._named.setdefault(identifier.rpartition("/")[2], node)
+
+    def target(self, reference: str) -> Any:
+        """Return the target of a reference; None if it is not in the document.
+
+        A relative or absolute address leads to the schema whose `$id` ends with the same name: which of several
+        schemas with that name is meant does not matter for an estimate.
+        """
+        if reference == "#" or reference.startswith("#/"):
+            return target_in(self.document, reference)
+        if reference.startswith("#"):
+            return self._named.get(reference)
+        name, _, fragment = reference.rpartition("/")[2].partition("#")
+        schema = self._named.get(name) if name else self.document
+        if fragment.startswith("/") and isinstance(schema, Mapping):
+            return target_in(schema, f"#{fragment}")
+        return schema
+
+
+def in_place(schema: Mapping[str, Any], references: ReferenceTable) -> Iterator[Any]:
+    """Yield the schemas that are applied to the same value as `schema`."""
+    for keyword in _LISTS:
+        options = schema.get(keyword)
+        if isinstance(options, list | tuple):
+            yield from options
+    for keyword in _SINGLE:
+        if keyword in schema:
+            yield schema[keyword]
+    dependent = schema.get(_NAMED)
+    if isinstance(dependent, Mapping):
+        yield from dependent.values()
+    for keyword in _REFERENCES:
+        reference = schema.get(keyword)
+        if isinstance(reference, str):
+            yield references.target(reference)
+
+
+def reference_cycle(document: Mapping[str, Any]) -> list[str]:
+    """Return the references of a cycle that never reaches a part of the value; [] without such a cycle.
+
+    Schemas of such a cycle describe nothing: each of them is applied to the value that it was applied to before.
+    """
+    references = ReferenceTable(document)
+    graph: dict[int, list[int]] = {}
+    names: dict[int, str] = {}
+    waiting = [node for node in iter_nodes(document) if isinstance(node, Mapping) and "$ref" in node]
+    while waiting:
+        schema = waiting.pop()
+        if id(schema) in graph:
+            continue
+        inner = [one for one in in_place(schema, references) if isinstance(one, Mapping)]
+        graph[id(schema)] = [id(one) for one in inner]
+        names[id(schema)] = str(schema.get("$ref", ""))
+        waiting += inner
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return [name for name in dict.fromkeys(names[key] for key in error.args[1]) if name]
+    return []

@@ -1,0 +1,210 @@
+"""Problems of a value that does not match a JSON Schema: place and expectation, in words for a model or a developer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agentkit_prompts.errors import brief
+from agentkit_prompts.schemas.plain_data import Step
+from agentkit_prompts.schemas.subschemas import schema_at, type_of
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError
+
+__all__ = [
+    "InvalidSchemaError",
+    "InvalidValueError",
+    "SchemaProblem",
+    "place_of",
+    "problems_of",
+    "shown_name",
+]
+
+_MAX_SHOWN = 200
+"""Characters of a name, a pattern or a listed value."""
+_MAX_LISTED = 20
+"""Listed values."""
+
+_EXPECTED = {
+    "minimum": "expected a number that is at least {limit}",
+    "maximum": "expected a number that is at most {limit}",
+    "exclusiveMinimum": "expected a number above {limit}",
+    "exclusiveMaximum": "expected a number below {limit}",
+    "multipleOf": "expected a multiple of {multiple_of}",
+    "minLength": "expected at least {limit} characters",
+    "maxLength": "expected at most {limit} characters",
+    "minItems": "expected at least {limit} items",
+    "maxItems": "expected at most {limit} items",
+    "minProperties": "expected at least {limit} properties",
+    "maxProperties": "expected at most {limit} properties",
+    "pattern": "expected text that matches {pattern}",
+    "format": "expected text in the format {format}",
+    "uniqueItems": "expected items that all differ",
+    "contains": "contains too few or too many items of a required kind",
+    "not": "matches a schema that is not allowed",
+    "falseSchema": "is not allowed here",
+}
+"""Keyword -> text. The fields are attributes of the error."""
+_FIELDS = ("limit", "multiple_of", "pattern", "format")
+
+
+class SchemaProblem(NamedTuple):
+    """One problem of a value."""
+
+    path: tuple[Step, ...]
+    keyword: str
+    """Keyword of JSON Schema that does not hold; "limit" if the value cannot be checked."""
+    expected: str
+    value: Any = None
+    """The value at `path`; None for a missing property."""
+
+
+class InvalidSchemaError(ValueError):
+    """A schema that cannot be used.
+
+    Attributes:
+        problems: (place in the schema, problem) of every problem.
+    """
+
+    def __init__(self, problems: list[tuple[str, str]]) -> None:
+        super().__init__("; ".join([f"{place}: {problem}" if place else problem for place, problem in problems]))
+        self.problems = problems
+
+
+class InvalidValueError(ValueError):
+    """A value that does not match its schema.
+
+    Attributes:
+        problems: Every problem.
+    """
+
+    def __init__(self, problems: list[SchemaProblem]) -> None:
+        super().__init__("; ".join([f"{place_of(one.path) or '(value)'}: {one.expected}" for one in problems]))
+        self.problems = problems
+
+
+def problems_of(errors: Iterable[ValidationError], document: Mapping[str, Any]) -> Iterator[SchemaProblem]:
+    """Yield the problems that errors of the library describe; `document` is the schema."""
+    for error in errors:
+        path = tuple(error.instance_path)
+        keyword = error.kind.name
+        if keyword == "required":
+            yield _missing(path, error.kind.property, document)  # type: ignore[attr-defined]
+        elif keyword in ("additionalProperties", "unevaluatedProperties"):
+            yield from _unexpected(error, path, document)
+        elif keyword in ("anyOf", "oneOf"):
+            yield from _alternatives(error, path, document)
+        elif keyword == "propertyNames":
+            yield _name_problem(error, path, document)
+        else:
+            yield SchemaProblem(path, keyword, _expected(error), error.instance)
+
+
+def _missing(path: tuple[Step, ...], name: str, document: Mapping[str, Any]) -> SchemaProblem:
+    schema = schema_at(document, [*path, name])
+    expected = "" if schema is None else f" (expected {type_of(document, schema)})"
+    return SchemaProblem((*path, name), "required", f"is required but missing{expected}")
+
+
+def _unexpected(error: ValidationError, path: tuple[Step, ...], document: Mapping[str, Any]) -> Iterator[SchemaProblem]:
+    expected = "is not allowed here"
+    if not path:
+        names = [shown_name(name) for name in list(document.get("properties", {}))[:_MAX_LISTED]]
+        expected = f"is not a parameter; the parameters are: {', '.join(names) or 'none'}"
+    values: Any = error.instance
+    for name in error.kind.unexpected:  # type: ignore[attr-defined]
+        yield SchemaProblem((*path, name), error.kind.name, expected, values.get(name))
+
+
+def _alternatives(
+    error: ValidationError, path: tuple[Step, ...], document: Mapping[str, Any]
+) -> Iterator[SchemaProblem]:
+    """Yield the problems of the one alternative that was meant, or what all of them expect."""
+    context: list[list[ValidationError]] = error.kind.context  # type: ignore[attr-defined]
+    if any(not errors for errors in context):
+        yield SchemaProblem(
+            path, "oneOf", "matches several alternatives, and only one of them may match", error.instance
+        )
+        return
+    meant = [errors for errors in context if not _is_of_another_kind(errors, len(path))]
+    if len(meant) == 1:
+        yield from problems_of(meant[0], document)
+        return
+    expected = " or ".join(dict.fromkeys(_expected_at(errors, len(path)) for errors in context))
+    yield SchemaProblem(path, error.kind.name, f"expected {expected}", error.instance)
+
+
+def _is_of_another_kind(errors: Sequence[ValidationError], depth: int) -> bool:
+    """True if an alternative is for values of another type, or lists other values."""
+    return any(len(error.instance_path) == depth and error.kind.name in ("type", "enum", "const") for error in errors)
+
+
+def _expected_at(errors: Sequence[ValidationError], depth: int) -> str:
+    here = [error for error in errors if len(error.instance_path) == depth]
+    for error in here:
+        if error.kind.name in ("type", "enum", "const"):
+            return _expected(error).removeprefix("expected ")
+    return "an object of another form" if not here or here[0].kind.name == "required" else _expected(here[0])
+
+
+def _name_problem(error: ValidationError, path: tuple[Step, ...], document: Mapping[str, Any]) -> SchemaProblem:
+    inner: ValidationError = error.kind.error  # type: ignore[attr-defined]
+    (problem, *_) = problems_of([inner], document)
+    return SchemaProblem((*path, str(inner.instance)), "propertyNames", f"has an invalid name: {problem.expected}")
+
+
+def _expected(error: ValidationError) -> str:
+    kind: Any = error.kind
+    if kind.name == "type":
+        return f"expected {' or '.join(_ARTICLES.get(name, name) for name in kind.types)}"
+    if kind.name == "const":
+        return f"expected {_json(kind.expected_value)}"
+    if kind.name == "enum":
+        return f"expected {_one_of(kind.options)}"
+    if kind.name == "pattern" and not hasattr(kind, "pattern"):  # the engine gave up
+        return "cannot be compared with the pattern of its schema: it takes too long"
+    text = _EXPECTED.get(kind.name)
+    if text is None:
+        return brief(error.message, _MAX_SHOWN)
+    return text.format(**{name: shown_name(str(getattr(kind, name))) for name in _FIELDS if hasattr(kind, name)})
+
+
+_ARTICLES = {
+    "string": "a string",
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "a boolean",
+    "array": "an array",
+    "object": "an object",
+}
+
+
+def _one_of(values: Sequence[Any]) -> str:
+    if len(values) == 1:
+        return _json(values[0])
+    more = f" or one of {len(values) - _MAX_LISTED:,} more" if len(values) > _MAX_LISTED else ""
+    return f"one of {', '.join(map(_json, values[:_MAX_LISTED]))}{more}"
+
+
+def _json(value: Any) -> str:
+    return shown_name(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def shown_name(name: str) -> str:
+    """Return a name or text as messages show it: in full, except for very long ones."""
+    if len(name) <= _MAX_SHOWN:
+        return name
+    return f"{name[:_MAX_SHOWN]}..."
+
+
+def place_of(path: Iterable[Step]) -> str:
+    """Return a path as messages show it, such as `person.others[2].zip`."""
+    place = ""
+    for step in path:
+        if isinstance(step, int):
+            place += f"[{step}]"
+        else:
+            place += f".{shown_name(step)}" if place else shown_name(step)
+    return place
