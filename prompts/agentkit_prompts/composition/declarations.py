@@ -1,4 +1,4 @@
-"""What a request declares to the model beside its messages: tools, and the schema of the answer."""
+"""Declarations of a request, sent in addition to its messages: tools, and the schema of the answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import is_
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from agentkit_prompts.context.frozen import Deriving
 from agentkit_prompts.context.items import ToolSpec
@@ -16,34 +16,45 @@ from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter, mess
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema
 
-__all__ = ["NO_DECLARATIONS", "Declarations", "OutputRequest"]
+__all__ = ["NO_DECLARATIONS", "Declarations", "DeclaredTokens", "OutputRequest"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OutputRequest:
-    """How a model is asked for an answer that follows a schema."""
+    """Request for an answer that follows a schema."""
 
     schema: JsonSchema
     """JSON Schema of the answer: an object."""
     mode: Literal["native", "tool", "prompted"] = "native"
-    """Whether the schema is declared to the endpoint, is that of a tool to call, or stands in a prompt."""
+    """`native` declares the schema to the endpoint, `tool` as the parameters of a tool, `prompted` in a prompt."""
     strict: bool = False
-    """Whether the schema keeps to the subset that endpoints enforce."""
+    """True if the schema is in the subset that endpoints enforce."""
     tool: ToolSpec | None = None
-    """The tool, in that mode."""
+    """The tool, in the mode `tool`."""
     wrapped: bool = False
-    """Whether the answer is the one property `value` of the object."""
+    """True if the answer is the only property, `value`, of the object."""
+
+
+class DeclaredTokens(NamedTuple):
+    """Tokens of declarations, as one counter counts them."""
+
+    tools: int
+    """Tokens of the tools as JSON."""
+    schema: int
+    """Tokens of the schema of the answer, if it is declared to the endpoint."""
+    of_message: Callable[[Message], int]
+    """Counts the tokens of a message; the same function for the same counter."""
 
 
 class Declarations(Deriving):
-    """Tools and what is asked for as the answer; their wire form and token counts are derived once.
+    """Tools and the request for the answer; their wire form and token counts are derived once.
 
-    A `Memo` hands the same object to every composition with the same tools and request.
+    A `Memo` returns the same object for every composition with the same tools and request.
 
     Attributes:
-        given: The tools without the one that takes the answer.
+        given: The tools without the tool for the answer.
         tools: The tools the model may call.
-        output: How the answer is asked for; None where it is text.
+        output: The request for the answer; None if it is text.
     """
 
     __slots__ = ("given", "output", "tools")
@@ -65,19 +76,19 @@ class Declarations(Deriving):
 
     @property
     def schema(self) -> JsonSchema | None:
-        """JSON Schema of the answer, where it is declared to the endpoint."""
+        """JSON Schema of the answer, if it is declared to the endpoint."""
         return self.output.schema if self.output is not None and self.output.mode == "native" else None
 
-    def tokens(self, counter: TokenCounter) -> tuple[int, int, Callable[[Message], int]]:
-        """Return what the tools cost as JSON, what the schema does, and the function that counts a message."""
+    def tokens(self, counter: TokenCounter) -> DeclaredTokens:
+        """Return the tokens of the tools and the schema, and the function that counts a message."""
         return self.derive(_counted, counter)
 
 
 NO_DECLARATIONS = Declarations((), None)
 
 
-def _counted(declared: Declarations, counter: TokenCounter) -> tuple[int, int, Callable[[Message], int]]:
+def _counted(declared: Declarations, counter: TokenCounter) -> DeclaredTokens:
     schema = 0
     if declared.schema is not None:
         schema = counter.count(json.dumps(declared.schema, ensure_ascii=False)) + MESSAGE_OVERHEAD
-    return tool_tokens(declared.tools, counter), schema, message_tokens(counter)
+    return DeclaredTokens(tool_tokens(declared.tools, counter), schema, message_tokens(counter))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Media, Text, neutralise_markers
 from agentkit_prompts.context.prompt_context import ToolSpec
-from agentkit_prompts.templates.spans import Segment
-from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter, media_tokens, message_tokens, tool_tokens
+from agentkit_prompts.templates.spans import Segment, tile
+from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter, media_tokens, tool_tokens
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.contents import Contents
@@ -20,10 +20,10 @@ __all__ = ["Diff", "diff", "tokens_until", "tool_text"]
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """Where a composition first differs from an earlier one. What comes before can come from a prompt cache."""
+    """Where a composition first differs from an earlier one. A prompt cache can keep everything before that."""
 
     layer: str | None
-    """The first layer that differs; None when nothing does."""
+    """The first layer that differs; None if nothing does."""
     message: int
     """Index of the message in which it differs."""
     offset: int
@@ -31,9 +31,9 @@ class Diff:
     tokens: int
     """Tokens before the difference: the part that stays the same."""
     before: str
-    """What stood there, cut short."""
+    """The text there in the earlier one, cut short."""
     after: str
-    """What stands there now, cut short."""
+    """The text there now, cut short."""
 
     def __str__(self) -> str:
         if self.layer is None:
@@ -41,63 +41,90 @@ class Diff:
         return f"{self.layer} differs after {self.tokens} tokens: {self.before!r} -> {self.after!r}"
 
 
-_EXCERPT = 40
+_MAX_EXCERPT = 40
+
+
+class _Sent(NamedTuple):
+    """A message, its text, and the segments of its text."""
+
+    message: Message
+    segments: Sequence[Segment]
+
+    @property
+    def is_stored(self) -> bool:
+        """True if it is of the conversation or of the tool traffic."""
+        return not self.segments or self.segments[0].prompt in ("conversation", "intermediate")
+
+    @property
+    def text(self) -> str:
+        """Its text, with a marker per use of a media part."""
+        return "".join([segment.text for segment in self.segments])
 
 
 def diff(composition: Contents, previous: Contents) -> Diff:
     """Return where `composition` first differs from `previous`, tools before messages, as they are sent."""
-    counter = composition.counter
     if composition.tools != previous.tools:
         return _tools_diff(composition, previous)
-    per_message = message_tokens(counter)
-    tokens = composition.declarations.tokens(counter)[0]
-    ours, theirs = list(composition.walk()), list(previous.walk())
-    for number, (message, segments) in enumerate(ours):
-        if number >= len(theirs):
-            return Diff(_layer_at(composition, number, segments), number, 0, tokens, "", _excerpt(_whole_text(message)))
-        other = theirs[number][0]
-        if message == other:
-            stored = not segments or segments[0].prompt in ("conversation", "intermediate")
-            tokens += per_message(message) if stored else MESSAGE_OVERHEAD + tokens_until(segments, None, counter)
-            continue
-        if message.role != other.role:
-            layer = _layer_at(composition, number, segments)
-            return Diff(layer, number, 0, tokens, _excerpt(_whole_text(other)), _excerpt(_whole_text(message)))
-        text, old = "".join(part.text for part in segments), "".join(part.text for part in theirs[number][1])
-        same = _same(text, old)
-        tokens += MESSAGE_OVERHEAD + tokens_until(segments, same, counter)
-        layer = _layer_at(composition, number, segments, same)
-        if text == old:  # the calls or the name
-            text, old, same = _whole_text(message), _whole_text(other), len(text)
-        return Diff(layer, number, same, tokens, _excerpt(old[same:]), _excerpt(text[same:]))
-    if len(theirs) > len(ours):
-        message, segments = theirs[len(ours)]
-        return Diff(_layer_at(previous, len(ours), segments), len(ours), 0, tokens, _excerpt(_whole_text(message)), "")
-    return Diff(None, len(ours), 0, tokens, "", "")
+    declared = composition.declarations.tokens(composition.counter)
+    tokens = declared.tools
+    ours = [_Sent(*pair) for pair in composition.walk()]
+    theirs = [_Sent(*pair) for pair in previous.walk()]
+    for number, (now, old) in enumerate(zip(ours, theirs, strict=False)):
+        if now.message != old.message:
+            return _message_diff(composition, number, now, old, tokens)
+        if now.is_stored:
+            tokens += declared.of_message(now.message)
+        else:
+            tokens += MESSAGE_OVERHEAD + tokens_until(now.segments, None, composition.counter)
+    number = min(len(ours), len(theirs))
+    if number < len(ours):
+        layer = _layer_at(composition, number, ours[number].segments)
+        return Diff(layer, number, 0, tokens, "", _excerpt(_whole_text(ours[number].message)))
+    if number < len(theirs):
+        layer = _layer_at(previous, number, theirs[number].segments)
+        return Diff(layer, number, 0, tokens, _excerpt(_whole_text(theirs[number].message)), "")
+    return Diff(None, number, 0, tokens, "", "")
 
 
-def _same(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return how long the beginning is that both have."""
-    differing = (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
-    return next(differing, min(len(one), len(other)))
+def _message_diff(composition: Contents, number: int, now: _Sent, old: _Sent, tokens: int) -> Diff:
+    """Return where a message differs, after the tokens of the messages before it."""
+    if now.message.role != old.message.role:
+        layer = _layer_at(composition, number, now.segments)
+        return Diff(layer, number, 0, tokens, _excerpt(_whole_text(old.message)), _excerpt(_whole_text(now.message)))
+    same = _common(now.text, old.text)
+    tokens += MESSAGE_OVERHEAD + tokens_until(now.segments, same, composition.counter)
+    layer = _layer_at(composition, number, now.segments, same)
+    if now.text != old.text:
+        return Diff(layer, number, same, tokens, _excerpt(old.text[same:]), _excerpt(now.text[same:]))
+    # The texts are the same, so the calls or the name differ: they follow the text.
+    before, after = _whole_text(old.message)[same:], _whole_text(now.message)[same:]
+    return Diff(layer, number, same, tokens, _excerpt(before), _excerpt(after))
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return the length of the common beginning."""
+    for at, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b:
+            return at
+    return min(len(one), len(other))
 
 
 def _tools_diff(composition: Contents, previous: Contents) -> Diff:
-    ours, theirs = ([tool_text(tool) for tool in one.tools] for one in (composition, previous))
-    first = _same(ours, theirs)
+    ours, theirs = [tool_text(tool) for tool in composition.tools], [tool_text(tool) for tool in previous.tools]
+    first = _common(ours, theirs)
     now, old = "\n".join(ours[first:]), "\n".join(theirs[first:])
-    start = max(0, _same(now, old) - _EXCERPT // 2)
+    start = max(0, _common(now, old) - _MAX_EXCERPT // 2)
     tokens = tool_tokens(composition.tools[:first], composition.counter)
     return Diff("tools", 0, 0, tokens, _excerpt(old[start:]), _excerpt(now[start:]))
 
 
 def tool_text(tool: ToolSpec) -> str:
-    """Return everything of a tool that a model is given, as text."""
+    """Return everything that is sent of a tool, as text."""
     return tool.json + (" strict" if tool.strict else "")
 
 
 def _whole_text(message: Message) -> str:
-    """Return everything of a message that is not its role: text, calls, what it answers, and its name."""
+    """Return everything of a message but its role: text, calls, the call that it answers, name and thinking."""
     calls = "".join(f" [calls {call.name}({call.arguments}) as {call.id}]" for call in message.tool_calls)
     answers = f" [answers {message.tool_call_id}]" if message.tool_call_id is not None else ""
     named = f" [named {message.name}]" if message.name is not None else ""
@@ -125,18 +152,17 @@ def _layer_at(composition: Contents, number: int, segments: Sequence[Segment], o
 
 
 def tokens_until(segments: Iterable[Segment], offset: int | None, counter: TokenCounter) -> int:
-    """Count the text before `offset`, and the media whose markers stand before it; all when there is no offset."""
-    text: list[str] = []
+    """Count the text before `offset`, and the media whose markers are before it; all if there is no offset."""
+    texts: list[str] = []
     media: list[Media] = []
-    for segment in segments:
-        if segment.media is None:
-            text.append(segment.text if offset is None else segment.text[: max(0, offset)])
-        elif offset is None or len(segment.text) <= offset:
-            media.append(segment.media)
-        if offset is not None:
-            offset -= len(segment.text)
-    return counter.count("".join(text)) + media_tokens(media)
+    for span in tile(segments):
+        is_whole = offset is None or span.end <= offset
+        if span.segment.media is None:
+            texts.append(span.text if is_whole else span.text[: max(0, (offset or 0) - span.start)])
+        elif is_whole:
+            media.append(span.segment.media)
+    return counter.count("".join(texts)) + media_tokens(media)
 
 
 def _excerpt(text: str) -> str:
-    return text if len(text) <= _EXCERPT else text[: _EXCERPT - 1] + "\u2026"
+    return text if len(text) <= _MAX_EXCERPT else text[: _MAX_EXCERPT - 1] + "\u2026"

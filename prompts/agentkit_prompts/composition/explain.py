@@ -1,36 +1,28 @@
-"""Questions about a composition: what each layer costs, and what changed since another one."""
+"""`explain`: the layers of a composition, with their tokens, origin, spans, and the effect of a budget."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentkit_prompts.composition.trims import Status
+from agentkit_prompts.composition.trims import Status, Trim
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.prompt_context import ToolSpec
-from agentkit_prompts.tokens.counter import (
-    message_tokens,
-    thinking_tokens,
-)
+from agentkit_prompts.templates.spans import Span
+from agentkit_prompts.tokens.counter import thinking_tokens
 from agentkit_prompts.tree.prompt import BasePrompt
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.contents import Contents
     from agentkit_prompts.composition.sections import Section
 
-__all__ = [
-    "LayerRow",
-    "LayerTable",
-    "layer_table",
-    "names_read",
-]
-
+__all__ = ["LayerRow", "LayerTable", "is_inside", "layer_table", "names_read"]
 
 _MAX_NAMED = 3
-"""Tools with a time limit of their own that the table names."""
+"""Number of tools with another time limit that the table names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +31,36 @@ class LayerRow:
 
     layer: str
     """Path of the prompt, or `conversation`, `intermediate`, each with a `.thinking`, `tools`, `output`, `overhead`,
-    or `chat template` in place of that where one writes the text: all it adds, less what it leaves out."""
+    or `chat template` instead of `overhead` if one writes the text: all it adds, less what it leaves out."""
     prompt: str
-    """Name of the prompt or of what the layer holds."""
+    """Name of the prompt, or of the other content of the layer."""
     source: str
-    """Where the text is from: the template file, or the context names it reads; of tools also how long a call may
-    take."""
+    """Origin of the text: the template file, or the context names it reads; for tools also the time limit of a call."""
     tokens: int
     share: float
     """Part of all tokens, 0 to 1."""
     status: Status = "kept"
     why: str = ""
     """Why it was trimmed or dropped."""
+    contents: Contents | None = field(default=None, repr=False, compare=False)
+    """The composition that the row is about."""
+
+    @property
+    def trim(self) -> Trim | None:
+        """Effect of the budget, if it had one."""
+        return self.contents.trims.get(self.layer) if self.contents is not None else None
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The text of the layer in the messages."""
+        if self.contents is None:
+            return ()
+        return tuple([span for span in self.contents.spans if is_inside(span.prompt, self.layer)])
+
+
+def is_inside(path: str, outer: str) -> bool:
+    """True if the prompt at `path` is the prompt or place `outer`, or is inside it."""
+    return path == outer or path.startswith((f"{outer}.", f"{outer}["))
 
 
 class LayerTable(tuple[LayerRow, ...]):
@@ -60,75 +70,109 @@ class LayerTable(tuple[LayerRow, ...]):
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return the rows as dicts that `json` can write."""
-        return [asdict(row) for row in self]
+        names = [column.name for column in fields(LayerRow) if column.name != "contents"]
+        return [{name: getattr(row, name) for name in names} for row in self]
 
     def __str__(self) -> str:
         cells = [("layer", "prompt", "tokens", "share", "status", "source", "why")]
-        cells += [
-            (row.layer, row.prompt, f"{row.tokens:,}", f"{row.share:6.1%}", row.status, row.source, row.why)
-            for row in self
-        ]
+        for row in self:
+            tokens, share = f"{row.tokens:,}", f"{row.share:6.1%}"
+            cells.append((row.layer, row.prompt, tokens, share, row.status, row.source, row.why))
         cells.append(("total", "", f"{sum(row.tokens for row in self):,}", "", "", "", ""))
-        widths = [max(len(cell[column]) for cell in cells) for column in range(7)]
-        lines = [
-            "  ".join(
-                f"{text:{'>' if column in (2, 3) else '<'}{width}}"
-                for column, (text, width) in enumerate(zip(cell, widths, strict=True))
-            ).rstrip()
-            for cell in cells
-        ]
-        rule = "-" * max(len(line) for line in lines)
-        return "\n".join([lines[0], rule, *lines[1:-1], rule, lines[-1]])
+        columns = [_column(texts) for texts in zip(*cells, strict=True)]
+        head, *lines, total = ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
+        rule = "-" * max(map(len, (head, *lines, total)))
+        return "\n".join([head, rule, *lines, rule, total])
+
+
+def _column(texts: Sequence[str]) -> list[str]:
+    """Return the texts of a column, padded to one width; numbers are aligned to the right."""
+    width = max(map(len, texts))
+    if texts[0] in ("tokens", "share"):
+        return [text.rjust(width) for text in texts]
+    return [text.ljust(width) for text in texts]
+
+
+class _Layer(NamedTuple):
+    """A row before the total is known."""
+
+    name: str
+    label: str
+    source: str
+    tokens: int
 
 
 def layer_table(composition: Contents) -> LayerTable:
-    """Return what each layer costs, where it is from, and what the budget did to it; tokens add up to the total."""
-    counter, per_message = composition.counter, message_tokens(composition.counter)
-    rows: list[tuple[str, str, str, int]] = []
-    kept = composition.context.kept_kwargs
-
-    def fragments(section: Section) -> None:
-        for path, prompt, rendered in section.fragments:
-            source = prompt.template.file or ", ".join(dict.fromkeys(names_read(prompt))) or "text"
-            if kept and (shown := [name for name in kept if _shows_kwarg(prompt, name)]):
-                source += f" ({', '.join(shown)}: kept by the session)"
-            rows.append((path, prompt.label, source, rendered.tokens(counter)))
-
-    def messages(name: str, history: Conversation) -> None:
-        if len(history) or name in composition.trims:
-            thoughts = sum(thinking_tokens(message, counter) for message in history if message.thinking)
-            rows.append((name, f"{len(history)} messages", name, history.total(per_message) - thoughts))
-            if thoughts:
-                rows.append((f"{name}.thinking", "what the model thought", name, thoughts))
-
-    fragments(composition.sections[0])
-    messages("conversation", composition.conversation)
-    fragments(composition.sections[1])
-    messages("intermediate", composition.intermediate)
-    if len(composition.intermediate):
-        fragments(composition.sections[2])
-    tools, schema, _ = composition.declarations.tokens(counter)
-    if composition.tools:
-        rows.append(("tools", f"{len(composition.tools)} tools", f"tools{_time_limits(composition.tools)}", tools))
-    if composition.output_schema is not None:
-        rows.append(("output", "answer schema", "output type", schema))
+    """Return the tokens and origin of each layer, and the effect of the budget on it; tokens add up to the total."""
+    layers = [*_layers(composition)]
     total = composition.tokens
-    framing = total - sum(row[3] for row in rows)
-    if framing:
-        layer, what = ("overhead", "message framing")
-        if composition.text_tokens is not None:
-            layer, what = ("chat template", "what it adds")
-        rows.append((layer, what, "", framing))
-    return LayerTable(LayerRow(*row, row[3] / (total or 1), *_fate(composition, row[0], row[3])) for row in rows)
+    framing = total - sum(layer.tokens for layer in layers)
+    if framing and composition.text_tokens is None:
+        layers.append(_Layer("overhead", "message framing", "", framing))
+    elif framing:
+        layers.append(_Layer("chat template", "text that it adds", "", framing))
+    return LayerTable([_row(composition, layer, total) for layer in layers])
+
+
+def _layers(composition: Contents) -> Iterator[_Layer]:
+    """Yield the layers in the order they are sent, then the declarations."""
+    system, user, closing = composition.sections
+    yield from _prompts(composition, system)
+    yield from _messages(composition, "conversation", composition.conversation)
+    yield from _prompts(composition, user)
+    yield from _messages(composition, "intermediate", composition.intermediate)
+    if len(composition.intermediate):
+        yield from _prompts(composition, closing)
+    tokens = composition.declarations.tokens(composition.counter)
+    if composition.tools:
+        source = f"tools{_time_limits(composition.tools)}"
+        yield _Layer("tools", f"{len(composition.tools)} tools", source, tokens.tools)
+    if composition.output_schema is not None:
+        yield _Layer("output", "answer schema", "output type", tokens.schema)
+
+
+def _prompts(composition: Contents, section: Section) -> Iterator[_Layer]:
+    for path, prompt, rendered in section.fragments:
+        source = prompt.template.file or ", ".join(dict.fromkeys(names_read(prompt))) or "text"
+        kept = [name for name in composition.context.kept_kwargs if _shows_kwarg(prompt, name)]
+        if kept:
+            source += f" ({', '.join(kept)}: kept by the session)"
+        yield _Layer(path, prompt.label, source, rendered.tokens(composition.counter))
+
+
+def _messages(composition: Contents, name: str, history: Conversation) -> Iterator[_Layer]:
+    if not len(history) and name not in composition.trims:
+        return
+    counter = composition.counter
+    thinking = sum(thinking_tokens(message, counter) for message in history if message.thinking)
+    tokens = history.total(composition.declarations.tokens(counter).of_message)
+    yield _Layer(name, f"{len(history)} messages", name, tokens - thinking)
+    if thinking:
+        yield _Layer(f"{name}.thinking", "thinking of the model", name, thinking)
+
+
+def _row(composition: Contents, layer: _Layer, total: int) -> LayerRow:
+    """Return a row, with the reason if a budget cut it, or if the context has the end of a conversation only."""
+    trim = composition.trims.get(layer.name)
+    reasons: list[str] = []
+    before = composition.context.conversation.start if layer.name == "conversation" else 0
+    if before:
+        reasons.append(f"the first {before} messages were left out before")
+    status: Status = "trimmed" if before else "kept"
+    if trim is not None:
+        reasons.append(trim.why)
+        status = "trimmed" if layer.tokens else trim.status
+    share = layer.tokens / (total or 1)
+    return LayerRow(*layer, share, status, "; ".join(reasons), composition)
 
 
 def _time_limits(tools: Iterable[ToolSpec]) -> str:
-    """Return how long a call may take, as most tools have it, and the names of some that have it otherwise."""
-    known = [(tool.name, tool.timeout) for tool in tools if tool.timeout is not None]
-    if not known:
+    """Return the time limit of a call that most tools have, and some names of tools with another limit."""
+    limits = {tool.name: tool.timeout for tool in tools if tool.timeout is not None}
+    if not limits:
         return ""
-    (usual, _), *_ = Counter(limit for _, limit in known).most_common(1)
-    others = [f"{name}: {_seconds(limit)}" for name, limit in known if limit != usual]
+    [(usual, _)] = Counter(limits.values()).most_common(1)
+    others = [f"{name}: {_seconds(limit)}" for name, limit in limits.items() if limit != usual]
     if len(others) > _MAX_NAMED:
         others[_MAX_NAMED:] = [f"{len(others) - _MAX_NAMED} others"]
     return f" ({', '.join([f'{_seconds(usual)} a call', *others])})"
@@ -151,16 +195,17 @@ def _fate(composition: Contents, layer: str, tokens: int) -> tuple[Status, str]:
 
 
 def _shows_kwarg(prompt: BasePrompt, name: str) -> bool:
-    """Whether a prompt, or one inside it, shows an additional kwarg: by its name, or all of them."""
-    for one in (prompt, *(child for _, child in prompt.children)):
-        asked = (one.additional_kwargs_schema or {}).get("properties", {})
-        if name in asked or name in one.template.names or (not asked and "additional_kwargs" in one.template.names):
-            return True
-    return False
+    """True if a prompt, or one inside it, shows an additional kwarg: by its name, or all of them."""
+    if any(_shows_kwarg(child, name) for _, child in prompt.children):
+        return True
+    names = prompt.template.names
+    schema = prompt.additional_kwargs_schema or {}
+    properties = schema.get("properties", {})
+    return name in properties or name in names or (not properties and "additional_kwargs" in names)
 
 
 def names_read(prompt: BasePrompt) -> Iterator[str]:
-    """Yield the context names that the templates of a prompt and of those inside it read."""
+    """Yield the context names that the templates of a prompt and of the prompts inside it read."""
     yield from (name for name in prompt.template.names if name not in prompt.supplies)
     for _, child in prompt.children:
         yield from names_read(child)

@@ -1,18 +1,19 @@
-"""What a provider can keep cached of a composition: cache points, and the hash of what stays the same."""
+"""The part of a composition that a provider can keep in its cache: cache points, and the hash of this part."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from itertools import takewhile
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from agentkit_prompts.composition.diff import tokens_until, tool_text
-from agentkit_prompts.composition.sections import SEPARATOR
+from agentkit_prompts.composition.sections import SEPARATOR, Section
 from agentkit_prompts.composition.stored_text import stored_text
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.thinking import Thinking
-from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, message_tokens
+from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter
 from agentkit_prompts.tree.volatility import volatility_of
 
 if TYPE_CHECKING:
@@ -21,11 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["Breakpoint", "breakpoints", "prefix"]
 
 
+_Part: TypeAlias = Literal["tools", "static", "session", "conversation"]
+
+
 @dataclass(frozen=True, slots=True)
 class Breakpoint:
     """A point up to which the payload stays the same for a while: worth a cache mark."""
 
-    after: Literal["tools", "static", "session", "conversation"]
+    after: _Part
     message: int
     """Index of the message it lies in; -1 for the tools."""
     offset: int
@@ -35,43 +39,48 @@ class Breakpoint:
 
 
 def breakpoints(composition: Contents) -> tuple[Breakpoint, ...]:
-    """Return at most four cache points, at the borders of what changes never, per session, and per turn."""
+    """Return at most four cache points, between the parts that change never, per session, and per turn."""
     counter = composition.counter
+    declared = composition.declarations.tokens(counter)
+    tokens = declared.tools
     points: list[Breakpoint] = []
-    tokens = composition.declarations.tokens(counter)[0]
     if composition.tools:
         points.append(Breakpoint("tools", -1, 0, tokens))
-    if composition.system.text:
-        shown = [fragment for fragment in composition.sections[0].fragments if fragment.rendered.text]
-        changes = [volatility_of(prompt) for _, prompt, _ in shown]
-        static = len([*takewhile(lambda volatility: volatility == "static", changes)])
-        stable = len([*takewhile(lambda volatility: volatility != "turn", changes)])
-        borders: list[tuple[Literal["static", "session"], int]] = [("static", static)]
-        if stable > static:
-            borders.append(("session", stable))
-        for name, count in borders:
-            if count:
-                offset = len(SEPARATOR.join([rendered.text for _, _, rendered in shown[:count]]))
-                cost = MESSAGE_OVERHEAD + tokens_until(composition.system.segments(), offset, counter)
-                points.append(Breakpoint(name, 0, offset, tokens + cost))
-        if stable < len(shown):
-            return tuple(points)
-        tokens += MESSAGE_OVERHEAD + composition.system.tokens(counter)
-    elif composition.sends_system:
-        tokens += MESSAGE_OVERHEAD
-    first = int(composition.sends_system)
+    system = composition.system
+    points += _system_points(system, tokens, counter)
+    if any(volatility_of(fragment.prompt) == "turn" for fragment in system.fragments if fragment.rendered.text):
+        return tuple(points)  # nothing after it can be kept
+    first = 0
+    if composition.sends_system:
+        first = 1
+        tokens += MESSAGE_OVERHEAD + system.tokens(counter)
     if len(composition.conversation):
         last = first + len(composition.conversation) - 1
-        tokens += composition.conversation.total(message_tokens(counter))
+        tokens += composition.conversation.total(declared.of_message)
         points.append(Breakpoint("conversation", last, len(composition.marked_text(last)), tokens))
     return tuple(points)
 
 
-def prefix(composition: Contents) -> tuple[str, int]:
-    """Return the hash and the tokens of what comes before the first thing that changes every turn.
+def _system_points(system: Section, tokens: int, counter: TokenCounter) -> Iterator[Breakpoint]:
+    """Yield the cache points in the system message, which comes after so many tokens."""
+    shown = [fragment for fragment in system.fragments if fragment.rendered.text]
+    volatilities = [volatility_of(fragment.prompt) for fragment in shown]
+    static = sum(1 for _ in takewhile(lambda volatility: volatility == "static", volatilities))
+    stable = sum(1 for _ in takewhile(lambda volatility: volatility != "turn", volatilities))
+    parts: tuple[tuple[_Part, int], ...] = (("static", static), ("session", stable))
+    for name, count in parts:
+        if not count or (name == "session" and stable == static):
+            continue
+        offset = len(SEPARATOR.join([fragment.rendered.text for fragment in shown[:count]]))
+        cost = MESSAGE_OVERHEAD + tokens_until(system.segments(), offset, counter)
+        yield Breakpoint(name, 0, offset, tokens + cost)
 
-    That is: tools, the stable prompts of `system` and, when all of `system` is stable, the conversation. What stands in
-    the hash for a message of the conversation is made once per message.
+
+def prefix(composition: Contents) -> tuple[str, int]:
+    """Return the hash and the tokens of everything before the first part that changes every turn.
+
+    That is: tools, the stable prompts of `system` and, if all of `system` is stable, the conversation. Each message of
+    the conversation is hashed once.
     """
     points = breakpoints(composition)
     last = points[-1] if points else Breakpoint("tools", -1, 0, 0)
@@ -85,10 +94,10 @@ def prefix(composition: Contents) -> tuple[str, int]:
 
 
 def _hashed(message: Message) -> bytes:
-    """Return a hash of all that is sent of a message."""
+    """Return a hash of everything that is sent of a message."""
     sent = (message.role, stored_text(message), message.name, message.tool_call_id)
-    of_calls, of_thinking = ([*map(_values, values)] for values in (message.tool_calls, message.thinking))
-    content = repr((sent, of_calls, of_thinking, message.opaque))
+    calls, thinking = [*map(_values, message.tool_calls)], [*map(_values, message.thinking)]
+    content = repr((sent, calls, thinking, message.opaque))
     return hashlib.blake2b(content.encode(), digest_size=16).digest()
 
 

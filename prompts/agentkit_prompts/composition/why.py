@@ -1,307 +1,286 @@
-"""`why`: where a prompt, or a part of the context, shows up in a composition, or why it does not."""
+"""`why`: where a prompt, or a part of the context, is in a composition, or why it is not there."""
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from agentkit_prompts.composition.explain import layer_table, names_read
+from agentkit_prompts.composition.context_path import ABSENT, KWARGS, ContextPath, parse_path
+from agentkit_prompts.composition.explain import is_inside, layer_table, names_read
 from agentkit_prompts.context.items import Document, Example, Fact
-from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext
+from agentkit_prompts.context.prompt_context import CONTEXT_NAMES
 from agentkit_prompts.errors import PromptError
+from agentkit_prompts.limits import MAX_SHOWN_CHARS
 from agentkit_prompts.names import nearest, similar
 from agentkit_prompts.templates.spans import Span
 from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
 from agentkit_prompts.tree.layers import PLACES
-from agentkit_prompts.tree.prompt import BasePrompt, render_prompt
+from agentkit_prompts.tree.prompt import BasePrompt, has_own_code, render_prompt
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.contents import Contents
 
-__all__ = ["Why", "why"]
+__all__ = ["Why", "WhyStatus", "why"]
 
-_Path: TypeAlias = tuple[str | int, ...]
-_Shown: TypeAlias = Sequence[tuple[Span, Sequence[_Path]]]
-"""Spans, each with the parts of the context it shows."""
-_STEP = re.compile(r"""\.?([^\W\d]\w*)|\[(\d+)\]|\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]""")
-_KWARGS = "additional_kwargs"
-_OURS = "agentkit_prompts."
-_MAX_SHOWN = 80
-_MISSING = object()
+WhyStatus: TypeAlias = Literal["shown", "sent", "cut", "empty", "unread", "unknown"]
+_REASONS: Mapping[WhyStatus, str] = {
+    "shown": "shown {}",
+    "sent": "sent {}, outside of the text of the messages",
+    "cut": "not sent: {}",
+    "empty": "not sent: {} is empty",
+    "unread": "not sent: {}",
+    "unknown": "not known: {}",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Where one part of a composition, or of its context, ended up."""
+    """The place of one part of a composition, or of its context."""
 
     pointer: str
     spans: tuple[Span, ...]
-    """Every place in the messages that shows it; empty when none does."""
+    """Every place in the messages that shows it."""
     reason: str
-    """In words: what shows it, or why nothing does."""
+    """The prompts that show it, or the reason why none does."""
+    status: WhyStatus
+    """`shown` in a message; `sent` outside of the text of the messages; `cut` by a budget; `empty`; `unread` by every
+    prompt; or `unknown`, if a prompt reads it and shows it in another form, or not at all."""
 
     def __str__(self) -> str:
         return f"{self.pointer}: {self.reason}"
 
 
+class _Shown(NamedTuple):
+    """A span, and the parts of the context that it shows."""
+
+    span: Span
+    paths: tuple[ContextPath, ...]
+
+
 def why(composition: Contents, pointer: str) -> Why:
-    """Return what `Composition.why` does."""
+    """Return the answer of `Composition.why`."""
     if not isinstance(pointer, str):
         got = type(pointer).__name__
         raise PromptError(f"why: expected a path such as 'documents[0]', got {got}", name="pointer", value=got)
-    path = _path(pointer)
-    if path is None or path[0] not in CONTEXT_NAMES:
-        found = _of_prompts(composition, pointer) or _of_row(composition, pointer)
-        if found is not None:
-            return Why(pointer, *found)
-        if path is not None and path[0] in _kwargs_read(composition):
-            path = (_KWARGS, *path)  # some templates read a kwarg by its own name
-    if path is not None:
-        prompts = dict(composition.layers.walk())
-        examples = composition.context.examples
-        places = {_content(examples[at]): at for at in reversed(range(len(examples)))}
-        shown = [
-            (span, [*_paths(span, prompts.get(span.prompt), composition.context, places)])
-            for span in composition.spans
-            if span.pointer
-        ]
-        spans = tuple([span for span, paths in shown if any(_is_below(one, path) for one in paths)])
-        value = _value(composition.context.view, path)
-        is_kwarg = path[:-1] == (_KWARGS,) and path[-1] in _kwargs_read(composition)
-        if spans or value is not _MISSING or is_kwarg:
-            reason = _reason(composition, path, spans, value, shown)
-            return Why(pointer, spans, f"{reason}{_source(composition.context.view, path)}")
-    row = _of_row(composition, pointer)
-    if row is not None:
-        return Why(pointer, *row)
-    advice = _advice(composition, pointer, path)
-    raise PromptError(
-        f"why: there is no {pointer[:_MAX_SHOWN]!r}{advice.text}",
-        name=pointer[:_MAX_SHOWN],
-        suggestion=advice.suggestion,
-    )
+    path = parse_path(pointer)
+    answer = None
+    if path is None or path.root not in CONTEXT_NAMES:
+        answer = _of_prompts(composition, pointer) or _of_row(composition, pointer)
+        if path is not None and path.root in _kwargs_read(composition):
+            path = ContextPath((KWARGS, *path))  # some templates read a kwarg by its name alone
+    if answer is None and path is not None:
+        answer = _of_context(composition, pointer, path)
+    answer = answer or _of_row(composition, pointer)
+    if answer is None:
+        advice = _advice(composition, pointer, path)
+        raise PromptError(
+            f"why: unknown path {pointer[:MAX_SHOWN_CHARS]!r}{advice.text}",
+            name=pointer[:MAX_SHOWN_CHARS],
+            suggestion=advice.suggestion,
+        )
+    return answer
 
 
-def _path(pointer: str) -> _Path | None:
-    """Return the steps of a path; None when it is not written as one. Additional kwargs have two ways to them."""
-    steps: list[str | int] = []
-    at = 0
-    while at < len(pointer):
-        found = _STEP.match(pointer, at)
-        if (
-            found is None
-            or (not steps and (found[1] is None or pointer[0] == "."))
-            or (steps and pointer[at] not in ".[")
-        ):
-            return None
-        steps.append(found[1] if found[1] is not None else int(found[2]) if found[2] else ast.literal_eval(found[3]))
-        at = found.end()
-    return tuple(steps[1:] if steps[:2] == ["user_input", _KWARGS] else steps) or None
-
-
-def _paths(
-    span: Span, prompt: BasePrompt | None, ctx: PromptContext, places: Mapping[tuple[str, ...], int]
-) -> Iterator[_Path]:
-    """Yield the parts of the context that a span of a prompt shows; examples by their place in the context."""
-    path = _path(span.pointer)
-    paths = [path] if path is not None else [_path(one) for one in span.pointer.split(", ") if one]
-    for path in paths:
-        if path is None:
-            continue
-        if path[0] == "examples" and len(path) > 1 and isinstance(prompt, ExamplesPrompt) and not prompt.examples:
-            at = places.get(_content(prompt.chosen(ctx)[int(path[1])]))
-            if at is not None:
-                yield ("examples", at, *path[2:])
-        else:
-            yield path
-
-
-def _content(example: Example) -> tuple[str, ...]:
-    """Return what an example is known by in the context: a selector may return it with a score."""
-    return example.input, example.output, example.id
-
-
-def _is_below(path: _Path, top: _Path) -> bool:
-    return path[: len(top)] == top
-
-
-def _value(values: Mapping[str, Any], path: _Path) -> Any:
-    """Return what stands at a path of the context, `_MISSING` where nothing does."""
-    found: Any = values.get(str(path[0]), _MISSING)
-    for step in path[1:]:
-        try:
-            if isinstance(found, Mapping):
-                found = found.get(step, _MISSING)
-            elif isinstance(step, int):
-                found = found[step] if isinstance(found, Sequence) and not isinstance(found, str | bytes) else _MISSING
-            elif step.startswith("_") or isinstance(found, Sequence):
-                return _MISSING
-            else:
-                found = getattr(found, step, _MISSING)
-                found = _MISSING if callable(found) else found
-        except Exception:  # of an object of the developer's own
-            return _MISSING
-    return found
+def _why(pointer: str, status: WhyStatus, what: str, spans: Sequence[Span] = ()) -> Why:
+    return Why(pointer, tuple(spans), _REASONS[status].format(what), status)
 
 
 # --- prompts and rows of the table
 
 
-def _of_prompts(composition: Contents, name: str) -> tuple[tuple[Span, ...], str] | None:
-    """Return the spans of the prompts of a path, name, file or place, and what became of them."""
-    every = [*composition.layers.walk()]
-    chosen = (
-        [(path, prompt) for path, prompt in every if path == name]
-        or ([(path, prompt) for path, prompt in composition.layers.prompts(name)] if name in PLACES else [])
-        or [(path, prompt) for path, prompt in every if name and name in (prompt.label, prompt.template.file)]
-    )
-    if not chosen:
-        return ((), "not sent: no prompt stands there") if name in PLACES else None
-    paths = [name] if name in PLACES else [path for path, _ in chosen]
-    spans = tuple(span for span in composition.spans if any(_inside(span.prompt, path) for path in paths))
-    reasons = [_of_prompt(composition, path, prompt) for path, prompt in chosen]
-    if len(chosen) == 1 and chosen[0][0] == name:
-        return spans, reasons[0]
-    return spans, "; ".join(f"{path}: {reason}" for (path, _), reason in zip(chosen, reasons, strict=True))
+def _of_prompts(composition: Contents, name: str) -> Why | None:
+    """Return the answer about a place, or about the prompts with a path, name or file."""
+    prompts = dict(composition.layers.walk())
+    if name in prompts:
+        return _of_prompt(composition, name, prompts[name])
+    if name in PLACES:
+        paths = [path for path, _ in composition.layers.prompts(name)]
+        if not paths:
+            return _why(name, "empty", name)
+    else:
+        paths = [path for path, prompt in prompts.items() if name and name in (prompt.label, prompt.template.file)]
+    if not paths:
+        return None
+    answers = [_of_prompt(composition, path, prompts[path]) for path in paths]
+    spans = [span for span in composition.spans if any(is_inside(span.prompt, outer) for outer in (name, *paths))]
+    status = next((answer.status for answer in answers if answer.status == "shown"), answers[0].status)
+    return Why(name, tuple(spans), "; ".join(map(str, answers)), status)
 
 
-def _of_prompt(composition: Contents, path: str, prompt: BasePrompt) -> str:
-    trim = next((trim for at, trim in composition.trims.items() if _inside(path, at)), None)
-    spans = [span for span in composition.spans if _inside(span.prompt, path)]
+def _of_prompt(composition: Contents, path: str, prompt: BasePrompt) -> Why:
+    spans = [span for span in composition.spans if is_inside(span.prompt, path)]
+    trims = [trim.why for layer, trim in composition.trims.items() if is_inside(path, layer)]
     if spans:
-        size = sum(span.end - span.start for span in spans)
-        sent = f"sent in {_messages(composition, {span.message for span in spans})}, {size} characters; {_trust(spans)}"
-        return f"{sent}; {trim.why}" if trim is not None else sent
-    if trim is not None:
-        return f"not sent; {trim.why}"
+        size = sum(len(span.text) for span in spans)
+        where = _messages(composition, {span.message for span in spans})
+        return _why(path, "shown", "; ".join([f"in {where}, {size} characters; {_trust(spans)}", *trims]), spans)
+    if trims:
+        return _why(path, "cut", trims[0])
     if path.startswith("after_intermediate") and not len(composition.intermediate):
-        return "not sent: it stands after tool traffic, and this turn has no tool traffic"
+        return _why(path, "empty", "the tool traffic of this turn")
     outer = path.rpartition(".")[0]
+    if outer and _has_text(composition, prompt):
+        return _why(path, "unknown", f"{outer} changes it, or leaves it out")
+    return _why(path, "empty", "its text")
+
+
+def _has_text(composition: Contents, prompt: BasePrompt) -> bool:
     try:
-        has_text = bool(outer and render_prompt(prompt, composition.context).text)
+        return bool(render_prompt(prompt, composition.context).text)
     except PromptError:
-        has_text = True
-    return f"no span of its own: {outer} shows it changed, or not at all" if has_text else "not sent: its text is empty"
+        return True
 
 
-def _inside(path: str, top: str) -> bool:
-    return path == top or path.startswith((f"{top}.", f"{top}["))
-
-
-def _of_row(composition: Contents, name: str) -> tuple[tuple[Span, ...], str] | None:
-    """Return what a row of the table is that is no prompt, and no part of the context."""
+def _of_row(composition: Contents, name: str) -> Why | None:
+    """Return the answer about a row of the table that is neither a prompt nor a part of the context."""
     row = next((row for row in layer_table(composition) if row.layer == name), None)
     if row is None:
         return None
-    if name == "output":
-        return (), f"sent as the schema of the answer, {row.tokens} tokens; not in the text of a message"
-    if name == "overhead":
-        return (), f"what messages take beside their text, {row.tokens} tokens; it shows no part of the context"
-    return (), f"sent beside the text of the messages, {row.tokens} tokens: {row.prompt}"
+    return _why(name, "sent", f"as {row.prompt}, {row.tokens} tokens")
 
 
 def _messages(composition: Contents, numbers: Iterable[int]) -> str:
-    found = [f"message {number} ({composition.messages[number].role})" for number in sorted(numbers)]
-    return ", ".join(found) if len(found) <= 3 else f"{len(found)} messages"
+    messages = [f"message {number} ({composition.messages[number].role})" for number in sorted(numbers)]
+    return ", ".join(messages) if len(messages) <= 3 else f"{len(messages)} messages"
 
 
 # --- the context
 
 
-def _reason(composition: Contents, path: _Path, spans: Sequence[Span], value: Any, shown: _Shown) -> str:
-    root = str(path[0])
-    is_spec = root == "tools" and bool(composition.tools)
-    if spans:
-        return f"shown by {_places(spans)}; {_trust(spans)}{'; sent as a tool spec too' if is_spec else ''}"
-    if is_spec:
-        return "sent as a tool spec, not in the text of a message"
-    if root in ("conversation", "intermediate") and (found := _of_messages(composition, path)):
-        return found
-    for length in range(len(path) - 1, 1, -1):
-        if beside := [span for span, paths in shown if any(_is_below(one, path[:length]) for one in paths)]:
-            return f"not in the text: {_places(beside)} shows other parts of {_written(path[:length])}"
-    readers = [at for at, prompt in composition.layers.prompts() if any(_is_read(path, one) for one in _reads(prompt))]
-    cut = [f"{at}: {composition.trims[at].why}" for at in readers if at in composition.trims]
-    has_items = any(one[0] == root and len(one) > 1 for _, paths in shown for one in paths)
-    around = [span for span, paths in shown if any(_is_below(path, one) for one in paths)]
-    if around and not (cut and has_items):  # where items have spans, the whole is no more than their number
-        return "; ".join([f"no span of its own: {_places(around)} shows {root} as a whole", *cut])
-    if cut:
-        return f"not sent; {'; '.join(cut)}"
-    if own := [at for at, prompt in composition.layers.walk() if _has_own_code(prompt)]:
-        return f"not known: {', '.join(own)} renders with code of its own, which may show it"
-    if not readers:
-        return f"not sent: no prompt reads {root}"
-    if value is None or (isinstance(value, Sequence | Mapping) and not value):
-        return f"not sent: it is empty, though {', '.join(readers)} reads {root}"
-    return f"not in the text, though {', '.join(readers)} reads {root}"
-
-
-def _source(view: Mapping[str, Any], path: _Path) -> str:
-    """Return where the item is from that a path leads to, or into."""
-    item = _value(view, path[:2])
-    if not isinstance(item, Document | Fact) or not item.source:
-        return ""
-    return f"; from {item.label if isinstance(item, Document) else item.source[-_MAX_SHOWN:]}"
-
-
-def _of_messages(composition: Contents, path: _Path) -> str | None:
-    """Return what became of stored messages without a span: sent without text, cut, incomplete, or not sent at all."""
-    root: Any = path[0]
-    if root == "conversation" and not composition.layers.conversation:
+def _of_context(composition: Contents, pointer: str, path: ContextPath) -> Why | None:
+    """Return the answer about a part of the context, or None if the context does not have it."""
+    shown = [*_all_shown(composition)]
+    spans = [one.span for one in shown if any(part.is_below(path) for part in one.paths)]
+    value = path.value(composition.context.view)
+    is_kwarg = path.root == KWARGS and len(path) == 2 and path[1] in _kwargs_read(composition)
+    if not spans and value is ABSENT and not is_kwarg:
         return None
+    answer = _if_sent(composition, pointer, path, spans) or _if_not_sent(composition, pointer, path, value, shown)
+    item = path.upto(2).value(composition.context.view)
+    source = ""
+    if isinstance(item, Document) and item.source:
+        source = f"; from {item.label}"
+    elif isinstance(item, Fact) and item.source:
+        source = f"; from {item.source[-MAX_SHOWN_CHARS:]}"
+    return Why(pointer, answer.spans, f"{answer.reason}{source}", answer.status)
+
+
+def _if_sent(composition: Contents, pointer: str, path: ContextPath, spans: Sequence[Span]) -> Why | None:
+    """Return the answer about a part of the context that is sent, in a message or otherwise."""
+    is_spec = path.root == "tools" and bool(composition.tools)
+    if spans:
+        also = "; sent as a tool spec, too" if is_spec else ""
+        return _why(pointer, "shown", f"by {_places(spans)}; {_trust(spans)}{also}", spans)
+    if is_spec:
+        return _why(pointer, "sent", "as a tool spec")
+    if path.root == "conversation" and composition.layers.conversation:
+        return _of_messages(composition, pointer, "conversation", path)
+    if path.root == "intermediate":
+        return _of_messages(composition, pointer, "intermediate", path)
+    return None
+
+
+def _of_messages(
+    composition: Contents, pointer: str, name: Literal["conversation", "intermediate"], path: ContextPath
+) -> Why:
+    """Return the answer about stored messages without a span: they have no text, are cut, or are incomplete."""
     first = int(composition.sends_system)
-    if root == "intermediate":
+    if name == "intermediate":
         first += len(composition.conversation) + composition.sends_user
-    sent = {index: number for number, (_, index) in enumerate(composition.placed(root), first)}
-    at = path[1] if len(path) > 1 else None
-    given = getattr(composition.context, root)
-    if at is None:
-        if sent:
-            return f"sent as {_messages(composition, sent.values())}, without text"
-        if not len(given):
-            return "not sent: it is empty"
-    elif at in sent:
-        what = "sent as" if len(path) == 2 else "a part of"
-        return f"{what} {_messages(composition, [sent[at]])}; not in its text"
-    elif at not in given.complete_at():
-        return "not sent: a tool call without its result, or a result without its call"
-    trim = composition.trims.get(root)
+    numbers = {index: number for number, (_, index) in enumerate(composition.placed(name), first)}
+    history = getattr(composition.context, name)
+    if len(path) > 1:
+        index = path[1]
+        if index in numbers:
+            part = "as" if len(path) == 2 else "as a part of"
+            return _why(pointer, "sent", f"{part} {_messages(composition, [numbers[int(index)]])}")
+        if index not in history.complete_at():
+            return _why(pointer, "unread", "a tool call without its result, or a result without its call")
+    elif numbers:
+        return _why(pointer, "sent", f"as {_messages(composition, numbers.values())}")
+    elif not len(history):
+        return _why(pointer, "empty", name)
+    trim = composition.trims.get(name)
     if trim is not None:
-        return f"not sent; {root}: {trim.why}"
-    return "not sent: tool calls without results, or results without calls"
+        return _why(pointer, "cut", f"{name}: {trim.why}")
+    return _why(pointer, "unread", "tool calls without results, or results without calls")
 
 
-def _reads(prompt: BasePrompt) -> Iterator[_Path]:
-    """Yield what a prompt and those inside it read: what their templates name, and what decides about the text."""
+def _if_not_sent(composition: Contents, pointer: str, path: ContextPath, value: Any, shown: Sequence[_Shown]) -> Why:
+    """Return the answer about a part of the context that no span shows by itself."""
+    readers = [at for at, prompt in composition.layers.prompts() if _reads_path(prompt, path)]
+    cuts = [f"{at}: {composition.trims[at].why}" for at in readers if at in composition.trims]
+    siblings = [one.span for one in shown if any(part.is_below(path.upto(2)) for part in one.paths)]
+    if len(path) > 2 and siblings:
+        return _why(pointer, "unknown", f"{_places(siblings)} shows other parts of {path.upto(2)}")
+    whole = [one.span for one in shown if any(path.is_below(part) for part in one.paths)]
+    shows_items = any(part.root == path.root and len(part) > 1 for one in shown for part in one.paths)
+    # If items have spans of their own, a span of the whole is only something like their number.
+    if whole and not (cuts and shows_items):
+        return _why(pointer, "unknown", "; ".join([f"{_places(whole)} shows {path.root} as a whole", *cuts]))
+    if cuts:
+        return _why(pointer, "cut", "; ".join(cuts))
+    custom = [at for at, prompt in composition.layers.walk() if has_own_code(prompt)]
+    if custom:
+        return _why(pointer, "unknown", f"{', '.join(custom)} has custom code, which can show it")
+    if not readers:
+        return _why(pointer, "unread", f"no prompt reads {path.root}")
+    if value is None or (isinstance(value, Sequence | Mapping) and not value):
+        return _why(pointer, "empty", str(path))
+    return _why(pointer, "unknown", f"{', '.join(readers)} reads {path.root}, but shows no such part")
+
+
+def _all_shown(composition: Contents) -> Iterator[_Shown]:
+    """Yield the spans that show something of the context."""
+    prompts = dict(composition.layers.walk())
+    examples = composition.context.examples
+    indices = {_content(example): index for index, example in reversed([*enumerate(examples)])}
+    for span in composition.spans:
+        if not span.pointer:
+            continue
+        whole = parse_path(span.pointer)
+        paths = [whole] if whole is not None else [parse_path(name) for name in span.pointer.split(", ")]
+        prompt = prompts.get(span.prompt)
+        selected: Sequence[Example] = ()
+        if isinstance(prompt, ExamplesPrompt) and not prompt.examples:
+            selected = prompt.chosen(composition.context)
+        yield _Shown(span, tuple([_in_context(path, selected, indices) for path in paths if path is not None]))
+
+
+def _in_context(path: ContextPath, selected: Sequence[Example], indices: Mapping[tuple[str, ...], int]) -> ContextPath:
+    """Return the path in the context: an example is at another index there than in the selection of a prompt."""
+    if path.root != "examples" or len(path) == 1 or not selected:
+        return path
+    index = indices.get(_content(selected[int(path[1])]))
+    # A selector can also write examples that are not in the context.
+    return ContextPath(("selected", *path[1:])) if index is None else ContextPath(("examples", index, *path[2:]))
+
+
+def _content(example: Example) -> tuple[str, ...]:
+    """Return the fields that identify an example: a selector can return it with a score."""
+    return example.input, example.output, example.id
+
+
+def _paths_read(prompt: BasePrompt) -> Iterator[ContextPath]:
+    """Yield the paths that a prompt and the prompts inside it read: for its text, or to choose its text."""
     for name in names_read(prompt):
-        yield (name,) if name in CONTEXT_NAMES else (_KWARGS, name)
-    todo = [prompt]
-    while todo:
-        one = todo.pop()
-        todo += [child for _, child in one.children]
-        if isinstance(one.template.text, Mapping):
-            yield ("locale",)
-        if isinstance(one, ExamplesPrompt) and type(one.selector) is not StaticSelector:
-            yield ("user_input",)
+        yield ContextPath((name,) if name in CONTEXT_NAMES else (KWARGS, name))
+    if isinstance(prompt.template.text, Mapping):
+        yield ContextPath(("locale",))
+    if isinstance(prompt, ExamplesPrompt) and type(prompt.selector) is not StaticSelector:
+        yield ContextPath(("user_input",))
+    for _, child in prompt.children:
+        yield from _paths_read(child)
 
 
-def _is_read(path: _Path, read: _Path) -> bool:
-    return _is_below(path, read) or _is_below(read, path)
+def _reads_path(prompt: BasePrompt, path: ContextPath) -> bool:
+    return any(path.is_below(read) or read.is_below(path) for read in _paths_read(prompt))
 
 
 def _kwargs_read(composition: Contents) -> set[str]:
-    """Return the names of the kwargs that prompts read, given or not."""
-    return {str(path[1]) for _, prompt in composition.layers.prompts() for path in _reads(prompt) if len(path) > 1}
-
-
-def _has_own_code(prompt: BasePrompt) -> bool:
-    """Whether a class of the developer's own renders it, so that nobody knows what it reads."""
-    definer = next(kind for kind in type(prompt).__mro__ if not {"render", "values"}.isdisjoint(vars(kind)))
-    return not definer.__module__.startswith(_OURS)
+    """Return the names of the kwargs that prompts read by their name alone, with or without a value."""
+    return {str(path[1]) for _, prompt in composition.layers.prompts() for path in _paths_read(prompt) if len(path) > 1}
 
 
 def _trust(spans: Iterable[Span]) -> str:
@@ -309,66 +288,54 @@ def _trust(spans: Iterable[Span]) -> str:
 
 
 def _places(spans: Iterable[Span]) -> str:
-    places: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for span in spans:
-        places[span.prompt] = places.get(span.prompt, 0) + span.end - span.start
-    return ", ".join(f"{prompt} ({size} characters)" for prompt, size in places.items())
+        sizes[span.prompt] = sizes.get(span.prompt, 0) + len(span.text)
+    return ", ".join(f"{prompt} ({size} characters)" for prompt, size in sizes.items())
 
 
-def _written(path: _Path) -> str:
-    made = str(path[0])
-    for step in path[1:]:
-        made += f".{step}" if isinstance(step, str) and step.isidentifier() else f"[{step!r}]"
-    return made
-
-
-# --- what is nearest to a name that there is not
+# --- the nearest valid path
 
 
 class _Advice(NamedTuple):
-    """End of the message about an unknown name."""
+    """End of the message about an unknown path."""
 
     text: str
     suggestion: str | None = None
-    """The nearest valid name."""
+    """The nearest valid path or name."""
 
 
 def _nearest(name: str, names: Iterable[str]) -> _Advice:
-    known = [*dict.fromkeys(names)]
-    return _Advice(nearest(name, known), similar(name, known))
+    valid = [*dict.fromkeys(names)]
+    return _Advice(nearest(name, valid), similar(name, valid))
 
 
-def _advice(composition: Contents, pointer: str, path: _Path | None) -> _Advice:
-    if path is not None and path[0] in CONTEXT_NAMES:
+def _advice(composition: Contents, pointer: str, path: ContextPath | None) -> _Advice:
+    if path is not None and path.root in CONTEXT_NAMES:
         return _advice_in_context(composition.context.view, path)
-    names = [*composition.layers.walk()]
-    known = [
-        *(row.layer for row in layer_table(composition)),
-        *(at for at, _ in names),
-        *PLACES,
-        *sorted(CONTEXT_NAMES),
-    ]
+    layers = [row.layer for row in layer_table(composition)]
+    valid = [*layers, *dict(composition.layers.walk()), *PLACES, *sorted(CONTEXT_NAMES)]
     place = pointer.partition("[")[0]
-    beside = [at for at in known if at.partition("[")[0] == place and "[" in at]
-    if beside:
-        close = similar(pointer, beside) or beside[-1]
-        count = len(getattr(composition.layers, place))
-        return _Advice(f"; did you mean {close!r}? {place} has {count} prompts", close)
-    return _nearest(pointer, known)
+    siblings = [name for name in valid if name.startswith(f"{place}[")]
+    if not siblings:
+        return _nearest(pointer, valid)
+    suggestion = similar(pointer, siblings) or siblings[-1]
+    count = len(getattr(composition.layers, place))
+    return _Advice(f"; did you mean {suggestion!r}? {place} has {count} prompts", suggestion)
 
 
-def _advice_in_context(view: Mapping[str, Any], path: _Path) -> _Advice:
-    end = next(at for at in range(1, len(path) + 1) if _value(view, path[:at]) is _MISSING)
-    above, step = _written(path[: end - 1]), path[end - 1]
-    value = _value(view, path[: end - 1])
+def _advice_in_context(view: Mapping[str, Any], path: ContextPath) -> _Advice:
+    known = next(length for length in range(len(path)) if path.upto(length + 1).value(view) is ABSENT)
+    outer, step = path.upto(known), str(path[known])
+    value = outer.value(view)
+    if isinstance(value, Mapping | Sequence) and not value:
+        return _Advice(f": {outer} is empty")
     if isinstance(value, Mapping):
-        return _nearest(str(step), map(str, value)) if value else _Advice(f": {above} is empty")
+        return _nearest(step, map(str, value))
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        if not len(value):
-            return _Advice(f": {above} is empty")
-        last = f"{above}[{len(value) - 1}]"
-        return _Advice(f": {above} has {len(value)} items; did you mean {last!r}?", last)
+        last = f"{outer}[{len(value) - 1}]"
+        return _Advice(f": {outer} has {len(value)} items; did you mean {last!r}?", last)
     if is_dataclass(value):
-        names = [name for name in dir(value) if _value({"value": value}, ("value", name)) is not _MISSING]
-        return _nearest(str(step), names)
-    return _Advice(f": {above} is {type(value).__name__}, which has no parts")
+        names = [name for name in dir(value) if ContextPath(("value", name)).value({"value": value}) is not ABSENT]
+        return _nearest(step, names)
+    return _Advice(f": {outer} is {type(value).__name__}, which has no parts")

@@ -242,7 +242,8 @@ def test_one_turn_larger_than_the_budget_is_dropped_and_named() -> None:
     huge = [Message("user", WORDS * 100), Message("assistant", "so?")]
     fit = compose(Layers("S"), PromptContext(user_input="x", conversation=huge), budget=100)
     assert [message.role for message in fit.messages] == ["system", "user"]
-    assert "1 turn dropped" in fit.why("conversation[0]").reason
+    assert fit.why("conversation[0]").status == "cut"
+    assert (fit.trims["conversation"].kept, fit.trims["conversation"].of) == (0, 1)
 
 
 def test_traffic_larger_than_the_budget_is_an_error_that_names_it() -> None:

@@ -144,15 +144,16 @@ def test_a_change_far_inside_of_a_message_changes_the_prefix_hash(field: str) ->
 
 
 def test_why_knows_tool_specs_wholes_and_both_ways_to_a_kwarg() -> None:
-    assert "sent as a tool spec" in composed(tools=[ToolSpec("look")]).why("tools[0]").reason
+    assert composed(tools=[ToolSpec("look")]).why("tools[0]").status == "sent"
     joined = composed(Layers(TextPrompt("{{ documents | map(attribute='text') | join(' ') }}")), documents=["a", "b"])
-    assert "shows documents as a whole" in joined.why("documents[1]").reason
+    assert joined.why("documents[1]").status == "unknown"
     sent = UserInput("x", additional_kwargs={"root": "/srv"})
     for path in ("additional_kwargs.root", "user_input.additional_kwargs.root"):
         shown = composed(Layers(TextPrompt(f"{{{{ {path} }}}}")), user_input=sent)
         for asked in ("additional_kwargs.root", "user_input.additional_kwargs.root", "additional_kwargs"):
-            assert shown.why(asked).reason.startswith("shown by system[0] (4 characters); untrusted"), (path, asked)
-    assert str(joined.why("documents")).startswith("documents: shown by system[0]")
+            spans = shown.why(asked).spans
+            assert [(span.prompt, span.text, span.trust) for span in spans] == [("system[0]", "/srv", "untrusted")]
+    assert joined.why("documents").status == "shown"
 
 
 def test_why_does_not_take_one_document_for_another() -> None:
@@ -166,7 +167,7 @@ def test_why_does_not_take_one_document_for_another() -> None:
 
 def test_why_says_that_the_conversation_is_switched_off() -> None:
     switched_off = composed(Layers("S", conversation=False), conversation=TURNS)
-    assert switched_off.why("conversation[0]").reason == "not sent: no prompt reads conversation"
+    assert switched_off.why("conversation[0]").status == "unread"
 
 
 def test_pointers_into_traffic_that_was_cut_are_those_of_the_context() -> None:
@@ -350,7 +351,7 @@ def test_views_of_a_cut_history_say_where_they_are_from() -> None:
     index = next(n for n, message in enumerate(TURNS) if message.text.split()[0] == first)
     assert fit.why(f"conversation[{index}]").spans != ()
     assert fit.why(f"conversation[{index - 1}]").spans == ()
-    assert "turns kept" in fit.why("conversation[0]").reason
+    assert fit.why("conversation[0]").status == "cut"
 
 
 def test_volatile_before_stable_is_flagged_inside_a_wrapper_too() -> None:

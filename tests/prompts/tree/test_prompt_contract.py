@@ -332,7 +332,7 @@ def test_trust_is_the_lowest_of_what_an_expression_reads() -> None:
 def test_why_answers_for_what_is_sent_and_for_what_is_not() -> None:
     composition = compose(Layers(before_input=MemoPrompt()), CTX)
     assert {span.prompt for span in composition.why("documents[1]").spans} == {"before_input[0]"}
-    assert "no prompt reads knowledge" in composition.why("knowledge[0]").reason
+    assert composition.why("knowledge[0]").status == "unread"
     with pytest.raises(PromptError) as caught:
         composition.why("documents[7]")
     assert caught.value.name == "documents[7]"

@@ -45,7 +45,7 @@ def test_each_span_of_a_recalled_message_has_its_pointer_and_is_untrusted() -> N
 
 
 def test_without_a_prompt_for_them_the_reason_is_that_none_reads_them() -> None:
-    assert "no prompt reads recalled" in compose(Layers(), ASK).why("recalled[0]").reason
+    assert compose(Layers(), ASK).why("recalled[0]").status == "unread"
 
 
 def test_a_budget_drops_the_last_of_them_first_and_says_so() -> None:
