@@ -58,9 +58,13 @@ class Slots(NamedTuple):
 def slots(text: str, names: tuple[str, ...], tokens: Tokens = ()) -> Slots:
     """Cut `text` at each `{name}` of one of these names, and at each token that stands for one."""
     pattern, columns = _pattern(names, tokens)
-    pieces = pattern.split(text) if pattern is not None else [text]
+    if pattern is None:
+        return Slots(text, ())
+    # Every second piece is a column, because the pattern has one group.
+    pieces = pattern.split(text)
     if len(pieces) == 1:
         return Slots(text, ())
+    # A `%` format fills all columns in C, which is the fastest way to fill a text many times.
     format_ = "%s".join([piece.replace("%", "%%") for piece in pieces[::2]])
     return Slots(format_, tuple([columns[piece] for piece in pieces[1::2]]))
 
@@ -75,8 +79,11 @@ def _pattern(names: tuple[str, ...], tokens: Tokens) -> tuple[re.Pattern[str] | 
         )
     columns = {f"{{{name}}}": name for name in names}
     columns.update({token: name for token, name in tokens if name in names})
+    if not columns:
+        return None, columns
+    # An alternative matches before a longer one that begins with it: the longest has to come first.
     longest_first = sorted(columns, key=len, reverse=True)
-    return re.compile(f"({'|'.join(map(re.escape, longest_first))})") if columns else None, columns
+    return re.compile(f"({'|'.join(map(re.escape, longest_first))})"), columns
 
 
 def _no_text(row: Mapping[str, Any], names: tuple[str, ...], error: Exception) -> InContextError:

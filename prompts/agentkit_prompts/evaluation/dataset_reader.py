@@ -46,7 +46,9 @@ class DatasetReader:
 
     def __post_init__(self) -> None:
         columns = self.input_columns
-        names = tuple(columns.split()) if isinstance(columns, str) else columns
+        names: Any = columns
+        if isinstance(columns, str):
+            names = tuple(columns.split())
         problems: Problems = []
         if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
             problems.append(Problem("input_columns", f"must be column names, got {columns!r}"[:200]))
@@ -97,8 +99,10 @@ class DatasetReader:
             InContextError: Columns are missing; names all of them.
         """
         problems: Problems = []
-        answers = () if self.output_column is None else (self.output_column,)
-        problems += _problems_of_split("train", train, (*self.input_columns, *answers))
+        columns = [*self.input_columns]
+        if self.output_column is not None:
+            columns.append(self.output_column)
+        problems += _problems_of_split("train", train, columns)
         problems += _problems_of_split("test", test, self.input_columns)
         if problems:
             raise refuse("dataset", problems)
@@ -167,7 +171,10 @@ def part_of(rows: Sequence[Any], size: float | str | None) -> Sequence[Any]:
         raise InContextError(text, value=brief(size))
     if size <= 0 or size >= len(rows):
         return rows
-    count = int(size * len(rows)) if size < 1 else int(size)
+    count = int(size)
+    if size < 1:
+        count = int(size * len(rows))
+    # OpenCompass draws with the number of rows as seed: the same rows are read here.
     order = list(range(len(rows)))
     Random(count).shuffle(order)
     return [rows[position] for position in order[:count]]

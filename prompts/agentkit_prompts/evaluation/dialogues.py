@@ -36,9 +36,12 @@ def dialogue_requests(
 def _chat(template: RowTemplate, reader: DatasetReader, row: Row) -> list[Item]:
     names = [name for name in (*reader.input_columns, reader.output_column) if name is not None]
     columns = {name: row[name] for name in dict.fromkeys(names) if name in row}
-    column = reader.input_columns[0] if len(reader.input_columns) == 1 else "dialogue"
+    column = "dialogue"
+    if len(reader.input_columns) == 1:
+        column = reader.input_columns[0]
     if _is_messages(columns.get(column)):
         return _of_messages(columns[column], f"column {column!r}")
+    # Texts before lists of texts: a row of texts has one turn, although a text is a sequence, too.
     if columns and all(isinstance(value, str) for value in columns.values()):
         return _turn(template, row, reader)
     if columns and all(_is_list_of_texts(value) for value in columns.values()):

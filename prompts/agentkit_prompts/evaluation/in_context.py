@@ -91,16 +91,23 @@ class InContext:
         self.retriever = retriever
         self.train = train
         self.inferencer = inferencer
-        self.mode: Literal["gen", "ppl"] = "ppl" if inferencer.asks in ("ppl", "ll") else "gen"
-        self.separator, self.end = separator, end if end is not None else "\n" * shows
-        if ice_template is not None and ice_template.is_dialogue:  # its turns are apart already
+        self.mode: Literal["gen", "ppl"] = "gen"
+        if inferencer.asks in ("ppl", "ll"):
+            self.mode = "ppl"
+        if end is None:
+            end = "\n" * shows
+        self.separator, self.end = separator, end
+        # Turns are apart already: OpenCompass puts no separators between them, whatever the retriever says.
+        if ice_template is not None and ice_template.is_dialogue:
             self.separator = self.end = ""
         self._shown: dict[tuple[int, bool], Any] = {}
         problems = problems_of_rows(reader, retriever, train)
         if shows and inferencer.asks == "dialogue":
             problems.append(Problem("retriever", _NO_EXAMPLES))
         elif shows:
-            name = "ice_template" if prompt_template is None else "prompt_template"
+            name = "prompt_template"
+            if prompt_template is None:
+                name = "ice_template"
             problems += misfits(self.prompt_template, ice_template, name)
         if problems:
             raise refuse("infer_cfg", problems)
@@ -155,9 +162,12 @@ class InContext:
         Raises:
             InContextError: The retriever failed, or a row lacks an input column.
         """
-        if type(self.retriever) is StaticSelector:  # looks at nothing but the rows' numbers
-            chosen = range(len(self.train)) if self.retriever.ids is None else map(int, self.retriever.ids)
-            return [tuple(chosen)[: self.retriever.k]] * len(rows)
+        # Fixed rows need no queries: a row without its input columns can still be asked.
+        if type(self.retriever) is StaticSelector:
+            positions = tuple(range(len(self.train)))
+            if self.retriever.ids is not None:
+                positions = tuple(map(int, self.retriever.ids))
+            return [positions[: self.retriever.k]] * len(rows)
         pool = [self.reader.example(number, row) for number, row in enumerate(self.train)]
         return retrieve(self.retriever, [self.reader.query(row) for row in rows], pool)
 
@@ -181,7 +191,8 @@ class InContext:
             return [message for item in items for message in copies(item)]
         examples = PromptList()
         for item in items:
-            if isinstance(item, str):  # one text with the separator after it, as OpenCompass joins them
+            # OpenCompass joins a text and the separator after it, but keeps the separator after turns apart.
+            if isinstance(item, str):
                 examples.append(item + self.separator)
                 continue
             examples += item
@@ -195,7 +206,9 @@ class InContext:
         key = (number, keep_separator)
         if key not in self._shown:
             row, answer = self.train[number], self.reader.output_column
-            label = row.get(answer) if answer is not None else None
+            label = None
+            if answer is not None:
+                label = row.get(answer)
             self._shown[key] = template.ice_item(row, label, keep_separator=keep_separator)
         return self._shown[key]
 
@@ -263,7 +276,9 @@ class InContext:
         from agentkit_prompts.evaluation.meta.chat_messages import chat_messages
         from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
 
-        parse = MetaTemplate().parse if model is None else getattr(model, "parse", None)
+        if model is None:
+            model = MetaTemplate()
+        parse = getattr(model, "parse", None)
         if parse is not None:
             return parse(prompt, self.mode)
         messages = chat_messages(ApiMetaTemplate(CHAT_META).parse(prompt, self.mode))
@@ -305,7 +320,9 @@ class InContext:
                 value="every",
             )
         self.warn_of_doubts(rows)
-        labels = self.labels(rows) if self.mode == "ppl" else [None]
+        labels: Sequence[Any] = [None]
+        if self.mode == "ppl":
+            labels = self.labels(rows)
         for number, (row, ids) in enumerate(zip(rows, self.ids(rows), strict=True)):
             try:
                 yield from self._prompts_of_row(number, row, ids, labels, model)
@@ -419,9 +436,11 @@ def _warn_of_no_place(template: RowTemplate) -> None:
     """Warn of labels whose prompt has no place for worked examples."""
     labels = [label for label in template.labels or (None,) if not template.places(label)]
     if labels:
-        prompts = "" if labels == [None] else f" for label {', '.join(map(repr, labels))}"
+        template_name = "the template"
+        if labels != [None]:
+            template_name += f" for label {', '.join(map(repr, labels))}"
         text = (
-            f"worked examples are not shown: the template{prompts} has no {template.ice_token!r} in it; "
+            f"worked examples are not shown: {template_name} has no {template.ice_token!r} in it; "
             "put the ice_token where they go, or retrieve none"
         )
         warn(InContextWarning(text, name=", ".join(map(str, labels))))

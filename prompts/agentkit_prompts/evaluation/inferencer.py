@@ -132,8 +132,10 @@ class Inferencer:
             value = getattr(self, name)
             if (value is None and name in _OPTIONAL) or is_valid(value):
                 continue
-            hint = nearest(str(value), get_args(InferMode)) if name == "infer_mode" else ""
-            problems.append(Problem(name, f"must be {expected}, got {brief(value)}{hint}"))
+            text = f"must be {expected}, got {brief(value)}"
+            if name == "infer_mode":
+                text += nearest(str(value), get_args(InferMode))
+            problems.append(Problem(name, text))
         return problems
 
     def _problems_of_use(self) -> Problems:
@@ -181,7 +183,8 @@ class Inferencer:
         if problems:
             raise refuse(f"inferencer {name}", problems)
         options = {key: value for key, value in cfg.items() if key in own}
-        if name == "GenInferencer" and options.pop("labels", None) is not None:  # some shipped files have it
+        # Some shipped files have labels although nothing is scored.
+        if name == "GenInferencer" and options.pop("labels", None) is not None:
             text = "inferencer GenInferencer: labels have no meaning for it and are left out"
             warn(InContextWarning(text, name="labels"))
         sampling = cfg.get("generation_kwargs", {})
@@ -197,7 +200,7 @@ def _generation_problems(sampling: Mapping[str, Any]) -> Problems:
         if key not in sampling:
             continue
         value = sampling[key]
-        is_valid = isinstance(value, bool) if key == "do_sample" else type(value) in (int, float)
-        if not is_valid:
+        is_bool = type(value) is bool
+        if is_bool != (key == "do_sample") or not isinstance(value, int | float):
             problems.append(Problem(key, f"must be {expected}, got {brief(value)}"))
     return problems

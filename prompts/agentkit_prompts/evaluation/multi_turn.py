@@ -33,7 +33,9 @@ def in_turns(
     """Yield the prompts of a dialogue, whose items of role BOT are the answers; see `requests`."""
     replies = [place for place, item in enumerate(chat) if isinstance(item, dict) and item["role"] == REPLY]
     given: list[str | None] = []
-    for place in replies[-1:] if infer_mode == "last" else replies:
+    if infer_mode == "last":
+        replies = replies[-1:]
+    for place in replies:
         reply = yield prompt(chat[:place])
         if reply is not None and not isinstance(reply, str):
             raise InContextError(
@@ -43,6 +45,7 @@ def in_turns(
                 value=type(reply).__name__,
             )
         given.append(reply)
+        # Only in this mode do later turns see the answers of the model.
         if infer_mode == "every":
             if reply is None:
                 break
@@ -108,10 +111,12 @@ class MultiTurnPromptTemplate(RowTemplate):
             raise InContextError(
                 f"infer_mode: expected one of {', '.join(modes)}, got {infer_mode!r}{near}", name="infer_mode"
             )
-        known = () if infer_mode == "every" else ("answer",)
-        columns = _columns(row, ("question", *known))
-        questions, answers = columns[0], columns[1] if known else []
-        if known and not len(questions) - 1 <= len(answers) <= len(questions):
+        answers: list[Any] = []
+        if infer_mode == "every":
+            (questions,) = _columns(row, ("question",))
+        else:
+            questions, answers = _columns(row, ("question", "answer"))
+        if infer_mode != "every" and not len(questions) - 1 <= len(answers) <= len(questions):
             raise InContextError(
                 f"MultiTurnPromptTemplate: mode {infer_mode!r} needs an answer to each question, but the last may lack "
                 f"it; there are {len(questions)} questions and {len(answers)} answers",

@@ -138,7 +138,8 @@ def read_tags(content: str) -> list[tuple[str, str]]:
         held += content[start : tag.start()]
         start = tag.end()
         starts = _STARTS.get(tag[0], "")
-        if kind and starts == kind:  # the same tag again changes nothing
+        # The same tag again changes nothing: AISBench looks for the end tag, or the tag of another kind.
+        if kind and starts == kind:
             continue
         if kind or held.strip():
             found.append((kind or "text", held))
@@ -151,7 +152,9 @@ def read_tags(content: str) -> list[tuple[str, str]]:
 
 def _has_two_schemes(part: Mapping[str, Any]) -> bool:
     held = part[part["type"]]
-    address = held.get("url") if isinstance(held, Mapping) else held
+    address = held
+    if isinstance(held, Mapping):
+        address = held.get("url")
     return isinstance(address, str) and _TWO_SCHEMES.match(address) is not None
 
 
@@ -161,7 +164,9 @@ def _fill(part: Any, values: Mapping[str, Any]) -> Any:
         return safe_format(part, values)
     if isinstance(part, Mapping):
         return {key: _fill(value, values) for key, value in part.items()}
-    return [_fill(value, values) for value in part] if isinstance(part, list) else part
+    if isinstance(part, list):
+        return [_fill(value, values) for value in part]
+    return part
 
 
 _EXAMPLES = {

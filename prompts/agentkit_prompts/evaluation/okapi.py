@@ -60,14 +60,16 @@ class Okapi(BM25):
         super().__init__(texts, tokenize=tokenize)
         counts = {term: len(found) for term, found in self._postings.items()}
         idf = {term: math.log(self.size - n + 0.5) - math.log(n + 0.5) for term, n in counts.items()}
-        total = reduce(add, idf.values(), 0.0)  # `sum` is more exact from Python 3.12 on, the original is not
+        # `sum` is more exact from Python 3.12 on, and the original is not: equal scores have to stay equal.
+        total = reduce(add, idf.values(), 0.0)
         floor = _FLOOR * total / len(idf) if idf else 0.0
         self._idf_of = {term: floor if value < 0 else value for term, value in idf.items()}
 
     def scores(self, query: str) -> list[float]:
         """Return the score of each text; it may be below 0."""
         scores = [0.0] * self.size
-        for term in self._tokenize(query):  # one after the other: sums of the original are equal to the last digit
+        # One term after the other, so that the sums are those of the original to the last digit.
+        for term in self._tokenize(query):
             idf = self._idf_of.get(term, 0.0)
             for position, score in self._postings.get(term, ()):
                 scores[position] += idf * score

@@ -13,8 +13,10 @@ __all__ = ["at_row", "inside", "problems_of_error", "refuse", "unknown_names"]
 
 def refuse(subject: str, problems: Sequence[Problem]) -> InContextError:
     """Return the error that lists all problems of `subject`."""
-    texts = listed(problems)
-    return InContextError(f"{subject}: {texts}" if subject else texts, problems=problems)
+    text = listed(problems)
+    if subject:
+        text = f"{subject}: {text}"
+    return InContextError(text, problems=problems)
 
 
 def unknown_names(place: str, given: Iterable[Any], names: Iterable[str], problem: str = "unknown key") -> Problems:
@@ -26,11 +28,13 @@ def unknown_names(place: str, given: Iterable[Any], names: Iterable[str], proble
 
 def inside(place: str, problems: Iterable[tuple[str, str]]) -> Problems:
     """Return the problems of the part at `place` as problems of the whole."""
-    found: Problems = []
+    if not place:
+        return [Problem(*problem) for problem in problems]
+    placed: Problems = []
     for name, text in problems:
-        separator = "." if place and name and not name.startswith("[") else ""
-        found.append(Problem(f"{place}{separator}{name}", text))
-    return found
+        is_key = bool(name) and not name.startswith("[")
+        placed.append(Problem(f"{place}.{name}" if is_key else f"{place}{name}", text))
+    return placed
 
 
 def problems_of_error(place: str, error: PromptError) -> Problems:

@@ -53,10 +53,12 @@ class PromptList(list[Item]):
         for position, item in enumerate(self):
             if isinstance(item, str):
                 before, *others = item.split(src)
-                found += [before] if before else []
+                if before:
+                    found.append(before)
                 for piece in others:
                     found += copies(dst)
-                    found += [piece] if piece else []
+                    if piece:
+                        found.append(piece)
             elif src in _prompt(position, item):
                 raise InContextError(
                     f"PromptList[{position}]: {src!r} stands in the prompt of role {item.get('role')!r}, and what "
@@ -75,7 +77,10 @@ class PromptList(list[Item]):
                 found.append(change(item))
             else:
                 prompt = _prompt(position, item)
-                found.append({**item, "prompt": change(prompt)} if prompt else dict(item))
+                changed = dict(item)
+                if prompt:
+                    changed["prompt"] = change(prompt)
+                found.append(changed)
         return PromptList(found)
 
     def __add__(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]

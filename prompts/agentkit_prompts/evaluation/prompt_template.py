@@ -71,7 +71,9 @@ class PromptTemplate(RowTemplate):
 
     @property
     def labels(self) -> tuple[Any, ...]:
-        return tuple(self.template) if _is_labelled(self.template) else ()
+        if _is_labelled(self.template):
+            return tuple(self.template)
+        return ()
 
     @property
     def is_dialogue(self) -> bool:
@@ -85,8 +87,9 @@ class PromptTemplate(RowTemplate):
             return "text" if self.ice_token in prompt else ""
         found = ""
         for _, item in located(prompt):
+            # Inside the text of a role only text can be inserted, so one such place decides.
             if not isinstance(item, str) and self.ice_token in item.get("prompt", ""):
-                return "text"  # inside the text of a role, only text can be inserted
+                return "text"
             if isinstance(item, str) and self.ice_token in item:
                 found = "items"
         return found
@@ -98,7 +101,9 @@ class PromptTemplate(RowTemplate):
             InContextError: The examples have roles and their place is inside text, or a value cannot become text.
         """
         first = next(iter(self.labels), None)
-        return self._render(first, "prompt", row if hide is None else {**row, hide: instead}, ice)
+        if hide is not None:
+            row = {**row, hide: instead}
+        return self._render(first, "prompt", row, ice)
 
     def label_item(
         self, row: Mapping[str, Any], label: Any = None, *, ice: Shown = "", keep_separator: bool = False
@@ -123,17 +128,20 @@ class PromptTemplate(RowTemplate):
             hint = nearest(str(label), map(str, self.labels))
             text = f"{type(self).__name__}: no prompt for label {label!r} ({type(label).__name__}){hint}"
             raise InContextError(text, name=str(label)) from None
-        return {"round": prompt} if isinstance(prompt, list) else prompt
+        if isinstance(prompt, list):
+            return {"round": prompt}
+        return prompt
 
     def _compile(self, prompt: Any, form: str, names: tuple[str, ...]) -> list[_PlannedItem]:
-        is_ice = form.endswith("ice")
         items: list[Item] = []
         if isinstance(prompt, str):
             items.append(prompt)
+        elif form.endswith("ice"):
+            items += section("ice", items_of(prompt["round"]))
         else:
-            for name in ("round",) if is_ice else SECTIONS:
+            for name in SECTIONS:
                 if name in prompt:
-                    items += section("ice" if is_ice else name, items_of(prompt[name]))
+                    items += section(name, items_of(prompt[name]))
         plan: list[_PlannedItem] = []
         for item in items:
             if isinstance(item, str):
@@ -147,14 +155,17 @@ class PromptTemplate(RowTemplate):
     def _parts(self, text: str, form: str, names: tuple[str, ...]) -> tuple[Slots, ...]:
         """Cut a text at the places of examples, and each piece at its columns."""
         pieces = [text]
-        if self.ice_token is not None:
-            pieces = [text.replace(self.ice_token, "")] if form.endswith("ice") else text.split(self.ice_token)
+        if self.ice_token is not None and form.endswith("ice"):
+            pieces = [text.replace(self.ice_token, "")]
+        elif self.ice_token is not None:
+            pieces = text.split(self.ice_token)
         if self.sep_token is not None and form in ("prompt", "clean ice"):
             pieces = [piece.replace(self.sep_token, "") for piece in pieces]
         return tuple([slots(piece, names, self.tokens) for piece in pieces])
 
     def _render(self, label: Any, form: str, row: Mapping[str, Any], ice: Shown) -> Shown:
         prompt, names = self._prompt_of(label), tuple(row)
+        # Rows with the same columns share a plan: a text is cut at its columns once, and filled for each row.
         key = (label if _is_labelled(self.template) else None, form, names)
         plan = self._plans.get(key)
         if plan is None:
@@ -188,7 +199,9 @@ class PromptTemplate(RowTemplate):
         if len(parts) == 1:
             return parts[0].fill(row)
         if not isinstance(ice, str):
-            place = "a text" if role is None else f"the prompt of role {role!r}"
+            place = "a text"
+            if role is not None:
+                place = f"the prompt of role {role!r}"
             raise InContextError(
                 f"{type(self).__name__}: {self.ice_token!r} is in {place}, and the worked examples have roles; put the "
                 "token among the items of `begin` or `round`, or make the examples text",

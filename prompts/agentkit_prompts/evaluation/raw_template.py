@@ -47,7 +47,9 @@ class RawPromptTemplate(RowTemplate):
         self.ice_token = ice_token
 
     def places(self, label: Any = None) -> str:
-        return "items" if self.ice_token in [message for message in self.messages if isinstance(message, str)] else ""
+        if self.ice_token in [message for message in self.messages if isinstance(message, str)]:
+            return "items"
+        return ""
 
     def item(self, row: Mapping[str, Any], *, ice: object = (), hide: str | None = None, instead: str = "") -> Messages:
         """Return the messages that ask for the answer of `row`; the column `hide` has the text `instead`.
@@ -55,7 +57,9 @@ class RawPromptTemplate(RowTemplate):
         Raises:
             InContextError: A column to expand is not there or holds no messages, or the examples are text.
         """
-        return self._render(row if hide is None else {**row, hide: instead}, ice)
+        if hide is not None:
+            row = {**row, hide: instead}
+        return self._render(row, ice)
 
     def ice_item(self, row: Mapping[str, Any], label: Any = None, *, keep_separator: bool = True) -> Messages:
         return self._render(row, ())

@@ -164,6 +164,7 @@ def _shuffled(generator: Random, size: int) -> list[int]:
     order = list(range(size))
     for last in range(size - 1, 0, -1):
         mask = (1 << last.bit_length()) - 1
+        # NumPy draws 32 bits and rejects numbers that are too large; any other way gives other rows.
         other = generator.getrandbits(32) & mask
         while other > last:
             other = generator.getrandbits(32) & mask

@@ -23,8 +23,10 @@ _MAX_NAMED = 5
 
 def problems_of_rows(reader: DatasetReader, retriever: ExampleSelector, train: Sequence[Row]) -> Problems:
     """Return a problem for missing training rows, and for each missing column."""
-    problem = _missing_rows(reader, retriever, len(train))
-    problems = [] if problem is None else [problem]
+    problems: Problems = []
+    missing = _missing_rows(reader, retriever, len(train))
+    if missing is not None:
+        problems.append(missing)
     try:
         reader.check(train, ())
     except InContextError as error:
@@ -43,16 +45,18 @@ def _missing_rows(reader: DatasetReader, retriever: ExampleSelector, size: int) 
         )
     if type(retriever) is StaticSelector and retriever.ids is not None:
         missing = [name for name in retriever.ids if not name.isdecimal() or int(name) >= size]
-        return Problem("retriever.ids", f"shows row {', '.join(missing)}, {advice}") if missing else None
+        if not missing:
+            return None
+        return Problem("retriever.ids", f"shows row {', '.join(missing)}, {advice}")
     count = getattr(retriever, "k", None)
     if type(count) is not int:
         count = 1
     if count <= size:
         return None
-    if size:
-        advice = f"and there are {size} training rows; ask for fewer"
-    place = "retriever.k" if size else "train"
-    return Problem(place, f"{type(retriever).__name__} shows {count} worked examples, {advice}")
+    text = f"{type(retriever).__name__} shows {count} worked examples"
+    if not size:
+        return Problem("train", f"{text}, {advice}")
+    return Problem("retriever.k", f"{text}, and there are {size} training rows; ask for fewer")
 
 
 def misfits(asked: RowTemplate, ice_template: RowTemplate | None, name: str) -> Problems:
@@ -165,15 +169,21 @@ def _doubts_of(name: str, template: Any, columns: set[str], asked: Sequence[str]
 def _misspelt(text: str, columns: set[str], unused: set[str], asked: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the braces of one prompt that probably mean a column, and a description."""
     missing = [name for name in asked if name in unused]
-    also = f", and the input column {', '.join(map(repr, missing))} is not in it" if missing else ""
+    also = ""
+    if missing:
+        also = f", and the input column {', '.join(map(repr, missing))} is not in it"
     for braces, name in dict.fromkeys((match[0], match[1]) for match in _NAME.finditer(text)):
         if braces[1:-1] in columns:
             continue
-        near = name if name in unused else similar(name, sorted(unused)) or _folded(name, unused)
-        if near is None and not missing:
-            continue  # braces that are meant as they are
-        hint = f"; did you mean `{{{near}}}`?" if near is not None else ""
-        yield braces, f"`{braces}` is no column and stays as it is{also}{hint}"
+        problem = f"`{braces}` is no column and stays as it is{also}"
+        column = name
+        if name not in unused:
+            column = similar(name, sorted(unused)) or _folded(name, unused) or ""
+        if column:
+            yield braces, f"{problem}; did you mean `{{{column}}}`?"
+        elif missing:
+            yield braces, problem
+        # Without a missing column, braces that look like no column mean themselves.
 
 
 def _folded(name: str, names: set[str]) -> str | None:
@@ -192,6 +202,8 @@ def _texts(value: Any) -> Iterator[str]:
     """Yield all texts inside a value, in order."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping | list | tuple):
-        for inner in value.values() if isinstance(value, Mapping) else value:
+    elif isinstance(value, Mapping):
+        yield from _texts([*value.values()])
+    elif isinstance(value, list | tuple):
+        for inner in value:
             yield from _texts(inner)

@@ -66,7 +66,9 @@ def items_of(value: Any) -> Sequence[Any]:
     """Return the items of a section: a list as it is, one item by itself, nothing for None."""
     if value is None:
         return ()
-    return value if isinstance(value, list | tuple) else (value,)
+    if isinstance(value, list | tuple):
+        return value
+    return (value,)
 
 
 def located(template: object) -> Iterator[tuple[str, Any]]:

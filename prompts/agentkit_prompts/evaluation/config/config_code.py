@@ -53,6 +53,7 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
             tree = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise InContextError(f"{file}: is no Python ({error})", path=file) from error
+        # An import reads another file in the middle of this one: its scope has to come back afterwards.
         outer, self.scope = self.scope, ChainMap({"__file__": file})
         try:
             for statement in tree.body:
@@ -64,10 +65,12 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
     def _run_statement(self, node: ast.stmt, file: str) -> None:
         """Run a statement of a file. If that fails, the variables that it sets are unread, and the file goes on."""
         scope = self.scope
+        # One file lists many datasets, and most users need one of them: a failure costs its own variables only.
         try:
             self.visit(node)
             return
         except InContextError:
+            # A limit of the whole configuration is exceeded. It is a ValueError, too.
             raise
         except Unreadable as error:
             reason, name = str(error), error.name
@@ -93,7 +96,10 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
         self.visit(node.value)
 
     def visit_If(self, node: ast.If) -> None:
-        self.run_block(node.body if self.visit(node.test) else node.orelse)
+        if self.visit(node.test):
+            self.run_block(node.body)
+        else:
+            self.run_block(node.orelse)
 
     def visit_For(self, node: ast.For) -> None:
         if node.orelse:
@@ -112,6 +118,7 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
         if not self.visit(node.test):
             raise Unreadable("an assertion fails")
 
+    # `del` of a loop variable is common, because suites collect variables by their names.
     def visit_Delete(self, node: ast.Delete) -> None:
         for target in node.targets:
             if not isinstance(target, ast.Name):
@@ -126,7 +133,10 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
         self.scope[node.name] = Function(node, self.scope)
 
     def visit_Return(self, node: ast.Return) -> None:
-        raise Return(None if node.value is None else self.visit(node.value))
+        value = None
+        if node.value is not None:
+            value = self.visit(node.value)
+        raise Return(value)
 
     def visit_With(self, node: ast.With) -> None:
         for item in node.items:

@@ -31,6 +31,7 @@ __all__ = ["Continue", "ExpressionReader", "Return"]
 _MAX_STEPS = 2 * MAX_VALUES
 _CHARS_PER_STEP = 64
 _BUILTIN = "builtins."
+_FUNCTIONS = {**IMPORTED, **{f"{_BUILTIN}{name}": function for name, function in FUNCTIONS.items()}}
 _LOOKUPS = frozenset(("append", "get", "setdefault"))
 """Methods that make no new container."""
 EXPORT = "export the configuration, mmengine.Config.fromfile(FILE).dump(NEW_FILE), and load the new file"
@@ -192,12 +193,15 @@ class ExpressionReader(ast.NodeVisitor):
         return True
 
     def _check_comparison(self, operator: ast.cmpop, left: Any, right: Any) -> None:
+        # Identity costs nothing, whatever the values are.
         if isinstance(operator, ast.Is | ast.IsNot):
             return
         # Each item of the right side may be compared with all characters of the left one.
-        steps = len(left) // _CHARS_PER_STEP if isinstance(left, str) else 0
+        steps = 1
+        if isinstance(left, str):
+            steps += len(left) // _CHARS_PER_STEP
         if isinstance(operator, ast.In | ast.NotIn) and isinstance(right, list | tuple | range):
-            steps = (steps + 1) * len(right)
+            steps *= len(right)
         elif isinstance(operator, ast.In | ast.NotIn) and isinstance(right, dict | set):
             key(left)
         elif not is_scalar(right):
@@ -207,7 +211,9 @@ class ExpressionReader(ast.NodeVisitor):
         self.charge(steps)
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
-        return self.visit(node.body if self.visit(node.test) else node.orelse)
+        if self.visit(node.test):
+            return self.visit(node.body)
+        return self.visit(node.orelse)
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         if _is_call(node.value, "globals"):
@@ -237,6 +243,7 @@ class ExpressionReader(ast.NodeVisitor):
     def _comprehend(self, generators: list[ast.comprehension]) -> Iterator[None]:
         """Yield for each round of a comprehension, with its variables in the scope."""
         first, *rest = generators
+        # Each round has its own scope, so that the variables of a comprehension stay inside it.
         outer = self.scope
         for value in self.iterate(first.iter):
             self.scope = outer.new_child()
@@ -264,15 +271,19 @@ class ExpressionReader(ast.NodeVisitor):
             if not isinstance(value, Imported):
                 return self._call_method(value, node.func.attr, args, kwargs)
             return self._call_imported(Imported(f"{value}.{node.func.attr}"), args, kwargs)
-        if _is_call(node, "locals") or _is_call(node, "globals"):
-            variables = self.scope.maps[0 if _is_call(node, "locals") else -1]
-            return self.new({name: value for name, value in variables.items() if not isinstance(value, Function)})
+        if _is_call(node, "locals"):
+            return self._variables(self.scope.maps[0])
+        if _is_call(node, "globals"):
+            return self._variables(self.scope.maps[-1])
         if _is_call(node, "isinstance"):
             return _is_instance(*args)
         function = self.visit(node.func)
         if isinstance(function, Function):
             return self._call_function(function, args, kwargs)
         return self._call_imported(function, args, kwargs)
+
+    def _variables(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in self.new(variables).items() if not isinstance(value, Function)}
 
     def _keywords(self, nodes: list[ast.keyword]) -> dict[str, Any]:
         kwargs: dict[str, Any] = {}
@@ -285,7 +296,10 @@ class ExpressionReader(ast.NodeVisitor):
         return kwargs
 
     def _call_method(self, value: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        methods = METHODS.get(str if isinstance(value, str) else type(value), {})
+        kind = type(value)
+        if isinstance(value, str):
+            kind = str  # an imported name is a text, too
+        methods = METHODS.get(kind, {})
         if name not in methods:
             raise Unreadable(f"the method {name!r} of a {type(value).__name__} is not supported; {EXPORT}", name)
         result = methods[name](value, *args, **kwargs)
@@ -299,9 +313,11 @@ class ExpressionReader(ast.NodeVisitor):
     def _call_imported(self, name: object, args: list[Any], kwargs: dict[str, Any]) -> Any:
         function = None
         if isinstance(name, Imported):
-            function = FUNCTIONS.get(name.removeprefix(_BUILTIN)) if name.startswith(_BUILTIN) else IMPORTED.get(name)
+            function = _FUNCTIONS.get(name)
         if function is None:
-            shown = str(name)[:MAX_SHOWN_CHARS] if isinstance(name, str) else type(name).__name__
+            shown = type(name).__name__
+            if isinstance(name, str):
+                shown = str(name)[:MAX_SHOWN_CHARS]
             raise Unreadable(f"calling {shown!r}: nothing that is imported is run; {EXPORT}", shown)
         for argument in args:
             if isinstance(argument, list | tuple | dict | set):
@@ -315,6 +331,7 @@ class ExpressionReader(ast.NodeVisitor):
             raise Unreadable(f"{function.node.name}() is called with other arguments than it has", function.node.name)
         outer, self.scope = self.scope, function.scope
         try:
+            # Defaults are computed at each call and not once: none of them can have an effect.
             defaults = [self.visit(default) for default in parameters.defaults]
             values = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
             values.update(zip(names, args, strict=False))
@@ -344,9 +361,11 @@ def _bounds(node: ast.Slice) -> tuple[ast.expr | None, ast.expr | None, ast.expr
 
 def _is_instance(value: object, kinds: object) -> bool:
     types = []
-    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
-        name = kind.removeprefix(_BUILTIN) if isinstance(kind, Imported) else ""
-        if name not in TYPES:
+    if not isinstance(kinds, tuple):
+        kinds = (kinds,)
+    for kind in kinds:
+        name = str(kind).removeprefix(_BUILTIN)
+        if not isinstance(kind, Imported) or name not in TYPES:
             raise Unreadable("isinstance() with a type that is not built in", "isinstance")
         types.append(TYPES[name])
     return isinstance(value, tuple(types))

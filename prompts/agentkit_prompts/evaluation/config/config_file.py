@@ -145,8 +145,10 @@ def _name(dataset: Mapping[str, Any]) -> str:
 
 
 def _some(problems: Sequence[str]) -> str:
-    more = len(problems) - MAX_LISTED
-    return "; ".join(problems[:MAX_LISTED]) + (f"; and {more:,} more" if more > 0 else "")
+    texts = [*problems[:MAX_LISTED]]
+    if len(problems) > MAX_LISTED:
+        texts.append(f"and {len(problems) - MAX_LISTED:,} more")
+    return "; ".join(texts)
 
 
 def _is_dataset(value: object) -> bool:
@@ -177,6 +179,7 @@ class _Files:
         if len(self._variables) >= MAX_FILES:
             raise Unreadable(f"more than {MAX_FILES:,} files")
         self._stack.append(real)
+        # Each file is read once: what two files import is one object, which counts once.
         try:
             source = _text(real, MAX_SOURCE_CHARS, self._root)
             self._variables[real] = self._code.run(source, str(real))
@@ -201,14 +204,17 @@ class _Files:
     def _read_import(self, module: str, dots: int) -> Mapping[str, Any] | None:
         """Return the variables of a configuration that is imported; None if no file has that name."""
         here = self._stack[-1]
-        parts = module.split(".") if module else []
+        parts = [part for part in module.split(".") if part]
         folders: Sequence[Path] = ()
         if dots:
             folders = here.parents[dots - 1 : dots]
         elif "configs" in parts:
+            # An absolute import of a suite's own configuration: the suite is a folder above this file.
             folders = here.parents
         for folder in folders:
-            file = folder.joinpath(*parts).with_suffix(".py") if parts else folder / "__init__.py"
+            file = folder / "__init__.py"
+            if parts:
+                file = folder.joinpath(*parts).with_suffix(".py")
             if _is_file(file):
                 return self.read(file)
         return None

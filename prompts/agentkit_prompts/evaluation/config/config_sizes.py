@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from agentkit_prompts.evaluation.config.config_scope import Imported
 from agentkit_prompts.limits import MAX_DEPTH, MAX_DIGITS, MAX_INPUT_BYTES, MAX_SOURCE_CHARS, MAX_VALUES
 
 __all__ = ["Unreadable", "bounded", "check_size", "is_scalar", "key", "own_variables"]
@@ -23,21 +22,26 @@ class Unreadable(Exception):
     """
 
     def __init__(self, reason: str, name: str | None = None) -> None:
-        super().__init__(reason if len(reason) <= _MAX_REASON else f"{reason[:_MAX_REASON]}...")
+        if len(reason) > _MAX_REASON:
+            reason = f"{reason[:_MAX_REASON]}..."
+        super().__init__(reason)
         self.name = name
 
 
 def check_size(size: int, kind: type) -> None:
     """Refuse to make a text or a container with more than the maximum of characters or items."""
-    limit, unit = (MAX_SOURCE_CHARS, "characters") if kind is str else (MAX_VALUES, "items")
-    if size > limit:
-        raise Unreadable(f"a {kind.__name__} of more than {limit:,} {unit}")
+    if kind is str and size > MAX_SOURCE_CHARS:
+        raise Unreadable(f"a text of more than {MAX_SOURCE_CHARS:,} characters")
+    if kind is not str and size > MAX_VALUES:
+        raise Unreadable(f"a {kind.__name__} of more than {MAX_VALUES:,} items")
 
 
 def bounded(value: Any) -> Any:
     """Return a value that is not too large."""
-    if isinstance(value, str | list | tuple | dict | set | range):
-        check_size(len(value), str if isinstance(value, str) else type(value))
+    if isinstance(value, str):
+        check_size(len(value), str)
+    elif isinstance(value, list | tuple | dict | set | range):
+        check_size(len(value), type(value))
     elif isinstance(value, int) and value.bit_length() > _MAX_BITS:
         raise Unreadable(f"a number of more than {MAX_DIGITS:,} digits")
     return value
@@ -79,6 +83,7 @@ class _Copier:
             return _Copy(value, 1, 0)
         copy = self._copies.get(id(value))
         if copy is None:
+            # This also ends the copy of a list that contains itself.
             if depth >= MAX_DEPTH:
                 raise Unreadable(f"values that nest more than {MAX_DEPTH} levels deep")
             copy = self._copies[id(value)] = self._container(value, depth)
@@ -89,15 +94,16 @@ class _Copier:
         return id(value) in self._copies
 
     def _container(self, value: Any, depth: int) -> _Copy:
-        items = [self.copy(item, depth + 1) for item in (value.values() if isinstance(value, dict) else value)]
-        values = 1 + sum(item.values for item in items)
-        chars = sum(item.chars for item in items)
-        copies = (item.value for item in items)
         if isinstance(value, dict):
-            names = [str(name) if isinstance(name, Imported) else name for name in value]
-            chars += sum(len(name) for name in names if isinstance(name, str))
-            return _Copy(dict(zip(names, copies, strict=True)), values + len(names), chars)
-        return _Copy(type(value)(copies), values, chars)
+            names = [self.copy(name, depth + 1) for name in value]
+            items = [self.copy(item, depth + 1) for item in value.values()]
+            result: Any = {name.value: item.value for name, item in zip(names, items, strict=True)}
+        else:
+            names = []
+            items = [self.copy(item, depth + 1) for item in value]
+            result = type(value)(item.value for item in items)
+        inner = [*names, *items]
+        return _Copy(result, 1 + sum(copy.values for copy in inner), sum(copy.chars for copy in inner))
 
 
 def own_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,8 +119,11 @@ def own_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
     copies: dict[str, Any] = {}
     values = chars = 0
     for name, value in variables.items():
-        parts = value if isinstance(value, list) and not copier.is_known(value) else [value]
+        parts = [value]
+        if isinstance(value, list) and not copier.is_known(value):
+            parts = value
         for part in parts:
+            # Suites list the same dataset in a file, in its collection and in the collection of collections.
             if copier.is_known(part):
                 continue
             copy = copier.copy(part)

@@ -49,14 +49,14 @@ def items_of(values: Any) -> Sequence[Any]:
 
 def _add(left: Any, right: Any) -> Any:
     if isinstance(left, str | list | tuple) and isinstance(right, str | list | tuple):
-        check_size(len(left) + len(right), str if isinstance(left, str) else list)
+        check_size(len(left) + len(right), type(left))
     return left + right
 
 
 def _multiply(left: Any, right: Any) -> Any:
     for sequence, count in ((left, right), (right, left)):
         if isinstance(sequence, str | list | tuple) and isinstance(count, int):
-            check_size(len(sequence) * count, str if isinstance(sequence, str) else list)
+            check_size(len(sequence) * count, type(sequence))
     return left * right
 
 
@@ -92,8 +92,12 @@ def _format(text: str, *args: Any, **kwargs: Any) -> str:
         if field is not None:
             if spec or conversion or not (field.isidentifier() or field.isdecimal() or field == ""):
                 raise Unreadable(f"the field {field[:40]!r} of format()")
-            name = str(next(numbers)) if field == "" else field
-            part += text_of(args[int(name)] if name.isdecimal() else kwargs[name])
+            if field == "":
+                part += text_of(args[next(numbers)])
+            elif field.isdecimal():
+                part += text_of(args[int(field)])
+            else:
+                part += text_of(kwargs[field])
         size += len(part)
         check_size(size, str)
         parts.append(part)
@@ -122,6 +126,7 @@ def _set_default(values: dict[Any, Any], name: Any, default: Any = None) -> Any:
 
 
 def _deep_copy(value: Any) -> Any:
+    # The copy shares what the value shares: it has as many values as `iter_nodes` yields.
     bounded([*iter_nodes(value)])
     return copy.deepcopy(value)
 
@@ -154,7 +159,9 @@ METHODS: Mapping[type, Mapping[str, Callable[..., Any]]] = {
 
 
 def _dict(values: Any = (), /, **named: Any) -> dict[Any, Any]:
-    pairs = values.items() if isinstance(values, dict) else map(items_of, items_of(values))
+    if isinstance(values, dict):
+        return {**values, **named}
+    pairs = map(items_of, items_of(values))
     return {**{key(name): value for name, value in pairs}, **named}
 
 

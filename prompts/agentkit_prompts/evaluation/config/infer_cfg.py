@@ -137,6 +137,7 @@ def _template(cfg: Any, place: str, problems: Problems) -> Any:
 def _template_class(cfg: Mapping[str, Any], place: str, problems: Problems) -> Any:
     """Return the class of a template: a class of the caller, or the class here of that name."""
     kind = cfg.get("type", "PromptTemplate")
+    # A class of another suite has the name of one here, and is replaced by it; a template of the caller is used.
     if isinstance(kind, type) and hasattr(kind, "ice_item"):
         return kind
     cls = _TEMPLATES.get(_name(kind))
@@ -164,7 +165,9 @@ def _retriever(cfg: Any, embedder: Embedder | None, problems: Problems) -> dict[
     for key in ("ice_separator", "ice_eos_token"):
         if not isinstance(cfg.get(key, ""), str):
             problems.append(Problem(f"{place}.{key}", f"must be text, got {brief(cfg[key])}"))
-    default = "" if name == "ZeroRetriever" else "\n"
+    default = "\n"
+    if name == "ZeroRetriever":
+        default = ""  # it shows nothing that could be separated
     return {
         "retriever": _made(place, lambda: make(cfg, embedder), problems),
         "separator": cfg.get("ice_separator", default),
@@ -182,13 +185,18 @@ def _inferencer(cfg: Any, length: Any, problems: Problems) -> dict[str, Any]:
         problems.append(Problem(place, f"must be a dict with a type, got {cfg!r}"[:200]))
         return {}
     name = _name(cfg["type"])
-    settings = cfg if length is None else {_LENGTH: length, **cfg}
+    settings = {**cfg}
+    # Some shipped files have the length next to the inferencer; one inside of it goes before.
+    if length is not None:
+        settings.setdefault(_LENGTH, length)
     return {"inferencer": _made(place, lambda: Inferencer.from_cfg(name, settings), problems)}
 
 
 def _name(kind: object) -> str:
     """Return the bare name of a type: of a class, or of its dotted name."""
-    return kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2].rpartition(":")[2]
+    if isinstance(kind, type):
+        return kind.__name__
+    return str(kind).rpartition(".")[2].rpartition(":")[2]
 
 
 def _made(place: str, make: Callable[[], Any], problems: Problems) -> Any:

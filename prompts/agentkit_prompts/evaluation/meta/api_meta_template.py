@@ -76,7 +76,9 @@ class ApiMetaTemplate(MetaParser):
     def _parsed(self, prompt: PromptList, mode: Mode) -> Any:
         if self._ahead:
             return self._led(chat_messages(ApiMetaTemplate(CHAT_META).parse(prompt, mode)))
-        return self._without(prompt) if self._meta is None else self._with_roles(prompt, self._meta, mode)
+        if self._meta is None:
+            return self._without(prompt)
+        return self._with_roles(prompt, self._meta, mode)
 
     def _conversation(self, messages: Sequence[Mapping[str, Any]], mode: Mode) -> list[Any]:
         return self._led(deepcopy(list(messages)))
@@ -85,7 +87,13 @@ class ApiMetaTemplate(MetaParser):
         parts = without_roles(prompt)
         if all(isinstance(part, str) for part in parts):
             return "".join(map(str, parts))
-        return [{"type": "text", "text": part} if isinstance(part, str) else deepcopy(part) for part in parts]
+        content: list[Any] = []
+        for part in parts:
+            if isinstance(part, str):
+                content.append({"type": "text", "text": part})
+            else:
+                content.append(deepcopy(part))
+        return content
 
     def _with_roles(self, prompt: PromptList, meta: MetaFormat, mode: Mode) -> PromptList:
         script, _ = read_prompt(meta, prompt, gen=mode == "gen")
@@ -112,7 +120,9 @@ class ApiMetaTemplate(MetaParser):
         if not turn.media:
             return f"{self._text(turn.begin)}{turn.prompt}{self._text(turn.end)}"
         media = deepcopy(list(turn.media))
-        return [{"type": "text", "text": turn.prompt}, *media] if turn.prompt else media
+        if turn.prompt:
+            return [{"type": "text", "text": turn.prompt}, *media]
+        return media
 
     def _add(self, messages: PromptList, api_role: str, content: str | list[Any]) -> None:
         """Append a message, or join it to the last one of the same role."""

@@ -67,6 +67,7 @@ def chat_messages(prompt: str | PromptList | Sequence[Any]) -> list[dict[str, An
 def _message(position: int, item: object) -> dict[str, Any] | None:
     """Return an item as a chat message; None for anything else."""
     if isinstance(item, str):
+        # The text before all roles is an instruction; any other text is of the user.
         return {"role": "system" if position == 0 else "user", "content": item}
     if not isinstance(item, Mapping) or not isinstance(item.get("role"), str):
         return None
@@ -74,7 +75,7 @@ def _message(position: int, item: object) -> dict[str, Any] | None:
         return {"role": _chat_role(item["role"]), "content": item["prompt"]}
     if "prompt" not in item and "content" not in item:
         return None
-    content = item["prompt"] if "prompt" in item else item["content"]
+    content = item.get("prompt", item.get("content"))
     rest = {key: deepcopy(value) for key, value in item.items() if key not in ("role", "prompt", "content")}
     return {"role": _chat_role(item["role"]), "content": deepcopy(content), **rest}
 
@@ -110,8 +111,10 @@ def as_prompt_list(
         turn = _read_turn(f"messages[{position}]", message, roles, problems)
         if turn is None:
             continue
+        # A system message before all turns is an instruction for the whole conversation, not a part of a round.
         if turn.is_system and not turns and _opens(turn.name, meta, roles):
             begin.append({"role": turn.name, "prompt": turn.text})
+        # A round has each role once: messages of one role in a row are one turn.
         elif turns and turns[-1].name == turn.name:
             turns[-1] = turns[-1]._replace(text=f"{turns[-1].text}\n{turn.text}")
         else:
@@ -125,7 +128,10 @@ def as_prompt_list(
     dialogue: list[Item] = [{"role": turn.name, "prompt": turn.text} for turn in turns]
     if ask and meta is not None:
         dialogue.append({"role": roles["assistant"], "prompt": "", "generate": True})
-    return PromptList([*section("begin", begin), *(section("round", dialogue) if dialogue else ())])
+    prompt = PromptList(section("begin", begin))
+    if dialogue:
+        prompt += section("round", dialogue)
+    return prompt
 
 
 class _Turn(NamedTuple):
@@ -150,8 +156,10 @@ def _read_turn(place: str, message: object, roles: Mapping[str, str], problems: 
         problems.append(Problem(f"{place}.tool_calls", text))
         return None
     if not isinstance(role, str) or role not in roles:
-        problem = "the meta template has no role for" if role in [*_CHAT_ROLES] else "unknown role"
-        problems.append(Problem(f"{place}.role", f"{problem} {role!r}{nearest(str(role), sorted(roles))}"))
+        problem = f"unknown role {role!r}"
+        if role in [*_CHAT_ROLES]:
+            problem = f"the meta template has no role for {role!r}"
+        problems.append(Problem(f"{place}.role", f"{problem}{nearest(str(role), sorted(roles))}"))
         return None
     content = PartReader(problems, allow_media=True).content(message.get("content"), f"{place}.content")
     text = content if isinstance(content, str) else Message("user", content).text
@@ -189,11 +197,12 @@ def _order(names: Sequence[str], roles: Mapping[str, str], meta: MetaFormat, *, 
     """Return a problem if the order of the roles does not fit a round of the template."""
     assistant, user = roles.get("assistant"), roles.get("user")
     if assistant is None:
-        text = "no role is marked generate=True or called BOT; mark the role of the model"
-        return [Problem("round", text)] if ask else []
+        if not ask:
+            return []
+        return [Problem("round", "no role is marked generate=True or called BOT; mark the role of the model")]
     speakers = [name for name in names if name in meta.order or not meta.round]
     problems: Problems = []
-    user_order = meta.order.get(user, -1) if user is not None else -1
+    user_order = meta.order.get(user or "", -1)
     if speakers and speakers[0] == assistant and meta.order.get(assistant, 0) > user_order:
         text = f"the conversation starts with {assistant!r}, but a round starts with {user!r}; put a user message first"
         problems.append(Problem("messages[0]", text))

@@ -41,8 +41,10 @@ class MetaParser(ABC):
 
     @property
     def eos_token_id(self) -> int | str | tuple[int | str, ...] | None:
-        """What ends a reply, as it was given."""
-        return self._meta.eos_token_id if self._meta else None
+        """Token at which a reply ends, as it was given."""
+        if self._meta is None:
+            return None
+        return self._meta.eos_token_id
 
     def parse(self, prompt: Prompt, mode: Mode = "gen") -> Any:
         """Return what a model is sent for a prompt; of a list of prompts, a list.
@@ -59,12 +61,11 @@ class MetaParser(ABC):
         if isinstance(prompt, PromptList):
             return self._parsed(prompt, mode)
         if not isinstance(prompt, list | tuple):
-            raise InContextError(
-                f"prompt: expected text, a PromptList or a list of prompts, got {type(prompt).__name__}"
-                + ("; wrap role items as PromptList([...])" if isinstance(prompt, Mapping) else ""),
-                name="prompt",
-                value=type(prompt).__name__,
-            )
+            kind = type(prompt).__name__
+            text = f"prompt: expected text, a PromptList or a list of prompts, got {kind}"
+            if isinstance(prompt, Mapping):
+                text += "; wrap role items as PromptList([...])"
+            raise InContextError(text, name="prompt", value=kind)
         held: list[Any] = list(prompt)
         if held and all(isinstance(item, Mapping) and "role" in item and "content" in item for item in held):
             return self._conversation(held, mode)
@@ -83,10 +84,18 @@ class MetaParser(ABC):
             return "".join(map(str, flat))
         if self._decode is None:
             raise self._undecoded()
-        return "".join([run if isinstance(run, str) else self._decode(run) for run in runs(flat)])
+        texts: list[str] = []
+        for run in runs(flat):
+            if isinstance(run, str):
+                texts.append(run)
+            else:
+                texts.append(self._decode(run))
+        return "".join(texts)
 
     def _undecoded(self) -> InContextError:
-        markers = (self._meta.ids if self._meta else []) or ["a marker of the prompt"]
+        markers = ["a marker of the prompt"]
+        if self._meta is not None and self._meta.ids:
+            markers = self._meta.ids
         return InContextError(
             f"meta template: token ids in {', '.join(markers)} are not text; pass decode=tokenizer.decode, write text, "
             "or ask a MetaTemplate for pieces()",
@@ -105,8 +114,10 @@ def check_mode(mode: str) -> None:
 def runs(flat: Sequence[str | int]) -> Iterator[str | list[int]]:
     """Yield pieces with neighbouring texts joined, and neighbouring token ids in one list."""
     for is_text, run in groupby(flat, key=lambda piece: isinstance(piece, str)):
-        held = list(run)
-        yield "".join(map(str, held)) if is_text else [int(piece) for piece in held]
+        if is_text:
+            yield "".join(map(str, run))
+        else:
+            yield [int(piece) for piece in run]
 
 
 def without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
@@ -131,15 +142,22 @@ def without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
         begin, prompt, end = (_own_text(position, fields, key, problems) for key in ("begin", "prompt", "end"))
         if own := f"{begin}{prompt}{end}":
             text += separator + own
-            separator = "" if end.endswith("\n") else "\n"
+            separator = "\n"
+            if end.endswith("\n"):
+                separator = ""
         elif not text:
+            # An empty item still ends its line: the suites join the items by newlines, empty ones included.
             separator = "\n"
         if media := parts_of(position, fields, problems):
-            parts += [text, *media] if text else media
+            if text:
+                parts.append(text)
+            parts += media
             text, separator = "", ""
     if problems:
         raise refuse("prompt", problems)
-    return [*parts, text] if text else parts
+    if text:
+        parts.append(text)
+    return parts
 
 
 def _own_text(position: int, item: Mapping[str, Any], key: str, problems: Problems) -> str:
@@ -175,4 +193,6 @@ def media_text(part: object) -> str:
     result = PartReader(problems, allow_media=True).part(part, "content part")
     if result is None:
         raise refuse("", problems)
-    return result.text if isinstance(result, Text) else result.alt
+    if isinstance(result, Text):
+        return result.text
+    return result.alt

@@ -47,12 +47,11 @@ class MetaTemplate(MetaParser):
         self, config: Mapping[str, Any] | None = None, *, decode: Callable[[Sequence[int]], str] | None = None
     ) -> None:
         if config is not None and not isinstance(config, Mapping):
-            raise InContextError(
-                f"meta template: expected a dict with a 'round', got {type(config).__name__}"
-                + ("; a list of messages belongs to an API: ApiMetaTemplate" if isinstance(config, list) else ""),
-                name="config",
-                value=type(config).__name__,
-            )
+            kind = type(config).__name__
+            text = f"meta template: expected a dict with a 'round', got {kind}"
+            if isinstance(config, list):
+                text += "; a list of messages belongs to an API: ApiMetaTemplate"
+            raise InContextError(text, name="config", value=kind)
         self._meta: MetaFormat | None = read_meta(config, api=False) if config else None
         self._decode = decode
         self.stop_words: Sequence[str] | None = self._stop_words()
@@ -76,10 +75,19 @@ class MetaTemplate(MetaParser):
         """
         check_mode(mode)
         if not isinstance(prompt, str | PromptList):
-            what = "a list; ask for each by itself" if isinstance(prompt, list | tuple) else type(prompt).__name__
+            what = type(prompt).__name__
+            if isinstance(prompt, list | tuple):
+                what = "a list; ask for each by itself"
             raise InContextError(f"pieces: expected one prompt, text or PromptList, got {what}", name="prompt")
-        flat = (prompt,) if isinstance(prompt, str) else self._pieces(prompt, mode)
-        return [piece for run in runs(flat) for piece in ([run] if isinstance(run, str) else run) if piece != ""]
+        if isinstance(prompt, str):
+            return [prompt] if prompt else []
+        pieces: list[str | int] = []
+        for run in runs(self._pieces(prompt, mode)):
+            if not isinstance(run, str):
+                pieces += run
+            elif run:
+                pieces.append(run)
+        return pieces
 
     def render(
         self,
@@ -113,7 +121,10 @@ class MetaTemplate(MetaParser):
     def _pieces(self, prompt: PromptList, mode: Mode) -> list[str | int]:
         meta = self._meta
         if meta is None:
-            return ["\n".join(part if isinstance(part, str) else media_text(part) for part in without_roles(prompt))]
+            lines: list[str] = []
+            for part in without_roles(prompt):
+                lines.append(part if isinstance(part, str) else media_text(part))
+            return ["\n".join(lines)]
         script, opened = read_prompt(meta, prompt, gen=mode == "gen")
         found: list[str | int] = [*meta.begin]
         for turn in script:
@@ -124,7 +135,9 @@ class MetaTemplate(MetaParser):
             else:
                 texts = (turn.prompt, *map(media_text, turn.media))
                 found += (*turn.begin, "\n".join(filter(None, texts)), *turn.end)
-        return found if opened else [*found, *meta.end]
+        if not opened:
+            found += meta.end
+        return found
 
     def _parsed(self, prompt: PromptList, mode: Mode) -> str:
         return self._text(self._pieces(prompt, mode))

@@ -144,7 +144,9 @@ def _entries(
                 places.setdefault(role.role, place)
                 entries.append(role)
         else:
-            expected = "a dict with a role or text" if key == "round" else "a dict with a role"
+            expected = "a dict with a role"
+            if key == "round":
+                expected += " or text"
             problems.append(Problem(place, f"must be {expected}, got {type(value).__name__}"))
     return tuple(entries)
 

@@ -97,6 +97,7 @@ def _in_rounds(meta: MetaFormat, turns: Sequence[Turn], script: Script, *, gen: 
             if isinstance(entry, str):
                 script.append(entry)
                 continue
+            # The template's round is written in full: a role that the dataset leaves out has its default text.
             turn, *following = round_.get(place) or [_default_turn(entry)]
             script.append(turn)
             if gen and turn.replies and round_ is rounds[-1]:
@@ -189,10 +190,13 @@ def _marker(position: int, item: Mapping[str, Any], stack: list[_Block], problem
         problems.append(Problem(f"{place}.section", f"unknown section {name!r}{nearest(str(name), _SECTIONS)}"))
     elif pos not in ("begin", "end"):
         problems.append(Problem(f"{place}.pos", f"must be 'begin' or 'end', got {pos!r}"))
-    elif pos == "begin" or (name == "end" and not stack):  # OpenCompass itself opens `end` with pos 'end'
+    # OpenCompass itself opens the section `end` with pos 'end'.
+    elif pos == "begin" or (name == "end" and not stack):
         stack.append(_Block(name, []))
     elif not stack or stack[-1].section != name:
-        current = f"{stack[-1].section!r} is open" if stack else "no section is open"
+        current = "no section is open"
+        if stack:
+            current = f"{stack[-1].section!r} is open"
         problems.append(Problem(place, f"closes section {name!r} while {current}; open and close them in pairs"))
     else:
         block = stack.pop()
@@ -215,11 +219,13 @@ def _turn(meta: MetaFormat, placed: _Item, problems: Problems) -> Turn | None:
         begin = read_marker(item["begin"], f"{place}.begin", problems)
     if "end" in item:
         end = read_marker(item["end"], f"{place}.end", problems)
-    media = tuple(parts_of(placed.position, item, problems)) if item.get("prompt_mm") else ()
+    media = tuple(parts_of(placed.position, item, problems))
     replies = item.get("generate", role.generate)
     prompt = item.get("prompt")
     if prompt is None:
-        prompt = "" if media else role.prompt
+        prompt = role.prompt
+        if media:
+            prompt = ""  # the default text of the role is for items without content
         if not (prompt or media or replies):
             text = (
                 f"prompt: role {role.role!r} has no prompt in the dataset's template and none in the meta template, so "
