@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from agentkit_prompts.caller_warnings import warn
-from agentkit_prompts.errors import InContextError, InContextWarning, Problem
+from agentkit_prompts.errors import InContextError, Problem
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader, Row
 from agentkit_prompts.evaluation.dialogues import dialogue_requests
 from agentkit_prompts.evaluation.inferencer import Inferencer
 from agentkit_prompts.evaluation.problems import at_row, refuse
 from agentkit_prompts.evaluation.prompt_list import PromptList, copies
-from agentkit_prompts.evaluation.retrievers import retrieve
+from agentkit_prompts.evaluation.retrievers import from_the_front, retrieve, shows_nothing
 from agentkit_prompts.evaluation.row_checks import (
     answer_column,
     misfits,
     no_place,
     problems_of_rows,
     warn_of_columns,
+    warn_of_no_place,
     warn_of_own_answers,
 )
 from agentkit_prompts.evaluation.row_template import RowTemplate
@@ -83,8 +83,8 @@ class InContext:
         end: str | None = None,
     ) -> None:
         inferencer = inferencer or Inferencer(name="GenInferencer")
-        retriever = _from_the_front(retriever, len(train))
-        shows = not _shows_nothing(retriever)
+        retriever = from_the_front(retriever, len(train))
+        shows = not shows_nothing(retriever)
         self.reader = reader
         self.prompt_template = _asked_with(prompt_template, ice_template)
         self.ice_template = ice_template
@@ -112,7 +112,7 @@ class InContext:
         if problems:
             raise refuse("infer_cfg", problems)
         if shows:
-            _warn_of_no_place(self.prompt_template)
+            warn_of_no_place(self.prompt_template)
 
     @classmethod
     def from_cfg(
@@ -426,35 +426,3 @@ def _asked_with(prompt_template: RowTemplate | None, ice_template: RowTemplate |
         text = "missing, and so is ice_template; give one of them"
         raise refuse("infer_cfg", [Problem("prompt_template", text)])
     return template
-
-
-def _shows_nothing(retriever: ExampleSelector) -> bool:
-    return type(retriever) is StaticSelector and (retriever.k == 0 or retriever.ids == ())
-
-
-def _warn_of_no_place(template: RowTemplate) -> None:
-    """Warn of labels whose prompt has no place for worked examples."""
-    labels = [label for label in template.labels or (None,) if not template.places(label)]
-    if labels:
-        template_name = "the template"
-        if labels != [None]:
-            template_name += f" for label {', '.join(map(repr, labels))}"
-        text = (
-            f"worked examples are not shown: {template_name} has no {template.ice_token!r} in it; "
-            "put the ice_token where they go, or retrieve none"
-        )
-        warn(InContextWarning(text, name=", ".join(map(str, labels))))
-
-
-def _from_the_front(retriever: ExampleSelector, size: int) -> ExampleSelector:
-    """Return a retriever of fixed rows that counts all of them from the front."""
-    if type(retriever) is not StaticSelector or not any(name.startswith("-") for name in retriever.ids or ()):
-        return retriever
-    return StaticSelector(retriever.k, ids=[_position(name, size) for name in retriever.ids or ()])
-
-
-def _position(name: str, size: int) -> str:
-    """Return the number of a row, counted from the front if it exists."""
-    if name.startswith("-") and name[1:].isdecimal() and 0 < -int(name) <= size:
-        return str(size + int(name))
-    return name

@@ -10,9 +10,9 @@ from agentkit_prompts.errors import InContextError, PromptError
 from agentkit_prompts.evaluation.okapi import Okapi, terms
 from agentkit_prompts.ranking.embedder import give_up
 from agentkit_prompts.tree.example_selectors import KeywordSelector, whole
-from agentkit_prompts.tree.examples import ExampleSelector
+from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 
-__all__ = ["BM25Selector", "RandomSelector", "WindowSelector", "retrieve"]
+__all__ = ["BM25Selector", "RandomSelector", "WindowSelector", "from_the_front", "retrieve", "shows_nothing"]
 
 _SEED = 43
 _STATE_WORDS = 624
@@ -148,6 +148,25 @@ def _at_once(name: str, selected: Sequence[Example] | Awaitable[Sequence[Example
         give_up(selected)
         raise InContextError(f"{name}: has to be awaited; give it an embedder whose `embed` is not async", name=name)
     return selected
+
+
+def shows_nothing(retriever: ExampleSelector) -> bool:
+    """Return True if a retriever never shows an example."""
+    return type(retriever) is StaticSelector and (retriever.k == 0 or retriever.ids == ())
+
+
+def from_the_front(retriever: ExampleSelector, size: int) -> ExampleSelector:
+    """Return a retriever of fixed rows that counts all of them from the front."""
+    if type(retriever) is not StaticSelector or not any(name.startswith("-") for name in retriever.ids or ()):
+        return retriever
+    return StaticSelector(retriever.k, ids=[_position(name, size) for name in retriever.ids or ()])
+
+
+def _position(name: str, size: int) -> str:
+    """Return the number of a row, counted from the front if it exists."""
+    if name.startswith("-") and name[1:].isdecimal() and 0 < -int(name) <= size:
+        return str(size + int(name))
+    return name
 
 
 def _legacy_generator(seed: int) -> Random:

@@ -14,7 +14,15 @@ from agentkit_prompts.evaluation.row_template import RowTemplate
 from agentkit_prompts.names import similar
 from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 
-__all__ = ["answer_column", "misfits", "no_place", "problems_of_rows", "warn_of_columns", "warn_of_own_answers"]
+__all__ = [
+    "answer_column",
+    "misfits",
+    "no_place",
+    "problems_of_rows",
+    "warn_of_columns",
+    "warn_of_no_place",
+    "warn_of_own_answers",
+]
 
 _NAME = re.compile(r"\{\s*+([^\W\d](?:[\w .-]*[\w.-])?)\s*+(?:[!:][^{}\n]*)?\}")
 """Braces that look like a column."""
@@ -98,6 +106,20 @@ def answer_column(reader: DatasetReader, inferencer: Inferencer, rows: Any) -> s
         text = f"samples: rows {numbers}{more} have no answer; the output column is {answer!r}"
         raise InContextError(text, path=f"rows[{without[0]}]", name=answer)
     return answer
+
+
+def warn_of_no_place(template: RowTemplate) -> None:
+    """Warn of labels whose prompt has no place for worked examples."""
+    labels = [label for label in template.labels or (None,) if not template.places(label)]
+    if labels:
+        template_name = "the template"
+        if labels != [None]:
+            template_name += f" for label {', '.join(map(repr, labels))}"
+        text = (
+            f"worked examples are not shown: {template_name} has no {template.ice_token!r} in it; "
+            "put the ice_token where they go, or retrieve none"
+        )
+        warn(InContextWarning(text, name=", ".join(map(str, labels))))
 
 
 def warn_of_own_answers(
