@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -44,32 +45,45 @@ def read_history(given: History | None) -> list[Message]:
         kind = type(given).__name__
         problem = Problem("history", f"expected a list of [question, answer] pairs or of messages, got {kind}")
         raise PrompterError(str(problem), name="history", problems=[problem])
-    items: list[object] = []
-    answers: dict[int, Message] = {}
     problems: Problems = []
+    items: list[object] = []
+    # Identity of a question -> its answer: a provider's message can become several, so positions do not fit.
+    answers: dict[int, Message] = {}
     for index, item in enumerate(given):
         if not isinstance(item, list | tuple):
             items.append(item)
-        elif len(item) == 2 and all(isinstance(text, str) for text in item):
-            items.append(question := Message("user", item[0]))
+            continue
+        question = Message("user")
+        if len(item) == 2 and all(isinstance(text, str) for text in item):
+            question = Message("user", item[0])
             answers[id(question)] = Message("assistant", item[1])
         else:
-            items.append(Message("user"))  # the places of the others stay
-            shown = ", ".join([*(type(text).__name__ for text in item[:4]), *["..."] * (len(item) > 4)])
-            problems.append(Problem(f"history[{index}]", f"expected two texts, [question, answer], got [{shown}]"))
+            problems.append(Problem(f"history[{index}]", _expected_pair(item)))
+        # An invalid pair is an empty message, so that the places of the other problems are right.
+        items.append(question)
     try:
         read = read_messages(items, where="history", is_linked=False)
     except MessageError as error:
         problems += error.problems
         raise PrompterError(listed(problems), name="history", problems=problems) from error
-    messages = [each for one in read for each in (one, answers.get(id(one))) if each is not None]
+    messages: list[Message] = []
+    for message in read:
+        messages.append(message)
+        if id(message) in answers:
+            messages.append(answers[id(message)])
     if not problems and len(Conversation(messages).complete()) != len(messages):
-        problems.append(
-            Problem("history", "a tool call lacks its result, or a tool result its call; give both or neither")
-        )
+        text = "a tool call lacks its result, or a tool result its call; give both or neither"
+        problems.append(Problem("history", text))
     if problems:
         raise PrompterError(listed(problems), name="history", problems=problems)
     return messages
+
+
+def _expected_pair(item: Sequence[object]) -> str:
+    kinds = [type(text).__name__ for text in item[:4]]
+    if len(item) > 4:
+        kinds.append("...")
+    return f"expected two texts, [question, answer], got [{', '.join(kinds)}]"
 
 
 def read_tools(given: Tools | None) -> list[Mapping[str, Any]]:
@@ -79,19 +93,26 @@ def read_tools(given: Tools | None) -> list[Mapping[str, Any]]:
         PrompterError: Names every tool that is not one, or that JSON cannot write, and every name that is there twice.
     """
     problems: Problems = []
-    if isinstance(given, list | tuple):
-        given = [spec if isinstance(spec := getattr(tool, "spec", None), ToolSpec) else tool for tool in given]
-    tools: list[Mapping[str, Any]] = [*wire_tools(() if given is None else given, problems)]
-    names = [str(tool.get("function", tool).get("name")) for tool in tools]
-    for index, tool in enumerate(given if isinstance(given, list | tuple) else ()):
-        if isinstance(tool, Mapping) and "function" not in tool:
-            problems.append(Problem(f"tools[{index}]", "expected a ToolSpec, or a mapping with a 'function'"))
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        problems.append(Problem("tools", f"{', '.join(map(repr, twice))} is there more than once"))
+    items: Any = () if given is None else given
+    if isinstance(items, list | tuple):
+        items = [_specified(tool) for tool in items]
+        for index, tool in enumerate(items):
+            if isinstance(tool, Mapping) and "function" not in tool:
+                problems.append(Problem(f"tools[{index}]", "expected a ToolSpec, or a mapping with a 'function'"))
+    tools: list[Mapping[str, Any]] = [*wire_tools(items, problems)]
+    counts = Counter([str(tool.get("function", tool).get("name")) for tool in tools])
+    repeated = sorted([name for name, count in counts.items() if count > 1])
+    if repeated:
+        problems.append(Problem("tools", f"{', '.join(map(repr, repeated))} is there more than once"))
     if problems:
         raise PrompterError(listed(problems), name="tools", problems=problems)
     return tools
+
+
+def _specified(tool: object) -> object:
+    """Return the spec of a tool that has one, any other value as it is."""
+    spec = getattr(tool, "spec", None)
+    return spec if isinstance(spec, ToolSpec) else tool
 
 
 def tool_spec(tool: Mapping[str, Any]) -> ToolSpec:

@@ -43,7 +43,9 @@ class ChatPrompter(Prompter):
     def instruct(self, system: str, user: str | None, extra: str) -> tuple[str, str]:
         """Close the instruction and the block behind it with a line break each."""
         if user is None:
-            return (f"{system}\n{extra}\n" if system or extra else ""), ""
+            if not system and not extra:
+                return "", ""
+            return f"{system}\n{extra}\n", ""
         return system, user + extra
 
 

@@ -35,7 +35,7 @@ PreHook: TypeAlias = Callable[[Any, Any, Any, Any], tuple[Any, Any, Any, Any]]
 
 _LOG = logging.getLogger("agentkit.prompters")
 LAZYLLM_SYSTEM = "You are an AI-Agent developed by LazyLLM."
-"""What stands in front of every instruction in LazyLLM."""
+"""Line before every instruction in LazyLLM."""
 _MARKERS = {
     **{"sos": "system", "eos": "eosys", "soh": "user", "eoh": "eoh"},
     **{"soa": "assistant", "eoa": "eoa", "soe": "tool", "eoe": "eotool"},
@@ -74,7 +74,7 @@ class Prompter:
     split: ClassVar[str] = ""
     """The end of the layout from which on the model replies, such as `{soa}`."""
     system: str | None = None
-    """The line in front of the instruction: who the model is. None for no line; that of LazyLLM is `LAZYLLM_SYSTEM`."""
+    """Line before the instruction that introduces the model; None for no line. LazyLLM uses `LAZYLLM_SYSTEM`."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -114,12 +114,14 @@ class Prompter:
             self._refuse_history()
 
     def instruct(self, system: str, user: str | None, extra: str) -> tuple[str, str]:
-        """Return the text of the system message and the text in front of the user's input; both may hold slots.
+        """Return the text of the system message and the text before the user's input; both can have slots.
 
         `user` is None when the instruction was one str; `extra` is the block of the `extra_keys`, or nothing.
         """
         if user is None:
-            return (f"{system}\n\n{extra}" if extra else system), ""
+            if extra:
+                return f"{system}\n\n{extra}", ""
+            return system, ""
         return system, user + extra
 
     def _parts(self, instruction: Any) -> tuple[str, str | None]:
@@ -130,28 +132,33 @@ class Prompter:
         if not isinstance(instruction, Mapping):
             what = f"instruction: expected a str or a dict, got {type(instruction).__name__}"
             raise PrompterError(what, name="instruction")
-        known = ("system", "user")
-        if wrong := [key for key in known if not isinstance(instruction.get(key, ""), str)]:
+        valid = ("system", "user")
+        wrong = [key for key in valid if not isinstance(instruction.get(key, ""), str)]
+        if wrong:
             raise PrompterError(f"instruction: expected text for {', '.join(map(repr, wrong))}", name="instruction")
-        if unused := [str(key) for key in instruction if key not in known]:
-            listed = ", ".join(map(repr, unused))
-            warn(f"instruction: only 'system' and 'user' are used; left out: {listed}", UserWarning)
+        unused = [repr(str(key)) for key in instruction if key not in valid]
+        if unused:
+            warn(f"instruction: only 'system' and 'user' are used; left out: {', '.join(unused)}", UserWarning)
         return instruction.get("system", ""), instruction.get("user", "")
 
     def _set_up(self, tokens: Mapping[str, str], system: str | None) -> None:
         layout = self.layout
-        if system is None and "{instruction}" in layout:  # no line, and no line break behind it
+        if system is None and "{instruction}" in layout:
+            # Without the line there is no line break after it.
             layout = layout.replace("{system}\n", "").replace("{system}", "")
-        places = slots_of(layout)
+        places = set(slots_of(layout))
         self.system = system
         instruction, user = self._words
-        lead, name = (system or "") if "system" in places else None, type(self).__name__
-        has_system = lead is not None or bool(instruction)
-        with warnings.catch_warnings():  # where its slots stand is what a prompter is
+        lead = (system or "") if "system" in places else None
+        name = type(self).__name__
+        system_prompts: tuple[SlotPrompt, ...] = ()
+        if places & {"system", "instruction"} and (instruction or lead is not None):
+            system_prompts = (SlotPrompt.of(instruction, self.slots, lead=lead, name=name),)
+        with warnings.catch_warnings():
+            # The instruction of a prompter has its slots where its format places them.
             warnings.simplefilter("ignore", VolatilityWarning)
-            first = SlotPrompt.of(instruction, self.slots, lead=lead, name=name)
             self.layers = Layers(
-                system=[first] if has_system and {"system", "instruction"} & {*places} else (),
+                system=system_prompts,
                 input=SlotPrompt.of(user, self.slots, input="input" in places, name=name),
                 conversation="history" in places,
                 empty_messages=True,
@@ -171,9 +178,10 @@ class Prompter:
         Raises:
             PrompterError: Names every token that does not exist or is not text; or the model is unknown.
         """
-        given = {**_of_model(model), **_checked("for_model", system, tokens, ("system",))}
+        own_tokens = _checked("for_model", system, tokens, ("system",))
         other = copy.copy(self)
-        other._set_up({**self.chat_template.tokens, **given}, self.system if system is None else system)
+        merged = {**self.chat_template.tokens, **_tokens_of_model(model), **own_tokens}
+        other._set_up(merged, self.system if system is None else system)
         return other
 
     def context(
@@ -253,8 +261,9 @@ class Prompter:
         """Return the reply in what a local model wrote: without the prompt it repeats, or what follows the split."""
         if input and output.startswith(input):
             return output[len(input) :]
-        split = self.chat_template.split
-        return output.rsplit(split, 1)[-1] if split else output
+        if not self.chat_template.split:
+            return output
+        return output.rsplit(self.chat_template.split, 1)[-1]
 
     def _turn(
         self, given: SlotValues, history: Any, tools: Any, label: Any
@@ -301,12 +310,14 @@ class Prompter:
         return UserInput("" if given is None else _text(given))
 
     def _filled(self, given: Mapping[str, Any]) -> UserInput:
+        """Return the input of a dict: the values of all slots, and at most one text that no slot shows."""
         missing = [slot for slot in self.slots if slot not in given]
         others = [key for key in given if key not in self.slots]
         shows_input = self.layers.input[0].input  # type: ignore[attr-defined]
+        is_input = len(others) == 1 and not missing and (shows_input or not given[others[0]])
         problems = [Problem(slot, "missing") for slot in missing]
         advice = ""
-        if others and (missing or len(others) > 1 or (not shows_input and given[others[0]])):
+        if others and not is_input:
             for key in others:
                 names = nearest(str(key), self.slots) or "; there are no slots"
                 problems.append(Problem(str(key), f"unexpected{names}"))
@@ -318,7 +329,8 @@ class Prompter:
         if problems:
             raise PrompterError(f"input: {listed(problems)}{advice}", problems=problems)
         values = {slot: _text(given[slot]) for slot in self.slots}
-        return UserInput(_text(given[others[0]]) if others else "", additional_kwargs=values)
+        text = _text(given[others[0]]) if others else ""
+        return UserInput(text, additional_kwargs=values)
 
 
 def _checked(where: str, system: object, tokens: Mapping[str, object], options: Sequence[str]) -> dict[str, str]:
@@ -334,7 +346,7 @@ def _checked(where: str, system: object, tokens: Mapping[str, object], options: 
     return {name: token for name, token in given.items() if isinstance(token, str)}
 
 
-def _of_model(model: str | None) -> dict[str, str]:
+def _tokens_of_model(model: str | None) -> dict[str, str]:
     """Return the tokens of a model: the markers of its chat template."""
     if model is None:
         return {}
@@ -367,4 +379,5 @@ def _keys(given: Any) -> tuple[str, ...]:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else str(value)  # a trusted text stays one
+    # A subclass of str can mark trusted text.
+    return value if isinstance(value, str) else str(value)

@@ -26,8 +26,8 @@ __all__ = ["TOKENS", "PrompterLayout", "check_layout"]
 
 _AROUND = {"system": ("sos", "eos"), "user": ("soh", "eoh"), "assistant": ("soa", "eoa"), "tool": ("soe", "eoe")}
 TOKENS = (*chain.from_iterable(_AROUND.values()), "tool_start_token", "tool_args_token", "tool_end_token")
-"""What a model wants at the start and end of system, human, assistant and environment (tool result), and around a
-tool call."""
+"""Tokens at the start and end of system, human, assistant and environment (tool result) messages, and around a tool
+call."""
 PLACES = ("system", "instruction", "tools", "history", "user", "input")
 
 _FIELD = re.compile(r"\{(\w+)\}")
@@ -77,11 +77,13 @@ class PrompterLayout:
         self.system = system
         self._headings = [heading for text in words for heading in _HEADING.findall(text)]
         self.split = self._fill(split, {})
-        body, reply = (layout, "") if not split else layout.rsplit(split, 1)
-        self._body, self._reply = body, (split + reply if split else "")
+        self._body, self._reply = layout, ""
+        if split:
+            self._body, reply = layout.rsplit(split, 1)
+            self._reply = split + reply
         self._places = frozenset(_FIELD.findall(layout))
-        words = [tokens[name].strip() for name in ("eoa", "soh")]
-        self.stop_words: Sequence[str] | None = [word for word in words if word] or None
+        stop_words = [tokens[name].strip() for name in ("eoa", "soh")]
+        self.stop_words: Sequence[str] | None = [word for word in stop_words if word] or None
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
@@ -110,32 +112,39 @@ class PrompterLayout:
             turns = [*read_messages(messages, where="messages", is_linked=False)]
         except MessageError as error:
             raise ChatTemplateError(str(error), problems=error.problems) from error
-        head = turns.pop(0).text if turns and turns[0].role == "system" else ""
-        at = max((index for index, message in enumerate(turns) if message.role == "user"), default=len(turns))
-        before, asked, after = turns[:at], turns[at : at + 1], turns[at + 1 :]
+        head = ""
+        if turns and turns[0].role == "system":
+            head = turns.pop(0).text
+        before, question, after = _around_last_question(turns)
         values = {
             **self._system(head),
             "tools": self._tools(tools),
             "history": "".join(map(self._turn, before)),
-            "input" if "input" in self._places else "user": "".join(message.text for message in asked),
+            "input" if "input" in self._places else "user": question,
         }
-        lost = [name for name in PLACES if values.get(name) and name not in self._places]
+        lost = {name for name in PLACES if values.get(name) and name not in self._places}
         if after and "history" not in self._places:
-            lost.append("history")
+            lost.add("history")
         if lost:
-            names = ", ".join(sorted(set(lost)))
+            names = ", ".join(sorted(lost))
             raise ChatTemplateError(f"this layout has no place for {names}: {self.layout!r}", name=names)
         text = self._fill(self._body, values) + "".join(map(self._turn, after))
-        return text + self._fill(self._reply, values) if add_generation_prompt else text
+        if not add_generation_prompt:
+            return text
+        return text + self._fill(self._reply, values)
 
     def _system(self, text: str) -> dict[str, str]:
-        """Tell the prompter's system text and its instruction apart; a system message of others is all instruction."""
+        """Split a system message into the system text of the prompter and its instruction.
+
+        A system message without this text is all instruction.
+        """
         if "system" not in self._places:
             return {"instruction": text}
         if text == self.system or "instruction" not in self._places:
             return {"system": text}
-        own = text.startswith(f"{self.system}\n")
-        return {"system": self.system, "instruction": text[len(self.system) + 1 :]} if own else {"instruction": text}
+        if text.startswith(f"{self.system}\n"):
+            return {"system": self.system, "instruction": text[len(self.system) + 1 :]}
+        return {"instruction": text}
 
     def _tools(self, tools: Sequence[GivenTool] | None) -> str:
         if not tools:
@@ -149,12 +158,19 @@ class PrompterLayout:
         return f"{self.tokens[start]}{message.text}{calls}{self.tokens[end]}"
 
     def _call(self, call: ToolCall) -> str:
-        """Write a call with the model's tokens, or as JSON where it has no token for the arguments."""
-        tokens = self.tokens
-        separator = tokens["tool_args_token"]
+        """Write a call with the tokens of the model, or as JSON if it has no token for the arguments."""
+        separator = self.tokens["tool_args_token"]
         text = f"{call.name}{separator}{call.arguments}" if separator else call_text(call)
-        return f"{tokens['tool_start_token']}\n{text}{tokens['tool_end_token']}\n"
+        return f"{self.tokens['tool_start_token']}\n{text}{self.tokens['tool_end_token']}\n"
 
     def _fill(self, layout: str, values: Mapping[str, str]) -> str:
         """Fill the places, once: what is put there is not looked at again."""
-        return _FIELD.sub(lambda found: values.get(found[1], self.tokens.get(found[1], "")), layout)
+        return _FIELD.sub(lambda match: values.get(match[1], self.tokens.get(match[1], "")), layout)
+
+
+def _around_last_question(turns: list[Message]) -> tuple[list[Message], str, list[Message]]:
+    """Return the messages before the last user message, its text, and the messages after it."""
+    for index in reversed(range(len(turns))):
+        if turns[index].role == "user":
+            return turns[:index], turns[index].text, turns[index + 1 :]
+    return turns, "", []

@@ -11,6 +11,7 @@ from typing import Any
 
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext
 from agentkit_prompts.errors import PrompterError
+from agentkit_prompts.limits import MAX_NAME_CHARS
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.templates.operations.objects import GLOBALS
 from agentkit_prompts.templates.rendered import Rendered
@@ -20,7 +21,6 @@ from agentkit_prompts.tree.prompt import BasePrompt
 __all__ = ["SlotPrompt", "slots_of"]
 
 _SLOT = re.compile(r"\{(\w+)\}")
-_MAX_NAME = 64
 _TEXT = ["string", "number", "boolean"]
 
 
@@ -47,11 +47,17 @@ class SlotPrompt(BasePrompt):
     @classmethod
     def of(cls, text: str, slots: Sequence[str], *, input: bool | None = None, **data: Any) -> SlotPrompt:
         """Make the prompt of a text that may hold some of the `slots`."""
-        source = [
-            f"{{{_field(part, slots.index(part))}}}" if number % 2 else part.replace("{", "{{").replace("}", "}}")
-            for number, part in enumerate(_SLOT.split(text))
-        ]
-        template = Template("".join(source) + ("{user_input}" if input else ""), engine="fstring")
+        pieces: list[str] = []
+        for number, piece in enumerate(_SLOT.split(text)):
+            # A split by a pattern with one group gives text and slots in turn.
+            is_slot = number % 2 == 1
+            if is_slot:
+                pieces.append(f"{{{_field(piece, slots.index(piece))}}}")
+            else:
+                pieces.append(piece.replace("{", "{{").replace("}", "}}"))
+        if input:
+            pieces.append("{user_input}")
+        template = Template("".join(pieces), engine="fstring")
         return cls(template, slots=tuple(slots), own=slots_of(text), input=input, **data)
 
     def _declared(self) -> frozenset[str]:
@@ -68,15 +74,19 @@ class SlotPrompt(BasePrompt):
         if not self.own:
             return None
         schema: JsonSchema = {"type": "object", "properties": {slot: {"type": list(_TEXT)} for slot in self.own}}
-        return schema if len(self.slots) == 1 else {**schema, "required": list(self.own)}
+        if len(self.slots) > 1:
+            schema["required"] = list(self.own)
+        return schema
 
     @property
     def reads(self) -> frozenset[str] | None:
         """The user's input, unless it is text without slots."""
-        return frozenset({"user_input"}) if self.own or self.input is not None else frozenset()
+        if self.own or self.input is not None:
+            return frozenset({"user_input"})
+        return frozenset()
 
     def _takes_input(self, ctx: PromptContext) -> bool:
-        """Whether the user's input fills the one slot there is."""
+        """True if the user's input fills the only slot."""
         return len(self.slots) == 1 and self.slots[0] not in ctx.user_input.additional_kwargs
 
     def values(self, ctx: PromptContext) -> Mapping[str, Any]:
@@ -85,15 +95,15 @@ class SlotPrompt(BasePrompt):
         Raises:
             PrompterError: Names every slot that has no value; `compose` makes a KwargsError of it, for all prompts.
         """
-        given, taken = ctx.user_input.additional_kwargs, self._takes_input(ctx)
-        if taken:
+        kwargs = ctx.user_input.additional_kwargs
+        if self._takes_input(ctx):
             return {"user_input": "", **dict.fromkeys(self._fields, ctx.user_input.input)}
-        missing = [slot for slot in self.own if slot not in given]
+        missing = [slot for slot in self.own if slot not in kwargs]
         if missing:
             raise PrompterError(
                 f"additional_kwargs lack the slots {', '.join(map(repr, missing))}", name=", ".join(missing)
             )
-        return {"user_input": ctx.user_input, **{field: given[slot] for field, slot in self._fields.items()}}
+        return {"user_input": ctx.user_input, **{field: kwargs[slot] for field, slot in self._fields.items()}}
 
     def render(self, ctx: PromptContext) -> Rendered:
         """Render the lead and the text.
@@ -108,8 +118,10 @@ class SlotPrompt(BasePrompt):
                 "its instruction, or name one in extra_keys",
                 name="input",
             )
-        taken = self._takes_input(ctx)
-        pointers = {f: "user_input" if taken else f"additional_kwargs.{slot}" for f, slot in self._fields.items()}
+        if self._takes_input(ctx):
+            pointers = dict.fromkeys(self._fields, "user_input")
+        else:
+            pointers = {field: f"additional_kwargs.{slot}" for field, slot in self._fields.items()}
         body = self.template.run(values, prefixes=pointers)
         if self.lead is None:
             return body
@@ -119,6 +131,6 @@ class SlotPrompt(BasePrompt):
 
 
 def _field(slot: str, index: int) -> str:
-    """Return the name of a slot in the template: its own, unless that cannot be one or means something else there."""
-    own = slot.isidentifier() and not slot.startswith(("_", "slot_")) and len(slot) <= _MAX_NAME
+    """Return the name of a slot in the template: a number if the slot is no identifier, or the name has a meaning."""
+    own = slot.isidentifier() and not slot.startswith(("_", "slot_")) and len(slot) <= MAX_NAME_CHARS
     return slot if own and slot not in CONTEXT_NAMES and slot not in GLOBALS else f"slot_{index}"
