@@ -7,11 +7,11 @@ from collections import Counter
 from functools import cache
 from typing import Any
 
+from agentkit_prompts.limits import MAX_DIGITS
+
 __all__ = ["strict_loader"]
 
 _MAX_DEPTH = 64
-_MAX_DIGITS = 4_000
-"""Longest number, in characters."""
 
 
 @cache
@@ -24,19 +24,24 @@ def strict_loader() -> Any:
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             self.depth += 1
-            is_alias = self.check_event(yaml.AliasEvent)
-            if is_alias or self.depth > _MAX_DEPTH:
-                what = "aliases are not allowed: write it out" if is_alias else f"nests deeper than {_MAX_DEPTH} levels"
-                event: Any = self.get_event()  # type: ignore[no-untyped-call]
-                raise yaml.MarkedYAMLError(None, None, what, event.start_mark)
+            if self.check_event(yaml.AliasEvent):
+                # Aliases of aliases grow without end.
+                self.refuse_event("aliases are not allowed: write it out")
+            if self.depth > _MAX_DEPTH:
+                self.refuse_event(f"nests deeper than {_MAX_DEPTH} levels")
             node = super().compose_node(parent, index)
             self.depth -= 1
             return node
 
+        def refuse_event(self, what: str) -> None:
+            event: Any = self.get_event()  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(None, None, what, event.start_mark)
+
         def construct_object(self, node: Any, deep: bool = False) -> Any:
             try:
                 return super().construct_object(node, deep=deep)
-            except (ArithmeticError, LookupError, ValueError):  # which may show the value: a key, in some files
+            except (ArithmeticError, LookupError, ValueError):
+                # The message of the cause can contain the value, which is a secret in some files.
                 what = f"the value is no {node.tag.rpartition(':')[2][:40]}"
                 raise yaml.MarkedYAMLError(None, None, what, node.start_mark) from None
 
@@ -51,13 +56,15 @@ def strict_loader() -> Any:
 
         def construct_number(self, node: Any) -> Any:
             text = self.construct_scalar(node)
-            if ":" in text:  # a time; YAML 1.1 reads it as a number of base 60, slower with every digit
+            if ":" in text:
+                # A time. YAML 1.1 reads it as a number of base 60, slower with every digit.
                 return text
-            if len(text) > _MAX_DIGITS:
-                what = f"a number has at most {_MAX_DIGITS:,} digits: quote what is text"
+            if len(text) > MAX_DIGITS:
+                what = f"a number has at most {MAX_DIGITS:,} digits: quote what is text"
                 raise yaml.MarkedYAMLError(None, None, what, node.start_mark)
-            is_float = node.tag == "tag:yaml.org,2002:float"
-            return self.construct_yaml_float(node) if is_float else self.construct_yaml_int(node)
+            if node.tag == "tag:yaml.org,2002:float":
+                return self.construct_yaml_float(node)
+            return self.construct_yaml_int(node)
 
     Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_number)
     Loader.add_constructor("tag:yaml.org,2002:float", Loader.construct_number)

@@ -21,7 +21,7 @@ from agentkit_prompts.tree.prompt import Volatility
 __all__ = ["FrontMatter", "Source", "read_source"]
 
 _LOCALE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
-"""What a locale looks like."""
+"""Form of a locale."""
 
 _OPENING = re.compile(r"---[ \t]*(?:\n|\Z)")
 _CLOSING = re.compile(r"^---[ \t]*$\n?", re.MULTILINE)
@@ -72,7 +72,7 @@ class FrontMatter(_Strict):
 
 _KEYS = tuple(item.alias or name for name, item in FrontMatter.model_fields.items())
 _TEXTS = frozenset({"locale", "version", "name"})
-"""Keys whose value is taken as it is written: `version: 1.10` is not the number 1.1."""
+"""Keys whose value is the text in the file: `version: 1.10` is not the number 1.1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Source:
     """The prompt that it belongs to."""
     locale: str | None
     of_name: bool
-    """Whether the locale is that of the file name."""
+    """True if the locale is in the name of the file."""
     body: str
     first_line: int
     """Line of the file at which the body starts, counted from 1."""
@@ -102,72 +102,100 @@ class _Fault(NamedTuple):
     text: str
 
 
-def read_source(file: str, name: str, text: str, problems: list[TemplateError]) -> Source | None:
-    """Cut `text` into front matter and body; what is wrong with the former is added to `problems`.
+class _FileName(NamedTuple):
+    """Name of the prompt and locale in the name of a file."""
 
-    `name` is that of the file, without its suffix; `greeting.zh` is the prompt `greeting` in the locale `zh`.
-    """
+    prompt: str
+    locale: str | None
+
+
+def _file_name(name: str) -> _FileName:
     stem, _, suffix = name.rpartition(".")
-    own = suffix.replace("_", "-") if stem and not stem.endswith("/") and _LOCALE.fullmatch(suffix) else None
-    name = name if own is None else stem
+    if stem and not stem.endswith("/") and _LOCALE.fullmatch(suffix):
+        return _FileName(stem, suffix.replace("_", "-"))
+    return _FileName(name, None)
+
+
+def read_source(file: str, name: str, text: str, problems: list[TemplateError]) -> Source | None:
+    """Cut `text` into front matter and body; problems of the front matter are added to `problems`.
+
+    `name` is the name of the file, without its suffix; `greeting.zh` is the prompt `greeting` in the locale `zh`.
+    """
+    prompt, locale = _file_name(name)
+    has_locale = locale is not None
     opening = _OPENING.match(text)
     if opening is None:
-        return Source(file, name, own, own is not None, text, 1, FrontMatter(), {})
+        return Source(file, prompt, locale, has_locale, text, 1, FrontMatter(), {})
     closing = _CLOSING.search(text, opening.end())
     if closing is None:
         what = "the front matter does not end: put a line of --- after it"
         problems.append(TemplateError(what, file=file, line=1))
         return None
-    lines: dict[str, int] = {}
     faults: list[_Fault] = []
-    given = _read_yaml(text[opening.end() : closing.start()], lines, faults)
+    keys = _read_yaml(text[opening.end() : closing.start()], faults)
+    front = _validated(keys, locale, faults)
+    if faults:
+        problems += _errors(file, faults)
+        return None
+    return Source(
+        file=file,
+        name=front.name or prompt,
+        locale=front.locale or locale,
+        of_name=has_locale,
+        body=text[closing.end() :],
+        first_line=text.count("\n", 0, closing.end()) + 1,
+        front=front,
+        lines=keys.lines,
+    )
+
+
+class _Keys(NamedTuple):
+    """Values and lines of the keys of front matter."""
+
+    values: dict[str, Any]
+    lines: dict[str, int]
+
+
+def _validated(keys: _Keys, locale: str | None, faults: list[_Fault]) -> FrontMatter:
+    """Return the front matter; `locale` is that of the file name."""
     front = FrontMatter()
     try:
-        front = FrontMatter.model_validate(given)
+        front = FrontMatter.model_validate(keys.values)
     except ValidationError as error:
-        faults += [_fault(item, lines) for item in error.errors(include_url=False)]
-    if own is not None and front.locale not in (None, own):
-        text_ = f"the locale is {front.locale!r} here and {own!r} in the file name"
-        faults.append(_Fault(lines["locale"], "locale", text_))
-    if faults:
-        faults.sort(key=lambda fault: fault.line or 0)
-        for fault in faults[:MAX_LISTED]:
-            problems.append(TemplateError(fault.text, file=file, line=fault.line, name=fault.key))
-        if len(faults) > MAX_LISTED:
-            what = f"the front matter has {len(faults) - MAX_LISTED:,} more problems"
-            problems.append(TemplateError(what, file=file))
-        return None
-    first_line = text.count("\n", 0, closing.end()) + 1
-    locale, body = front.locale or own, text[closing.end() :]
-    return Source(file, front.name or name, locale, own is not None, body, first_line, front, lines)
+        faults += [_fault(item, keys.lines) for item in error.errors(include_url=False)]
+    if locale is not None and front.locale not in (None, locale):
+        what = f"the locale is {front.locale!r} here and {locale!r} in the file name"
+        faults.append(_Fault(keys.lines["locale"], "locale", what))
+    return front
 
 
-def _read_yaml(text: str, lines: dict[str, int], faults: list[_Fault]) -> dict[str, Any]:
-    """Return the value of each key, and add its line to `lines`."""
+def _errors(file: str, faults: list[_Fault]) -> list[TemplateError]:
+    """Return the errors of a file in the order of its lines, not more than a reader can use."""
+    faults.sort(key=lambda fault: fault.line or 0)
+    errors = [TemplateError(fault.text, file=file, line=fault.line, name=fault.key) for fault in faults[:MAX_LISTED]]
+    if len(faults) > MAX_LISTED:
+        errors.append(TemplateError(f"the front matter has {len(faults) - MAX_LISTED:,} more problems", file=file))
+    return errors
+
+
+def _read_yaml(text: str, faults: list[_Fault]) -> _Keys:
+    """Return value and line of each key."""
     import yaml
 
-    given: dict[str, Any] = {}
+    keys = _Keys({}, {})
     if len(text) > _MAX_CHARACTERS:
         what = f"the front matter has {len(text):,} characters, at most {_MAX_CHARACTERS:,} are read"
         faults.append(_Fault(1, None, what))
-        return given
+        return keys
     unreadable = "the front matter cannot be read"
+    # The front matter begins in line 2 of the file, and YAML counts lines from 0.
     try:
         loader = strict_loader()(text)
         root = loader.get_single_node()
-        if root is not None and not isinstance(root, yaml.MappingNode):
+        if isinstance(root, yaml.MappingNode):
+            _read_keys(loader, root, keys, faults)
+        elif root is not None:
             faults.append(_Fault(2, None, "the front matter must be keys with values, such as `role: system`"))
-            return given
-        for key, value in root.value if root is not None else ():
-            line = key.start_mark.line + 2
-            if not isinstance(key, yaml.ScalarNode):
-                faults.append(_Fault(line, None, "a key must be text"))
-            elif key.value in lines:
-                faults.append(_Fault(line, key.value, f"the key {key.value!r} is here twice"))
-            else:
-                lines[key.value] = line
-                as_text = key.value in _TEXTS and isinstance(value, yaml.ScalarNode)
-                given[key.value] = value.value if as_text else loader.construct_object(value, deep=True)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 2 if mark else None
@@ -177,7 +205,25 @@ def _read_yaml(text: str, lines: dict[str, int], faults: list[_Fault]) -> dict[s
         faults.append(_Fault(line, None, f"{unreadable}: {error.reason} ({chr(error.character)!r})"))
     except (ValueError, OverflowError) as error:  # such as an integer of 5,000 digits
         faults.append(_Fault(2, None, f"{unreadable}: {error}"))
-    return given
+    return keys
+
+
+def _read_keys(loader: Any, root: Any, keys: _Keys, faults: list[_Fault]) -> None:
+    """Read the entries of the root. The loader would keep the last of two equal keys, and no lines."""
+    import yaml
+
+    for key, value in root.value:
+        line = key.start_mark.line + 2
+        if not isinstance(key, yaml.ScalarNode):
+            faults.append(_Fault(line, None, "a key must be text"))
+        elif key.value in keys.lines:
+            faults.append(_Fault(line, key.value, f"the key {key.value!r} is here twice"))
+        else:
+            keys.lines[key.value] = line
+            if key.value in _TEXTS and isinstance(value, yaml.ScalarNode):
+                keys.values[key.value] = value.value
+            else:
+                keys.values[key.value] = loader.construct_object(value, deep=True)
 
 
 _EXPECTED = {
@@ -191,7 +237,7 @@ _EXPECTED = {
     "string_too_short": "text",
     "string_type": "text",
 }
-"""Error type of pydantic -> what stands in place of its message."""
+"""Error type of pydantic -> the value that is expected, in words."""
 
 
 def _fault(error: ErrorDetails, lines: Mapping[str, int]) -> _Fault:

@@ -51,13 +51,13 @@ class Entry(NamedTuple):
 def entries_of(
     texts: Mapping[str, str], label: str, before: Mapping[str, Entry], problems: list[PromptError]
 ) -> dict[str, Entry]:
-    """Return the prompts that the files make, by name; what is wrong is added to `problems`.
+    """Return the prompts that the files make, by name; problems are added to `problems`.
 
     Args:
         texts: The text of each file, by the name that errors give it: `label`, a slash, and its path.
         label: The folder they are in.
-        before: Prompts made earlier, taken over where their files are the same.
-        problems: Where to put what is wrong.
+        before: Earlier prompts, which are kept if their files are the same.
+        problems: List to which errors are added.
     """
     groups: dict[str, list[Source]] = {}
     for file, text in texts.items():
@@ -68,26 +68,30 @@ def entries_of(
             groups.setdefault(source.name, []).append(source)
     entries: dict[str, Entry] = {}
     for name, parts in sorted(groups.items()):
+        # The file without a locale comes first: its front matter counts for all.
         parts.sort(key=lambda part: (part.locale is not None, part.of_name, part.locale or ""))
-        made_from = tuple((part.file, texts[part.file]) for part in parts)
-        known = before.get(name)
-        if known is not None and known.made_from == made_from:
-            entries[name] = known
-            continue
-        found: list[PromptError] = [*_contradictions(parts)] or [*_broken(parts)]
-        if found:
-            problems += found
-            continue
-        front, files = parts[0].front, tuple(part.file for part in parts)
-        role = front.role if front.role != "none" else None
-        hash_ = content_hash(made_from, label)
-        file_ = PromptFile(name, files, role, front.order, front.version, hash_)
-        entries[name] = Entry(made_from, _prompt(front, parts), file_)
+        made_from = tuple([(part.file, texts[part.file]) for part in parts])
+        entry = before.get(name)
+        if entry is None or entry.made_from != made_from:
+            errors: list[PromptError] = [*_contradictions(parts)] or [*_broken(parts)]
+            if errors:
+                problems += errors
+                continue
+            entry = _entry(name, parts, made_from, label)
+        entries[name] = entry
     return entries
 
 
+def _entry(name: str, parts: Sequence[Source], made_from: tuple[tuple[str, str], ...], label: str) -> Entry:
+    front = parts[0].front
+    role = front.role if front.role != "none" else None
+    files = tuple([part.file for part in parts])
+    file = PromptFile(name, files, role, front.order, front.version, content_hash(made_from, label))
+    return Entry(made_from, _prompt(front, parts), file)
+
+
 def _contradictions(parts: Sequence[Source]) -> Iterator[TemplateError]:
-    """Find what two files of one prompt disagree about; the first one counts."""
+    """Yield the contradictions between files of one prompt; the first file counts."""
     first = parts[0]
     counts = first.front.given()
     taken: dict[str | None, str] = {}
@@ -124,7 +128,9 @@ def _broken(parts: Sequence[Source]) -> Iterator[PromptError]:
 
 
 def _kind(front: FrontMatter) -> type[BasePrompt]:
-    return AdditionalInfoPrompt if front.kind == "text" and front.schema_ is not None else PROMPT_KINDS[front.kind]
+    if front.kind == "text" and front.schema_ is not None:
+        return AdditionalInfoPrompt
+    return PROMPT_KINDS[front.kind]
 
 
 @lru_cache(maxsize=64)
@@ -143,21 +149,30 @@ def _size(front: FrontMatter) -> Size:
 def _prompt(front: FrontMatter, parts: Sequence[Source]) -> BasePrompt:
     kind, first = _kind(front), parts[0]
     fields: dict[str, Any] = {"name": first.name, "size": _size(front)}
-    fields |= {key: value for key in ("volatility", "fence") if (value := getattr(front, key)) is not None}
+    if front.volatility is not None:
+        fields["volatility"] = front.volatility
+    if front.fence is not None:
+        fields["fence"] = front.fence
     if front.schema_ is not None or any(part.body.strip() for part in parts):
-        default = str(_default(kind).template.text)
-        texts = {part.locale or "": part.body if part.body.strip() else default for part in parts}
-        fields["template"] = Template(
-            texts if first.locale or parts[1:] else texts[""],
-            engine=front.engine,
-            params_schema=front.schema_,
-            file=first.file,
-            first_line=first.first_line,
-            places={part.locale or "": (part.file, part.first_line) for part in parts},
-        )
+        fields["template"] = _template(front, parts, str(_default(kind).template.text))
     elif kind is TextPrompt:
         fields["template"] = Template("", file=first.file)
     return kind(**fields)
+
+
+def _template(front: FrontMatter, parts: Sequence[Source], default: str) -> Template:
+    """Return the template of the files; `default` is the text of a file without a body."""
+    first = parts[0]
+    texts = {part.locale or "": part.body if part.body.strip() else default for part in parts}
+    has_locales = first.locale is not None or len(parts) > 1
+    return Template(
+        texts if has_locales else texts[""],
+        engine=front.engine,
+        params_schema=front.schema_,
+        file=first.file,
+        first_line=first.first_line,
+        places={part.locale or "": (part.file, part.first_line) for part in parts},
+    )
 
 
 def content_hash(files: Any, label: str) -> str:

@@ -15,14 +15,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from agentkit_prompts.errors import PromptError, PromptFilesError, TemplateError, brief, check_types
+from agentkit_prompts.limits import MAX_FILE_BYTES
 from agentkit_prompts.prompt_files.prompt_file import SUFFIX, Entry, PromptFile, content_hash, entries_of
 from agentkit_prompts.system.regular_files import open_inside
 from agentkit_prompts.tree.layers import PLACES, Layers
 from agentkit_prompts.tree.prompt import BasePrompt
 
 __all__ = ["PromptFolder"]
-
-_MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +39,14 @@ class _State(NamedTuple):
     entries: Mapping[str, Entry]
     layers: Layers
     version: str
+
+
+class _Extended(NamedTuple):
+    """The layers of the last call of `layers`, and what they were made of."""
+
+    state: _State
+    fields: dict[str, Any]
+    layers: Layers
 
 
 class PromptFolder(Mapping[str, BasePrompt]):
@@ -65,7 +72,7 @@ class PromptFolder(Mapping[str, BasePrompt]):
         PromptFilesError: Files cannot be used; names every one of them, with the line.
     """
 
-    __slots__ = ("_given", "_label", "_lock", "_root", "_state")
+    __slots__ = ("_label", "_latest", "_lock", "_root", "_state")
 
     def __init__(self, root: Traversable, label: str) -> None:
         if not callable(getattr(root, "iterdir", None)) or not isinstance(label, str):
@@ -75,7 +82,7 @@ class PromptFolder(Mapping[str, BasePrompt]):
         self._root = root
         self._label = label
         self._lock = Lock()
-        self._given: tuple[_State, dict[str, Any], Layers] | None = None
+        self._latest: _Extended | None = None
         self._state = self._read(None)
 
     @classmethod
@@ -126,10 +133,10 @@ class PromptFolder(Mapping[str, BasePrompt]):
         state = self._state
         if not fields:
             return state.layers
-        known = self._given
-        if known is None or known[0] is not state or known[1] != fields:
-            known = self._given = (state, fields, _layers(state.entries, fields))
-        return known[2]
+        latest = self._latest
+        if latest is None or latest.state is not state or latest.fields != fields:
+            latest = self._latest = _Extended(state, fields, _layers(state.entries, fields))
+        return latest.layers
 
     def reload(self) -> Reload:
         """Read the files again. Everything is built before anything is replaced; what did not change stays the same
@@ -176,51 +183,87 @@ class PromptFolder(Mapping[str, BasePrompt]):
         return _State(texts, entries, layers, content_hash(texts.items(), self._label))
 
 
+class _Folder(NamedTuple):
+    """A folder to read: its name in errors, and the folder that its links must not leave, if it is on a disk."""
+
+    name: str
+    folder: Traversable
+    top: Path | None
+
+
 def _texts(root: Traversable, label: str, problems: list[PromptError]) -> dict[str, str]:
     """Return the text of every prompt file, by the name errors give it, sorted."""
     texts: dict[str, str] = {}
     seen: set[str] = set()
-    todo: list[tuple[str, Traversable, Path | None]] = [(label, root, None)]
-    while todo:
-        name, folder, top = todo.pop()
-        try:
-            if isinstance(folder, Path):
-                real = os.path.realpath(folder)
-                if real in seen:
-                    problems.append(TemplateError("a link leads to this folder a second time: remove it", file=name))
-                    continue
-                seen.add(real)
-                top = top or Path(real)
-            inside = sorted(folder.iterdir(), key=lambda item: item.name, reverse=True)
-        except (OSError, ValueError) as error:
-            problems.append(TemplateError(f"expected a folder with {SUFFIX} files ({error})", file=name))
-            continue
-        for item in inside:
-            file, is_prompt = f"{name}/{item.name}", item.name.endswith(SUFFIX)
+    waiting = [_Folder(label, root, None)]
+    while waiting:
+        current = waiting.pop()
+        items = _items(current, seen, problems)
+        top = current.top
+        if items and top is None and isinstance(current.folder, Path):
+            top = Path(os.path.realpath(current.folder))
+        for item in items:
+            file = f"{current.name}/{item.name}"
             try:
-                if item.name.startswith(".") or not (_is_folder(item) or is_prompt):
-                    continue
-                if isinstance(item, Path):
-                    top = top or Path(os.path.realpath(item.parent))  # of a package that is spread over several folders
-                    if not Path(os.path.realpath(item)).is_relative_to(top):
-                        what = f"is a link that leads out of {label}, and is not read: copy what it leads to into the"
-                        problems.append(TemplateError(f"{what} folder", file=file))
-                        continue
-                if is_prompt:
-                    texts[file] = _text(item, top)
-                else:
-                    todo.append((file, item, top))
+                inner = _read_item(item, file, top, label, texts)
+                if inner is not None:
+                    waiting.append(inner)
+            except TemplateError as error:
+                problems.append(error)
             except (OSError, ValueError) as error:  # such as a path of more characters than the system takes
-                what, line = f"cannot be read ({error!s:.300})", None
-                if isinstance(error, UnicodeDecodeError):
-                    what += "; prompt files are UTF-8 text"
-                    line = error.object.count(b"\n", 0, error.start) + 1
-                problems.append(TemplateError(what, file=file, line=line))
+                problems.append(_unreadable(file, error))
     return dict(sorted(texts.items()))
 
 
+def _items(current: _Folder, seen: set[str], problems: list[PromptError]) -> list[Traversable]:
+    """Return the items of a folder, in the reverse order of their names; none if it was read before."""
+    try:
+        if isinstance(current.folder, Path):
+            real = os.path.realpath(current.folder)
+            if real in seen:
+                what = "a link leads to this folder a second time: remove it"
+                problems.append(TemplateError(what, file=current.name))
+                return []
+            seen.add(real)
+        return sorted(current.folder.iterdir(), key=lambda item: item.name, reverse=True)
+    except (OSError, ValueError) as error:
+        problems.append(TemplateError(f"expected a folder with {SUFFIX} files ({error})", file=current.name))
+        return []
+
+
+def _read_item(item: Traversable, file: str, top: Path | None, label: str, texts: dict[str, str]) -> _Folder | None:
+    """Read a prompt file into `texts`; return a folder.
+
+    Raises:
+        TemplateError: A link leads out of `top`.
+        OSError: The item cannot be read.
+        ValueError: It is no text, or too long.
+    """
+    is_prompt = item.name.endswith(SUFFIX)
+    if item.name.startswith(".") or not (is_prompt or _is_folder(item)):
+        return None
+    if isinstance(item, Path):
+        # The folders of a package can be at several places: each item has the folder that it is in.
+        top = top or Path(os.path.realpath(item.parent))
+        if not Path(os.path.realpath(item)).is_relative_to(top):
+            what = f"is a link that leads out of {label}, and is not read: copy what it leads to into the folder"
+            raise TemplateError(what, file=file)
+    if not is_prompt:
+        return _Folder(file, item, top)
+    texts[file] = _text(item, top)
+    return None
+
+
+def _unreadable(file: str, error: Exception) -> TemplateError:
+    what, line = f"cannot be read ({error!s:.300})", None
+    if isinstance(error, UnicodeDecodeError):
+        what += "; prompt files are UTF-8 text"
+        line = error.object.count(b"\n", 0, error.start) + 1
+    return TemplateError(what, file=file, line=line)
+
+
 def _is_folder(item: Traversable) -> bool:
-    """Return whether it is a folder, or raise where nobody can tell: from Python 3.14 on `Path.is_dir` never raises."""
+    """True if it is a folder. Raises if that cannot be read: `Path.is_dir` of Python 3.14 would return False."""
     if not isinstance(item, Path):
         return item.is_dir()
     try:
@@ -235,10 +278,11 @@ def _text(item: Traversable, top: Path | None) -> str:
     """Read a file the same way on every machine: UTF-8 with or without a mark, any line ends."""
     if not item.is_file():
         raise ValueError("not a regular file")
-    with item.open("rb") if top is None or not isinstance(item, Path) else open_inside(item, top) as file:
-        data = file.read(_MAX_BYTES + 1)
-    if len(data) > _MAX_BYTES:
-        raise ValueError(f"it has more than the {_MAX_BYTES:,} bytes that are read")
+    opened = open_inside(item, top) if isinstance(item, Path) and top is not None else item.open("rb")
+    with opened as file:
+        data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise ValueError(f"it has more than the {MAX_FILE_BYTES:,} bytes that are read")
     return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
 
 
