@@ -52,7 +52,7 @@ class _Derived:
     def __init__(self) -> None:
         self.values: list[Any] = []
         self.failed = False
-        """Whether it raised for some message; it is asked again for those that are wanted."""
+        """True if it raised for some message; it is called again for such a message of a view."""
         self.joined: tuple[int, str, int, str] | None = None
         """The joined text asked for last: start, separator, stop, text."""
         self.folded: tuple[int, int, Any] | None = None
@@ -66,11 +66,11 @@ class _Log:
     def __init__(self, messages: list[Message], has_parts: bool) -> None:
         self.messages = messages
         self.has_parts = has_parts
-        """Whether the content of some message is not plain text."""
+        """True if the content of some message is not plain text."""
         self.derived: dict[Any, _Derived] = {}
         self.lock = Lock()
         self.whole: list[bool] = []
-        """Per message: whether every call up to here has its result and every result its call."""
+        """Per message: True if every call up to here has its result, and every result its call."""
         self.pending: set[str] | None = set()
         """Ids of calls still waiting for a result at the end of `whole`; None once something was out of place."""
 
@@ -184,10 +184,11 @@ class Conversation(Sequence[Message]):
         size = len(self)
         if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= size:
             raise MessageError(f"expected a number of messages from 0 to {size}, got {count!r}", name="count")
-        first = last = count
+        last = count
         while last < size and self[last].role == "tool":
             last += 1
         if last > count:
+            first = count
             while first > 0 and self[first - 1].role == "tool":
                 first -= 1
             choice = f"keep {max(0, first - 1)} or {last}"
@@ -315,7 +316,7 @@ class Conversation(Sequence[Message]):
 
     @property
     def may_have_media(self) -> bool:
-        """Whether the content of some message may be other than plain text; decided without looking at them."""
+        """True if the content of some message may not be plain text. Messages are not read for this."""
         return self._log.has_parts
 
     def __len__(self) -> int:

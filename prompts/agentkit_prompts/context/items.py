@@ -57,7 +57,7 @@ class _Item:
 
 
 def short_form(name: str, *kinds: type, **aliases: str) -> Any:
-    """Return a validator for pydantic: a value of one of `kinds` stands for an object with it as `name`.
+    """Return a validator for pydantic: a value of one of `kinds` is read as an object with it as `name`.
 
     `aliases` are other names of fields.
     """
@@ -67,7 +67,12 @@ def short_form(name: str, *kinds: type, **aliases: str) -> Any:
             return {name: value}
         if not isinstance(value, Mapping):
             return value
-        return {aliases.get(key, key) if aliases.get(key) not in value else key: item for key, item in value.items()}
+        data = dict(value)
+        for alias, field_name in aliases.items():
+            # If both are given, the alias stays, and is refused as an unknown field.
+            if alias in data and field_name not in data:
+                data[field_name] = data.pop(alias)
+        return data
 
     wrapped: Any = classmethod(full)
     return model_validator(mode="before")(wrapped)
@@ -171,10 +176,10 @@ class Example(_Item):
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
 class Selection(_Item, Derived):
-    """Which examples were chosen, and for what.
+    """Examples that were chosen for one prompt and input.
 
-    `prompt` is the path of the prompt in its layers, `query` the text of the input, `pool` a hash of the examples there
-    were to choose from.
+    `prompt` is the path of the prompt in its layers, `query` the text of the input, `pool` a hash of the examples that
+    could be chosen.
     """
 
     __repr__ = short_repr
@@ -192,9 +197,13 @@ class Selection(_Item, Derived):
 
     def answers(self, path: str | None, prompt: object, query: str, pool: tuple[Example, ...]) -> bool:
         """True if this selection is valid for the prompt at `path`, for this query and pool."""
-        owner, known = getattr(self, "_derived", (None, None))
-        mine = self.prompt == path if owner is None else owner is prompt
-        return mine and self.query == query and (known is pool or self.pool == hash_of(pool))
+        if self.query != query:
+            return False
+        bound = getattr(self, "_derived", None)
+        if bound is None:
+            return self.prompt == path and self.pool == hash_of(pool)
+        bound_prompt, bound_pool = bound
+        return bound_prompt is prompt and (bound_pool is pool or self.pool == hash_of(pool))
 
 
 def hash_of(pool: tuple[Example, ...]) -> str:
@@ -223,15 +232,16 @@ _DOCUMENT_CHECKS: Mapping[str, Check] = {"position": _check_position, "label": _
 
 
 def _label(document: Document) -> str:
-    """Return the label of a document, from itself alone."""
+    """Return the label of a document. It depends on no other document, so that it is stable."""
     name = document.source or document.title or document.id or "document"
     if not name.isprintable() or "[" in name or "]" in name or len(name) > _MAX_LABEL:
-        seen = "".join([char if char.isprintable() else "_" for char in name[-_MAX_LABEL:]])
-        name = _NO_LABEL.sub("_", seen)
+        printable = "".join([char if char.isprintable() else "_" for char in name[-_MAX_LABEL:]])
+        name = _NO_LABEL.sub("_", printable)
     if document.position is not None:
         return f"{name}#{document.position}"
-    is_short = name != document.id and _SHORT_ID.fullmatch(document.id) is not None
-    return f"{name}#{document.id if is_short else _short_hash(document.id, document.text)}"
+    if name != document.id and _SHORT_ID.fullmatch(document.id) is not None:
+        return f"{name}#{document.id}"
+    return f"{name}#{_short_hash(document.id, document.text)}"
 
 
 def _short_hash(*texts: str) -> str:
@@ -239,13 +249,13 @@ def _short_hash(*texts: str) -> str:
 
 
 def labelled_apart(documents: tuple[Document, ...]) -> tuple[Document, ...]:
-    """Return the documents with those that have the same label named apart, whatever their order, by a hash."""
+    """Return the documents with a hash added to labels that are not unique; the order does not matter."""
     if len({document.label for document in documents}) == len(documents):
         return documents
     times = Counter([document.label for document in documents])
     taken = {label for label, count in times.items() if count == 1}
     copies: Counter[str] = Counter()
-    made: list[Document] = []
+    apart: list[Document] = []
     for document in documents:
         if times[document.label] > 1:
             content = _short_hash(document.source, document.title, document.id, document.text)
@@ -255,8 +265,8 @@ def labelled_apart(documents: tuple[Document, ...]) -> tuple[Document, ...]:
                 label = f"{name}.{copies[name] + 1}"
             taken.add(label)
             document = replace(document, label=label)
-        made.append(document)
-    return tuple(made)
+        apart.append(document)
+    return tuple(apart)
 
 
 def _any_object() -> FrozenDict:
@@ -300,8 +310,9 @@ class ToolSpec(_Item, _WithJson):
     def __getattr__(self, name: str) -> str:
         if name != "json":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-        shown = {"name": self.name, "description": self.description, "parameters": self.parameters}
-        spec: Mapping[str, Any] = shown if self.native is None else self.native
-        made = json.dumps(spec, ensure_ascii=False, separators=(", ", ": "))
-        object.__setattr__(self, "json", made)
-        return made
+        spec = self.native
+        if spec is None:
+            spec = {"name": self.name, "description": self.description, "parameters": self.parameters}
+        text = json.dumps(spec, ensure_ascii=False, separators=(", ", ": "))
+        object.__setattr__(self, "json", text)
+        return text

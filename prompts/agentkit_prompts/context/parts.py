@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from os import PathLike
 from pathlib import Path
+from types import NoneType
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
@@ -47,7 +48,7 @@ MediaKind = Literal["image", "audio", "video", "file"]
 
 MARKER = re.compile(r"<\|media:(image|audio|video|file):([0-9a-f]{32})\|>")
 MEDIA_OPENING = "<|media:"
-"""How every media marker starts."""
+"""Start of every media marker."""
 _DEFUSED = "<\u200b|media:"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//|[^\\/])")
 _DIGEST = 16
@@ -64,14 +65,16 @@ def replace_markers(text: str, mapping: Mapping[str, str]) -> str:
     check_types(
         PromptError, "replace_markers", text=(text, str, "text"), mapping=(mapping, Mapping, "a mapping of ids to text")
     )
-    return MARKER.sub(lambda found: mapping.get(found[2], found[0]), text)
+    return MARKER.sub(lambda match: mapping.get(match[2], match[0]), text)
 
 
 def _storable(source: Source) -> dict[str, str]:
     """Return a source under the name of its type: bytes that read like a path must not come back as one."""
     if isinstance(source, bytes):
         return {"bytes": base64.b64encode(source).decode("ascii")}
-    return {"path": str(source)} if isinstance(source, Path) else {"url": str(source)}
+    if isinstance(source, Path):
+        return {"path": str(source)}
+    return {"url": str(source)}
 
 
 def _stored(value: Any) -> Source:
@@ -79,10 +82,13 @@ def _stored(value: Any) -> Source:
         return value
     if isinstance(value, dict) and len(value) == 1:
         ((form, text),) = value.items()
-        if form in ("bytes", "path", "url") and isinstance(text, str):
+        if isinstance(text, str):
             if form == "bytes":
                 return base64.b64decode(text, validate=True)
-            return Path(text) if form == "path" else Url(text)
+            if form == "path":
+                return Path(text)
+            if form == "url":
+                return Url(text)
     raise ValueError("expected a media source: an object with one of bytes (base64), path or url")
 
 
@@ -126,7 +132,7 @@ class Media:
     """Base of image, audio, video and file parts.
 
     `source` takes a path, a URL or bytes; a str is a URL when it opens with a scheme (`https://`, `data:`) and a
-    path otherwise. `media_type` is guessed from the name where it is not given.
+    path otherwise. `media_type` is guessed from the name if it is not given.
 
     Raises:
         MediaError: A field has the wrong type, or the text is no URL.
@@ -143,28 +149,19 @@ class Media:
 
     def __post_init__(self) -> None:
         set_plain_text(self, "source", "media_type", "name", "kind")
-        source = self.source
-        if isinstance(source, str):
-            is_url = _URL.match(source) is not None and not Path(source).drive
-            object.__setattr__(self, "source", _url(source) if is_url else Path(source))
-        elif isinstance(source, PathLike) and not isinstance(source, Path):
-            object.__setattr__(self, "source", Path(source))
-        elif isinstance(source, bytearray | memoryview):
-            object.__setattr__(self, "source", bytes(source))
-        elif hasattr(source, "unicode_string") and not isinstance(source, Url):  # pydantic's own URL types
-            object.__setattr__(self, "source", Url(str(source)))
-        elif not isinstance(source, Path | Url | bytes):
-            what = f"{type(self).__name__}: expected a Path, a Url or bytes, got {type(source).__name__}"
-            raise MediaError(what, name="source")
+        kind = type(self).__name__
+        if not isinstance(self.source, Path | Url | bytes):
+            object.__setattr__(self, "source", _read_source(self.source, kind))
         if not (isinstance(self.name, str | None) and isinstance(self.media_type, str | None)):
-            wanted = (str, type(None)), "text or None"
             check_types(
-                MediaError, type(self).__name__, media_type=(self.media_type, *wanted), name=(self.name, *wanted)
+                MediaError,
+                kind,
+                media_type=(self.media_type, (str, NoneType), "text or None"),
+                name=(self.name, (str, NoneType), "text or None"),
             )
         if not isinstance(self.kind, str) or self.kind not in _DEFAULT_MIME:
             expected = ", ".join(_DEFAULT_MIME)
-            what = f"{type(self).__name__}: kind: expected one of {expected}, got {brief(self.kind)}"
-            raise MediaError(what, name="kind")
+            raise MediaError(f"{kind}: kind: expected one of {expected}, got {brief(self.kind)}", name="kind")
         if type(self.opaque) is not FrozenDict:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
 
@@ -177,50 +174,65 @@ class Media:
         """
         if isinstance(self.source, Path):
             return _digest_of_file(self.source)
-        known = self._id
-        if known is None:
-            source = self.source
-            known = _digest(source) if isinstance(source, bytes) else _digest(str(source).encode(), b"url")
-            object.__setattr__(self, "_id", known)
-        return known
+        if self._id is not None:
+            return self._id
+        content, form = str(self.source).encode(), b"url"
+        if isinstance(self.source, bytes):
+            content, form = self.source, b""
+        digest = _digest(content, form)
+        object.__setattr__(self, "_id", digest)
+        return digest
 
     @property
     def label(self) -> str:
         """A short name without characters that could end a marker or an alt text."""
         name = self.name
-        if name is None and isinstance(self.source, Path):
-            name = self.source.name
-        if name is None and isinstance(self.source, Url) and self.source.scheme != "data":
-            name = (self.source.path or "").rsplit("/", 1)[-1] or self.source.host
-        return _SAFE_NAME.sub("_", name)[:80] if name else self.id[:12]
+        if name is None:
+            name = self._name_of_source()
+        if not name:
+            return self.id[:12]
+        return _SAFE_NAME.sub("_", name)[:80]
+
+    def _name_of_source(self) -> str | None:
+        if isinstance(self.source, Path):
+            return self.source.name
+        if isinstance(self.source, Url) and self.source.scheme != "data":
+            return (self.source.path or "").rsplit("/", 1)[-1] or self.source.host
+        return None
 
     @property
     def marker(self) -> str:
-        """What stands for this part in multimodal text."""
+        """The marker of this part in multimodal text."""
         return f"<|media:{self.kind}:{self.id}|>"
 
     @property
     def alt(self) -> str:
-        """What stands for this part in plain text."""
+        """The replacement of this part in plain text."""
         return f"[{self.kind}: {self.label}]"
 
     @property
     def mime(self) -> str:
-        """The media type, guessed from the name where it was not given."""
+        """The media type, guessed from the name if it was not given."""
         if self.media_type:
             return self.media_type
-        source = self.source
-        address = (source.path or "") if isinstance(source, Url) and source.scheme != "data" else source
-        for name in (self.name, None if isinstance(address, bytes) else str(address)):
-            if name and (guess := mimetypes.guess_type(name)[0]):
+        names = [self.name or ""]
+        if isinstance(self.source, Url) and self.source.scheme != "data":
+            # Without the query, which can end like the name of a file.
+            names.append(self.source.path or "")
+        elif not isinstance(self.source, bytes):
+            names.append(str(self.source))
+        for name in names:
+            guess = mimetypes.guess_type(name)[0]
+            if guess is not None:
                 return guess
         return _DEFAULT_MIME[self.kind]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        given = {item.name: getattr(self, item.name) for item in fields(self) if item.init}
-        if isinstance(self.source, Url):  # old pickle protocols have no form of it
-            given["source"] = str(self.source)
-        return partial(type(self), **given), ()
+        values = {item.name: getattr(self, item.name) for item in fields(self) if item.init}
+        if isinstance(self.source, Url):
+            # Old pickle protocols have no form of it.
+            values["source"] = str(self.source)
+        return partial(type(self), **values), ()
 
     def read(self) -> bytes:
         """Return the bytes of a path or bytes source.
@@ -277,6 +289,26 @@ _DEFAULT_MIME: dict[str, str] = {
     "file": "application/octet-stream",
 }
 _FILE_DIGESTS: dict[tuple[str, int, int], str] = {}
+
+
+def _read_source(source: Any, kind: str) -> Source:
+    """Return a source that is given as text, as a path of another class, as bytes or as a URL of pydantic.
+
+    Raises:
+        MediaError: It has another type, or the text is no URL.
+    """
+    if isinstance(source, str):
+        # On Windows a drive reads like a scheme.
+        is_url = _URL.match(source) is not None and not Path(source).drive
+        return _url(source) if is_url else Path(source)
+    if isinstance(source, PathLike):
+        return Path(source)
+    if isinstance(source, bytearray | memoryview):
+        return bytes(source)
+    if hasattr(source, "unicode_string"):  # pydantic's own URL types
+        return Url(str(source))
+    what = f"{kind}: expected a Path, a Url or bytes, got {type(source).__name__}"
+    raise MediaError(what, name="source")
 
 
 def _url(text: str) -> Url:

@@ -34,8 +34,10 @@ class _Short(reprlib.Repr):
 
     def _shown(self, x: Any, level: int) -> str:
         if isinstance(x, str):
-            most = _MAX_TEXT if level == _MAX_LEVELS else _MAX_INNER_TEXT
-            return repr(x if len(x) <= most else f"{x[: most // 2]}...{x[-most // 2 :]}")
+            limit = _MAX_TEXT if level == _MAX_LEVELS else _MAX_INNER_TEXT
+            if len(x) > limit:
+                x = f"{x[: limit // 2]}...{x[-limit // 2 :]}"
+            return repr(x)
         if isinstance(x, bytes) and len(x) > _MAX_TEXT:
             return f"<{len(x):,} bytes>"
         if isinstance(x, Mapping):
@@ -58,8 +60,10 @@ class _Short(reprlib.Repr):
         return f"{{{', '.join(pairs)}}}"
 
     def repr_instance(self, x: Any, level: int) -> str:
-        found = repr(x)
-        return found if len(found) <= 2 * self.maxother else f"{found[: self.maxother]}..."
+        text = repr(x)
+        if len(text) <= 2 * self.maxother:
+            return text
+        return f"{text[: self.maxother]}..."
 
 
 _short = _Short()
