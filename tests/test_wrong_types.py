@@ -27,7 +27,8 @@ from agentkit.tools import ToolDefinitionError, file_tools
 
 WRONG: list[Any] = [5, "x", None, object(), [1], {"a": 1}, b"x", (), "", float("nan"), -1, [None], {"x"}]
 MADE_BY_THE_LIBRARY = {
-    *("Composition", "LayerTable", "Memory", "Observation", "Pool", "Recall", "StoredSession", "Tool", "unknown_tool"),
+    *("Composition", "LayerTable", "Memory", "Observation", "Pool", "Recall", "Rendered", "StoredSession", "Tool"),
+    "unknown_tool",
     "Url",  # pydantic's own
 }
 """Results, and what methods of others make: nobody calls these by hand."""

@@ -96,10 +96,10 @@ def read_tools(given: Tools | None) -> list[Mapping[str, Any]]:
     items: Any = () if given is None else given
     if isinstance(items, list | tuple):
         items = [_specified(tool) for tool in items]
-        for index, tool in enumerate(items):
-            if isinstance(tool, Mapping) and "function" not in tool:
-                problems.append(Problem(f"tools[{index}]", "expected a ToolSpec, or a mapping with a 'function'"))
     tools: list[Mapping[str, Any]] = [*wire_tools(items, problems)]
+    for index, tool in enumerate(items if isinstance(items, list) else ()):
+        if isinstance(tool, Mapping) and "function" not in tool:
+            problems.append(Problem(f"tools[{index}]", "expected a ToolSpec, or a mapping with a 'function'"))
     counts = Counter([str(tool.get("function", tool).get("name")) for tool in tools])
     repeated = sorted([name for name, count in counts.items() if count > 1])
     if repeated:
