@@ -30,7 +30,6 @@ __all__ = [
     "ScopeMismatch",
     "SessionBusy",
     "UnknownOption",
-    "named_problems",
 ]
 
 
