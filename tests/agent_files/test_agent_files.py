@@ -12,9 +12,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from agentkit import CompletionModel, Message, ScriptedModel, ToolCall
+from agentkit.agent_files import AgentFileError, SharedMemories, load_agent
 from agentkit.agent_files.agent_file import agent_file_schema
-from agentkit.agent_files.agent_loading import AgentFileError, load_agent
-from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory, Scope
 from agentkit.prompts.chat_templates import ControlTokenError

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentkit.agent_files.agent_loading import AgentFileError, load_agent
-from agentkit.server.access import Access
+from agentkit.agent_files import AgentFileError, load_agent
+from agentkit.server import Access
 from agentkit.server.server_errors import AccessFileError
 from tests.raising import raises
 

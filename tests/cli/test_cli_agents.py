@@ -17,10 +17,10 @@ import httpx2 as httpx
 import pytest
 import typer
 
-from agentkit.agent_files.agent_loading import load_agent
+from agentkit import Runs
+from agentkit.agent_files import load_agent
 from agentkit.cli.app import app
-from agentkit.durable.runs import Runs
-from agentkit.server.access import Access
+from agentkit.server import Access
 from tests.cli.conftest import MAIN, Run, commands
 from tests.waiting import LONG
 

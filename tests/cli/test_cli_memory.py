@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from agentkit.memory import Memory, Scope
+from agentkit.memory import Memory, Point, Scope
 from agentkit.prompts import File, Message, Text
-from agentkit_memory.index.vector_index import Point
 from agentkit_memory.terms.bm25_vectors import document_vector
 from tests.cli.conftest import Run, Start
 from tests.effort import paired

@@ -9,9 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agentkit import Agent, Limits, Message, Reply, Runs, ScriptedModel, ToolCall, ToolContext, Usage, tool
+from agentkit import Agent, Composition, Limits, Message, Reply, Runs, ScriptedModel, ToolCall, ToolContext, Usage, tool
 from agentkit.run.nested_runs import current_run
-from agentkit_prompts import Composition
 
 HOME = Path(os.environ["DURABLE_TEST_HOME"])
 PAUSE = float(os.environ.get("DURABLE_TEST_PAUSE", "0.01"))

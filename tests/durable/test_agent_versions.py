@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from agentkit import Agent, Layers, ScriptedModel
+from agentkit import Agent, Layers, ScriptedModel, Tool
 from agentkit.durable.agent_version import version_of
 from agentkit.prompts import Example, ExamplesPrompt, Size, Template, TextPrompt, WrapPrompt
-from agentkit_prompts.tree.example_selectors import KeywordSelector
-from agentkit_tools import Tool
+from agentkit.prompts.example_selectors import KeywordSelector
 
 LONG = "Say more. " * 50
 PROGRAM = """

@@ -20,6 +20,7 @@ from agentkit import (
     Agent,
     ApprovalGiven,
     Approved,
+    Composition,
     Denied,
     InMemorySession,
     Limits,
@@ -40,7 +41,6 @@ from agentkit.cli.app import app
 from agentkit.durable import DurableError, RunCancelled, RunFailed, RunIdTaken, RunNotFound, WorkerError
 from agentkit.errors import AgentDefinitionError, ApprovalError, DepsMismatch
 from agentkit.models import ModelUnavailable
-from agentkit_prompts import Composition
 from tests.raising import raises
 from tests.waiting import LONG, eventually
 

@@ -15,14 +15,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agentkit import Agent, Message, Paused, Reply, Runs, ScriptedModel, ToolCall, Usage, tool
+from agentkit import Agent, Composition, Message, Paused, Reply, Runs, ScriptedModel, ToolCall, Usage, tool
 from agentkit.cli.app import app
 from agentkit.durable import RunCancelled, RunIdTaken, RunInfo, RunNotFound
 from agentkit.durable.stored.journal_rows import JournalRows, journal_rows
 from agentkit.errors import JournalError
 from agentkit.models import ModelUnavailable
 from agentkit.server.served_runs.durable_records import DurableRecords
-from agentkit_prompts import Composition
 from tests.raising import raises
 from tests.waiting import LONG
 

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agentkit import Agent, Message, Reply, Runs, ScriptedModel
+from agentkit import Agent, Composition, Message, Reply, Runs, ScriptedModel
 from agentkit.cli.app import app
 from agentkit.durable import DurableError, RunIdTaken
 from agentkit.errors import UnknownOption
-from agentkit_prompts import Composition
 from tests.raising import raises
 
 Working = Callable[..., Runs]

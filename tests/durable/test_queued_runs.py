@@ -9,10 +9,9 @@ from collections.abc import Callable
 import pytest
 from typer.testing import CliRunner
 
-from agentkit import Agent, Message, Runs, ScriptedModel, ToolCall, tool
+from agentkit import Agent, Composition, Message, Runs, ScriptedModel, ToolCall, tool
 from agentkit.cli.app import app
 from agentkit.durable import RunCancelled, RunNotFound
-from agentkit_prompts import Composition
 from tests.waiting import LONG, eventually
 
 Working = Callable[..., Runs]

@@ -10,15 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from agentkit import Agent, Message, Reply, Runs, ScriptedModel, ToolCall, Usage, tool
+from agentkit import Agent, Composition, Journal, Message, Reply, Runs, ScriptedModel, ToolCall, Usage, tool
 from agentkit.durable import DurableError, RunFailed
 from agentkit.durable.stored.journal_rows import JournalRow, journal_text
 from agentkit.durable.stored.run_request import RunRequest, SessionName
 from agentkit.models import Price
-from agentkit.run.journal import Journal
 from agentkit.server.served_runs.durable_records import DurableRecords
 from agentkit.server.served_runs.run_records import RunsWanted
-from agentkit_prompts import Composition
 from tests.effort import spread
 from tests.raising import raises
 from tests.waiting import LONG, eventually

@@ -16,11 +16,10 @@ import pytest
 from sqlalchemy import Engine, event
 from typer.testing import CliRunner
 
-from agentkit import Agent, Message, Runs, ScriptedModel, ToolCall, ToolContext, tool
+from agentkit import Agent, Composition, Message, Runs, ScriptedModel, ToolCall, ToolContext, tool
 from agentkit.cli.app import app
 from agentkit.durable import DatabaseUnavailable, RunCancelled, RunNotFound
 from agentkit.memory import Memory
-from agentkit_prompts import Composition
 from tests.postgres import stopped
 from tests.raising import raises
 from tests.waiting import LONG, eventually

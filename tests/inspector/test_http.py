@@ -30,12 +30,11 @@ from agentkit import (
     UserInput,
 )
 from agentkit.cli.app import app
-from agentkit.durable.durable_errors import DatabaseUnavailable
+from agentkit.durable import DatabaseUnavailable
 from agentkit.inspector import InspectorSource, LocalSource, inspector_routes, page_files, routes
 from agentkit.inspector.local_page import local_app
+from agentkit.memory import IndexBroken, Memory, Scope, StoreUnavailable
 from agentkit.prompts import TextPrompt
-from agentkit_memory import Memory, Scope, StoreUnavailable
-from agentkit_memory.errors import IndexBroken
 from tests.inspector.conftest import Serve, serving
 from tests.inspector.shop import finished, reply, shop, support, talk, waiting
 from tests.waiting import LONG

@@ -19,6 +19,7 @@ from agentkit.inspector.past_contexts import run_contexts, turn_bounds, turn_con
 from agentkit.inspector.payload_view import payload_view
 from agentkit.inspector.recall_view import recall_view
 from agentkit.inspector.session_view import runs_begun, session_view, turns_view
+from agentkit.memory import Memory, Scope
 from agentkit.prompts import (
     ContextError,
     Conversation,
@@ -33,7 +34,6 @@ from agentkit.prompts import (
     WrapPrompt,
     compose,
 )
-from agentkit_memory import Memory, Scope
 from tests.inspector.shop import asked, calls, finished, layers, reply, support, talk, waiting
 from tests.raising import raises
 

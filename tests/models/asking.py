@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from agentkit import ModelError, ModelSettings, OpenAIModel, Reply
+from agentkit import Composition, Layers, ModelError, ModelSettings, OpenAIModel, PromptContext, Reply
 from agentkit.errors import AgentDefinitionError
 from agentkit.models import Delta, Model
-from agentkit_prompts import Composition, Layers, PromptContext, ToolSpec, compose
+from agentkit.prompts import ToolSpec, compose
 from tests.servers import ChatServer
 
 NOTHING_LEFT_OPEN = [

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentkit import CompletionModel
-from agentkit_prompts.chat_templates.base_template import BaseTemplate
+from agentkit.prompts.chat_templates import BaseTemplate
 from tests.servers import ChatServer
 
 

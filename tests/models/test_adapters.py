@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, InMemorySession, ModelError, ModelSettings, Usage, tool
+from agentkit import Agent, InMemorySession, Message, ModelError, ModelSettings, ToolCall, Usage, tool
 from agentkit.errors import AgentDefinitionError
 from agentkit.models import (
     Delta,
@@ -19,7 +19,6 @@ from agentkit.models import (
     ModelRequestError,
     ModelUnavailable,
 )
-from agentkit_prompts import Message, ToolCall
 from tests.effort import spread
 from tests.models.asking import ADD, KEY, NOTHING_LEFT_OPEN, ask, both, composed, failure
 from tests.models.test_model_secrets import everything

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit import Agent, CompletionModel, Composition, Document, FallbackModel, Message, OfflineModel, tool
-from agentkit.models.model import Model
+from agentkit.models import Model
 from agentkit.prompts import Budget, BudgetError, Layers, MemoPrompt, PromptContext, Size
 from tests.prompts.laws import law
 from tests.raising import raises

@@ -8,12 +8,21 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, CompletionModel, ModelError, ModelSettings, OfflineModel, Reply, Usage
+from agentkit import (
+    Agent,
+    CompletionModel,
+    Layers,
+    ModelError,
+    ModelSettings,
+    OfflineModel,
+    PromptContext,
+    Reply,
+    Usage,
+)
 from agentkit.errors import AgentDefinitionError, UnknownOption
 from agentkit.models import ModelAuthError, ModelInterrupted, ModelRequestError, ModelUnavailable
 from agentkit.prompts import Conversation, Message, ToolCall, compose
 from agentkit.prompts.chat_templates import BaseTemplate, ChatTemplateConfig, ChatTemplateError, ControlTokenError
-from agentkit_prompts import Layers, PromptContext
 from tests.models.asking import ADD, KEY, NOTHING_LEFT_OPEN, ask, both, composed, failure
 from tests.models.raw import ChatML, raw_model
 from tests.raising import raises

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, CompletionModel, tool
+from agentkit import Agent, CompletionModel, Composition, tool
+from agentkit.models import ModelReplyCut
 from agentkit.models.completion.functionary import FunctionaryReply
 from agentkit.models.completion.harmony import HarmonyReply
 from agentkit.models.completion.text_tool_calls import TextToolCalls
-from agentkit.models.model_errors import ModelReplyCut
-from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplate
-from agentkit_prompts.composition.composition import Composition
+from agentkit.prompts.chat_templates import JinjaChatTemplate
 from tests.models.asking import ask, both, composed
 from tests.models.raw import ChatML, raw_model
 from tests.models.test_tool_call_formats import DOCUMENTED, RICH, SCHEMAS

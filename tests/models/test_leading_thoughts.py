@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit import Agent, CompletionModel, tool
+from agentkit.models import Delta
 from agentkit.models.completion.leading_thoughts import LeadingThoughts
-from agentkit.models.model import Delta
 from agentkit.prompts import Layers, ToolPrompt
-from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplate
+from agentkit.prompts.chat_templates import JinjaChatTemplate
 from agentkit_prompts.chat_templates.reasoning_tags import REASONING_TAGS
 from tests.models.asking import ask, composed
 from tests.models.raw import ChatML, raw_model

@@ -15,9 +15,9 @@ from urllib.parse import quote
 import pytest
 
 from agentkit import Agent, AnthropicModel, ModelError, ModelSettings, OpenAIModel
+from agentkit import model as named_model
 from agentkit.errors import AgentDefinitionError
 from agentkit.memory import EmbedderError, Memory, OpenAIEmbedder, StoreError
-from agentkit.models.model_names import model as named_model
 from agentkit.prompts import ContextError, PromptContext
 from agentkit.tools import MCPToolset, ToolDefinitionError, ToolError
 from tests.models.asking import failure, model_for

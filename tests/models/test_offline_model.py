@@ -10,24 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agentkit import Agent, OfflineModel, Reply
+from agentkit import Agent, Composition, Document, Layers, Message, OfflineModel, PromptContext, Reply, ToolCall
 from agentkit.errors import AgentDefinitionError
 from agentkit.models import ModelRequestError
-from agentkit_prompts import (
-    Composition,
-    Conversation,
-    Document,
-    Layers,
-    MemoPrompt,
-    Message,
-    PromptContext,
-    RecalledMessage,
-    RecalledPrompt,
-    TextPrompt,
-    ToolCall,
-    ToolSpec,
-    compose,
-)
+from agentkit.prompts import Conversation, MemoPrompt, RecalledMessage, RecalledPrompt, TextPrompt, ToolSpec, compose
 from tests.raising import raises
 
 README = Document(

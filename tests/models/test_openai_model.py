@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from agentkit import ModelError, ModelSettings, OpenAIModel, Reply, Usage
+from agentkit import Message, ModelError, ModelSettings, OpenAIModel, Reply, ToolCall, Usage
 from agentkit.errors import AgentDefinitionError
 from agentkit.models import ModelUnavailable
-from agentkit_prompts import Conversation, Message, ToolCall
+from agentkit.prompts import Conversation
 from tests.models.asking import ADD, KEY, NOTHING_LEFT_OPEN, ask, both, composed, failure, model_for
 from tests.raising import raises
 from tests.servers import ChatServer, chunk, says, sends, streams

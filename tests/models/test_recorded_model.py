@@ -11,11 +11,23 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, ModelError, OpenAIModel, Reply, ScriptedModel, ToolCall, Usage, tool
+from agentkit import (
+    Agent,
+    Layers,
+    Message,
+    ModelError,
+    OpenAIModel,
+    PromptContext,
+    Reply,
+    ScriptedModel,
+    ToolCall,
+    Usage,
+    tool,
+)
 from agentkit.models import ModelInterrupted, ModelRateLimited, ModelUnavailable
 from agentkit.models.model_errors import ScriptExhausted
+from agentkit.prompts import ToolSpec, compose
 from agentkit.testing import CutOff, RecordedModel, ReplayError, ReplayModel, no_real_models
-from agentkit_prompts import Layers, Message, PromptContext, ToolSpec, compose
 from tests.models.asking import KEY, ask, both, composed, failure
 from tests.raising import raises
 from tests.servers import ChatServer, chunk, says, sends, streams

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit import Reply, ScriptedModel, Usage
+from agentkit import Composition, Layers, Message, PromptContext, Reply, ScriptedModel, ToolCall, Usage
 from agentkit.errors import AgentDefinitionError
 from agentkit.models import ModelUnavailable
 from agentkit.models.model_errors import ScriptExhausted
-from agentkit_prompts import Composition, Layers, Message, PromptContext, ToolCall, compose
+from agentkit.prompts import compose
 from tests.raising import raises
 
 

@@ -19,6 +19,7 @@ from agentkit import (
     Message,
     ModelSettings,
     OfflineModel,
+    PromptComposed,
     PromptContext,
     ToolCall,
     tool,
@@ -27,7 +28,6 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.models import ModelRequestError
 from agentkit.prompts import ToolPrompt, compose
 from agentkit.prompts.chat_templates import CHAT_TEMPLATES, JinjaChatTemplate
-from agentkit.run.events import PromptComposed
 from tests.raising import raises
 from tests.servers import ChatServer, completes, serve
 

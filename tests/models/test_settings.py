@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from agentkit import Agent, ModelSettings, OpenAIModel, ScriptedModel, tool
+from agentkit import Agent, Composition, ModelSettings, OpenAIModel, ScriptedModel, tool
 from agentkit.errors import AgentDefinitionError
 from agentkit.models import ModelAuthError, ModelRequestError
-from agentkit_prompts import Composition
 from tests.models.asking import ADD, ask, composed, failure, model_for
 from tests.raising import raises
 from tests.servers import ChatServer, in_turn, says, sends

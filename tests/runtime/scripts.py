@@ -10,7 +10,7 @@ from typing import Any
 
 from agentkit import Approved, Composition, Denied, Document, InMemorySession, Message, Reply, ToolCall
 from agentkit.models import OnDelta
-from agentkit_prompts import Conversation
+from agentkit.prompts import Conversation
 from tests.waiting import LONG
 
 __all__ = ["Forgetful", "Library", "Never", "Slow", "calling", "decided", "roles", "valid"]

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit import Agent, RunResult, ScriptedModel, tool
+from agentkit import Agent, Journal, RunResult, ScriptedModel, tool
 from agentkit.models import ModelUnavailable
-from agentkit.run.journal import Journal
 from agentkit.testing import assert_effects, effects
 from tests.runtime.scripts import calling
 

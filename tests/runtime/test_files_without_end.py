@@ -10,23 +10,19 @@ from typing import Any
 
 import pytest
 
-from agentkit.agent_files.agent_loading import AgentFileError, load_agent
+from agentkit import Journal
+from agentkit.agent_files import AgentFileError, load_agent
 from agentkit.cli.commands.map_command import _inputs
 from agentkit.errors import AgentDefinitionError, JournalError
 from agentkit.memory import InvalidArgument, Memory, StoreError
 from agentkit.model_evaluation.answer_file import AnswerFile
-from agentkit.model_evaluation.row_files import load_rows
-from agentkit.prompts import Image, MediaError, PromptError, Template, TemplateError
-from agentkit.prompts.chat_templates import JinjaChatTemplate
-from agentkit.run.journal import Journal
-from agentkit.server.access import Access, add_token
+from agentkit.prompts import Image, MediaError, PromptError, Template, TemplateError, TokenizersCounter
+from agentkit.prompts.chat_templates import ChatTemplateConfig, ChatTemplateError, JinjaChatTemplate
+from agentkit.prompts.evaluation import InContextError, load_config, load_rows
+from agentkit.server import Access, add_token
 from agentkit.server.server_errors import AccessFileError
-from agentkit.testing.recorded_model import ReplayModel
-from agentkit_prompts.chat_templates.template_config import ChatTemplateConfig
+from agentkit.testing import ReplayModel
 from agentkit_prompts.chat_templates.template_finder import find_chat_template
-from agentkit_prompts.errors import ChatTemplateError, InContextError
-from agentkit_prompts.evaluation.config.config_file import load_config
-from agentkit_prompts.tokens.tokenizer_counters import TokenizersCounter
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the platform has no named pipes")
 

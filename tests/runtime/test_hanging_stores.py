@@ -16,7 +16,7 @@ import pytest
 
 from agentkit import Agent, InMemorySession, LimitExceeded, Limits, Message, RunResult, ScriptedModel, threads
 from agentkit.errors import RunBusy, SessionBusy
-from agentkit_prompts import Conversation
+from agentkit.prompts import Conversation
 from tests.raising import raises
 from tests.runtime.scripts import Slow, calling
 from tests.waiting import LONG, eventually, longer

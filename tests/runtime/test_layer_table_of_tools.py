@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from agentkit import Agent, Journal, PromptContext, ScriptedModel
+from agentkit import Agent, Journal, PromptContext, ScriptedModel, Tool
 from agentkit.prompts import ToolSpec
 from agentkit.tools import TurnTools
-from agentkit_tools import Tool
 from tests.runtime.scripts import calling
 
 

@@ -9,10 +9,15 @@ import pytest
 from agentkit import Agent, Chain, Layers, OfflineModel, UserInput
 from agentkit.errors import AgentDefinitionError, UnknownOption
 from agentkit.models import OpenAIModel
-from agentkit.prompts import AdditionalInfoPrompt, Template, TemplateError, TextPrompt
-from agentkit_prompts.errors import LiteralTextWarning
+from agentkit.prompts import (
+    AdditionalInfoPrompt,
+    LiteralTextWarning,
+    Template,
+    TemplateError,
+    TextPrompt,
+    VolatilityWarning,
+)
 from agentkit_prompts.tree.prompt import Volatility
-from agentkit_prompts.tree.volatility import VolatilityWarning
 from tests.raising import raises
 
 SHOP = "You sell {{ goods }} in {{ language }}."

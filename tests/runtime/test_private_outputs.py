@@ -12,8 +12,7 @@ import pytest
 from agentkit import Agent, ScriptedModel
 from agentkit.memory import Memory
 from agentkit.model_evaluation.answer_file import AnswerFile
-from agentkit.server.access import add_token
-from agentkit.server.served_runs.stored_runs import StoredRuns
+from agentkit.server import StoredRuns, add_token
 from agentkit.testing import RecordedModel
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="rights of files are those of POSIX")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from agentkit import Agent, Chain, InMemorySession, PromptContext, ScriptedModel, UserInput, tool
 from agentkit.errors import AgentDefinitionError
 from agentkit.prompts import BudgetError, KwargsError, TextPrompt, compose
+from agentkit.prompts.chat_templates import ControlTokenError
 from agentkit.prompts.prompters import AlpacaPrompter, ChatPrompter, EmptyPrompter, Prompter, PrompterError
-from agentkit_prompts.errors import ControlTokenError
 from tests.raising import raises
 from tests.runtime.scripts import calling
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agentkit import Agent, InMemorySession, Journal, PromptContext, ScriptedModel, tool
+from agentkit.prompts import PromptError
 from agentkit.tools import (
     MCPToolset,
     StepTools,
@@ -22,7 +23,6 @@ from agentkit.tools import (
     to_anthropic,
     to_openai,
 )
-from agentkit_prompts import PromptError
 from tests.raising import raises
 from tests.runtime.scripts import calling, valid
 

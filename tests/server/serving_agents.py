@@ -11,7 +11,7 @@ from typing import Any
 import httpx2 as httpx
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, OpenAI
 
-from agentkit.server.http_app import Server
+from agentkit.server import Server
 from agentkit.server.serving import RunningServer, uvicorn_server
 from tests.waiting import LONG, until
 

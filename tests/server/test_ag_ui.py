@@ -15,12 +15,10 @@ from ag_ui.core import Context as About
 from ag_ui.core import Event, RunAgentInput, TextPart, Tool, ToolMessage, UserMessage
 from pydantic import BaseModel, TypeAdapter
 
-from agentkit import Agent, Layers, Message, Reply, ScriptedModel, ToolCall, Usage, tool
-from agentkit.models.offline.scripted_model import CutOff, Delayed
-from agentkit.server.access import Access, add_token
-from agentkit.server.served_runs.stored_runs import StoredRuns
-from agentkit.server.server_options import ServerOptions
-from agentkit_prompts import AdditionalInfoPrompt, Composition, Template
+from agentkit import Agent, Composition, Layers, Message, Reply, ScriptedModel, ToolCall, Usage, tool
+from agentkit.prompts import AdditionalInfoPrompt, Template
+from agentkit.server import Access, ServerOptions, StoredRuns, add_token
+from agentkit.testing import CutOff, Delayed
 from tests.server.serving_agents import Client, served
 from tests.waiting import LONG, until
 

@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from agentkit import Message, Reply, Runs, ScriptedModel, ToolCall
-from agentkit.agent_files.agent_loading import load_agent
-from agentkit.agent_files.shared_memories import SharedMemories
+from agentkit import Composition, Message, Reply, Runs, ScriptedModel, ToolCall
+from agentkit.agent_files import SharedMemories, load_agent
+from agentkit.server import Server
 from agentkit.server.agent_reload import AgentReload
-from agentkit.server.http_app import Server
 from agentkit.server.served_runs.durable_records import DurableRecords
 from agentkit.server.served_runs.durable_runs import DurableRuns
-from agentkit_prompts import Composition
 from tests.server.serving_agents import ended, served
 from tests.waiting import eventually, until
 

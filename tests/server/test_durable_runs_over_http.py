@@ -21,16 +21,14 @@ from sqlalchemy import event
 
 pytest.importorskip("dbos", reason="needs the extra `durable`")
 
-from agentkit import Agent, Message, Reply, Runs, ScriptedModel, ToolCall, Usage, tool
+from agentkit import Agent, Composition, Message, Reply, Runs, ScriptedModel, ToolCall, Usage, tool
 from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory
-from agentkit.models.offline.scripted_model import Delayed
-from agentkit.server.access import Access, add_token
-from agentkit.server.http_app import Server
+from agentkit.server import Access, Server, add_token
 from agentkit.server.served_runs.durable_records import DurableRecords
 from agentkit.server.served_runs.durable_runs import DurableRuns
 from agentkit.server.served_runs.run_records import RunRecord, RunsWanted
-from agentkit_prompts import Composition
+from agentkit.testing import Delayed
 from tests.paths import ROOT
 from tests.raising import raises
 from tests.server.serving_agents import Client, served

@@ -19,8 +19,8 @@ import httpx2 as httpx
 import pytest
 
 from agentkit import Agent, ScriptedModel
-from agentkit.models.offline.scripted_model import Delayed
-from agentkit.server.http_app import Server
+from agentkit.server import Server
+from agentkit.testing import Delayed
 from tests.effort import paired, spread
 from tests.waiting import LONG
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, Layers, Message, Reply, ScriptedModel
-from agentkit.models.offline.scripted_model import Delayed
-from agentkit.server.server_options import ServerOptions
-from agentkit_prompts import AdditionalInfoPrompt, Composition, Template
+from agentkit import Agent, Composition, Layers, Message, Reply, ScriptedModel
+from agentkit.prompts import AdditionalInfoPrompt, Template
+from agentkit.server import ServerOptions
+from agentkit.testing import Delayed
 from tests.raising import raises
 from tests.server.serving_agents import Client, served
 from tests.waiting import LONG, eventually, until

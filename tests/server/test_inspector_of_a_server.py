@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agentkit import Agent, Message, ScriptedModel, ToolCall, tool
-from agentkit.server.access import Access, add_token
+from agentkit.server import Access, add_token
 from tests.server.serving_agents import ended, served
 from tests.waiting import until
 

@@ -12,8 +12,8 @@ import pytest
 from pydantic import BaseModel
 
 from agentkit import Agent, Layers, Message, ModelSettings, Reply, ScriptedModel, ToolCall, Usage, tool
-from agentkit.models.model_errors import ModelInterrupted, ModelRateLimited, ModelUnavailable
-from agentkit_prompts import AdditionalInfoPrompt, Template
+from agentkit.models import ModelInterrupted, ModelRateLimited, ModelUnavailable
+from agentkit.prompts import AdditionalInfoPrompt, Template
 from tests.raising import raises
 from tests.server.serving_agents import Client, served
 
@@ -365,7 +365,7 @@ def test_a_failure_of_the_model_is_an_error_of_its_kind_and_tells_no_inner_text(
 
 
 def test_a_stream_that_breaks_off_ends_with_an_error() -> None:
-    from agentkit.models.offline.scripted_model import CutOff
+    from agentkit.testing import CutOff
 
     for one in shop(CutOff("Half of"), CutOff("Half of")):
         stream = one.openai.chat.completions.create(model="shop", messages=HI, stream=True)

@@ -19,13 +19,12 @@ from jsonschema import Draft202012Validator
 
 from agentkit import Agent, Journal, Message, Runs, ScriptedModel, ToolCall, tool
 from agentkit.memory import Memory
-from agentkit.models.offline.scripted_model import Delayed
 from agentkit.prompts import Document
+from agentkit.server import ServerOptions, StoredRuns, StoredRunsError
 from agentkit.server.served_runs.durable_records import DurableRecords
 from agentkit.server.served_runs.durable_runs import DurableRuns
 from agentkit.server.served_runs.run_records import RunRecord, RunsWanted
-from agentkit.server.served_runs.stored_runs import StoredRuns, StoredRunsError
-from agentkit.server.server_options import ServerOptions
+from agentkit.testing import Delayed
 from tests.raising import raises
 from tests.server.serving_agents import ended, served
 from tests.waiting import LONG, until

@@ -20,10 +20,9 @@ import yaml
 from agentkit import Agent, Message, Reply, ScriptedModel, ToolCall, Usage, tool
 from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory, Scope
-from agentkit.server.access import Access, add_token, token_hash
-from agentkit.server.http_app import Server
+from agentkit.server import Access, Server, StoredRuns, add_token
+from agentkit.server.access import token_hash
 from agentkit.server.served_runs.run_records import RunRecord, RunsWanted
-from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import AccessFileError, ServerFull, UnknownResource
 from agentkit.server.serving import uvicorn_server
 from agentkit.server.session_store import Owner, SessionStore
