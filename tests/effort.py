@@ -32,5 +32,10 @@ def paired(first: Iterable[Any], second: Sequence[Any], of: int = 1) -> list[Any
     ]
 
 
+def pairs(first: Iterable[Any], second: Sequence[Any], of: int = 1) -> list[tuple[Any, ...]]:
+    """Return the pairs of `paired` that this run of the tests tries, for a loop in a test."""
+    return [tuple(one.values) for one in paired(first, second, of) if tries(0, 1) or not one.marks]
+
+
 def _each(value: Any) -> tuple[Any, ...]:
     return value if type(value) is tuple else (value,)

@@ -26,6 +26,7 @@ from typing import NamedTuple
 import pytest
 from starlette.responses import Response
 
+from tests.cases import collected
 from tests.model_evaluation.evaluation_servers import likely
 from tests.servers import Asked, in_turn, says, serve
 from tests.waiting import LONG, reserved_port
@@ -159,12 +160,15 @@ def test_the_code_of_a_page_does_what_the_page_says(
         run(page, list(blocks(page.read_text("utf-8"))), module.__dict__, shell)
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=_id)
-def test_the_scripts_a_page_names_exist_and_can_be_run(page: Path) -> None:
-    for block in blocks(page.read_text("utf-8")):
-        if block.language == "bash":
-            for word in re.findall(r"^\s*(\./\S+)", block.code, re.MULTILINE):
-                assert os.access(ROOT / word, os.X_OK), f"{page.name}:{block.line} names {word}"
+def test_the_scripts_a_page_names_exist_and_can_be_run() -> None:
+    failures: list[str] = []
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        with collected(failures, page):
+            for block in blocks(page.read_text("utf-8")):
+                if block.language == "bash":
+                    for word in re.findall(r"^\s*(\./\S+)", block.code, re.MULTILINE):
+                        assert os.access(ROOT / word, os.X_OK), f"{page.name}:{block.line} names {word}"
+    assert failures == []
 
 
 def test_a_page_whose_code_prints_something_else_is_refused() -> None:
@@ -177,8 +181,11 @@ def test_a_page_whose_code_prints_something_else_is_refused() -> None:
     run(Path("page.md"), [*found[:2], Block("output", "1\n", 14)], {})
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
-def test_every_relative_link_leads_somewhere(page: Path) -> None:
-    targets = re.findall(r"\]\((?!\w+:|#)([^)#\s]+)[^)]*\)", FENCE.sub("", page.read_text("utf-8")))
-    missing = [target for target in targets if not (page.parent / target).exists()]
-    assert not missing, f"{page.name} links to {missing}"
+def test_every_relative_link_leads_somewhere() -> None:
+    failures: list[str] = []
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
+        with collected(failures, page):
+            targets = re.findall(r"\]\((?!\w+:|#)([^)#\s]+)[^)]*\)", FENCE.sub("", page.read_text("utf-8")))
+            missing = [target for target in targets if not (page.parent / target).exists()]
+            assert not missing, f"{page.name} links to {missing}"
+    assert failures == []

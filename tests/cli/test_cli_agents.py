@@ -21,6 +21,7 @@ from agentkit import Runs
 from agentkit.agent_files import load_agent
 from agentkit.cli.app import app
 from agentkit.server import Access
+from tests.cases import collected
 from tests.cli.conftest import MAIN, Run, commands
 from tests.waiting import LONG
 
@@ -284,17 +285,20 @@ NO_ANSWER = {("mcp",)}
 """Commands whose stdout is a protocol."""
 
 
-@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_every_command_has_json_and_an_example_that_it_would_take(path: tuple[str, ...]) -> None:
-    command = COMMANDS[path]
-    options = {name for parameter in command.params for name in parameter.opts}
-    assert path in NO_ANSWER or "--json" in options
-    example = re.search(r"Example: agentkit (.*?)(?: && |$)", command.help or "", re.MULTILINE)
-    assert example is not None
-    words = shlex.split(example[1])
-    assert tuple(words[: len(path)]) == path
-    context = command.make_context(" ".join(path), words[len(path) :], resilient_parsing=False)
-    assert context.command is command
+def test_every_command_has_json_and_an_example_that_it_would_take() -> None:
+    failures: list[str] = []
+    for path in COMMANDS:
+        with collected(failures, path):
+            command = COMMANDS[path]
+            options = {name for parameter in command.params for name in parameter.opts}
+            assert path in NO_ANSWER or "--json" in options
+            example = re.search(r"Example: agentkit (.*?)(?: && |$)", command.help or "", re.MULTILINE)
+            assert example is not None
+            words = shlex.split(example[1])
+            assert tuple(words[: len(path)]) == path
+            context = command.make_context(" ".join(path), words[len(path) :], resilient_parsing=False)
+            assert context.command is command
+    assert failures == []
 
 
 def test_the_documents_and_conversations_of_an_agent_file(run: Run, folder: Path) -> None:

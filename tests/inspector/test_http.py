@@ -35,6 +35,7 @@ from agentkit.inspector import InspectorSource, LocalSource, inspector_routes, p
 from agentkit.inspector.local_page import local_app
 from agentkit.memory import IndexBroken, Memory, Scope, StoreUnavailable
 from agentkit.prompts import TextPrompt
+from tests.cases import collected
 from tests.inspector.conftest import Serve, serving
 from tests.inspector.shop import finished, reply, shop, support, talk, waiting
 from tests.waiting import LONG
@@ -153,57 +154,58 @@ def test_a_request_that_is_none_is_refused(url: str, content: bytes, kind: str, 
         assert {one["where"] for one in answer.json()["error"]["problems"]} == {"bugdet", "layers"}
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "status", "problem"),
-    [
-        ("compose", {"base": {"run": "x" * 5_000}}, 422, "request"),
-        ("compose", {"base": {"run": "../../etc/passwd"}}, 404, "there is no run"),
-        ("compose", {"base": {"run": "run-finished", "step": 99}}, 404, "there is no 99"),
-        ("compose", {"base": {"run": "run-finished"}, "budget": 3}, 422, "the budget is 3"),
-        ("compose", {"base": {"run": "run-finished"}, "budget": -1}, 422, "leaves nothing"),
-        ("compose", {"base": {"run": "run-finished"}, "budget": 10**30}, 422, "whole numbers"),
-        ("compose", {"base": {"run": "run-finished"}, "budget": "many"}, 422, "request"),
-        ("compose", {"base": {"run": "run-finished"}, "budget": True}, 422, "request"),
-        ("compose", {"base": {"run": "run-finished"}, "layers": {"system[0]": "{% for"}}, 422, "system[0]"),
-        ("compose", {"base": {"run": "run-finished"}, "layers": {"system[0]": "{{ x.__class__ }}"}}, 422, "system[0]"),
-        (
-            "compose",
-            {
-                "base": {"run": "run-finished"},
-                "layers": {"system[0]": "{% for a in range(9999999) %}{{ a }}{% endfor %}"},
-            },
-            422,
-            "system[0]",
-        ),
-        ("compose", {"base": {"run": "run-finished"}, "layers": {"nowhere": "x"}}, 422, "no prompt has this path"),
-        ("compose", {"base": {"run": "run-finished"}, "against": {"run": "nope"}}, 404, "there is no run"),
-        ("compose", {"base": {"session": "ada", "turn": 999}}, 422, "there is no 999"),
-        ("compose", {"base": {"session": "nobody", "turn": 0}}, 404, "there is no session"),
-        ("compose", {"base": {"agent": "nobody"}}, 404, "there is no agent"),
-        ("compose", {"base": {"agent": "support"}}, 422, "customer"),
-        (
-            "payload",
-            {"base": {"run": "run-finished"}, "target": "text", "chat_template": "/etc/passwd"},
-            422,
-            "unknown",
-        ),
-        ("why", {"base": {"run": "run-finished"}, "pointer": "documents[99]"}, 422, "did you mean"),
-        ("recall", {"agent": "support", "query": "x", "limit": 0}, 422, "request"),
-        ("start", {"agent": "support", "input": "hi"}, 422, "customer"),
-        ("start", {"agent": "nobody", "input": "hi"}, 404, "there is no agent"),
-        ("decide", {"run": "run-finished", "decisions": {"c1": {"approved": True}}}, 422, "does not wait"),
-        ("decide", {"run": "run-waiting", "decisions": {"c9": {"approved": True}}}, 422, "no call waits"),
-        ("decide", {"run": "run-waiting", "decisions": {"c2": {"approved": 1.5}}}, 422, "request"),
-    ],
-)
-def test_what_is_wrong_is_said_and_nothing_of_the_machine(
-    url: str, path: str, body: dict[str, Any], status: int, problem: str
-) -> None:
-    answer = post(url, path, **body)
-    text = answer.text
-    assert answer.status_code == status, text
-    assert problem in json.dumps(answer.json()["error"], ensure_ascii=False)
-    assert "Traceback" not in text and "site-packages" not in text and str(PAGE.parent) not in text
+WRONG: list[Any] = [
+    ("compose", {"base": {"run": "x" * 5_000}}, 422, "request"),
+    ("compose", {"base": {"run": "../../etc/passwd"}}, 404, "there is no run"),
+    ("compose", {"base": {"run": "run-finished", "step": 99}}, 404, "there is no 99"),
+    ("compose", {"base": {"run": "run-finished"}, "budget": 3}, 422, "the budget is 3"),
+    ("compose", {"base": {"run": "run-finished"}, "budget": -1}, 422, "leaves nothing"),
+    ("compose", {"base": {"run": "run-finished"}, "budget": 10**30}, 422, "whole numbers"),
+    ("compose", {"base": {"run": "run-finished"}, "budget": "many"}, 422, "request"),
+    ("compose", {"base": {"run": "run-finished"}, "budget": True}, 422, "request"),
+    ("compose", {"base": {"run": "run-finished"}, "layers": {"system[0]": "{% for"}}, 422, "system[0]"),
+    ("compose", {"base": {"run": "run-finished"}, "layers": {"system[0]": "{{ x.__class__ }}"}}, 422, "system[0]"),
+    (
+        "compose",
+        {
+            "base": {"run": "run-finished"},
+            "layers": {"system[0]": "{% for a in range(9999999) %}{{ a }}{% endfor %}"},
+        },
+        422,
+        "system[0]",
+    ),
+    ("compose", {"base": {"run": "run-finished"}, "layers": {"nowhere": "x"}}, 422, "no prompt has this path"),
+    ("compose", {"base": {"run": "run-finished"}, "against": {"run": "nope"}}, 404, "there is no run"),
+    ("compose", {"base": {"session": "ada", "turn": 999}}, 422, "there is no 999"),
+    ("compose", {"base": {"session": "nobody", "turn": 0}}, 404, "there is no session"),
+    ("compose", {"base": {"agent": "nobody"}}, 404, "there is no agent"),
+    ("compose", {"base": {"agent": "support"}}, 422, "customer"),
+    (
+        "payload",
+        {"base": {"run": "run-finished"}, "target": "text", "chat_template": "/etc/passwd"},
+        422,
+        "unknown",
+    ),
+    ("why", {"base": {"run": "run-finished"}, "pointer": "documents[99]"}, 422, "did you mean"),
+    ("recall", {"agent": "support", "query": "x", "limit": 0}, 422, "request"),
+    ("start", {"agent": "support", "input": "hi"}, 422, "customer"),
+    ("start", {"agent": "nobody", "input": "hi"}, 404, "there is no agent"),
+    ("decide", {"run": "run-finished", "decisions": {"c1": {"approved": True}}}, 422, "does not wait"),
+    ("decide", {"run": "run-waiting", "decisions": {"c9": {"approved": True}}}, 422, "no call waits"),
+    ("decide", {"run": "run-waiting", "decisions": {"c2": {"approved": 1.5}}}, 422, "request"),
+]
+
+
+def test_what_is_wrong_is_said_and_nothing_of_the_machine(url: str) -> None:
+    failures: list[str] = []
+    for path, body, status, problem in WRONG:
+        with collected(failures, path, body, status, problem):
+            answer = post(url, path, **body)
+            text = answer.text
+            assert answer.status_code == status, text
+            assert problem in json.dumps(answer.json()["error"], ensure_ascii=False)
+            assert "Traceback" not in text and "site-packages" not in text and str(PAGE.parent) not in text
+    assert failures == []
 
 
 def test_a_waiting_run_is_not_touched_by_wrong_decisions(serve: Serve) -> None:

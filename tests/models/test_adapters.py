@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, InMemorySession, Message, ModelError, ModelSettings, ToolCall, Usage, tool
+from agentkit import Agent, InMemorySession, Message, ModelSettings, ToolCall, Usage, tool
 from agentkit.errors import AgentDefinitionError
 from agentkit.models import (
     Delta,
@@ -19,6 +19,7 @@ from agentkit.models import (
     ModelRequestError,
     ModelUnavailable,
 )
+from tests.cases import collected
 from tests.effort import spread
 from tests.models.asking import ADD, KEY, NOTHING_LEFT_OPEN, ask, both, composed, failure
 from tests.models.test_model_secrets import everything
@@ -183,24 +184,32 @@ def test_cache_marks_stand_at_the_breakpoints_of_the_composition(server: ChatSer
 # Errors
 
 
-@every_wire
-@both
-@pytest.mark.parametrize(
-    ("status", "kind"),
-    [(400, ModelRequestError), (401, ModelAuthError), (404, ModelRequestError), (413, ModelRequestError),
-     (429, ModelRateLimited), (500, ModelUnavailable), (529, ModelUnavailable)],
-)  # fmt: skip
-def test_a_status_is_a_typed_error_without_the_key(
-    server: ChatServer, wire: Wire, status: int, kind: type[ModelError], stream: bool
-) -> None:
-    body = {"type": "error", "error": {"type": "some_error", "message": f"because of {KEY}"}}
-    name = server.on("status", sends(body, status, headers={"retry-after": "3"}))
-    error = failure(model_of(wire, server, name, api_key=KEY), stream=stream)
-    assert type(error) is kind
-    assert "because of ***" in str(error)
-    assert (error.status, error.host) == (status, server.host)
-    assert getattr(error, "retry_after", 3) == 3
-    assert not any(KEY in text for text in everything(error))
+STATUSES: list[Any] = [
+    (400, ModelRequestError),
+    (401, ModelAuthError),
+    (404, ModelRequestError),
+    (413, ModelRequestError),
+    (429, ModelRateLimited),
+    (500, ModelUnavailable),
+    (529, ModelUnavailable),
+]
+
+
+def test_a_status_is_a_typed_error_without_the_key(server: ChatServer) -> None:
+    failures: list[str] = []
+    for status, kind in STATUSES:
+        for stream in (False, True):
+            for wire in WIRES:
+                with collected(failures, status, kind, stream, wire):
+                    body = {"type": "error", "error": {"type": "some_error", "message": f"because of {KEY}"}}
+                    name = server.on("status", sends(body, status, headers={"retry-after": "3"}))
+                    error = failure(model_of(wire, server, name, api_key=KEY), stream=stream)
+                    assert type(error) is kind
+                    assert "because of ***" in str(error)
+                    assert (error.status, error.host) == (status, server.host)
+                    assert getattr(error, "retry_after", 3) == 3
+                    assert not any(KEY in text for text in everything(error))
+    assert failures == []
 
 
 @every_wire

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from agentkit.models.completion.text_tool_calls import TextToolCalls
 from agentkit_prompts.chat_templates.reasoning_tags import REASONING_TAGS
 from agentkit_prompts.chat_templates.tool_calls.formats import forms_of
+from tests.cases import collected
 
 ADD = {"name": "add", "arguments": {"a": 2, "b": "{}</tool_call>"}}
 ARGUMENTS = json.dumps(ADD["arguments"])
@@ -28,62 +30,66 @@ def heard(text: str, size: int = 1000) -> tuple[str, list[tuple[str, str]]]:
 ONE = [("add", ARGUMENTS)]
 
 
-@pytest.mark.parametrize("size", [1, 2, 5, 1000])
-@pytest.mark.parametrize(
-    ("said", "shown", "calls"),
-    [
-        (f"<tool_call>\n{CALL}\n</tool_call>", "", ONE),
-        (f"<tool_call>{CALL}</tool_call>\n<tool_call>{CALL}</tool_call>\n", "", ONE * 2),
-        (f"<tool_call>{CALL}", "", ONE),  # the closing tag was a stop word
-        (f"Well. <tool_call>{CALL}</tool_call> Done.", "Well.  Done.", ONE),
-        (f"<|tool_call|>[{CALL}, {CALL}]<|/tool_call|>", "", ONE * 2),
-        (f"<|tool_call|>[{CALL}]", "", ONE),
-        (f"<|python_tag|>{LLAMA}; {LLAMA}<|eom_id|>", "", ONE * 2),
-        (f"I see.<function=add>{ARGUMENTS}</function>", "I see.", ONE),
-        (f"<|action_start|><|plugin|>\n{LLAMA}<|action_end|>\n", "", ONE),
-        (f"[TOOL_CALLS] [{CALL}]", "", ONE),
-        (f"[TOOL_CALLS]add[ARGS]{ARGUMENTS}[TOOL_CALLS]sub[ARGS]{{}}", "", [*ONE, ("sub", "{}")]),
-        (f" {LLAMA}\n", "", ONE),
-        (f"[{CALL}]", "", ONE),
-        ('{"type": "function", "function": {"name": "add", "arguments": "{\\"a\\": 1}"}}', "", [("add", '{"a": 1}')]),
-        ('{"name": "add"}', "", [("add", "{}")]),
-    ],
-)
-def test_a_call_in_a_known_form_is_taken_out_of_the_text(
-    said: str, shown: str, calls: list[tuple[str, str]], size: int
-) -> None:
-    assert heard(said, size) == (shown, calls)
+KNOWN_FORMS: list[Any] = [
+    (f"<tool_call>\n{CALL}\n</tool_call>", "", ONE),
+    (f"<tool_call>{CALL}</tool_call>\n<tool_call>{CALL}</tool_call>\n", "", ONE * 2),
+    (f"<tool_call>{CALL}", "", ONE),  # the closing tag was a stop word
+    (f"Well. <tool_call>{CALL}</tool_call> Done.", "Well.  Done.", ONE),
+    (f"<|tool_call|>[{CALL}, {CALL}]<|/tool_call|>", "", ONE * 2),
+    (f"<|tool_call|>[{CALL}]", "", ONE),
+    (f"<|python_tag|>{LLAMA}; {LLAMA}<|eom_id|>", "", ONE * 2),
+    (f"I see.<function=add>{ARGUMENTS}</function>", "I see.", ONE),
+    (f"<|action_start|><|plugin|>\n{LLAMA}<|action_end|>\n", "", ONE),
+    (f"[TOOL_CALLS] [{CALL}]", "", ONE),
+    (f"[TOOL_CALLS]add[ARGS]{ARGUMENTS}[TOOL_CALLS]sub[ARGS]{{}}", "", [*ONE, ("sub", "{}")]),
+    (f" {LLAMA}\n", "", ONE),
+    (f"[{CALL}]", "", ONE),
+    ('{"type": "function", "function": {"name": "add", "arguments": "{\\"a\\": 1}"}}', "", [("add", '{"a": 1}')]),
+    ('{"name": "add"}', "", [("add", "{}")]),
+]
 
 
-@pytest.mark.parametrize("size", [1, 1000])
-@pytest.mark.parametrize(
-    "said",
-    [
-        "Just text.",
-        "",
-        '{"answer": 5}',
-        "{broken",
-        '{"name": "unknown", "arguments": {}}',  # JSON alone is a call of a tool there is
-        f"{CALL} and more",
-        f"Here: {CALL}",
-        "<tool_call>",
-        "<tool_call>add(2, 3)</tool_call>",
-        '<tool_call>{"name": "add", "arguments": 5}</tool_call>',
-        '<tool_call>{"name": "add", "arguments": "five"}</tool_call>',
-        '<tool_call>{"name": 7, "arguments": {}}</tool_call>',
-        f"<tool_call>{CALL} is how it is written",
-        f'<|tool_call|>[{CALL}, "x"]<|/tool_call|>',
-        "<|python_tag|>print(1)",
-        "<function=add",
-        "<function=add>nothing</function>",
-        "<function=add>[1]</function>",
-        "a < b [TOOL",
-        "<tool_call>" * 3,
-        "[" * 2000,
-    ],
-)
-def test_what_is_no_call_stays_text(said: str, size: int) -> None:
-    assert heard(said, size) == (said, [])
+def test_a_call_in_a_known_form_is_taken_out_of_the_text() -> None:
+    failures: list[str] = []
+    for said, shown, calls in KNOWN_FORMS:
+        for size in [1, 2, 5, 1000]:
+            with collected(failures, said, shown, calls, size):
+                assert heard(said, size) == (shown, calls)
+    assert failures == []
+
+
+NO_CALLS: list[Any] = [
+    "Just text.",
+    "",
+    '{"answer": 5}',
+    "{broken",
+    '{"name": "unknown", "arguments": {}}',  # JSON alone is a call of a tool there is
+    f"{CALL} and more",
+    f"Here: {CALL}",
+    "<tool_call>",
+    "<tool_call>add(2, 3)</tool_call>",
+    '<tool_call>{"name": "add", "arguments": 5}</tool_call>',
+    '<tool_call>{"name": "add", "arguments": "five"}</tool_call>',
+    '<tool_call>{"name": 7, "arguments": {}}</tool_call>',
+    f"<tool_call>{CALL} is how it is written",
+    f'<|tool_call|>[{CALL}, "x"]<|/tool_call|>',
+    "<|python_tag|>print(1)",
+    "<function=add",
+    "<function=add>nothing</function>",
+    "<function=add>[1]</function>",
+    "a < b [TOOL",
+    "<tool_call>" * 3,
+    "[" * 2000,
+]
+
+
+def test_what_is_no_call_stays_text() -> None:
+    failures: list[str] = []
+    for said in NO_CALLS:
+        for size in [1, 1000]:
+            with collected(failures, said, size):
+                assert heard(said, size) == (said, [])
+    assert failures == []
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from agentkit.models.completion.functionary import FunctionaryReply
 from agentkit.models.completion.harmony import HarmonyReply
 from agentkit.models.completion.text_tool_calls import TextToolCalls
 from agentkit.prompts.chat_templates import JinjaChatTemplate
+from tests.cases import collected
 from tests.models.asking import ask, both, composed
 from tests.models.raw import ChatML, raw_model
 from tests.models.test_tool_call_formats import DOCUMENTED, RICH, SCHEMAS
@@ -47,20 +48,26 @@ def ended(said: str, format: str | None, size: int) -> TextToolCalls:
     return inside
 
 
-@pytest.mark.parametrize("any_format", [False, True])
-@pytest.mark.parametrize(("format", "said"), [*DOCUMENTED, *RICH])
-def test_wherever_a_call_is_cut_it_is_read_or_said_to_be_cut(format: str, said: str, any_format: bool) -> None:
-    blank = len(said) - len(said.lstrip())
-    # A list of calls alone is known by the name of a tool.
-    first = said.index("(") + 1 if said[blank] == "[" else blank + NO_OPENING
-    for end in range(first, len(said)):
-        inside = ended(said[:end], None if any_format else format, 7)
-        assert inside.is_cut or inside.calls, said[:end]
+def test_wherever_a_call_is_cut_it_is_read_or_said_to_be_cut() -> None:
+    failures: list[str] = []
+    for format, said in [*DOCUMENTED, *RICH]:
+        for any_format in [False, True]:
+            with collected(failures, format, said, any_format):
+                blank = len(said) - len(said.lstrip())
+                # A list of calls alone is known by the name of a tool.
+                first = said.index("(") + 1 if said[blank] == "[" else blank + NO_OPENING
+                for end in range(first, len(said)):
+                    inside = ended(said[:end], None if any_format else format, 7)
+                    assert inside.is_cut or inside.calls, said[:end]
+    assert failures == []
 
 
-@pytest.mark.parametrize(("format", "said"), [*DOCUMENTED, *RICH])
-def test_whole_calls_are_not_cut(format: str, said: str) -> None:
-    assert not ended(said, format, 1000).is_cut
+def test_whole_calls_are_not_cut() -> None:
+    failures: list[str] = []
+    for format, said in [*DOCUMENTED, *RICH]:
+        with collected(failures, format, said):
+            assert not ended(said, format, 1000).is_cut
+    assert failures == []
 
 
 @pytest.mark.parametrize(

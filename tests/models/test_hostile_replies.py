@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from agentkit import Agent, InMemorySession, ModelError, tool
 from agentkit.models.http.error_reply import ErrorReply
 from agentkit.models.http.reply_reader import IncompleteCall, ProtocolError, Reader
-from tests.effort import paired
-from tests.models.asking import KEY, NOTHING_LEFT_OPEN
+from tests.cases import collected
+from tests.effort import pairs
+from tests.models.asking import KEY, NOTHING_LEFT_OPEN, composed
 from tests.models.test_model_secrets import everything
 from tests.models.wire_forms import COMPLETION, FORMS, WIRES, Wire, as_event, every_form, every_wire, model_of, speaks
 from tests.servers import ChatServer, in_turn, sends, streams
@@ -134,22 +135,27 @@ def bad_streams(wire: Wire) -> dict[str, list[Any]]:
     }
 
 
-@pytest.mark.parametrize(("name", "wire"), paired([*bad_streams(WIRES[0])], FORMS))
-def test_a_bad_stream_ends_typed_and_the_history_can_go_on(server: ChatServer, wire: Wire, name: str) -> None:
-    async def main(cut: bytes | None) -> str:
-        bad = streams(*bad_streams(wire)[name], cut=cut, done=False)
-        served = server.on("bad", in_turn(bad, speaks(wire, "", "Fine.")))
-        agent = Agent(model_of(wire, server, served, api_key=KEY), tools=[add])
-        session = InMemorySession()
-        try:
-            await agent.run("2+3?", session=session, on_event=lambda event: None)
-        except ModelError as error:
-            for text in everything(error):
-                assert KEY not in text
-        return (await agent.run("Again?", session=session, on_event=lambda event: None)).output
+async def asked_again(server: ChatServer, wire: Wire, name: str, cut: bytes | None) -> str:
+    """Return the answer to a second question, after a bad stream as the answer to the first one."""
+    bad = streams(*bad_streams(wire)[name], cut=cut, done=False)
+    served = server.on("bad", in_turn(bad, speaks(wire, "", "Fine.")))
+    agent = Agent(model_of(wire, server, served, api_key=KEY), tools=[add])
+    session = InMemorySession()
+    try:
+        await agent.run("2+3?", session=session, on_event=lambda event: None)
+    except ModelError as error:
+        for text in everything(error):
+            assert KEY not in text
+    return (await agent.run("Again?", session=session, on_event=lambda event: None)).output
 
-    for cut in (None, b"ff\r\nx"):  # it is closed, or cut
-        assert asyncio.run(main(cut)) == "Fine."
+
+def test_a_bad_stream_ends_typed_and_the_history_can_go_on(server: ChatServer) -> None:
+    failures: list[str] = []
+    for name, wire in pairs([*bad_streams(WIRES[0])], FORMS):
+        for cut in (None, b"ff\r\nx"):  # it is closed, or cut
+            with collected(failures, name, wire.name, cut):
+                assert asyncio.run(asked_again(server, wire, name, cut)) == "Fine."
+    assert failures == []
 
 
 WHOLE = [
@@ -158,23 +164,21 @@ WHOLE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("body", "wire"), paired(WHOLE, FORMS, of=2), ids=lambda one: str(one[:12] if isinstance(one, bytes) else one)[:12]
-)
-def test_a_bad_body_is_a_typed_error(server: ChatServer, wire: Wire, body: bytes) -> None:
-    async def main() -> None:
-        from tests.models.asking import composed
+async def check_bad_body(server: ChatServer, wire: Wire, body: bytes) -> None:
+    for status in (200, 400, 500):
+        model = model_of(wire, server, server.on("bad-body", sends(body, status)), api_key=KEY)
+        for listening in ({}, {"on_delta": lambda delta: None}):
+            with pytest.raises(ModelError) as caught:
+                await model.request(composed(), **listening)
+            assert len(str(caught.value)) < 1_200
 
-        models = []
-        for status in (200, 400, 500):
-            model = model_of(wire, server, server.on("bad-body", sends(body, status)), api_key=KEY)
-            models.append(model)
-            for listening in ({}, {"on_delta": lambda delta: None}):
-                with pytest.raises(ModelError) as caught:
-                    await model.request(composed(), **listening)
-                assert len(str(caught.value)) < 1_200
 
-    asyncio.run(main())
+def test_a_bad_body_is_a_typed_error(server: ChatServer) -> None:
+    failures: list[str] = []
+    for body, wire in pairs(WHOLE, FORMS, of=2):
+        with collected(failures, body[:12], wire.name):
+            asyncio.run(check_bad_body(server, wire, body))
+    assert failures == []
 
 
 @every_wire

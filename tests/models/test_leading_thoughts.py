@@ -16,6 +16,7 @@ from agentkit.models.completion.leading_thoughts import LeadingThoughts
 from agentkit.prompts import Layers, ToolPrompt
 from agentkit.prompts.chat_templates import JinjaChatTemplate
 from agentkit_prompts.chat_templates.reasoning_tags import REASONING_TAGS
+from tests.cases import collected
 from tests.models.asking import ask, composed
 from tests.models.raw import ChatML, raw_model
 from tests.models.test_cut_completions import OPENING
@@ -45,30 +46,33 @@ def cut_up(said: str, size: int) -> list[str]:
     return [said[at : at + size] for at in range(0, len(said), size)]
 
 
-@pytest.mark.parametrize(
-    ("said", "text", "thinking"),
-    [
-        ("<think>So.</think>Four.", "Four.", "So."),
-        ("\n<think>\nSo.\n</think>\n\nFour.", "Four.", "\nSo.\n"),
-        ("<think>a</think>\n<thinking>b</thinking> c", "c", "a\n\nb"),
-        ("<think>\n\n</think>\n\nFour.", "Four.", ""),
-        ("<think></think>", "", ""),
-        ("<think>a</thinking></think>b", "b", "a</thinking>"),
-        ("Four. <think>So.</think>", "Four. <think>So.</think>", ""),
-        ("  Four.", "  Four.", ""),
-        ("<thin ice", "<thin ice", ""),
-        ("<th", "<th", ""),
-        (" <think>a", " <think>a", ""),
-        ("<think>a</think> <think>b", "<think>b", "a"),
-        ("a</think>b", "a</think>b", ""),
-        (" \n", " \n", ""),
-        ("", "", ""),
-        *[(f"{opening}So.{closing}\nFour.", "Four.", "So.") for opening, closing in REASONING_TAGS],
-    ],
-)
-def test_the_thoughts_that_a_reply_begins_with_are_taken_out(said: str, text: str, thinking: str) -> None:
-    for size in (1, 3, 1000):
-        assert taken(cut_up(said, size), is_open=False)[:2] == (text, thinking), size
+BEGINNINGS: list[Any] = [
+    ("<think>So.</think>Four.", "Four.", "So."),
+    ("\n<think>\nSo.\n</think>\n\nFour.", "Four.", "\nSo.\n"),
+    ("<think>a</think>\n<thinking>b</thinking> c", "c", "a\n\nb"),
+    ("<think>\n\n</think>\n\nFour.", "Four.", ""),
+    ("<think></think>", "", ""),
+    ("<think>a</thinking></think>b", "b", "a</thinking>"),
+    ("Four. <think>So.</think>", "Four. <think>So.</think>", ""),
+    ("  Four.", "  Four.", ""),
+    ("<thin ice", "<thin ice", ""),
+    ("<th", "<th", ""),
+    (" <think>a", " <think>a", ""),
+    ("<think>a</think> <think>b", "<think>b", "a"),
+    ("a</think>b", "a</think>b", ""),
+    (" \n", " \n", ""),
+    ("", "", ""),
+    *[(f"{opening}So.{closing}\nFour.", "Four.", "So.") for opening, closing in REASONING_TAGS],
+]
+
+
+def test_the_thoughts_that_a_reply_begins_with_are_taken_out() -> None:
+    failures: list[str] = []
+    for said, text, thinking in BEGINNINGS:
+        with collected(failures, said, text, thinking):
+            for size in (1, 3, 1000):
+                assert taken(cut_up(said, size), is_open=False)[:2] == (text, thinking), size
+    assert failures == []
 
 
 @pytest.mark.parametrize(

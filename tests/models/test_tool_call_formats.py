@@ -23,7 +23,8 @@ from agentkit.prompts.chat_templates import (
 )
 from agentkit_prompts.chat_templates.tool_calls.formats import checked_format, forms_of
 from agentkit_prompts.chat_templates.tool_calls.tagged_calls import typed
-from tests.effort import paired, tries
+from tests.cases import collected
+from tests.effort import pairs, tries
 from tests.paths import CONFORMANCE
 
 PARAMETERS: dict[str, Any] = {
@@ -166,11 +167,14 @@ def read(text: str, format: str | None, size: int = 10_000_000) -> tuple[str, li
     return shown, [(call.name, json.loads(call.arguments)) for call in reply.calls]
 
 
-@pytest.mark.parametrize("size", [1, 3, 1000])
-@pytest.mark.parametrize("is_named", [True, False])
-@pytest.mark.parametrize(("format", "text"), DOCUMENTED)
-def test_parallel_calls_are_read_whole_and_in_pieces(format: str, text: str, is_named: bool, size: int) -> None:
-    assert read(text, format if is_named else None, size) == ("", [OSLO, LIMA])
+def test_parallel_calls_are_read_whole_and_in_pieces() -> None:
+    failures: list[str] = []
+    for format, text in DOCUMENTED:
+        for is_named in [True, False]:
+            for size in [1, 3, 1000]:
+                with collected(failures, format, text, is_named, size):
+                    assert read(text, format if is_named else None, size) == ("", [OSLO, LIMA])
+    assert failures == []
 
 
 @pytest.mark.parametrize("size", [1, 1000])
@@ -179,58 +183,67 @@ def test_arguments_have_the_types_of_the_parameters(format: str, text: str, size
     assert read(text, format, size) == ("", [FULL])
 
 
-@pytest.mark.parametrize("size", [1, 1000])
-@pytest.mark.parametrize(("format", "text"), [row for row in DOCUMENTED if not row[1].startswith("[")])
-def test_text_around_calls_is_shown(format: str, text: str, size: int) -> None:
-    shown, calls = read(f"Let me see.\n{text} Done.", format, size)
-    assert calls == [OSLO, LIMA]
-    assert shown.strip().startswith("Let me see.")
-    assert shown.endswith("Done.")
+def test_text_around_calls_is_shown() -> None:
+    failures: list[str] = []
+    for format, text in [row for row in DOCUMENTED if not row[1].startswith("[")]:
+        for size in [1, 1000]:
+            with collected(failures, format, text, size):
+                shown, calls = read(f"Let me see.\n{text} Done.", format, size)
+                assert calls == [OSLO, LIMA]
+                assert shown.strip().startswith("Let me see.")
+                assert shown.endswith("Done.")
+    assert failures == []
 
 
-@pytest.mark.parametrize("cut", [0.2, 0.4, 0.6, 0.8])
-@pytest.mark.parametrize(("format", "text"), DOCUMENTED + RICH)
-def test_a_reply_that_was_cut_never_makes_up_a_call(format: str, text: str, cut: float) -> None:
-    half = text[: int(len(text) * cut)]
-    shown, calls = read(half, format)
-    assert all(call in ([OSLO, LIMA] if (format, text) in DOCUMENTED else [FULL]) for call in calls)
-    assert shown == half or calls
+def test_a_reply_that_was_cut_never_makes_up_a_call() -> None:
+    failures: list[str] = []
+    for format, text in DOCUMENTED + RICH:
+        for cut in [0.2, 0.4, 0.6, 0.8]:
+            with collected(failures, format, text, cut):
+                half = text[: int(len(text) * cut)]
+                shown, calls = read(half, format)
+                assert all(call in ([OSLO, LIMA] if (format, text) in DOCUMENTED else [FULL]) for call in calls)
+                assert shown == half or calls
+    assert failures == []
 
 
-@pytest.mark.parametrize("size", [1, 1000])
-@pytest.mark.parametrize(
-    ("format", "text"),
-    [
-        ("qwen3_coder", "<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</function>\n</tool_call>"),
-        ("qwen3_coder", "<tool_call><function=></function></tool_call>"),
-        ("glm4_5", "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_value>\n"),
-        ("glm4_5", "<tool_call>get_weather<arg_key>city</arg_key>Oslo</tool_call>"),
-        ("deepseek", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{<｜tool▁call▁end｜>"),
-        ("kimi_k2", "<|tool_call_begin|>get_weather<|tool_call_argument_begin|>{}<|tool_call_end|>"),
-        ("kimi_k2", "<|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>[1]<|tool_call_end|>"),
-        ("llama4", "[get_weather(city='Oslo'), 5]"),
-        ("llama4", "[get_weather(city=open('x'))]"),
-        ("llama4", "[get_weather(city='Oslo') for x in y]"),
-        ("llama4", "[unknown(city='Oslo')]"),
-        ("llama4", "<|python_start|>import os\nos.remove('x')<|python_end|>"),
-        ("gemma3", "```tool_code\nimport os\n```"),
-        ("gemma3", "```python\nget_weather(city='Oslo')\n```"),
-        ("gemma4", '<|tool_call>call:get_weather{city:<|"|>Oslo}<tool_call|>'),
-        ("functiongemma", "<start_function_call>get_weather{}<end_function_call>"),
-        ("phi4", 'functools["partial"] is not a call'),
-        ("deepseek_v3_2", '<｜DSML｜function_calls><｜DSML｜invoke name="get_weather">Oslo</｜DSML｜invoke>'),
-        ("deepseek_v3_2", '<｜DSML｜invoke name="get_weather">[1]</｜DSML｜invoke>'),
-        ("deepseek_v3_2", '<｜DSML｜invoke name="get_weather"><｜DSML｜parameter name="city">Oslo</｜DSML｜invoke>'),
-        ("minimax_m2", '<minimax:tool_call><invoke name="get_weather"><parameter name="city">Oslo</invoke>'),
-        ("minimax_m2", '<invoke name="get_weather"></invoke>'),
-        ("minicpm", "<|tool_call_start|>\n```python\nimport os\n```<|tool_call_end|>"),
-        ("minicpm", "<|tool_call_start|>get_weather(city='Oslo')<|tool_call_end|>"),
-        ("hermes", "functools[" + json.dumps({"name": "get_weather", "arguments": {}}) + "]"),  # of another format
-        ("mistral", "<tool_call>" + json.dumps({"name": "get_weather", "arguments": {}}) + "</tool_call>"),
-    ],
-)
-def test_a_damaged_call_and_one_of_another_format_stay_text(format: str, text: str, size: int) -> None:
-    assert read(text, format, size) == (text, [])
+DAMAGED: list[Any] = [
+    ("qwen3_coder", "<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</function>\n</tool_call>"),
+    ("qwen3_coder", "<tool_call><function=></function></tool_call>"),
+    ("glm4_5", "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_value>\n"),
+    ("glm4_5", "<tool_call>get_weather<arg_key>city</arg_key>Oslo</tool_call>"),
+    ("deepseek", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{<｜tool▁call▁end｜>"),
+    ("kimi_k2", "<|tool_call_begin|>get_weather<|tool_call_argument_begin|>{}<|tool_call_end|>"),
+    ("kimi_k2", "<|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>[1]<|tool_call_end|>"),
+    ("llama4", "[get_weather(city='Oslo'), 5]"),
+    ("llama4", "[get_weather(city=open('x'))]"),
+    ("llama4", "[get_weather(city='Oslo') for x in y]"),
+    ("llama4", "[unknown(city='Oslo')]"),
+    ("llama4", "<|python_start|>import os\nos.remove('x')<|python_end|>"),
+    ("gemma3", "```tool_code\nimport os\n```"),
+    ("gemma3", "```python\nget_weather(city='Oslo')\n```"),
+    ("gemma4", '<|tool_call>call:get_weather{city:<|"|>Oslo}<tool_call|>'),
+    ("functiongemma", "<start_function_call>get_weather{}<end_function_call>"),
+    ("phi4", 'functools["partial"] is not a call'),
+    ("deepseek_v3_2", '<｜DSML｜function_calls><｜DSML｜invoke name="get_weather">Oslo</｜DSML｜invoke>'),
+    ("deepseek_v3_2", '<｜DSML｜invoke name="get_weather">[1]</｜DSML｜invoke>'),
+    ("deepseek_v3_2", '<｜DSML｜invoke name="get_weather"><｜DSML｜parameter name="city">Oslo</｜DSML｜invoke>'),
+    ("minimax_m2", '<minimax:tool_call><invoke name="get_weather"><parameter name="city">Oslo</invoke>'),
+    ("minimax_m2", '<invoke name="get_weather"></invoke>'),
+    ("minicpm", "<|tool_call_start|>\n```python\nimport os\n```<|tool_call_end|>"),
+    ("minicpm", "<|tool_call_start|>get_weather(city='Oslo')<|tool_call_end|>"),
+    ("hermes", "functools[" + json.dumps({"name": "get_weather", "arguments": {}}) + "]"),  # of another format
+    ("mistral", "<tool_call>" + json.dumps({"name": "get_weather", "arguments": {}}) + "</tool_call>"),
+]
+
+
+def test_a_damaged_call_and_one_of_another_format_stay_text() -> None:
+    failures: list[str] = []
+    for format, text in DAMAGED:
+        for size in [1, 1000]:
+            with collected(failures, format, text, size):
+                assert read(text, format, size) == (text, [])
+    assert failures == []
 
 
 def test_what_stands_before_a_damaged_call_is_still_a_call() -> None:
@@ -284,22 +297,25 @@ THOUGHT_OF = {
 }
 
 
-@pytest.mark.parametrize("size", [1, 3, 1000])
-@pytest.mark.parametrize("is_named", [True, False])
-@pytest.mark.parametrize(("format", "text"), DOCUMENTED)
-def test_a_call_that_is_only_thought_of_is_not_made(format: str, text: str, is_named: bool, size: int) -> None:
-    thought = THOUGHT_OF.get(format, "<think>\n{}\n</think>\n\n").format(f"I could write {text} here.")
-    named = format if is_named else None
-    assert read(f"{thought}It rains.", named, size) == (f"{thought}It rains.", [])
-    shown, calls = read(f"{thought}{text}", named, size)
-    assert (shown.rstrip(), calls) == (thought.rstrip(), [OSLO, LIMA])
-    opening = "<think>" if "<think>" in thought else thought[: thought.index("I could")].strip()
-    unopened = thought.removeprefix(opening)  # the prompt ended in it
-    assert read(f"{unopened}It rains.", named, size) == (f"{unopened}It rains.", [])
-    shown, calls = read(f"{unopened}{text}", named, size)
-    assert (shown.rstrip(), calls) == (unopened.rstrip(), [OSLO, LIMA])
-    unclosed = f"{opening}Now {text}"
-    assert read(unclosed, named, size) == (unclosed, [])
+def test_a_call_that_is_only_thought_of_is_not_made() -> None:
+    failures: list[str] = []
+    for format, text in DOCUMENTED:
+        for is_named in [True, False]:
+            for size in [1, 3, 1000]:
+                with collected(failures, format, text, is_named, size):
+                    thought = THOUGHT_OF.get(format, "<think>\n{}\n</think>\n\n").format(f"I could write {text} here.")
+                    named = format if is_named else None
+                    assert read(f"{thought}It rains.", named, size) == (f"{thought}It rains.", [])
+                    shown, calls = read(f"{thought}{text}", named, size)
+                    assert (shown.rstrip(), calls) == (thought.rstrip(), [OSLO, LIMA])
+                    opening = "<think>" if "<think>" in thought else thought[: thought.index("I could")].strip()
+                    unopened = thought.removeprefix(opening)  # the prompt ended in it
+                    assert read(f"{unopened}It rains.", named, size) == (f"{unopened}It rains.", [])
+                    shown, calls = read(f"{unopened}{text}", named, size)
+                    assert (shown.rstrip(), calls) == (unopened.rstrip(), [OSLO, LIMA])
+                    unclosed = f"{opening}Now {text}"
+                    assert read(unclosed, named, size) == (unclosed, [])
+    assert failures == []
 
 
 @pytest.mark.parametrize("size", [1, 1000])
@@ -328,10 +344,13 @@ FUNCTIONARY = [
 ]
 
 
-@pytest.mark.parametrize("size", [1, 4, 1000])
-@pytest.mark.parametrize(("text", "shown", "calls"), FUNCTIONARY)
-def test_messages_are_for_whom_they_name(text: str, shown: str, calls: list[Any], size: int) -> None:
-    assert read(text, "functionary", size) == (shown, calls)
+def test_messages_are_for_whom_they_name() -> None:
+    failures: list[str] = []
+    for text, shown, calls in FUNCTIONARY:
+        for size in [1, 4, 1000]:
+            with collected(failures, text, shown, calls, size):
+                assert read(text, "functionary", size) == (shown, calls)
+    assert failures == []
 
 
 @pytest.mark.parametrize("size", [1, 1000])
@@ -360,10 +379,13 @@ HARMONY = [
 ]
 
 
-@pytest.mark.parametrize("size", [1, 4, 1000])
-@pytest.mark.parametrize(("text", "shown", "calls"), HARMONY)
-def test_messages_on_channels_are_told_apart(text: str, shown: str, calls: list[Any], size: int) -> None:
-    assert read(text, "harmony", size) == (shown, calls)
+def test_messages_on_channels_are_told_apart() -> None:
+    failures: list[str] = []
+    for text, shown, calls in HARMONY:
+        for size in [1, 4, 1000]:
+            with collected(failures, text, shown, calls, size):
+                assert read(text, "harmony", size) == (shown, calls)
+    assert failures == []
 
 
 @pytest.mark.parametrize("size", [1, 1000])
@@ -499,14 +521,18 @@ HOSTILE = [
 TAILS = ["", " <", "</parameter>" + "<parameter=y>1</parameter>" * 1000 + "!"]
 
 
-@pytest.mark.parametrize(("unit", "tail"), paired(HOSTILE, TAILS))
-def test_hostile_text_takes_time_that_grows_with_its_length(unit: str, tail: str) -> None:
-    def seconds(size: int) -> float:
-        text = unit * (size // len(unit)) + tail * max(1, size // 12_500)
-        start = time.process_time()
-        for format in (None, "harmony"):
-            read(text, format, 100_000)
-        return time.process_time() - start
+def seconds_of_hostile_text(unit: str, tail: str, size: int) -> float:
+    text = unit * (size // len(unit)) + tail * max(1, size // 12_500)
+    start = time.process_time()
+    for format in (None, "harmony"):
+        read(text, format, 100_000)
+    return time.process_time() - start
 
-    small, large = seconds(12_500), seconds(100_000)
-    assert large < max(small, 0.01) * 40  # eight times as much; quadratic would be sixty-four times
+
+def test_hostile_text_takes_time_that_grows_with_its_length() -> None:
+    failures: list[str] = []
+    for unit, tail in pairs(HOSTILE, TAILS):
+        with collected(failures, unit, tail):
+            small, large = (seconds_of_hostile_text(unit, tail, size) for size in (12_500, 100_000))
+            assert large < max(small, 0.01) * 40  # eight times as much; quadratic would be sixty-four times
+    assert failures == []

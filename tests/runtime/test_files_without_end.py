@@ -23,6 +23,7 @@ from agentkit.server import Access, add_token
 from agentkit.server.server_errors import AccessFileError
 from agentkit.testing import ReplayModel
 from agentkit_prompts.chat_templates.template_finder import find_chat_template
+from tests.cases import collected
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the platform has no named pipes")
 
@@ -87,9 +88,12 @@ def test_what_is_no_file_is_refused_and_not_waited_for(
             opened(folder / name)
 
 
-@pytest.mark.parametrize("door", DOORS, ids=lambda door: door[0])
-@pytest.mark.parametrize("begin", ["a\0b", "\ud800", "a" * 5_000], ids=["nul", "surrogate", "long"])
-def test_a_name_that_no_file_can_have_is_refused(door: Door, begin: str, tmp_path: Path) -> None:
-    name, opened, errors = door
-    with pytest.raises(errors):
-        opened(tmp_path / (begin + name))
+def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
+    failures: list[str] = []
+    for begin in ["a\0b", "\ud800", "a" * 5_000]:
+        for door in DOORS:
+            with collected(failures, begin, door):
+                name, opened, errors = door
+                with pytest.raises(errors):
+                    opened(tmp_path / (begin + name))
+    assert failures == []
