@@ -9,7 +9,9 @@ standard library.
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
+import inspect
 import itertools
 import json
 import sqlite3
@@ -57,6 +59,27 @@ async def add_later(a: int, b: int) -> int:
 async def multiply_later(a: int, b: int) -> int:
     """Multiply two numbers, when others had their turn."""
     await asyncio.sleep(0)
+    return a * b
+
+
+def logged(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function in an async one, as decorators that log or trace do."""
+
+    @functools.wraps(function)
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        value = function(*args, **kwargs)
+        return await value if inspect.isawaitable(value) else value
+
+    return wrapper
+
+
+def sync_add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def sync_multiply(a: int, b: int) -> int:
+    """Multiply two numbers."""
     return a * b
 
 
@@ -194,6 +217,14 @@ TIMED_LATER = [tool(name="add", timeout=30.0)(add_later), tool(name="multiply", 
 """Tools that have to wait: here a time limit is armed and taken back."""
 
 
+DECORATED = [tool(timeout=30.0)(logged(add)), tool(timeout=30.0)(logged(multiply))]
+DECORATED_SYNC = [
+    tool(name="add", timeout=30.0)(logged(sync_add)),
+    tool(name="multiply", timeout=30.0)(logged(sync_multiply)),
+]
+"""Async wrappers around sync functions: they are awaited, and need no thread."""
+
+
 def our_model() -> ScriptedModel:
     replies = itertools.cycle(
         [
@@ -247,6 +278,14 @@ def our_run_waiting(n: int) -> None:
     asyncio.run(_one_by_one(our_agent(TIMED_LATER), n))
 
 
+def our_run_decorated(n: int) -> None:
+    asyncio.run(_one_by_one(our_agent(DECORATED), n))
+
+
+def our_run_decorated_sync(n: int) -> None:
+    asyncio.run(_one_by_one(our_agent(DECORATED_SYNC), n))
+
+
 def peer_run(name: str) -> Work:
     run = PEERS[name](SYSTEM, [add, multiply], [call_text(i) for i in range(VARIANTS)])
     return lambda n: asyncio.run(_one_by_one(run, n))
@@ -276,6 +315,9 @@ def agent_workload(rounds: int) -> Iterator[Figure]:
     yield from figures("W2 run", interleave(runs, 300, rounds), goals={"agentkit": 5})
     runs = {"by hand": limit_run_waiting, "agentkit": our_run_waiting}
     yield from figures("W2 run, tools that wait", interleave(runs, 300, rounds), goals={"agentkit": 5})
+    runs = {"by hand": limit_run, "agentkit": our_run_decorated, "around sync": our_run_decorated_sync}
+    goals = {"agentkit": 5.0, "around sync": 5.0}
+    yield from figures("W2 run, decorated functions", interleave(runs, 300, rounds), goals=goals)
     at_once = interleave({"by hand": limit_at_once, "agentkit": our_at_once}, 1000, rounds)
     for name, seconds in at_once.items():
         ours = name == "agentkit"
