@@ -148,6 +148,7 @@ def describe_error(error: BaseException) -> str:
     try:
         text = str(error).strip()
         if isinstance(error, BaseExceptionGroup):
+            # The first five: a group can contain thousands of exceptions.
             text = "; ".join([text, *(describe_error(inner) for inner in error.exceptions[:5])])
     except BaseException as problem:
         if ends_run(problem):
@@ -167,6 +168,7 @@ def ends_run(error: BaseException, *, in_thread: bool = False) -> bool:
     flow with. Not a cancellation, which may be the tool's own or the run's, nor a panic of code in Rust. Raised in a
     thread, `SystemExit` and `KeyboardInterrupt` end what runs in it and no more, as in any thread of Python.
     """
+    # A panic of Rust code derives from BaseException, but concerns the tool only.
     if isinstance(error, Exception | CancelledError) or type(error).__module__ == "pyo3_runtime":
         return False
     return not (in_thread and isinstance(error, KeyboardInterrupt | SystemExit))

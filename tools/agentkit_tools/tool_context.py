@@ -63,6 +63,7 @@ class ToolContext(Generic[Deps]):
     @property
     def idempotency_key(self) -> str:
         """32 hex digits from run and call id: the same for every attempt, also after a crash."""
+        # The length keeps the ids ("a", "bc") and ("ab", "c") apart.
         seed = f"{len(self.run_id)}:{self.run_id}{self.call_id}"
         return blake2b(seed.encode("utf-8", "replace"), digest_size=16).hexdigest()
 

@@ -30,7 +30,7 @@ async def begins(tools: Mapping[str, Tool]) -> None:
 
 
 TOLD = {
-    "endless": "more than 67,108,864 bytes",
+    "endless": "more than 64,000,000 bytes",
     "events": "",
     "packed": "packed (gzip), which was not asked for",
     "page": "Unexpected content type: text/html",

@@ -31,6 +31,7 @@ async def needs_approval(
     """
     if not callable(approval):
         return approval == "always"
+    # A sync predicate runs on the event loop, where no time limit can stop it.
     verdict: Any = approval(arguments, context)
     if isawaitable(verdict):
         verdict, error = await outcome(verdict, timeout)

@@ -29,6 +29,7 @@ def repaired(text: str, parameters: Mapping[str, Any]) -> str | None:
     try:
         text = _unfenced(text)
         value = _load(text)
+        # Some models write the whole object as a JSON string, even twice.
         while isinstance(value, str):
             value = _load(value)
         if not isinstance(value, dict):
@@ -146,6 +147,7 @@ class _Pruning:
         return self.known[key][1]
 
     def _followed(self, value: Any, schema: Any) -> Mapping[str, Any] | None:
+        # References can form a circle.
         for _ in range(8):
             if not isinstance(schema, Mapping):
                 return None

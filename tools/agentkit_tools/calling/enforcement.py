@@ -90,6 +90,7 @@ def _count(policy: ToolPolicy, call: ToolCall, context: ToolContext[Any]) -> _Re
     count = context.calls.get(call.name, 0)
     if count >= policy.max_calls:
         return _Refusal(f"it may be called at most {policy.max_calls} times in one run. Go on without it.")
+    # Counted before the call, so that calls that run at the same time do not exceed the limit.
     context.calls[call.name] = count + 1
     return None
 
@@ -102,6 +103,7 @@ async def _repeated(
 ) -> ToolResult:
     """Call the function until it succeeds, or its retries are used up."""
     while True:
+        # Every attempt reads its arguments again: the attempt before can have changed them.
         result = await attempt(await read(), context)
         if context.attempt > policy.retries or not isinstance(result.error, policy.retry_on):
             return result

@@ -33,6 +33,7 @@ def after(result: ToolResult, policy: ToolPolicy, call: ToolCall, context: ToolC
     if policy.tries is None or counts is None:
         return result
     failures = counts.get(key, 0)
+    # A call that began before the tool became unavailable does not make it available again.
     if result.ok and failures < policy.tries:
         counts.pop(key, None)
     if result.status not in _FAILURES:

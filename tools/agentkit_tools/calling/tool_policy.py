@@ -113,6 +113,7 @@ def checked(what: str, name: str, value: object, least: int) -> None:
 
 
 def _is_count(value: object, least: int) -> bool:
+    # True and False are of type int, too.
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MAX_COUNT
 
 

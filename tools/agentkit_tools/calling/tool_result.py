@@ -68,6 +68,7 @@ class ToolResult:
         return replace(self, content=to_content(self.content, nothing=""))
 
 
+# Exact types, because a subclass can be an iterator.
 _PLAIN = frozenset((str, int, float, bool, type(None), dict, list))
 """Types of most results, which are what they are: no iterators, for one."""
 

@@ -54,6 +54,7 @@ class _Decoder(codecs.IncrementalDecoder):
         self._skips = False
 
     def decode(self, input: Any, final: bool = False) -> str:
+        # Only whole lines are passed on: the SDK would join the pieces of a long line in quadratic time.
         head, newline, tail = self._inner.decode(input, final).rpartition("\n")
         lines = ""
         if newline:
@@ -87,6 +88,7 @@ def _of_few_values(lines: str) -> str:
 
 
 def _of_whole_pairs(lines: str) -> str:
+    # Most lines have no escaped surrogate, and the regular expression is slow.
     if ("\\ud" not in lines and "\\uD" not in lines) or lines.count("\\u") > MAX_VALUES:
         return lines
     return _HALF.sub(r"\1\\ufffd", lines)

@@ -266,6 +266,7 @@ class _Session:
         self._changed = changed
         self.probing: asyncio.Task[None] | None = None
         """What finds out whether the server hangs."""
+        # An empty context: the session outlives the call that opened it.
         self._keeper = asyncio.get_running_loop().create_task(self._keep(), context=Context())
 
     async def close(self) -> None:

@@ -130,6 +130,7 @@ def _parts(items: Iterable[T], make: Callable[[T, int], Part]) -> tuple[Part, ..
         part = make(item, left)
         parts.append(part)
         if isinstance(part, Media) and isinstance(part.source, bytes):
+            # Small media count as well: no provider takes thousands of them.
             left -= max(len(part.source), _MIN_MEDIA_BYTES)
     return tuple(parts)
 

@@ -43,6 +43,7 @@ class CPUPace:
 
     async def rest(self) -> None:
         """Wait until the server may cost more, or a call begins."""
+        # The time of this thread only: other threads of the program are not the fault of the server.
         now = thread_time()
         used, self._seen = now - self._seen, now
         if self._calls:

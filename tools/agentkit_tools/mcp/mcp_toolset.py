@@ -86,6 +86,7 @@ class MCPToolset(Toolset):
     @property
     def _tools(self) -> dict[str, Tool]:  # type: ignore[override]
         """What the toolset holds, as its base class wants it."""
+        # Read the counter before listing: a change while the server lists its tools leads to another listing.
         if self._changes != (changes := self._connection.changes):
             with self._keeping():
                 definitions = self._connection.request_blocking(_list_tools)

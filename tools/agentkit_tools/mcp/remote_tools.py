@@ -58,6 +58,7 @@ async def list_all(client: Client, kind: Literal["tools", "resources", "prompts"
             raise _endless(kind, len(found) + left_out)
         if page.next_cursor is None and len(found) <= MAX_ENTRIES:
             return found
+        # A cursor that repeats leads to the same page forever.
         if page.next_cursor == cursor or len(found) > MAX_ENTRIES:
             break
         cursor = page.next_cursor
@@ -85,6 +86,7 @@ def make_tools(
     tools: dict[str, Tool] = {}
     problems: list[ToolDefinitionError] = []
     for number, definition in enumerate(definitions):
+        # Reading a schema can take long, and a server can list many.
         if monotonic() > end:
             raise MCPServerError(
                 f"MCP server {connection.name} lists {len(definitions):,} tools, of which {number:,} could be read"
@@ -156,6 +158,7 @@ def _policy_of(hints: ToolAnnotations | None) -> PolicyOptions:
     options: PolicyOptions = {"timeout": _TIMEOUT}
     if hints is not None and (hints.read_only_hint or hints.idempotent_hint):
         options |= {"retries": 1, "retry_on": (MCPServerLost,), "backoff": 0.1}
+    # Without a hint a tool can have side effects.
     if hints is None or not hints.read_only_hint:
         options["sequential"] = True
         if hints is not None and hints.destructive_hint:

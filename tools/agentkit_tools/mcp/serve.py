@@ -87,6 +87,7 @@ def mcp_server(tools: Iterable[Tool | Callable[..., Any]], **options: Unpack[Ser
         tool = offered.get(params.name)
         if tool is None:
             raise MCPError(INVALID_PARAMS, str(unknown_tool(call, offered).content))
+        # Sequential tools wait for each other, whichever client calls them.
         async with one_at_a_time if tool.policy.sequential else nullcontext():
             progress = _Progress(ctx.session)
             try:

@@ -93,6 +93,7 @@ def _literal(node: ast.Constant, source: str) -> Fraction:
     if isinstance(node.value, int):
         return Fraction(node.value)
     text = ast.get_source_segment(source, node) or repr(node.value)
+    # A fraction is built with all digits of its exponent.
     exponent = _EXPONENT.search(text)
     if exponent is not None and abs(int(exponent[1])) > 1200:
         raise ToolError(f"{text} is too large or too small")
@@ -126,8 +127,10 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction:
             raise ValueError("it is not a real number")
         return _decimal(_EXACT_ENOUGH.power, base, exponent)
     whole = exponent.numerator
+    # Powers of 1 and -1 depend on the parity of the exponent, however large it is.
     if abs(base) == 1:
         whole %= 2
+    # Estimated before it is computed: 9 ** 9 ** 9 would not end.
     elif base and max(base.numerator.bit_length(), base.denominator.bit_length()) * abs(whole) > 2 * _BITS:
         raise ToolError("a power is too large")
     return Fraction(base**whole)

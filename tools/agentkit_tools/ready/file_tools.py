@@ -94,6 +94,7 @@ def _lister(folder: Folder) -> Tool:
         _check(pattern)
         listed: list[str] = []
         for seen, entry in enumerate(folder.entries(path, deep=recursive)):
+            # Entries that do not match take time as well.
             if len(listed) == _MAX_ENTRIES or seen == MAX_FILES:
                 listed.append(f"[there is more: only the first {len(listed):,} are listed, name a folder inside]")
                 break
@@ -127,6 +128,7 @@ def _searcher(folder: Folder) -> Tool:
             for line_number, line in _matches(content, text, match_case=match_case):
                 hits.append(f"{_name(name)}:{line_number}: {line.strip()[:_MAX_LINE]}")
             if len(hits) > _MAX_HITS:
+                # One hit more than the limit shows that the list is incomplete.
                 hits[_MAX_HITS:] = [f"[there is more: only the first {_MAX_HITS} lines are shown]"]
                 break
         if unread:

@@ -105,6 +105,7 @@ class Folder:
             if not overwrite:
                 raise ToolError(f"{path} exists: set overwrite, or choose another name")
             self._check(path, found)
+            # A new file that replaces the old one in one step: a reader never sees half of it.
             beside = f".{secrets.token_hex(8)}.part"
             _write(beside, data, parent, mode=found.st_mode & 0o777)
             os.rename(beside, name, src_dir_fd=parent, dst_dir_fd=parent)
@@ -163,6 +164,7 @@ class Folder:
                 if make:
                     with suppress(FileExistsError):
                         os.mkdir(name, dir_fd=at)
+                # Each step is opened relative to the folder before it, so that no link is followed.
                 deeper = os.open(name, _FOLDER, dir_fd=at)
                 os.close(at)
                 at = deeper

@@ -200,6 +200,7 @@ def _checked_backend(guard: Guard, resolve: Resolver) -> Any:
 
 def _shown(page: _Page, limit: int, *, as_html: bool) -> str:
     address, kind = page.address, page.header(b"content-type")
+    # A compressed page could unpack to any size.
     if page.header(b"content-encoding").strip().lower() not in ("", "identity"):
         raise ToolError(f"{address} was sent compressed, although that was not asked for: it is not read")
     is_binary = b"\0" in page.data[:1024] and "utf-" not in kind.lower()

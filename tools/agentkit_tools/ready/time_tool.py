@@ -28,6 +28,7 @@ def time_tool(clock: Callable[[], datetime] = _system_clock) -> Tool:
 
     def current_time(zone: Annotated[str, "Name of a time zone, such as Europe/Berlin."] = "UTC") -> str:
         now = clock()
+        # A time without a zone would be read in the zone of the machine.
         if now.utcoffset() is None:
             raise TypeError("the clock of this tool gave a time without a time zone")
         now = now.astimezone(_zone(zone))

@@ -83,5 +83,6 @@ def reader(store: MutableMapping[str, str]) -> Tool:
 
 def _reference(context: ToolContext[Any], call: ToolCall, text: str) -> str:
     """Return a reference nobody can guess who has not seen the result: equal texts of other runs have others."""
+    # A model can only read results of its own run: other runs have other references.
     seed = f"{context.run_id}\0{call.id}\0{text}"
     return blake2b(seed.encode("utf-8", "replace"), digest_size=8).hexdigest()

@@ -30,7 +30,9 @@ def methods_of(thing: object, only: Iterable[str] | None, without: Iterable[str]
     offered: dict[str, bool] = {}
     for body in reversed(kind.__mro__):
         for name in vars(body):
+            # `getattr_static` does not run the code of properties.
             if not name.startswith("_") and isinstance(inspect.getattr_static(kind, name, None), _METHODS):
+                # Methods of base classes from other packages are offered only by name.
                 offered[name] = offered.get(name, False) or _package(body.__module__) == home
     names = _chosen(where, offered, [name for name, own in offered.items() if own], only, without)
     return _made(where, {name: getattr(thing, name) for name in names})

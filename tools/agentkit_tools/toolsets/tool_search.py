@@ -110,6 +110,7 @@ class _Index:
         ranked = sorted(range(len(scores)), key=lambda position: -scores[position])
         found = [self.tools[position] for position in ranked[: self._results] if scores[position] > 0]
         exact = self._names.get(query.strip())
+        # A name that is asked for exactly is found, whatever its words score.
         if exact is not None and exact not in found:
             found = [exact, *found[: self._results - 1]]
         if found:

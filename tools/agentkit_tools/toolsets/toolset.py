@@ -181,10 +181,12 @@ class Toolset(Sequence[Tool]):
                 arguments = json.dumps(from_json(call.arguments or "{}"), sort_keys=True)
             except (ValueError, TypeError, RecursionError):
                 return await proceed(call, context)
+            # The run is part of the key: other runs can have other users.
             key = (context.run_id, call.name, arguments)
             if (found := kept.get(key)) is not None:
                 return found.answering(call)
             result = await proceed(call, context)
+            # A failure is not kept: the same call can succeed later.
             if result.ok:
                 kept[key] = result
             return result

@@ -35,6 +35,7 @@ class WrappedTool(Tool):
             inner=(inner, Tool, "a Tool"),
             around=(around, Callable, "an async function"),  # type: ignore[arg-type]
         )
+        # A copy with the same spec and policy: only its calls differ.
         for slot in Tool.__slots__:
             if slot != "__weakref__":
                 setattr(self, slot, getattr(inner, slot))
