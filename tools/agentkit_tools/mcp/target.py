@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeAlias, cast
 from urllib.parse import parse_qsl, urlsplit
 
 from agentkit_prompts.credentials import BareAddress, masked
@@ -89,42 +89,32 @@ class Target:
     ) -> None:
         if find_spec("mcp") is None:
             raise ToolDefinitionError("MCP servers need the extra `mcp`: pip install 'agentkit-prompt-tree[mcp]'")
+        kind = _kind_of(server)
+        self.name = _name_of(server, kind)
         problems: dict[str, str] = {}
-        if isinstance(server, str):
-            self.name = _name_of_address(server)
-            if not self.name:
-                # The text itself is not shown: it may be a key.
-                self.name = f"at {len(server)} characters"
-                advice = "a str is an http or https address; a command is a list such as ['python', 'server.py']"
-                problems["server"] = advice
-        elif callable(server):
-            self.name = getattr(server, "__name__", type(server).__name__)
-        elif isinstance(server, Sequence) and server and all(isinstance(word, str) for word in server):
-            from mcp import StdioServerParameters
-
-            self.name = Path(server[0]).name
-            environment = dict(env) if env else None
-            server = StdioServerParameters(command=server[0], args=list(server[1:]), env=environment, cwd=cwd)
-        elif (command := getattr(server, "command", None)) is not None:
-            self.name = Path(str(command)).name
-            if env or cwd:
-                problems["env, cwd"] = "StdioServerParameters bring their own env and cwd"
-        else:
-            raise ToolDefinitionError(
-                f"MCP server: expected an address, a command as a list of str, StdioServerParameters or a function that"
-                f" makes a transport, got {type(server).__name__}",
-                names=["server"],
+        if not self.name:
+            # The text itself is not shown: it may be a key.
+            self.name = f"at {len(str(server))} characters"
+            problems["server"] = (
+                "a str is an http or https address; a command is a list such as ['python', 'server.py']"
             )
-        if headers and not isinstance(server, str):
+        if headers and kind != "address":
             problems["headers"] = "headers belong to an http address"
-        if (env or cwd) and (isinstance(server, str) or callable(server)):
+        if (env or cwd) and kind == "parameters":
+            problems["env, cwd"] = "StdioServerParameters bring their own env and cwd"
+        elif (env or cwd) and kind != "command":
             problems["env, cwd"] = "env and cwd belong to a command"
         if problems:
             names = [name for key in problems for name in key.split(", ")]
             raise ToolDefinitionError(f"MCP server {self.name}: {'; '.join(problems.values())}", names=names)
         self._server: Any = server
+        if kind == "command":
+            from mcp import StdioServerParameters
+
+            command, *args = cast(Sequence[str], server)
+            self._server = StdioServerParameters(command=command, args=args, env=dict(env or {}) or None, cwd=cwd)
         self._headers = dict(headers or {})
-        self._secrets = tuple(_secrets(server, self._headers))
+        self._secrets = tuple(_secrets(self._server, self._headers))
 
     def masked(self, text: str) -> str:
         """Return text of the server with stars in the place of the keys that it was given, which it may repeat."""
@@ -200,6 +190,41 @@ class Target:
                             asyncio.get_running_loop().call_later(_GRACE_SECONDS, stderr.kill)
                 finally:
                     stderr.kill()
+
+
+_Kind: TypeAlias = Literal["address", "transport", "command", "parameters"]
+
+
+def _kind_of(server: object) -> _Kind:
+    """Return how a server is given.
+
+    Raises:
+        ToolDefinitionError: It is not a server.
+    """
+    if isinstance(server, str):
+        return "address"
+    if callable(server):
+        return "transport"
+    if isinstance(server, Sequence) and server and all(isinstance(word, str) for word in server):
+        return "command"
+    if getattr(server, "command", None) is not None:
+        return "parameters"
+    raise ToolDefinitionError(
+        f"MCP server: expected an address, a command as a list of str, StdioServerParameters or a function that"
+        f" makes a transport, got {type(server).__name__}",
+        names=["server"],
+    )
+
+
+def _name_of(server: Any, kind: _Kind) -> str:
+    """Return the name of a server for messages; "" for an invalid address."""
+    if kind == "address":
+        return _name_of_address(server)
+    if kind == "transport":
+        return str(getattr(server, "__name__", type(server).__name__))
+    if kind == "command":
+        return Path(server[0]).name
+    return Path(str(server.command)).name
 
 
 def _name_of_address(text: str) -> str:
