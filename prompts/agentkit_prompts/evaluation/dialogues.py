@@ -34,8 +34,7 @@ def dialogue_requests(
 
 
 def _chat(template: RowTemplate, reader: DatasetReader, row: Row) -> list[Item]:
-    names = [name for name in (*reader.input_columns, reader.output_column) if name is not None]
-    columns = {name: row[name] for name in dict.fromkeys(names) if name in row}
+    columns = _columns(reader, row)
     column = "dialogue"
     if len(reader.input_columns) == 1:
         column = reader.input_columns[0]
@@ -53,6 +52,14 @@ def _chat(template: RowTemplate, reader: DatasetReader, row: Row) -> list[Item]:
         f"messages with role and content; {kinds}",
         problems=problems,
     )
+
+
+def _columns(reader: DatasetReader, row: Row) -> dict[str, Any]:
+    """Return the declared columns that a row has."""
+    names = [*reader.input_columns]
+    if reader.output_column is not None:
+        names.append(reader.output_column)
+    return {name: row[name] for name in dict.fromkeys(names) if name in row}
 
 
 def _turns(template: RowTemplate, row: Row, reader: DatasetReader, columns: Mapping[str, Any]) -> list[Item]:

@@ -50,7 +50,7 @@ def items_of(values: Any) -> Sequence[Any]:
 def _add(left: Any, right: Any) -> Any:
     if isinstance(left, str | list | tuple) and isinstance(right, str | list | tuple):
         check_size(len(left) + len(right), type(left))
-    return left + right
+    return operator.add(left, right)
 
 
 def _multiply(left: Any, right: Any) -> Any:

@@ -66,13 +66,14 @@ def chat_messages(prompt: str | PromptList | Sequence[Any]) -> list[dict[str, An
 
 def _message(position: int, item: object) -> dict[str, Any] | None:
     """Return an item as a chat message; None for anything else."""
+    # Nearly every item is a role and its text: this saves the checks of classes below.
+    if type(item) is dict and len(item) == 2 and type(item.get("prompt")) is str and type(item.get("role")) is str:
+        return {"role": _chat_role(item["role"]), "content": item["prompt"]}
     if isinstance(item, str):
         # The text before all roles is an instruction; any other text is of the user.
         return {"role": "system" if position == 0 else "user", "content": item}
     if not isinstance(item, Mapping) or not isinstance(item.get("role"), str):
         return None
-    if type(item.get("prompt")) is str and len(item) == 2:  # nearly every item
-        return {"role": _chat_role(item["role"]), "content": item["prompt"]}
     if "prompt" not in item and "content" not in item:
         return None
     content = item.get("prompt", item.get("content"))
@@ -125,9 +126,15 @@ def as_prompt_list(
         problems += _order([turn.name for turn in turns], roles, meta, ask=ask)
     if problems:
         raise ChatTemplateError(f"meta template: {listed(problems)}", problems=problems)
+    reply = roles["assistant"] if ask and meta is not None else None
+    return _prompt_list(begin, turns, reply)
+
+
+def _prompt_list(begin: Sequence[Item], turns: Sequence[_Turn], reply: str | None) -> PromptList:
+    """Return the items of a conversation, and the turn in which the role `reply` replies."""
     dialogue: list[Item] = [{"role": turn.name, "prompt": turn.text} for turn in turns]
-    if ask and meta is not None:
-        dialogue.append({"role": roles["assistant"], "prompt": "", "generate": True})
+    if reply is not None:
+        dialogue.append({"role": reply, "prompt": "", "generate": True})
     prompt = PromptList(section("begin", begin))
     if dialogue:
         prompt += section("round", dialogue)

@@ -219,7 +219,9 @@ def _turn(meta: MetaFormat, placed: _Item, problems: Problems) -> Turn | None:
         begin = read_marker(item["begin"], f"{place}.begin", problems)
     if "end" in item:
         end = read_marker(item["end"], f"{place}.end", problems)
-    media = tuple(parts_of(placed.position, item, problems))
+    media: tuple[Mapping[str, Any], ...] = ()
+    if item.get("prompt_mm"):
+        media = tuple(parts_of(placed.position, item, problems))
     replies = item.get("generate", role.generate)
     prompt = item.get("prompt")
     if prompt is None:
