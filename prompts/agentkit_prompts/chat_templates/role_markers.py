@@ -348,8 +348,10 @@ class RoleMarkerTemplate(BaseTemplate):
                 begin, end = markers[turn["role"]]
                 pieces += (begin, turn["content"], end)
             return pieces
-        questions = [at for at, turn in enumerate(turns) if turn["role"] == "user"]
-        last_question = questions[-1] if questions else len(turns)
+        last_question = len(turns)
+        for at, turn in enumerate(turns):
+            if turn["role"] == "user":
+                last_question = at
         for at, turn in enumerate(turns):
             pieces += self.piece(turn, task, at > last_question)
         return pieces

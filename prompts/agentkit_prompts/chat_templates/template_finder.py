@@ -47,7 +47,9 @@ def find_chat_template(given: GivenTemplate | None, model: str = "") -> ChatTemp
         return _named(given)
     has_tokens = hasattr(type(given), "control_tokens") or hasattr(given, "control_tokens")  # a property takes time
     if isinstance(given, type) or not (has_tokens and hasattr(given, "render")):
-        what = f"the class {given.__name__}, which has to be called" if isinstance(given, type) else repr(given)[:80]
+        what = repr(given)[:80]
+        if isinstance(given, type):
+            what = f"the class {given.__name__}, which has to be called"
         raise ChatTemplateError(
             "expected a chat template (with `render` and `control_tokens`) or the name of a registered one, the name "
             f"of a model, a ChatTemplateConfig or a file, got {what}",

@@ -128,8 +128,11 @@ def broken_segments(segments: Iterable[Segment], tokens: ControlTokens, *, start
         before = "\ufffd"  # a visible character that is in no token
     text = swapped = before
     for segment in segments:
-        text += segment.plain
-        swapped += segment.plain.translate(table) if segment.trust == "untrusted" else segment.plain
+        plain = segment.plain
+        text += plain
+        if segment.trust == "untrusted":
+            plain = plain.translate(table)
+        swapped += plain
     return insert_breaks(text, [cut.at for cut in _cuts(tokens, text, swapped)])[len(before) :]
 
 
@@ -278,7 +281,9 @@ class _Guard:
 
     def _refuse(self, places: Iterable[tuple[str, str]]) -> None:
         """Raise an error that names every token and its place, if the policy is to reject them."""
-        found = tuple(dict.fromkeys(places)) if self.policy == "reject" else ()
+        if self.policy != "reject":
+            return
+        found = tuple(dict.fromkeys(places))
         if not found:
             return
         listed = "; ".join(f"{token!r} in {pointer}" for token, pointer in found)
@@ -340,6 +345,6 @@ def _cut(segments: Segments, offsets: Iterable[int]) -> Segments:
         inside: list[int] = []
         while is_tainted(segment) and left and left[0] <= end:
             inside.append(left.popleft() - start)
-        result.append(segment._replace(text=insert_breaks(segment.text, inside)) if inside else segment)
+        result.append(segment._replace(text=insert_breaks(segment.text, inside)))
         start = end
     return Segments(result)

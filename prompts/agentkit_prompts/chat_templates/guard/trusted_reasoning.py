@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import TypeAlias
 
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens
@@ -78,10 +78,9 @@ def _acts(render: Render, tree: Tree, where: list[bool], opening: str, closing: 
 
     def drawn(first: str, last: str) -> str | None:
         probe = f"{first}\n\n a \n\n{last}{last}\n\n b"
-        messages = [
-            {**message, "content": probe} if is_here else message
-            for message, is_here in zip(tree["messages"], where, strict=True)
-        ]
+        messages = [*tree["messages"]]
+        for index in compress(range(len(messages)), where):
+            messages[index] = {**messages[index], "content": probe}
         return attempt(render, untagged({**tree, "messages": messages}))
 
     text = drawn(opening, closing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -53,7 +54,10 @@ def diagnose(source: str, names: set[str], probe: Probe, with_tools: Probe | Non
         yield Finding("refuses_everything", f"a single user message fails: {simple}")
         return
     tooled = with_tools or probe
-    call = CALL('{"key": "c"}' if tooled.arguments == "text" else {"key": "c"})
+    arguments: object = {"key": "c"}
+    if tooled.arguments == "text":
+        arguments = json.dumps(arguments)
+    call = CALL(arguments)
     for code, what, word, messages, tools, asked in (
         ("ignores_tools", "tools", NAME, [_user()], [TOOL], tooled),
         ("drops_tool_calls", "tool calls", NAME, [_user(), call, _RESULT], None, tooled),

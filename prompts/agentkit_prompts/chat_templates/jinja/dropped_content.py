@@ -116,9 +116,13 @@ def _shape(value: Any, key: str = "") -> object:
         return tuple([(name, _shape(item, name)) for name, item in value.items()])
     if isinstance(value, list | tuple):
         return tuple([_shape(item) for item in value])
-    if isinstance(value, str):
-        return value if key in _NAMING_KEYS else (not value or value.isspace(), _END_OF_THOUGHT in value)
-    return value if value is None or isinstance(value, bool) else type(value)
+    if value is None or isinstance(value, bool):
+        return value
+    if not isinstance(value, str):
+        return type(value)
+    if key in _NAMING_KEYS:
+        return value
+    return not value or value.isspace(), _END_OF_THOUGHT in value
 
 
 def _spoken_texts(message: dict[str, Any]) -> list[str]:
@@ -133,7 +137,9 @@ def _spoken_texts(message: dict[str, Any]) -> list[str]:
 
 
 def _without_thought(message: dict[str, Any], content: str) -> str:
-    return content.rpartition(_END_OF_THOUGHT)[2] if message["role"] == "assistant" else content
+    if message["role"] != "assistant":
+        return content
+    return content.rpartition(_END_OF_THOUGHT)[2]
 
 
 def _has_media(message: dict[str, Any]) -> bool:
@@ -212,7 +218,9 @@ class _Trial:
 
         def replace(value: _Value) -> str:
             number = next(order)
-            return self._word(number) if number in chosen else value.text
+            if number in chosen:
+                return self._word(number)
+            return value.text
 
         try:
             return self._render(_changed(self._conversation, replace))
@@ -276,21 +284,22 @@ def _changed_call(call: dict[str, Any], place: str, change: _Change) -> dict[str
         return _swapped(value, _Value("call", problem, text), change)
 
     arguments = function.get("arguments")
-    parsed = _parsed(arguments) if isinstance(arguments, str) else None
+    parsed = _parsed(arguments)
     if isinstance(parsed, dict | list):
         result = changed(parsed)
-        if result != parsed:
+        if result != parsed:  # else the text keeps its layout
             arguments = json.dumps(result, ensure_ascii=False)
-    elif isinstance(arguments, str):
-        arguments = changed(arguments) if arguments.strip() else arguments
-    elif arguments:
+    elif arguments and not (isinstance(arguments, str) and arguments.isspace()):
         arguments = changed(arguments)
     return {**call, "function": {**function, "name": name, "arguments": arguments}}
 
 
-def _parsed(text: str) -> object:
+def _parsed(arguments: object) -> object:
+    """Return the value of arguments that are JSON text, else None."""
+    if not isinstance(arguments, str):
+        return None
     try:
-        return json.loads(text)
+        return json.loads(arguments)
     except (ValueError, RecursionError):
         return None
 
@@ -301,4 +310,6 @@ def _changed_tool(tool: dict[str, Any], place: str, change: _Change) -> dict[str
     if not isinstance(name, str) or not name:
         return tool
     result = {**function, "name": change(_Value("tool", Problem(place, f"the tool {name!r}"), name))}
-    return {**tool, "function": result} if "function" in tool else result
+    if "function" in tool:
+        return {**tool, "function": result}
+    return result

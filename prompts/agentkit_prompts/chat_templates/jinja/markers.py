@@ -72,21 +72,26 @@ def literals(source: str) -> Iterator[str]:
 
 
 def _joined(node: nodes.Node) -> list[str]:
-    """Return the texts of an expression: those that stand side by side as one, cut where it holds anything else."""
+    """Return the texts of an expression; neighbouring texts are one, and other values cut them."""
     match node:
         case nodes.TemplateData():
             return [node.data]
         case nodes.Const():
             return [node.value] if isinstance(node.value, str) else []
-        case nodes.Concat() | nodes.Add():
-            sides = node.nodes if isinstance(node, nodes.Concat) else (node.left, node.right)
-            made = [""]
-            for side in sides:
-                first, *others = _joined(side) or ["", ""]
-                made[-1] += first
-                made += others
-            return made
+        case nodes.Concat():
+            return _glued(node.nodes)
+        case nodes.Add():
+            return _glued([node.left, node.right])
     return []
+
+
+def _glued(sides: Iterable[nodes.Node]) -> list[str]:
+    texts = [""]
+    for side in sides:
+        first, *others = _joined(side) or ["", ""]  # a value that is no text cuts the text
+        texts[-1] += first
+        texts += others
+    return texts
 
 
 def _glue_of_calls(probe: Probe) -> Iterator[str]:

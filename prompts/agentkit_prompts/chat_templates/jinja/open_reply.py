@@ -32,7 +32,9 @@ def render_open(
     if isinstance(text, list | tuple):
         text, final[field] = _open_parts(text)
     elif isinstance(text, str):
-        names = [name for name in REASONING if final.get(name) == text] if field in REASONING else [field]
+        names = [field]
+        if field in REASONING:  # a template may read the text under another name
+            names = [name for name in REASONING if final.get(name) == text]
         final |= dict.fromkeys(names, text + _TAG + _SPACE)
     if not isinstance(text, str):
         raise ChatTemplateError(
@@ -49,7 +51,9 @@ def render_open(
             name=field,
         )
     open_text = rendered[:end]
-    return open_text if rendered.startswith(_SPACE, end + len(_TAG)) else open_text.rstrip()
+    if rendered.startswith(_SPACE, end + len(_TAG)):
+        return open_text
+    return open_text.rstrip()  # the template strips messages
 
 
 def _open_parts(parts: Sequence[Any]) -> tuple[str | None, list[Any]]:

@@ -61,13 +61,13 @@ class Probe:
         self._known: dict[str, str | ChatTemplateError] = {}
         self._forms: dict[tuple[str, str], Form] = {}
         self.text_roles: set[str] = set()
-        """Roles whose text, it is known by now, the template takes as it is."""
+        """Roles whose text the template reads as it is, as far as it was tried."""
         self.content_check = ContentCheck()
 
     def outcome(
         self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None, prompt: bool = False
     ) -> str | ChatTemplateError:
-        """Return the text of a conversation, or why it has no text."""
+        """Return the text of a conversation, or the error of the template."""
         key = json.dumps([messages, tools, prompt])
         if key not in self._known:
             try:
@@ -77,44 +77,53 @@ class Probe:
         return self._known[key]
 
     def holds(self, word: str, messages: Sequence[dict[str, Any]]) -> bool:
-        """Tell whether the text of a conversation holds a word."""
-        found = self.outcome(messages)
-        return isinstance(found, str) and word in found
+        """Return True if the text of a conversation contains a word."""
+        return _contains(self.outcome(messages), word)
 
-    def content(self, role: str, at_hand: str) -> Form:
-        """Tell the form in which the template takes the content of a role; `any` when the one at hand will do."""
-        known = self._forms.get((role, at_hand))
-        if known is None:
-            takes, takes_other = self._takes_text, self._takes_parts
-            other: Form = "parts"
-            if at_hand == "parts":
-                takes, takes_other, other = takes_other, takes, "text"
-            # A template that says no small conversation: one that never names `text` cannot take parts.
-            wants_text = at_hand == "parts" and _TEXT_OF_PART.search(self._source) is None
-            known = "any" if takes(role) or not (takes_other(role) or wants_text) else other
-            self._forms[role, at_hand] = known
-            if at_hand == "text" and known == "any":
+    def content(self, role: str, current: str) -> Form:
+        """Return the form in which the template reads the content of a role; `any` if the current form will do."""
+        form = self._forms.get((role, current))
+        if form is None:
+            form = self._forms[role, current] = self._form_of(role, current)
+            if current == "text" and form == "any":
                 self.text_roles.add(role)
-        return known
+        return form
+
+    def _form_of(self, role: str, current: str) -> Form:
+        if current == "text":
+            is_wrong = not self._takes_text(role) and self._takes_parts(role)
+            return "parts" if is_wrong else "any"
+        if self._takes_parts(role):
+            return "any"
+        # A template that refuses every small conversation cannot read parts if its source never names `text`.
+        is_wrong = self._takes_text(role) or _TEXT_OF_PART.search(self._source) is None
+        return "text" if is_wrong else "any"
 
     def _takes_text(self, role: str) -> bool:
-        return self.holds(WORD, conversation_of(role, WORD)) or (
-            role == "tool" and self.holds(WORD, conversation_of(role, WORD, '{"key": "c"}'))
-        )
+        if self.holds(WORD, conversation_of(role, WORD)):
+            return True
+        # The call before a result may need the other form of arguments.
+        return role == "tool" and self.holds(WORD, conversation_of(role, WORD, '{"key": "c"}'))
 
     def _takes_parts(self, role: str) -> bool:
-        found = self.outcome(conversation_of(role, [{"type": "text", "text": WORD}]))
-        if isinstance(found, ChatTemplateError) or WORD not in found:
+        outcome = self.outcome(conversation_of(role, [{"type": "text", "text": WORD}]))
+        if isinstance(outcome, ChatTemplateError) or WORD not in outcome:
             return False
-        found = found.lower()  # the template may
-        return f"'text': '{WORD}'" not in found and f'"text": "{WORD}"' not in found
+        # A template that prints the list itself does not read parts. It may change the case of the text.
+        text = outcome.lower()
+        return f"'text': '{WORD}'" not in text and f'"text": "{WORD}"' not in text
 
     @cached_property
     def arguments(self) -> Form:
-        """The form in which the template takes the arguments of tool calls; `any` when it drops them."""
+        """The form in which the template reads the arguments of tool calls; `any` if it drops them."""
         user = {"role": "user", "content": "a"}
         as_object = self.outcome([user, CALL({"key": WORD})], [TOOL])
-        as_text = self.outcome([user, CALL(f'{{"key": "{WORD}"}}')], [TOOL])
-        if isinstance(as_object, ChatTemplateError) or WORD not in as_object:
-            return "text" if isinstance(as_text, str) and WORD in as_text else "any"
-        return "text" if f"'{WORD}'" in as_object and isinstance(as_text, str) and WORD in as_text else "object"
+        takes_text = _contains(self.outcome([user, CALL(f'{{"key": "{WORD}"}}')], [TOOL]), WORD)
+        if not _contains(as_object, WORD):
+            return "text" if takes_text else "any"
+        # Python's quotes show that the template prints the object, and expects JSON text.
+        return "text" if takes_text and _contains(as_object, f"'{WORD}'") else "object"
+
+
+def _contains(outcome: str | ChatTemplateError, text: str) -> bool:
+    return isinstance(outcome, str) and text in outcome

@@ -99,8 +99,9 @@ def _calls_between(text: str, start: int, tokens: tuple[str, str], read: Callabl
     while True:
         try:
             call, stop = read(text, expect(opening, text, end))
-            at = skip(text, stop)
-            stop = len(text) if at == len(text) else expect(closing, text, at)
+            stop = skip(text, stop)
+            if stop < len(text):
+                stop = expect(closing, text, stop)
         except NoCallError:
             return some_calls(calls, end)
         calls += call

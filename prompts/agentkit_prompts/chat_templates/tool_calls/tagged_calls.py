@@ -180,7 +180,9 @@ def typed(text: str, schema: object, root: Mapping[str, Any]) -> object:
     # If the parameter may be a string, 007 and 1.50 are strings, and 7 is a number.
     is_exact = isinstance(value, list | dict) or json.dumps(value) == inner
     fits = type(value) is not str and any(is_json(value, kind) for kind in kinds)
-    return value if fits and is_exact else text
+    if fits and is_exact:
+        return value
+    return text
 
 
 def _literal(text: str) -> object:

@@ -46,7 +46,9 @@ def anthropic_payload(composition: Contents) -> dict[str, Any]:
         for turn in composition.intermediate.derive(anthropic_message):
             turns.add(turn)
         turns.add_text(composition.closing)
-    payload: dict[str, Any] = {"system": system} if system else {}
+    payload: dict[str, Any] = {}
+    if system:
+        payload["system"] = system
     payload["messages"] = turns.opened()
     if composition.tools:
         payload["tools"] = composition.declarations.derive(_tools)
@@ -94,7 +96,9 @@ class _Turns:
             self._blocks += self._with_own_ids(blocks)
 
     def _last(self) -> list[FrozenDict]:
-        return [FrozenDict(role=self._role, content=FrozenList(self._blocks))] if self._blocks else []
+        if not self._blocks:
+            return []
+        return [FrozenDict(role=self._role, content=FrozenList(self._blocks))]
 
     def add_text(self, rendered: Rendered) -> None:
         """Add what the user is to say."""
@@ -120,19 +124,26 @@ class _Turns:
 
     def _with_own_ids(self, blocks: tuple[FrozenDict, ...]) -> tuple[FrozenDict, ...]:
         calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
-        if not calls:
-            is_result = bool(self._renamed) and blocks[0]["type"] == "tool_result"
-            return tuple([_renamed(block, "tool_use_id", self._renamed) for block in blocks]) if is_result else blocks
-        self._renamed = {}
-        for own in calls:
-            name = own
-            while name in self._seen:
-                self._next_of[own] = self._next_of.get(own, 1) + 1
-                name = f"{own}_{self._next_of[own]}"
-            self._seen.add(name)
-            if name != own:
-                self._renamed[own] = name
-        return tuple([_renamed(block, "id", self._renamed) for block in blocks]) if self._renamed else blocks
+        key = "tool_use_id"  # of a result, which has the id of a call of the latest assistant message
+        if calls:
+            key = "id"
+            self._renamed = {}
+            for call_id in calls:
+                unique = self._unique(call_id)
+                if unique != call_id:
+                    self._renamed[call_id] = unique
+        if not self._renamed:
+            return blocks
+        return tuple([_renamed(block, key, self._renamed) for block in blocks])
+
+    def _unique(self, call_id: str) -> str:
+        """Return an id that no earlier call has."""
+        unique = call_id
+        while unique in self._seen:
+            self._next_of[call_id] = self._next_of.get(call_id, 1) + 1
+            unique = f"{call_id}_{self._next_of[call_id]}"
+        self._seen.add(unique)
+        return unique
 
 
 def _tools(declared: Declarations) -> FrozenList:
@@ -161,7 +172,9 @@ def _system(system: Rendered, borders: Iterable[int]) -> list[FrozenDict]:
 
 
 def _renamed(block: FrozenDict, key: str, names: dict[str, str]) -> FrozenDict:
-    return FrozenDict({**block, key: names[block[key]]}) if block.get(key) in names else block
+    if block.get(key) not in names:
+        return block
+    return FrozenDict({**block, key: names[block[key]]})
 
 
 def _cached(block: Mapping[str, Any]) -> FrozenDict:

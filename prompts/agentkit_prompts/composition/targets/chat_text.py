@@ -167,8 +167,10 @@ def whole_text(
 
 def _copied(message: CheckedTree) -> dict[str, Any]:
     # A message of a role and text only needs no deep copy.
-    copied: dict[str, Any] = message.plain.copy() if len(message.plain) == 2 else untagged(message.tree)
-    return copied
+    plain: dict[str, Any] = message.plain
+    if len(plain) > 2:
+        plain = untagged(message.tree)
+    return {**plain}
 
 
 def _messages(composition: Contents, read: TreeReader) -> Iterator[CheckedTree]:

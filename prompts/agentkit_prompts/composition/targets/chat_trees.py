@@ -86,8 +86,11 @@ class TreeReader:
     def _content(self, message: Message, pointer: str) -> Segments:
         if isinstance(message.content, str):
             return untrusted(message.content, pointer)
-        texts = [part.text if isinstance(part, Text) else part.alt for part in message.parts]
-        return Segments([Segment(text, f"{pointer}[{index}]", "untrusted") for index, text in enumerate(texts)])
+        segments: list[Segment] = []
+        for index, part in enumerate(message.parts):
+            text = part.text if isinstance(part, Text) else part.alt
+            segments.append(Segment(text, f"{pointer}[{index}]", "untrusted"))
+        return Segments(segments)
 
     def untrusted(self, value: object, pointer: str) -> Tree:
         """Return JSON-like data with every text in it untrusted, keys included."""

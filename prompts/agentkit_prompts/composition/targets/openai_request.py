@@ -34,8 +34,8 @@ def openai_payload(
     messages = _with_media(composition.conversation, provider, required)
     system, user, _ = composition.sections
     if system.text or composition.sends_system:
-        first = _rendered(system, "system") if system.media else system.derive(_rendered, "system")
-        messages.insert(0, first)  # a long history is copied once, not twice
+        # Media are read at each request. Inserting copies a long history once; a sum of lists would copy it twice.
+        messages.insert(0, _rendered(system, "system") if system.media else system.derive(_rendered, "system"))
     if user.text or composition.sends_user:
         messages.append(_rendered(user, "user"))
     traffic = composition.intermediate
@@ -47,8 +47,10 @@ def openai_payload(
     payload: dict[str, Any] = {"messages": messages}
     declared = composition.declarations
     if declared.tools:
-        is_official = provider is None or provider.partition(":")[0].endswith(_OFFICIAL)
-        payload["tools"] = declared.derive(_tools, None if required == "thought_signature" else is_official)
+        is_official: bool | None = provider is None or provider.partition(":")[0].endswith(_OFFICIAL)
+        if required == "thought_signature":
+            is_official = None
+        payload["tools"] = declared.derive(_tools, is_official)
     if declared.output is not None and declared.output.mode == "native":
         schema: dict[str, Any] = {"name": "answer", "schema": declared.output.schema}
         if declared.output.strict:

@@ -6,7 +6,7 @@ a line, a zero-width space goes behind the first character.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentkit_prompts.composition.sections import SEPARATOR
 from agentkit_prompts.context.messages import Message
@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.contents import Contents
     from agentkit_prompts.composition.sections import Section
 
-__all__ = ["headed_lines", "plain_line", "plain_text"]
+__all__ = ["HeadedLine", "headed_lines", "plain_line", "plain_text"]
 
 
 def plain_text(composition: Contents) -> str:
     """Return the messages headed by their roles, blank lines between, media as alt text."""
     system, user, closing = composition.sections
-    pieces = [SEPARATOR, "system: ", system.derive(_section_text)] if composition.sends_system else []
+    pieces: list[str] = []
+    if composition.sends_system:
+        pieces += (SEPARATOR, "system: ", system.derive(_section_text))
     if len(composition.conversation):
         pieces += (SEPARATOR, composition.conversation.joined(plain_line, SEPARATOR))
     if composition.sends_user:
@@ -35,17 +37,31 @@ def plain_text(composition: Contents) -> str:
     return "".join(pieces[1:])
 
 
-def headed_lines(composition: Contents) -> list[tuple[str, bool]]:
-    """Return the lines that `plain_text` joins, each with whether it is a message that the assistant wrote."""
+class HeadedLine(NamedTuple):
+    """One message of `plain_text`."""
+
+    text: str
+    is_reply: bool
+    """True if the assistant wrote the message."""
+
+
+def headed_lines(composition: Contents) -> list[HeadedLine]:
+    """Return the messages that `plain_text` joins."""
     system, user, closing = composition.sections
-    lines = [("system: " + _section_text(system), False)] if composition.sends_system else []
-    lines += [(plain_line(message), message.role == "assistant") for message in composition.conversation]
+    lines: list[HeadedLine] = []
+    if composition.sends_system:
+        lines.append(HeadedLine("system: " + _section_text(system), False))
+    lines += map(_headed, composition.conversation)
     if composition.sends_user:
-        lines.append(("user: " + _section_text(user), False))
-    lines += [(plain_line(message), message.role == "assistant") for message in composition.intermediate]
+        lines.append(HeadedLine("user: " + _section_text(user), False))
+    lines += map(_headed, composition.intermediate)
     if composition.closing.text:
-        lines.append(("user: " + _section_text(closing), False))
+        lines.append(HeadedLine("user: " + _section_text(closing), False))
     return lines
+
+
+def _headed(message: Message) -> HeadedLine:
+    return HeadedLine(plain_line(message), message.role == "assistant")
 
 
 def _section_text(section: Section) -> str:
@@ -58,8 +74,8 @@ def _pieces(section: Section) -> list[str]:
     for _, _, rendered in section.fragments:
         text = rendered.derive(_without_roles)
         if text:
-            pieces += (SEPARATOR, text) if pieces else (text,)
-    return pieces
+            pieces += (SEPARATOR, text)
+    return pieces[1:]
 
 
 def _without_roles(rendered: Rendered) -> str:
@@ -84,4 +100,6 @@ def plain_line(message: Message) -> str:
 
 def _untrusted(text: str) -> str:
     text = MESSAGE.broken(text)
-    return CALL.broken(text) if "[" in text else text
+    if "[" not in text:  # most texts cannot contain a call
+        return text
+    return CALL.broken(text)

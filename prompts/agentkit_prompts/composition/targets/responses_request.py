@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agentkit_prompts.composition.sections import to_parts
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList
 from agentkit_prompts.context.items import ToolSpec
-from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.messages import Message, Role
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.write_openai_responses import responses_items
 from agentkit_prompts.schemas.provider_tools import openai_form
@@ -68,6 +68,6 @@ def _tools(declared: Declarations) -> FrozenList:
     return FrozenList([tool.derive(responses_tool) for tool in declared.tools])
 
 
-def _rendered(rendered: Rendered, role: str) -> tuple[FrozenDict, ...]:
+def _rendered(rendered: Rendered, role: Role) -> tuple[FrozenDict, ...]:
     content = to_parts(rendered) if rendered.media else rendered.text
-    return responses_items(Message("user" if role == "user" else "system", content))
+    return responses_items(Message(role, content))

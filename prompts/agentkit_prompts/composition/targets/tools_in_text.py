@@ -62,7 +62,7 @@ def with_tools_as_text(composition: Contents, *, has_results: bool = False) -> C
 def _check_shown(composition: Contents) -> None:
     """Refuse to leave out a tool that the template has no place for and no prompt names."""
     names = [tool.name for tool in composition.context.tools]
-    text = "\n".join([section.text for section in composition.sections]) if names else ""
+    text = "\n".join([section.text for section in composition.sections])
     if missing := [name for name in names if name not in text]:
         raise ChatTemplateError(
             f"the chat template has no place for tools, and no prompt shows {', '.join(missing[:10])}: show them by a "
@@ -74,24 +74,30 @@ def _check_shown(composition: Contents) -> None:
 def _as_text(messages: Conversation, has_results: bool) -> Conversation:
     if not any(message.tool_calls or message.role == "tool" for message in messages):
         return messages
-    return Conversation(
-        message if has_results and message.role == "tool" else calls_as_text(message) for message in messages
-    )
+    written: list[Message] = []
+    for message in messages:
+        if not (has_results and message.role == "tool"):
+            message = calls_as_text(message)
+        written.append(message)
+    return Conversation(written)
 
 
 def calls_as_text(message: Message) -> Message:
     """Return a message whose calls, or the result it is, are text."""
     if message.role == "tool":
-        name = f"{message.name}: " if message.name else ""
-        result = _TAG.sub(f"<{BREAK}", f"{name}{message.text}")  # or a result would go on as the user behind its end
+        result = message.text
+        if message.name:
+            result = f"{message.name}: {result}"
+        # Without the break a result could end itself, and go on as a message of the user.
+        result = _TAG.sub(f"<{BREAK}", result)
         return Message("user", f"<tool_response>\n{result}\n</tool_response>")
     if not message.tool_calls:
         return message
-    kept = message.opaque.get(_PROVIDER, {})
-    text = kept.get("text") if kept.get("of") == _digest(message) else None
-    if text is None:
-        calls = [f"<tool_call>\n{call_text(call)}\n</tool_call>" for call in message.tool_calls]
-        text = "\n".join(filter(None, [message.text, *calls]))
+    stored = message.opaque.get(_PROVIDER, {})
+    if "text" in stored and stored.get("of") == _digest(message):
+        return replace(message, content=stored["text"], tool_calls=())
+    calls = [f"<tool_call>\n{call_text(call)}\n</tool_call>" for call in message.tool_calls]
+    text = "\n".join(filter(None, [message.text, *calls]))
     return replace(message, content=text, tool_calls=())
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.sections import SEPARATOR
 from agentkit_prompts.composition.targets.openai_request import openai_payload
-from agentkit_prompts.composition.targets.plain_text import headed_lines, plain_line
+from agentkit_prompts.composition.targets.plain_text import HeadedLine, headed_lines, plain_line
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.context.wire.write_openai_chat import openai_message
@@ -46,14 +46,7 @@ def sample(
         PromptError: The reply is not one of an assistant.
         ChatTemplateError: The template refuses the conversation, or writes it so that the loss spans are unknown.
     """
-    if isinstance(reply, str):
-        reply = Message("assistant", reply)
-    elif isinstance(reply, Mapping):
-        (reply,) = read_messages([reply], where="reply")
-    if not isinstance(reply, Message) or reply.role != "assistant":
-        got = f"a {reply.role} message" if isinstance(reply, Message) else type(reply).__name__
-        value = reply.role if isinstance(reply, Message) else type(reply).__name__
-        raise PromptError(f"to_sample: expected the reply of an assistant, got {got}", name="reply", value=value)
+    reply = _reply_of(reply)
     payload = openai_payload(composition)
     row: dict[str, Any] = {"messages": [*payload["messages"], openai_message(reply)]}
     if "tools" in payload:
@@ -64,17 +57,29 @@ def sample(
         raise ChatTemplateError(
             f"to_sample: {', '.join(kwargs)}: only a chat template reads these, pass one", name=next(iter(kwargs))
         )
-    lines = [*headed_lines(composition), (plain_line(reply), True)]
+    lines = [*headed_lines(composition), HeadedLine(plain_line(reply), True)]
     spans: list[list[int]] = []
     start = 0
-    for line, by_model in lines:
-        end = start + len(line)
-        if by_model and line != _HEAD:
+    for number, line in enumerate(lines, 1):
+        end = start + len(line.text)
+        is_wanted = number == len(lines) or not reply_only
+        if is_wanted and line.is_reply and line.text != _HEAD:  # an empty reply has no span
             spans.append([start + len(_HEAD), end])
         start = end + len(SEPARATOR)
-    if reply_only:  # the last line, unless it is empty
-        spans = spans[-1:] if lines[-1][0] != _HEAD else []
-    return {**row, "text": SEPARATOR.join([line for line, _ in lines]), "loss_spans": spans}
+    return {**row, "text": SEPARATOR.join([line.text for line in lines]), "loss_spans": spans}
+
+
+def _reply_of(reply: Message | Mapping[str, Any] | str) -> Message:
+    if isinstance(reply, str):
+        return Message("assistant", reply)
+    if isinstance(reply, Mapping):
+        (reply,) = read_messages([reply], where="reply")
+    kind = type(reply).__name__
+    if isinstance(reply, Message):
+        if reply.role == "assistant":
+            return reply
+        kind = reply.role
+    raise PromptError(f"to_sample: expected the reply of an assistant, got {kind}", name="reply", value=kind)
 
 
 def _spoken(
@@ -99,6 +104,8 @@ def _of_the_reply(
     before = template.render(asked["messages"][:-1], asked["tools"], False, **kwargs)
     pairs = zip(before, text, strict=False)
     same = next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(before), len(text)))
-    found = [span for span in spans if span[1] > same]
-    # Without spans of its own a template has one for each reply, and may write earlier ones differently.
-    return found if callable(getattr(template, "spans", None)) else found[-1:]
+    new = [span for span in spans if span[1] > same]
+    if callable(getattr(template, "spans", None)):
+        return new
+    # There is one span for each reply, and the template may write earlier replies differently.
+    return new[-1:]

@@ -1,0 +1,315 @@
+"""The text that a role-marker template writes around messages, and the writers of single messages.
+
+A frame is made once per template, options and set of control tokens. It knows the places where a control token could
+be completed across messages. Its bound methods, and those of its writers, are the keys under which texts are kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from agentkit_prompts.chat_templates.chat_turns import Turn, read_turns
+from agentkit_prompts.chat_templates.guard.control_tokens import (
+    ControlTokens,
+    control_tokens_of,
+    is_at_line_start,
+    tokens_of,
+)
+from agentkit_prompts.chat_templates.guard.stand_ins import STAND_IN
+from agentkit_prompts.chat_templates.guard.taint_tracking import broken, broken_segments
+from agentkit_prompts.chat_templates.guard.tainted_text import Tree, untagged
+from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, Task
+from agentkit_prompts.composition.sections import SEPARATOR
+from agentkit_prompts.composition.targets.chat_trees import TreeReader, is_harmless_tool
+from agentkit_prompts.context.items import ToolSpec
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.wire.wire_tools import openai_tool
+from agentkit_prompts.errors import ChatTemplateError
+
+if TYPE_CHECKING:
+    from agentkit_prompts.composition.declarations import Declarations
+    from agentkit_prompts.composition.sections import Section
+    from agentkit_prompts.templates.rendered import Rendered
+
+__all__ = ["Frame", "HeadWriter", "NotAloneError", "StoredWriter", "frame_of", "stored_writer"]
+
+
+class NotAloneError(Exception):
+    """A message that cannot be written without the others."""
+
+
+class Frame:
+    """Everything that a template writes around messages, and the places where it could complete a control token.
+
+    Attributes:
+        template: A private copy of the template.
+        tokens: The control tokens; none if the text is not guarded.
+        task: The options of the template.
+        around_results: Text before and after neighbouring tool results.
+        begins: Texts that may stand before a message, by role.
+        ends: Texts that may stand after a message, by role.
+        open_roles: Roles whose text may or may not start a line, depending on the text before it.
+        open_pairs: Neighbouring roles whose messages could form a token together, or be written as one.
+        heads: A writer of the text before the conversation, by the role of the first message.
+        ending: Text that opens the reply.
+    """
+
+    def __init__(self, template: RoleMarkerTemplate, tokens: ControlTokens, task: Task) -> None:
+        self.template = template
+        self.tokens = tokens
+        self.task = task
+        self.around_results = template.results()
+        self.has_token_over_blank_lines = any(SEPARATOR in token for token in tokens)
+        self.ending = template.ending(task) if task.add_generation_prompt else ""
+        self.begins: dict[str, set[str]] = {}
+        self.ends: dict[str, set[str]] = {}
+        self._add_edges()
+        self.open_roles = {role for role, begins in self.begins.items() if tokens.words and _is_ambiguous(begins)}
+        self.open_pairs = {pair for pair in product(self.begins, repeat=2) if self._is_open_pair(*pair)}
+        self.heads = {role: HeadWriter(self, role) for role in self.begins}
+        self._pairs = frozenset(task.markers.values())
+        self._user_starts_line = is_at_line_start(task.markers["user"][0])
+        self._around_stand_in: dict[tuple[str, bool], tuple[str, str]] = {}
+
+    def _add_edges(self) -> None:
+        opening, closing = self.around_results
+        for name, (begin, end) in self.task.markers.items():
+            role = name.partition(" ")[0]
+            begins, ends = self.begins.setdefault(role, set()), self.ends.setdefault(role, set())
+            begins.add(begin)
+            ends.add(end)
+            if name == "tool":
+                begins.add(opening + begin)
+                ends.add(end + closing)
+
+    def _is_open_pair(self, before: str, after: str) -> bool:
+        if after in self.open_roles:
+            return True
+        return any(self.is_open(end + begin) for end, begin in product(self.ends[before], self.begins[after]))
+
+    def is_open(self, text: str) -> bool:
+        """Return True if a token could reach into `text` from one of its sides, or if the text is empty."""
+        return not text or self.tokens.is_reached_from_left(text) or self.tokens.is_reached_from_right(text)
+
+    def could_end_in_token(self, role: str) -> bool:
+        """Return True if a token could end in the text after a last message of this role."""
+        return any(self.tokens.is_reached_from_left(end + self.ending) for end in self.ends[role])
+
+    def piece(self, turn: Turn, recent: bool) -> tuple[str, str, str]:
+        """Return the text before a message, its own text, and the text after it.
+
+        Raises:
+            NotAloneError: The text around the message depends on the message.
+        """
+        begin, text, end = self.template.piece(turn, self.task, recent)
+        if (begin, end) not in self._pairs:
+            raise NotAloneError
+        if self.template.rewrites_text and self.tokens and text.strip():
+            place = turn["role"], recent
+            if place not in self._around_stand_in:
+                other: Turn = {"role": turn["role"], "content": STAND_IN}
+                before, _, after = self.template.piece(other, self.task, recent)
+                self._around_stand_in[place] = before, after
+            if (begin, end) != self._around_stand_in[place]:
+                raise NotAloneError
+        return begin, text, end
+
+    def user_text(self, section: Section) -> str:
+        """Return the text of a message of the user that prompts made."""
+        content = self.section_text(section, starts_line=self._user_starts_line)
+        begin, text, end = self.piece({"role": "user", "content": content}, recent=False)
+        if text != content or begin != self.task.markers["user"][0]:
+            raise NotAloneError
+        return f"{begin}{text}{end}"
+
+    def section_text(self, section: Section, *, starts_line: bool) -> str:
+        """Return the guarded text of a section; no token spans the blank lines between its prompts."""
+        texts: list[str] = []
+        for _, _, rendered in section.fragments:
+            if rendered.text:
+                # Bound methods are equal if they are of the same frame, so the result is kept with the rendering.
+                guarded = self._text_at_line_start if starts_line else self._text_inside_line
+                texts.append(rendered.derive(guarded))
+                starts_line = True
+        return SEPARATOR.join(texts)
+
+    def _text_at_line_start(self, rendered: Rendered) -> str:
+        return self._guarded(rendered, starts_line=True)
+
+    def _text_inside_line(self, rendered: Rendered) -> str:
+        return self._guarded(rendered, starts_line=False)
+
+    def _guarded(self, rendered: Rendered, *, starts_line: bool) -> str:
+        text = rendered.plain
+        if not self.tokens.may_be_in(text):
+            return text
+        return broken_segments(rendered.segments(), self.tokens, starts_line=starts_line)
+
+
+def _is_ambiguous(begins: set[str]) -> bool:
+    return any(is_at_line_start(begin) and not is_at_line_start(f".{begin}") for begin in begins)
+
+
+@lru_cache(maxsize=64)
+def frame_of(
+    kind: type[RoleMarkerTemplate],
+    fields: tuple[tuple[str, Any], ...],
+    options: tuple[tuple[str, Any], ...],
+    is_guarded: bool,
+) -> Frame:
+    """Return the frame of a template with these fields."""
+    template = kind.__new__(kind)  # a copy, because the fields of the original may be set at any time
+    vars(template).update(fields)
+    tokens = tokens_of(template) if is_guarded else control_tokens_of(())
+    return Frame(template, tokens, template.task(**dict(options)))
+
+
+class StoredWriter:
+    """Writes stored messages as the template of a frame does. Its bound methods are keys of caches."""
+
+    def __init__(self, frame: Frame, words: frozenset[str], recent: bool) -> None:
+        self.frame = frame
+        self._recent = recent
+        self._read = TreeReader(frame.tokens, words, is_split=bool(frame.tokens))
+        self._counters: dict[Callable[[str], int], Callable[[Message], int]] = {}
+        # The markers of each role, if the text between them never matters.
+        self._markers = frame.task.markers if frame.template.signs == () else None
+
+    def text(self, message: Message) -> str:
+        """Return the text of a message with its control tokens broken.
+
+        Raises:
+            NotAloneError: The text depends on other messages, or the template acts on the content of the message.
+        """
+        content, frame = message.content, self.frame
+        if type(content) is not str or _has_more_than_text(message) or frame.tokens.may_be_in(content):
+            return self._text_of_tree(message)
+        if self._markers is not None:
+            begin, end = self._markers[message.role]
+            return f"{begin}{content}{end}"
+        begin, text, end = frame.piece({"role": message.role, "content": content}, self._recent)
+        if text != content and frame.tokens.may_be_in(text):
+            raise NotAloneError
+        return f"{begin}{text}{end}"
+
+    def counter(self, count_text: Callable[[str], int]) -> Callable[[Message], int]:
+        """Return the function that counts the tokens of a message: the same function each time, as it is a key."""
+        if count_text not in self._counters:
+            self._counters[count_text] = partial(self._count, count_text)
+        return self._counters[count_text]
+
+    def _count(self, count_text: Callable[[str], int], message: Message) -> int:
+        return count_text(self.text(message))
+
+    def _text_of_tree(self, message: Message) -> str:
+        tree = self._read.message(message)
+        text = self._render(untagged(tree))
+        if not self.frame.tokens:
+            return text
+        guarded = broken(self._render, tree, text, self.frame.tokens)
+        if guarded is None:
+            raise NotAloneError
+        return guarded
+
+    def _render(self, tree: Tree) -> str:
+        template = self.frame.template
+        try:
+            turns = read_turns([tree], template.title, template.roles)
+        except ChatTemplateError as error:
+            raise NotAloneError from error
+        if template.missing_places(turns, self.frame.task):
+            raise NotAloneError
+        return "".join(self.frame.piece(turns[0], self._recent))
+
+
+@lru_cache(maxsize=64)
+def stored_writer(frame: Frame, words: frozenset[str], recent: bool) -> StoredWriter:
+    """Return the writer of stored messages: the same for the same arguments, as it is a key of caches."""
+    return StoredWriter(frame, words, recent)
+
+
+def _has_more_than_text(message: Message) -> bool:
+    return bool(message.tool_calls or message.tool_call_id or message.name or message.thinking)
+
+
+class HeadWriter:
+    """Writes the text before a conversation whose first message has one role. Its bound methods are keys of caches."""
+
+    def __init__(self, frame: Frame, first: str) -> None:
+        self._frame = frame
+        self._first = first
+
+    def with_tools(self, declared: Declarations, section: Section | None = None) -> str | None:
+        """Return the text of a system message and tools, or None if it cannot be written alone."""
+        return self._text(section, declared.tools)
+
+    def without_tools(self, section: Section) -> str | None:
+        """Return the text of a system message, or None if it cannot be written alone."""
+        return self._text(section, ())
+
+    def _text(self, section: Section | None, tools: tuple[ToolSpec, ...]) -> str | None:
+        frame = self._frame
+        task = _with_tools(frame.task, tools)
+        if task is None or self._first in frame.open_roles:
+            return None
+        if not all(tool.derive(is_harmless_tool, frame.tokens) for tool in tools):
+            return None
+        if tools and frame.template.missing_places([], task):
+            return None
+        return self._default_text(task) if section is None else self._section_text(section, task)
+
+    def _default_text(self, task: Task) -> str | None:
+        """Return the text without a system message; the template may write a default one."""
+        if self._first == "system":
+            return None
+        pieces = self._frame.template.head([{"role": self._first, "content": ""}], task)
+        text = "".join(pieces)
+        begins = self._frame.begins[self._first]
+        if self._lacks_border(pieces) or any(self._could_begin_token(text + begin) for begin in begins):
+            return None
+        return text
+
+    def _section_text(self, section: Section, task: Task) -> str | None:
+        frame = self._frame
+        content, pieces = self._system_pieces(section, task, starts_line=True)
+        if frame.tokens.words and not is_at_line_start("".join(pieces[:2])):
+            content, pieces = self._system_pieces(section, task, starts_line=False)
+        if len(pieces) < 4 or pieces[2] != content:
+            return None
+        before, after = "".join(pieces[:2]), "".join(pieces[3:])
+        if self._could_begin_token(before) or self._lacks_border(pieces):
+            return None
+        if any(frame.is_open(after + begin) for begin in frame.begins[self._first]):
+            return None
+        return f"{before}{content}{after}"
+
+    def _system_pieces(self, section: Section, task: Task, *, starts_line: bool) -> tuple[str, list[str]]:
+        content = self._frame.section_text(section, starts_line=starts_line)
+        return content, self._frame.template.head([{"role": "system", "content": content}], task)
+
+    def _could_begin_token(self, text: str) -> bool:
+        return self._frame.tokens.is_reached_from_right(text, is_start=True)
+
+    def _lacks_border(self, pieces: Sequence[str]) -> bool:
+        """Return True if the template puts a line break between the last piece and the first message."""
+        return len(pieces) > 1 and not all(pieces[-1] or begin for begin in self._frame.begins[self._first])
+
+
+def _with_tools(task: Task, tools: Sequence[ToolSpec]) -> Task | None:
+    if not tools:
+        return task
+    try:
+        functions = [tool.derive(_function) for tool in tools]
+    except (TypeError, ValueError, RecursionError):  # `render` reports what is wrong with them
+        return None
+    return task._replace(tools=[function for function, _ in functions], tool_texts=[text for _, text in functions])
+
+
+def _function(tool: ToolSpec) -> tuple[Any, str]:
+    """Return the function of a tool as a request has it, and as JSON text."""
+    function = tool.derive(openai_tool)["function"]
+    return function, json.dumps(function, ensure_ascii=False, allow_nan=False)
