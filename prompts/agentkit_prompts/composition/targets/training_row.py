@@ -74,12 +74,12 @@ def _reply_of(reply: Message | Mapping[str, Any] | str) -> Message:
         return Message("assistant", reply)
     if isinstance(reply, Mapping):
         (reply,) = read_messages([reply], where="reply")
-    kind = type(reply).__name__
+    value = got = type(reply).__name__
     if isinstance(reply, Message):
         if reply.role == "assistant":
             return reply
-        kind = reply.role
-    raise PromptError(f"to_sample: expected the reply of an assistant, got {kind}", name="reply", value=kind)
+        value, got = reply.role, f"a {reply.role} message"
+    raise PromptError(f"to_sample: expected the reply of an assistant, got {got}", name="reply", value=value)
 
 
 def _spoken(
