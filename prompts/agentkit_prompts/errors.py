@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
 
-from agentkit_prompts.limits import MAX_LISTED
+from agentkit_prompts.limits import MAX_LISTED, MAX_SHOWN_CHARS
 
 __all__ = [
     "BudgetError",
@@ -117,10 +117,14 @@ class PromptError(Picklable):
 
     def at(self, prompt: str) -> PromptError:
         """Put a step of the path in front: the error happened in `prompt`, inside the prompt that calls this."""
-        message = str(self.args[0]) if self.args else ""
+        message = ""
+        if self.args:
+            message = str(self.args[0])
+        path = prompt
         if self.prompt is not None:
             message = message.removeprefix(f"{self.prompt}: ")
-        self.prompt = f"{prompt}.{self.prompt}" if self.prompt is not None else prompt
+            path = f"{prompt}.{self.prompt}"
+        self.prompt = path
         self.args = (f"{self.prompt}: {message}", *self.args[1:])
         return self
 
@@ -146,7 +150,9 @@ class TemplateError(PromptError):
         value: str | int | float | None = None,
     ) -> None:
         source = file or "<template>"
-        super().__init__(f"{source}:{line}: {message}" if line else f"{source}: {message}", name=name, value=value)
+        if line:
+            source = f"{source}:{line}"
+        super().__init__(f"{source}: {message}", name=name, value=value)
         self.file = file
         self.line = line
         self.variable = variable
@@ -161,10 +167,10 @@ class PromptFilesError(PromptError):
 
     def __init__(self, errors: Iterable[PromptError]) -> None:
         self.errors = tuple(errors)
-        found = [str(error) for error in self.errors]
-        super().__init__(
-            found[0] if len(found) == 1 else "\n".join([f"{len(found)} problems with prompt files:", *found])
-        )
+        texts = [str(error) for error in self.errors]
+        if len(texts) > 1:
+            texts.insert(0, f"{len(texts)} problems with prompt files:")
+        super().__init__("\n".join(texts))
 
 
 class SchemaConflict(PromptError):
@@ -195,7 +201,9 @@ class ContextError(PromptError, ValueError):
         self.problems: tuple[Problem, ...] = tuple([Problem(*problem) for problem in problems])
         message = f"{what}: {listed(self.problems[:MAX_LISTED])}"
         more = len(self.problems) - MAX_LISTED
-        super().__init__(f"{message}; and {more} more" if more > 0 else message)
+        if more > 0:
+            message = f"{message}; and {more} more"
+        super().__init__(message)
         self.name = ", ".join([problem.place for problem in self.problems[:MAX_LISTED]])
 
 
@@ -303,8 +311,8 @@ class LiteralTextWarning(UserWarning):
     """A plain str that reads like a template. It is literal text: what is meant to be a template says so."""
 
 
-def brief(value: object, most: int = 80) -> str:
-    """Return a value as an error names it, in at most so many characters, whatever its `repr` does."""
+def brief(value: object, most: int = MAX_SHOWN_CHARS) -> str:
+    """Return the representation of a value, of at most so many characters."""
     try:
         return repr(value)[:most]
     except Exception:  # such as a number of more digits than Python writes
@@ -312,8 +320,12 @@ def brief(value: object, most: int = 80) -> str:
 
 
 def _kind_of(value: object) -> str:
-    """Return what a value is: a number by itself, of anything else its type, for it may hold a secret."""
-    return brief(value) if isinstance(value, int | float) else "None" if value is None else type(value).__name__
+    """Return a number itself, and of any other value its type, because it may be a secret."""
+    if isinstance(value, int | float):
+        return brief(value)
+    if value is None:
+        return "None"
+    return type(value).__name__
 
 
 def check_types(

@@ -51,7 +51,7 @@ class _Walk:
     def broken(self, value: Any, depth: int) -> Any:
         """Return a value without the nonce in its texts."""
         if isinstance(value, str):
-            return break_nonce(value, self.nonce) if self.nonce in value else value
+            return break_nonce(value, self.nonce)
         if value is None or isinstance(value, bool | int | float | bytes) or depth > MAX_DEPTH:
             return value
         if type(value) is Message and self._is_clean(value):
@@ -77,11 +77,15 @@ class _Walk:
         if isinstance(value, Conversation | list | tuple):
             items = [self.broken(item, depth) for item in value]
             is_same = all(map(operator.is_, items, value))
-            return value if is_same else _constructor(value)(items)
+            if is_same:
+                return value
+            return _constructor(value)(items)
         if isinstance(value, Mapping):
             pairs = {self.broken(key, depth): self.broken(item, depth) for key, item in value.items()}
             is_same = [*pairs] == [*value] and all(map(operator.is_, pairs.values(), value.values()))
-            return value if is_same else _constructor(value)(pairs)
+            if is_same:
+                return value
+            return _constructor(value)(pairs)
         if is_dataclass(value) and not isinstance(value, type):
             return self._rebuilt_object(value, depth)
         return value
@@ -101,7 +105,9 @@ class _Walk:
                 after = self.broken(before, depth)
                 if after is not before:
                     changes[field.name] = after
-        return replace(value, **changes) if changes else value
+        if not changes:
+            return value
+        return replace(value, **changes)
 
 
 def _constructor(value: Any) -> Any:
@@ -110,4 +116,6 @@ def _constructor(value: Any) -> Any:
         return getattr(value, "_make", tuple)  # of a named tuple
     if isinstance(value, Conversation | FrozenList | ReadOnlyDict):
         return type(value)
-    return list if isinstance(value, list) else dict
+    if isinstance(value, list):
+        return list
+    return dict

@@ -47,6 +47,8 @@ def with_opaque(wire: Mapping[str, Any], opaque: Mapping[str, Any], providers: I
     Opaque data never replaces an entry of the wire form, such as a role, a type or a text. The exception is the role
     of a system message, which can be `developer`.
     """
+    if not opaque:
+        return wire if isinstance(wire, FrozenDict) else FrozenDict(wire)
     for provider in providers:
         data = opaque.get(provider)
         if isinstance(data, Mapping):

@@ -12,6 +12,7 @@ from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.frozen import ReadOnlyDict, plain_text
 from agentkit_prompts.context.parts import Media, Part, Text
 from agentkit_prompts.errors import ContextError, MessageError, Problem, Problems, PromptError
+from agentkit_prompts.limits import MAX_NAME_CHARS
 from agentkit_prompts.names import nearest
 
 __all__ = [
@@ -47,8 +48,12 @@ def unknown_field(place: str, name: object, names: Iterable[str]) -> Problem:
     """Return the problem of a field of the value at `place` that is not in `names`."""
     if not isinstance(name, str):
         return Problem(place, f"names must be str, got {type(name).__name__}")
-    shown = name[:64]
-    return Problem(f"{place}.{shown}" if place else shown, f"unknown field{nearest(name, names)}")
+    return Problem(_inner(place, name[:MAX_NAME_CHARS]), f"unknown field{nearest(name, names)}")
+
+
+def _inner(place: str, name: str) -> str:
+    """Return the place of a field of the value at `place`; both can be empty."""
+    return ".".join([step for step in (place, name) if step])
 
 
 def make_item(kind: type, given: Mapping[Any, Any], place: str, problems: Problems, aliases: Sequence[str] = ()) -> Any:
@@ -64,8 +69,7 @@ def make_item(kind: type, given: Mapping[Any, Any], place: str, problems: Proble
     try:
         return kind(**data)
     except ContextError as error:
-        for problem in error.problems:
-            problems.append(Problem(f"{place}.{problem.place}" if problem.place else place, problem.text))
+        problems += [Problem(_inner(place, problem.place), problem.text) for problem in error.problems]
     except PromptError as error:
         problems.append(Problem(place, str(error)))
     return None
@@ -73,7 +77,9 @@ def make_item(kind: type, given: Mapping[Any, Any], place: str, problems: Proble
 
 def items_of(kind: type, from_text: bool = False) -> Reader:
     """Return the reader of a sequence of items, which can be mappings of their fields, or text."""
-    what = f"{kind.__name__}, mapping or str" if from_text else f"{kind.__name__} or mapping"
+    what = f"{kind.__name__} or mapping"
+    if from_text:
+        what = f"{kind.__name__}, mapping or str"
 
     def read(value: Any, place: str, problems: Problems) -> tuple[Any, ...]:
         if type(value) is tuple and countOf(map(type, value), kind) == len(value):
@@ -158,6 +164,8 @@ def one_of(kind: type) -> Reader:
     def read(value: Any, place: str, problems: Problems) -> Any:
         if value is not None and not isinstance(value, kind):
             problems.append(Problem(place, f"expected {kind.__name__} or None, got {type(value).__name__}"))
-        return plain_text(value) if isinstance(value, str) else value
+        if isinstance(value, str):
+            return plain_text(value)
+        return value
 
     return read

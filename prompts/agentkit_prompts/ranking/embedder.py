@@ -113,7 +113,10 @@ def _unit_vectors(name: str, embedded: object, wanted: int) -> list[list[float]]
 
 
 def _reason(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    name, text = type(error).__name__, str(error)
+    if not text:
+        return name
+    return f"{name}: {text}"
 
 
 class _Pending(Awaitable[R]):

@@ -122,7 +122,13 @@ def _tokens_of(counter: TokenCounter, message: Message) -> int:
     if isinstance(content, str):
         total += count(content)
     else:
-        total += sum(count(part.text) if isinstance(part, Text) else MEDIA_TOKENS[part.kind] for part in content)
+        for part in content:
+            if isinstance(part, Text):
+                total += count(part.text)
+            else:
+                total += MEDIA_TOKENS[part.kind]
     for call in message.tool_calls:
         total += MESSAGE_OVERHEAD + count(call.name) + count(call.arguments)
-    return total + thinking_tokens(message, counter) if message.thinking else total
+    if message.thinking:
+        total += thinking_tokens(message, counter)
+    return total

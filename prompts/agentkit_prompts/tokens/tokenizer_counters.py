@@ -44,7 +44,9 @@ class _Exact:
             PromptError: The tokenizer cannot take the text.
         """
         tokens = self._known.get(text)
-        return self._counted(text, self._known, self._tokenize) if tokens is None else tokens
+        if tokens is None:
+            tokens = self._counted(text, self._known, self._tokenize)
+        return tokens
 
     def count_prompt(self, text: str) -> int:
         """Return the number of tokens of what a chat template wrote: each special token in the text is one.
@@ -53,7 +55,9 @@ class _Exact:
             PromptError: The tokenizer cannot take the text.
         """
         tokens = self._known_prompts.get(text)
-        return self._counted(text, self._known_prompts, self._tokenize_prompt) if tokens is None else tokens
+        if tokens is None:
+            tokens = self._counted(text, self._known_prompts, self._tokenize_prompt)
+        return tokens
 
     def _counted(self, text: str, known: dict[str, int], tokenize: Callable[[str], int]) -> int:
         try:
@@ -100,7 +104,9 @@ class TiktokenCounter(_Exact):
             return len(encode(text))
 
         def tokenize_prompt(text: str) -> int:
-            return tokenize(text) if encode_all is None else len(encode_all(text, allowed_special="all"))
+            if encode_all is None:
+                return tokenize(text)
+            return len(encode_all(text, allowed_special="all"))
 
         super().__init__(encoding.name, tokenize, tokenize_prompt)
 
@@ -159,7 +165,10 @@ class TokenizersCounter(_Exact):
             return _size(whole[0], text)
 
         tokenizer.encode_special_tokens = True
-        name = file.parent.name if file.stem == "tokenizer" and file.parent.name else file.stem
+        name = file.stem
+        if name == "tokenizer" and file.parent.name:
+            # Models are folders with a file of this name.
+            name = file.parent.name
         super().__init__(name, lambda text: _size(tokenizer, text), tokenize_prompt)
 
 

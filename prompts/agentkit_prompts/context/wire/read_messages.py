@@ -104,7 +104,9 @@ def _as_mapping(item: object) -> object:
     if isinstance(item, Mapping | type | Message):
         return item
     dump = getattr(item, "model_dump", None)
-    return dump() if callable(dump) else item
+    if callable(dump):
+        return dump()
+    return item
 
 
 def _form_of(items: Sequence[object]) -> str:
@@ -113,16 +115,26 @@ def _form_of(items: Sequence[object]) -> str:
     contents = [item.get("content") for item in mappings]
     blocks = [part for content in contents for part in _mappings(content)]
     types = {part["type"] for part in blocks if isinstance(part.get("type"), str)}
-    if types & _RESPONSES_PARTS or any("type" in item and "role" not in item for item in mappings):
+    if types & _RESPONSES_PARTS or any(map(_is_item, mappings)):
         return "responses"
     if types & _ANTHROPIC_BLOCKS or any("source" in part for part in blocks):
         return "anthropic"
-    if types & _CHAT_PARTS or any(item.get("tool_calls") or item.get("role") == "tool" for item in mappings):
+    if types & _CHAT_PARTS or any(map(_is_of_chat, mappings)):
         return "openai"
     # Text blocks alone are in both forms. Only Anthropic writes every message as blocks.
     if types and all(isinstance(content, list | tuple) for content in contents):
         return "anthropic"
     return "openai"
+
+
+def _is_item(item: Mapping[str, Any]) -> bool:
+    """True for an item of the Responses form that is no message."""
+    return "type" in item and "role" not in item
+
+
+def _is_of_chat(item: Mapping[str, Any]) -> bool:
+    """True for a message that only the chat form has."""
+    return bool(item.get("tool_calls")) or item.get("role") == "tool"
 
 
 class _Read(NamedTuple):
@@ -155,8 +167,9 @@ class _Draft:
     @property
     def size(self) -> int:
         """Number of content parts and calls so far."""
-        parts = len(self.content) if isinstance(self.content, list) else int(bool(self.content))
-        return parts + len(self.calls)
+        if isinstance(self.content, list):
+            return len(self.content) + len(self.calls)
+        return bool(self.content) + len(self.calls)
 
     def add_part(self, part: Part) -> None:
         """Add a part to content that may be text until now."""
@@ -242,7 +255,9 @@ class _Reader(PartReader):
         if role == "developer":
             role, unknown["role"] = "system", role
         # In the Responses form thoughts come before the message of the reply that they belong to.
-        continued = self._reply if role == "assistant" and self._reply is not None and not self._reply.size else None
+        continued: _Draft | None = None
+        if role == "assistant" and self._reply is not None and not self._reply.size:
+            continued = self._reply
         draft = continued or _Draft(where, role)
         draft.where, draft.name, draft.tool_call_id, draft.unknown = where, name, tool_call_id, unknown
         if role == "assistant":
@@ -251,7 +266,9 @@ class _Reader(PartReader):
         # Results of tools were added as messages of their own; the rest of a message of results can be empty.
         if continued is None and (last is draft or last.size):
             self._drafts.append(last)
-        self._reply = last if role == "assistant" and self._form == "responses" else None
+        self._reply = None
+        if role == "assistant" and self._form == "responses":
+            self._reply = last
 
     def _take_thought(self, draft: _Draft) -> None:
         """Move the reasoning of a message in the chat form from its unknown keys to its thoughts."""
@@ -260,7 +277,10 @@ class _Reader(PartReader):
             return
         key, text = thought
         del draft.unknown[key]
-        opaque = {} if key == REASONING[0] else {self.provider: {key: text}}
+        opaque: dict[str, Any] = {}
+        if key != REASONING[0]:
+            # The writer uses the first name, unless the opaque data has another one.
+            opaque[self.provider] = {key: text}
         draft.thinking.append(Thinking(text, self.provider, opaque=opaque))
 
     def _read_content(self, item: Mapping[str, Any], draft: _Draft) -> _Draft:
@@ -312,7 +332,7 @@ class _Reader(PartReader):
             draft.thinking.append(self._thought(block, draft.size, where))
         elif kind in _OTHER_STEPS or kind.endswith(_STEPS):
             if fits_json(dict(block), where, self.problems):
-                text = _summary(block) if kind == "reasoning" else ""
+                text = _summary(block)
                 draft.thinking.append(Thinking(text, self.provider, at=draft.size, opaque={self.provider: dict(block)}))
         else:
             return False
@@ -363,7 +383,9 @@ def _mappings(value: object) -> list[Mapping[str, Any]]:
 
 
 def _summary(block: Mapping[str, Any]) -> str:
-    """Return the text of a reasoning item."""
+    """Return the text of a reasoning item; other steps have none."""
+    if block.get("type") != "reasoning":
+        return ""
     texts = [part.get("text") for key in ("summary", "content") for part in _mappings(block.get(key))]
     return "\n".join([text for text in texts if isinstance(text, str)])
 

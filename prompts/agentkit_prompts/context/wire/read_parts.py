@@ -200,9 +200,10 @@ class PartReader:
         except MediaError as error:
             self.problems.append(Problem(place, str(error)))
             return None
-        refusal = "" if self.allow_media else _not_allowed(media.source)
-        if refusal:
-            self.problems.append(Problem(place, f"{refusal}: {source.value!r:.80}"))
+        if not self.allow_media:
+            refusal = _not_allowed(media.source)
+            if refusal:
+                self.problems.append(Problem(place, f"{refusal}: {source.value!r:.80}"))
         return media
 
     def _source(self, fields: Mapping[str, Any], where: str, word: str) -> _Source:

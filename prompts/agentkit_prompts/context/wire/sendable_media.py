@@ -45,8 +45,13 @@ _TEXT_TYPES = ("application/json", "application/xml", "application/yaml")
 
 def image_type(data: bytes) -> str | None:
     """Return the media type of an image by how its bytes begin; None when models do not take it."""
-    found = next((kind for magic, kind in _MAGIC if data.startswith(magic)), None)
-    return None if found == "image/webp" and data[8:12] != b"WEBP" else found
+    for magic, kind in _MAGIC:
+        if data.startswith(magic):
+            # Other formats, such as sound, begin with RIFF too.
+            if kind == "image/webp" and data[8:12] != b"WEBP":
+                return None
+            return kind
+    return None
 
 
 def content_of(part: Media) -> tuple[bytes | None, str]:
@@ -63,8 +68,10 @@ def content_of(part: Media) -> tuple[bytes | None, str]:
     head, _, body = address[5:].partition(",")
     mime = part.media_type or head.partition(";")[0] or "text/plain"
     try:
-        raw = unquote_to_bytes(body)
-        return (base64.b64decode(raw, validate=True) if head.endswith(";base64") else raw), mime
+        data = unquote_to_bytes(body)
+        if head.endswith(";base64"):
+            data = base64.b64decode(data, validate=True)
+        return data, mime
     except ValueError as error:
         raise MediaError(f"{part.alt}: the data URL cannot be decoded ({error})", name="source") from error
 
@@ -126,14 +133,15 @@ def _proven(part: Media) -> Image | Audio | File:
         if part.kind == "image" and str(part.source).lower().startswith(("https://", "http://")):
             return Image(part.source, media_type=part.media_type, name=part.name)
         raise MediaError("only images are fetched from an address")
-    found = image_type(data)
-    if found is not None and part.kind in ("image", "file"):
+    image = image_type(data)
+    if image is not None and part.kind in ("image", "file"):
         _require_size(data, _MAX_IMAGE_BYTES)
-        return Image(data, media_type=found, name=part.label)
+        return Image(data, media_type=image, name=part.label)
     if data.startswith(_PDF):
         _require_size(data, _MAX_FILE_BYTES)
         return File(data, media_type="application/pdf", name=part.label)
-    if part.kind == "audio" and (sound := _audio_type(data)) is not None:
+    sound = _audio_type(data)
+    if part.kind == "audio" and sound is not None:
         _require_size(data, _MAX_FILE_BYTES)
         return Audio(data, media_type=sound, name=part.label)
     raise MediaError(f"{len(data):,} bytes of {mime}, which cannot be sent")
@@ -155,7 +163,9 @@ def _text_of(part: Media) -> str | None:
 def _audio_type(data: bytes) -> str | None:
     if data.startswith(b"RIFF") and data[8:12] == b"WAVE":
         return "audio/wav"
-    return "audio/mp3" if data.startswith((b"ID3", b"\xff\xfb", b"\xff\xf3", b"\xff\xf2")) else None
+    if data.startswith((b"ID3", b"\xff\xfb", b"\xff\xf3", b"\xff\xf2")):
+        return "audio/mp3"
+    return None
 
 
 def _require_size(data: bytes, most: int) -> None:

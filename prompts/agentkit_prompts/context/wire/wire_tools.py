@@ -45,20 +45,30 @@ def read_tools(given: object, problems: Problems, *, needs_name: bool = True) ->
         return []
     tools: list[dict[str, Any]] = []
     for index, tool in enumerate(given):
-        where = f"tools[{index}]"
-        wire = openai_tool(tool) if isinstance(tool, ToolSpec) else tool
-        function = wire.get("function", wire) if isinstance(wire, Mapping) else wire
-        if not isinstance(wire, Mapping) or not isinstance(function, Mapping):
-            problems.append(
-                Problem(where, f"expected a ToolSpec or a mapping with a name, got {type(function).__name__}")
-            )
-            continue
-        name = function.get("name")
-        if needs_name and (not isinstance(name, str) or not name):
-            problems.append(Problem(where, "has no name"))
-        if not fits_json(wire, where, problems):
-            continue
-        tools.append(json.loads(json.dumps(freeze(wire))))
-        if needs_name and not isinstance(function.get("parameters") or {}, Mapping):
-            problems.append(Problem(where, "its parameters must be a JSON Schema object"))
+        wire = _read_tool(tool, f"tools[{index}]", problems, needs_name=needs_name)
+        if wire is not None:
+            tools.append(wire)
     return tools
+
+
+def _read_tool(tool: object, where: str, problems: Problems, *, needs_name: bool) -> dict[str, Any] | None:
+    """Return a copy of a tool, or None if it is invalid."""
+    wire: object = tool
+    if isinstance(tool, ToolSpec):
+        wire = openai_tool(tool)
+    function: object = wire
+    if isinstance(wire, Mapping):
+        function = wire.get("function", wire)
+    if not isinstance(wire, Mapping) or not isinstance(function, Mapping):
+        what = f"expected a ToolSpec or a mapping with a name, got {type(function).__name__}"
+        problems.append(Problem(where, what))
+        return None
+    name = function.get("name")
+    if needs_name and (not isinstance(name, str) or not name):
+        problems.append(Problem(where, "has no name"))
+    if not fits_json(wire, where, problems):
+        return None
+    if needs_name and not isinstance(function.get("parameters") or {}, Mapping):
+        problems.append(Problem(where, "its parameters must be a JSON Schema object"))
+    copy: dict[str, Any] = json.loads(json.dumps(freeze(wire)))
+    return copy

@@ -93,7 +93,9 @@ def _thought(thought: Thinking) -> FrozenDict:
     if thought.redacted is not None:
         return FrozenDict(type="redacted_thinking", data=thought.redacted)
     made = FrozenDict(type="thinking", thinking=thought.text)
-    return made if thought.signature is None else FrozenDict(made, signature=thought.signature)
+    if thought.signature is None:
+        return made
+    return FrozenDict(made, signature=thought.signature)
 
 
 def _tool_id(name: str) -> str:
@@ -112,7 +114,9 @@ def _arguments(text: str) -> FrozenDict:
         arguments = freeze(strict_json(text))
     except (ValueError, RecursionError):  # a ContextError is a ValueError
         arguments = None
-    return arguments if isinstance(arguments, FrozenDict) else FrozenDict(invalid_arguments=text)
+    if isinstance(arguments, FrozenDict):
+        return arguments
+    return FrozenDict(invalid_arguments=text)
 
 
 def anthropic_blocks(parts: Iterable[Part]) -> list[FrozenDict]:
@@ -127,7 +131,7 @@ def anthropic_blocks(parts: Iterable[Part]) -> list[FrozenDict]:
             blocks.append(_media(part))
         elif part.text.strip():
             text = FrozenDict(type="text", text=part.text)
-            blocks.append(with_opaque(text, part.opaque, _FORM) if part.opaque else text)
+            blocks.append(with_opaque(text, part.opaque, _FORM))
     return blocks
 
 

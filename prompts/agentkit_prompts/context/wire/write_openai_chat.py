@@ -49,7 +49,9 @@ def _completed(wire: FrozenDict, required: Required) -> FrozenDict:
     if wire["role"] != "assistant":
         return wire
     if required == "reasoning_content":
-        return wire if "reasoning_content" in wire else FrozenDict({**wire, "reasoning_content": ""})
+        if "reasoning_content" in wire:
+            return wire
+        return FrozenDict({**wire, "reasoning_content": ""})
     calls = wire.get("tool_calls")
     if not calls or "thought_signature" in str(calls[0].get("extra_content")):
         return wire
@@ -74,7 +76,7 @@ def _message(message: Message, providers: tuple[str, ...]) -> FrozenDict:
     for thought in message.thinking:
         if thought.provider in providers:
             _add_missing(wire, thought.opaque.get(thought.provider) or {"reasoning_content": thought.text})
-    return with_opaque(wire, message.opaque, providers) if message.opaque else FrozenDict(wire)
+    return with_opaque(wire, message.opaque, providers)
 
 
 def _content(message: Message, wire: dict[str, Any], providers: tuple[str, ...]) -> Any:
@@ -97,7 +99,9 @@ def _content(message: Message, wire: dict[str, Any], providers: tuple[str, ...])
 def _text_of_result(part: Part) -> str:
     """Return the text of a part of a tool result; media are sent in a message after it."""
     sent = of_result(part)
-    return sent.text if isinstance(sent, Text) else cast("Media", part).alt
+    if isinstance(sent, Text):
+        return sent.text
+    return cast("Media", part).alt
 
 
 def _add_missing(wire: dict[str, Any], entries: Mapping[str, Any]) -> None:
@@ -109,7 +113,7 @@ def _add_missing(wire: dict[str, Any], entries: Mapping[str, Any]) -> None:
 def _call(call: ToolCall, providers: tuple[str, ...]) -> FrozenDict:
     function = FrozenDict(name=call.name, arguments=clean(call.arguments))
     wire = FrozenDict(id=call.id, type="function", function=function)
-    return with_opaque(wire, call.opaque, providers) if call.opaque else wire
+    return with_opaque(wire, call.opaque, providers)
 
 
 def openai_part(part: Part, providers: tuple[str, ...] = _FORM) -> FrozenDict:
@@ -134,7 +138,7 @@ def openai_part(part: Part, providers: tuple[str, ...] = _FORM) -> FrozenDict:
     else:
         what = f"{part.alt}: an OpenAI chat request cannot carry {part.kind}; describe it in text instead"
         raise MediaError(what, name=part.alt, value=part.kind)
-    return with_opaque(wire, part.opaque, providers) if part.opaque else FrozenDict(wire)
+    return with_opaque(wire, part.opaque, providers)
 
 
 def media_of_result(message: Message) -> tuple[FrozenDict, ...]:

@@ -71,7 +71,9 @@ def _text_item(message: Message, unknown: Any) -> FrozenDict:
     # A reply with unknown keys came as a list of parts, and goes back as one.
     content = _content(message.parts, kind, is_listed=is_reply and unknown is not None)
     item = {"role": message.role, "content": content}
-    return FrozenDict(item) if unknown is None else with_opaque(item, message.opaque, _FORM)
+    if unknown is None:
+        return FrozenDict(item)
+    return with_opaque(item, message.opaque, _FORM)
 
 
 def _call(call: ToolCall) -> FrozenDict:
@@ -82,11 +84,13 @@ def _call(call: ToolCall) -> FrozenDict:
 def _ordered(
     parts: Sequence[Part], calls: Sequence[FrozenDict], thoughts: Sequence[FrozenDict], order: Any
 ) -> tuple[FrozenDict, ...] | None:
-    """Return the items of a reply as they came; None where the message was changed since, and has others."""
+    """Return the items of a reply as they came; None if the message was changed, so that it has other items."""
     left: dict[str, deque[Any]] = {"parts": deque(parts), "function_call": deque(calls), "thinking": deque(thoughts)}
     made: list[FrozenDict] = []
-    for entry in order if isinstance(order, list | tuple) else ():
-        kept = dict(entry) if isinstance(entry, Mapping) else {}
+    if not isinstance(order, list | tuple) or not all(isinstance(entry, Mapping) for entry in order):
+        return None
+    for entry in order:
+        kept = dict(entry)
         count, kind = kept.pop("parts", None), kept.get("type")
         if isinstance(count, int) and 0 <= count <= len(left["parts"]):
             content = FrozenList([_part(left["parts"].popleft(), "output_text") for _ in range(count)])
@@ -95,7 +99,9 @@ def _ordered(
             made.append(left[kind].popleft())
         else:
             return None
-    return None if any(left.values()) else tuple(made)
+    if any(left.values()):
+        return None
+    return tuple(made)
 
 
 def _content(parts: Sequence[Part], kind: str, *, is_listed: bool = False) -> Any:
@@ -118,7 +124,7 @@ def _part(part: Part, kind: str) -> FrozenDict:
     else:
         what = f"{part.alt}: a Responses request cannot carry {part.kind}; describe it in text instead"
         raise MediaError(what, name=part.alt, value=part.kind)
-    return with_opaque(wire, part.opaque, _FORM) if part.opaque else FrozenDict(wire)
+    return with_opaque(wire, part.opaque, _FORM)
 
 
 def _media_source(part: Media) -> dict[str, Any]:
