@@ -12,11 +12,11 @@ from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.contents import TextTokens
 from agentkit_prompts.composition.declarations import Declarations, OutputRequest
 from agentkit_prompts.composition.inputs import Inputs
-from agentkit_prompts.composition.memo import Memo, Remembered
+from agentkit_prompts.composition.memo import NOTHING_REMEMBERED, Memo, Remembered
 from agentkit_prompts.composition.plan import Block, Plan, Step, plan_of
 from agentkit_prompts.composition.sections import EMPTY, Fragment, Section
 from agentkit_prompts.composition.select_examples import select
-from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_prompts.errors import PromptError, check_types
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import COUNTER_EXPECTED, ESTIMATE, TokenCounter, is_counter
@@ -65,10 +65,14 @@ def compose(
     if plan.selecting:
         ctx = select(plan.selecting, ctx)
     sections = _sections(plan, layers, ctx, memo)
-    tools = ctx.tools if declares_tools else ()
+    tools: tuple[ToolSpec, ...] = ()
+    if declares_tools:
+        tools = ctx.tools
     declarations = memo.declarations(tools, output_schema) if memo is not None else Declarations(tools, output_schema)
     composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, declarations, text_tokens)
-    return _fit(composition, plan, Budget(budget) if isinstance(budget, int) else budget)
+    if isinstance(budget, int):
+        budget = Budget(budget)
+    return _fit(composition, plan, budget)
 
 
 def _check_arguments(
@@ -111,33 +115,33 @@ def _fragment(step: Step, ctx: PromptContext) -> Fragment:
 
 def _remembered_section(block: Block, ctx: PromptContext, memo: Memo) -> Section:
     """Return the rendering of one message: that of the turn before if its inputs are the same, or a new one."""
-    remembered = memo.messages.get(block.slot)
-    inputs = block.reader.read(ctx) if block.reader is not None else None
-    if inputs is not None and remembered is not None and inputs.are_same(remembered.inputs):
+    inputs = block.reader.read(ctx)
+    remembered = memo.messages.get(block.slot, NOTHING_REMEMBERED)
+    if inputs.are_same(remembered.inputs):
         return remembered.section
     fragments: list[Fragment] = []
-    fragment_inputs: list[Inputs | None] = []
+    all_inputs: list[Inputs] = []
     for number, step in enumerate(block.steps):
-        own = step.reader.read(ctx) if step.reader is not None else None
-        if own is not None and remembered is not None and own.are_same(remembered.fragment_inputs[number]):
+        own = step.reader.read(ctx)
+        all_inputs.append(own)
+        if remembered.section.fragments and own.are_same(remembered.fragment_inputs[number]):
             fragments.append(remembered.section.fragments[number])
         else:
             fragments.append(_fragment(step, ctx))
-        fragment_inputs.append(None if own is None or own.can_change else own)
     section = Section(fragments, block.name)
-    lasting = None if inputs is None or inputs.can_change else inputs
-    memo.messages[block.slot] = Remembered(section, lasting, tuple(fragment_inputs))
+    memo.messages[block.slot] = Remembered(section, inputs, tuple(all_inputs))
     return section
 
 
 def _fit(composition: Composition, plan: Plan, budget: Budget | None) -> Composition:
     """Return the composition, cut if a budget or the `max` of a prompt requires it."""
+    # Most compositions fit, which one comparison shows. The search for cuts is imported when it is needed.
     if not plan.has_maximum:
         if budget is None:
             return composition
         if composition.tokens <= budget.tokens:
             composition.budget = budget
             return composition
-    from agentkit_prompts.composition.fit_budget import Fitting  # most compositions fit
+    from agentkit_prompts.composition.fit_budget import Fitting
 
     return Fitting(composition, budget).result()

@@ -215,8 +215,14 @@ def _mapped(message: Message, change: Callable[[str], str]) -> Message:
     if isinstance(content, str):
         content = change(content)
     else:
-        content = tuple(Text(change(part.text), kind=part.kind) if isinstance(part, Text) else part for part in content)
+        parts = [*content]
+        for number, part in enumerate(parts):
+            if isinstance(part, Text):
+                parts[number] = Text(change(part.text), kind=part.kind)
+        content = tuple(parts)
     calls = tuple(replace(call, arguments=change(call.arguments), opaque={}) for call in message.tool_calls)
-    name = change(message.name) if message.name else message.name
+    name = message.name
+    if name:
+        name = change(name)
     # What only a provider can read cannot be changed, so it goes.
     return replace(message, content=content, tool_calls=calls, name=name, thinking=(), opaque={})

@@ -73,10 +73,12 @@ class Contents:
         self.layers = layers
         self.counter = counter
         self.declarations = declarations
-        if conversation is None:
-            conversation = context.conversation.complete() if layers.conversation else _NO_MESSAGES
-        self.conversation: Conversation = conversation
-        self.intermediate: Conversation = context.intermediate.complete() if intermediate is None else intermediate
+        if conversation is None and layers.conversation:
+            conversation = context.conversation.complete()
+        if intermediate is None:
+            intermediate = context.intermediate.complete()
+        self.conversation: Conversation = conversation or _NO_MESSAGES
+        self.intermediate: Conversation = intermediate
         self.trims = trims
         self.budget = budget
         self.text_tokens = text_tokens
@@ -126,7 +128,9 @@ class Contents:
     @property
     def closing(self) -> Section:
         """The message after the tool traffic; empty when there is no traffic."""
-        return self.sections[2] if len(self.intermediate) else EMPTY
+        if not len(self.intermediate):
+            return EMPTY
+        return self.sections[2]
 
     def evolve(self, **fields: Any) -> Self:
         """Return a copy with other fields; values derived from the old fields are not kept."""
@@ -138,7 +142,9 @@ class Contents:
 
     def written_by(self, text_tokens: TextTokens) -> Self:
         """Return the same for a chat template that writes it, whose text `text_tokens` counts."""
-        return self if self.text_tokens == text_tokens else self.evolve(text_tokens=text_tokens)
+        if self.text_tokens == text_tokens:
+            return self
+        return self.evolve(text_tokens=text_tokens)
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -204,7 +210,8 @@ class Contents:
         """
         if self._tokens is None:
             try:
-                self._tokens = self.own_tokens() if self.text_tokens is None else self.text_tokens(self)
+                count = self.text_tokens or type(self).own_tokens
+                self._tokens = count(self)
             except ChatTemplateError:  # nothing is sent then; who sends it says why
                 self._tokens = self.own_tokens()
         return self._tokens
@@ -228,4 +235,6 @@ class Contents:
 
 
 def _message(role: Literal["system", "user"], rendered: Rendered) -> Message:
-    return Message(role, to_parts(rendered) if rendered.media else rendered.text)
+    if rendered.media:
+        return Message(role, to_parts(rendered))
+    return Message(role, rendered.text)

@@ -43,7 +43,8 @@ class ContextPath(tuple[str | int, ...]):
     def __str__(self) -> str:
         text = self.root
         for step in self[1:]:
-            text += f".{step}" if isinstance(step, str) and step.isidentifier() else f"[{step!r}]"
+            is_name = isinstance(step, str) and step.isidentifier()
+            text += f".{step}" if is_name else f"[{step!r}]"
         return text
 
 
@@ -68,7 +69,9 @@ def parse_path(text: str) -> ContextPath | None:
         at = match.end()
     if steps[:2] == ["user_input", KWARGS]:
         steps = steps[1:]
-    return ContextPath(steps) if steps else None
+    if not steps:
+        return None
+    return ContextPath(steps)
 
 
 def _inner(value: Any, step: str | int) -> Any:
@@ -77,8 +80,12 @@ def _inner(value: Any, step: str | int) -> Any:
         return value.get(step, ABSENT)
     is_list = isinstance(value, Sequence) and not isinstance(value, str | bytes)
     if isinstance(step, int):
-        return value[step] if is_list and step < len(value) else ABSENT
+        if not is_list or step >= len(value):
+            return ABSENT
+        return value[step]
     if step.startswith("_") or isinstance(value, Sequence):
         return ABSENT
     field = getattr(value, step, ABSENT)
-    return ABSENT if callable(field) else field
+    if callable(field):
+        return ABSENT
+    return field

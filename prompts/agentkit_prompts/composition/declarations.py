@@ -64,7 +64,9 @@ class Declarations(Deriving):
             output = OutputRequest(output)
         self.given = tools
         self.output = output
-        self.tools = tools if output is None or output.tool is None else (*tools, output.tool)
+        self.tools = tools
+        if output is not None and output.tool is not None:
+            self.tools = (*tools, output.tool)
 
     def declares(self, tools: tuple[ToolSpec, ...]) -> bool:
         """True if the tools are the same objects."""
@@ -77,7 +79,9 @@ class Declarations(Deriving):
     @property
     def schema(self) -> JsonSchema | None:
         """JSON Schema of the answer, if it is declared to the endpoint."""
-        return self.output.schema if self.output is not None and self.output.mode == "native" else None
+        if self.output is None or self.output.mode != "native":
+            return None
+        return self.output.schema
 
     def tokens(self, counter: TokenCounter) -> DeclaredTokens:
         """Return the tokens of the tools and the schema, and the function that counts a message."""

@@ -120,17 +120,27 @@ def _tools_diff(composition: Contents, previous: Contents) -> Diff:
 
 def tool_text(tool: ToolSpec) -> str:
     """Return everything that is sent of a tool, as text."""
-    return tool.json + (" strict" if tool.strict else "")
+    if tool.strict:
+        return f"{tool.json} strict"
+    return tool.json
 
 
 def _whole_text(message: Message) -> str:
     """Return everything of a message but its role: text, calls, the call that it answers, name and thinking."""
-    calls = "".join(f" [calls {call.name}({call.arguments}) as {call.id}]" for call in message.tool_calls)
-    answers = f" [answers {message.tool_call_id}]" if message.tool_call_id is not None else ""
-    named = f" [named {message.name}]" if message.name is not None else ""
-    parts = (neutralise_markers(part.text) if isinstance(part, Text) else part.marker for part in message.parts)
-    thought = f" [thought {message.reasoning}]" if message.thinking else ""
-    return f"{''.join(parts)}{calls}{answers}{named}{thought}"
+    texts: list[str] = []
+    for part in message.parts:
+        if isinstance(part, Text):
+            texts.append(neutralise_markers(part.text))
+        else:
+            texts.append(part.marker)
+    texts += [f" [calls {call.name}({call.arguments}) as {call.id}]" for call in message.tool_calls]
+    if message.tool_call_id is not None:
+        texts.append(f" [answers {message.tool_call_id}]")
+    if message.name is not None:
+        texts.append(f" [named {message.name}]")
+    if message.thinking:
+        texts.append(f" [thought {message.reasoning}]")
+    return "".join(texts)
 
 
 def _layer_at(composition: Contents, number: int, segments: Sequence[Segment], offset: int = 0) -> str:
@@ -148,7 +158,9 @@ def _layer_at(composition: Contents, number: int, segments: Sequence[Segment], o
         return "input"
     if number == 0 and composition.sends_system:
         return "system"
-    return "conversation" if number < before else "intermediate"
+    if number < before:
+        return "conversation"
+    return "intermediate"
 
 
 def tokens_until(segments: Iterable[Segment], offset: int | None, counter: TokenCounter) -> int:
@@ -157,12 +169,17 @@ def tokens_until(segments: Iterable[Segment], offset: int | None, counter: Token
     media: list[Media] = []
     for span in tile(segments):
         is_whole = offset is None or span.end <= offset
-        if span.segment.media is None:
-            texts.append(span.text if is_whole else span.text[: max(0, (offset or 0) - span.start)])
+        if span.segment.media is not None:
+            if is_whole:
+                media.append(span.segment.media)
         elif is_whole:
-            media.append(span.segment.media)
+            texts.append(span.text)
+        else:
+            texts.append(span.text[: max(0, (offset or 0) - span.start)])
     return counter.count("".join(texts)) + media_tokens(media)
 
 
 def _excerpt(text: str) -> str:
-    return text if len(text) <= _MAX_EXCERPT else text[: _MAX_EXCERPT - 1] + "\u2026"
+    if len(text) <= _MAX_EXCERPT:
+        return text
+    return f"{text[: _MAX_EXCERPT - 1]}\u2026"

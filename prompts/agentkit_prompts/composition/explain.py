@@ -48,7 +48,9 @@ class LayerRow:
     @property
     def trim(self) -> Trim | None:
         """Effect of the budget, if it had one."""
-        return self.contents.trims.get(self.layer) if self.contents is not None else None
+        if self.contents is None:
+            return None
+        return self.contents.trims.get(self.layer)
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -155,12 +157,14 @@ def _row(composition: Contents, layer: _Layer, total: int) -> LayerRow:
     """Return a row, with the reason if a budget cut it, or if the context has the end of a conversation only."""
     trim = composition.trims.get(layer.name)
     reasons: list[str] = []
-    before = composition.context.conversation.start if layer.name == "conversation" else 0
-    if before:
-        reasons.append(f"the first {before} messages were left out before")
-    status: Status = "trimmed" if before else "kept"
+    status: Status = "kept"
+    # Compaction leaves the end of a conversation in the context; the summary has the rest.
+    if layer.name == "conversation" and composition.context.conversation.start:
+        reasons.append(f"the first {composition.context.conversation.start} messages were left out before")
+        status = "trimmed"
     if trim is not None:
         reasons.append(trim.why)
+        # A wrapper that lost its children is still sent: its own text has tokens.
         status = "trimmed" if layer.tokens else trim.status
     share = layer.tokens / (total or 1)
     return LayerRow(*layer, share, status, "; ".join(reasons), composition)
@@ -179,19 +183,9 @@ def _time_limits(tools: Iterable[ToolSpec]) -> str:
 
 
 def _seconds(limit: float) -> str:
-    return "any time" if limit == inf else f"{limit:g} s"
-
-
-def _fate(composition: Contents, layer: str, tokens: int) -> tuple[Status, str]:
-    """Return what became of a layer and why: by the budget, or because the context has the end of a conversation."""
-    trim = composition.trims.get(layer)
-    before = composition.context.conversation.start if layer == "conversation" else 0
-    why = [f"the first {before} messages were left out before"] if before else []
-    if trim is not None:
-        why.append(trim.why)
-    if not why:
-        return "kept", ""
-    return "trimmed" if tokens or trim is None else trim.status, "; ".join(why)
+    if limit == inf:
+        return "any time"
+    return f"{limit:g} s"
 
 
 def _shows_kwarg(prompt: BasePrompt, name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentkit_prompts.composition.cut_order import Node, Siblings, UnitBounds, largest, largest_from
 from agentkit_prompts.composition.history_cut import History
@@ -20,13 +20,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Fitting", "without_oldest"]
 
+
+class _Unit(NamedTuple):
+    """Name of a unit in a reason."""
+
+    one: str
+    many: str
+
+
 _UNITS = {
-    "turns": ("turn", "turns"),
-    "steps": ("step", "steps"),
-    "items": ("item", "items"),
-    "text": ("piece of text", "pieces of text"),
+    "turns": _Unit("turn", "turns"),
+    "steps": _Unit("step", "steps"),
+    "items": _Unit("item", "items"),
+    "text": _Unit("piece of text", "pieces of text"),
 }
-"""What is counted in a reason, as one and as many."""
 
 
 def without_oldest(whole: Composition, limit: int, why: str) -> Composition:
@@ -43,20 +50,26 @@ def without_oldest(whole: Composition, limit: int, why: str) -> Composition:
     history = History(whole.conversation, whole.counter, whole.layers.history, by_role="user")
     units, least = history.units, min(history.required, history.units)
     earlier = whole.trims.get("conversation")
-    turns = units if earlier is None else earlier.of
+    turns = units
+    if earlier is not None:  # a budget has already dropped some
+        turns = earlier.of
 
     @lru_cache(maxsize=64)
     def keeping(steps: int) -> Composition:
         if steps == units:
             return whole
-        share = f"{steps} of {turns} turns kept" if steps else f"{turns} turns dropped"
+        share = f"{turns} turns dropped"
+        if steps:
+            share = f"{steps} of {turns} turns kept"
         trim = Trim(steps, turns, f"{share}: {why}")
         return whole.evolve(conversation=history.keep(steps), trims={**whole.trims, "conversation": trim})
 
     fixed = whole.own_tokens() - history.tokens(units)
     guess = largest(units, lambda steps: fixed + history.tokens(steps) <= limit, least)
     kept = largest_from(guess, units, lambda steps: keeping(steps).tokens <= limit, least)
-    return keeping(history.steps(kept, whole.layers.history_block, max(1, least)) if kept else 0)
+    if kept:
+        kept = history.steps(kept, whole.layers.history_block, max(1, least))
+    return keeping(kept)
 
 
 class Fitting:
@@ -168,17 +181,30 @@ class Fitting:
         )
 
     def _why(self, node: Node, bounds: UnitBounds, given: int, kept: int) -> str:
-        cut = node.size.cut
-        history = "turns" if node is self.history else "steps"
-        one, many = _UNITS[history if isinstance(node, History) else "items" if cut == "items" else "text"]
+        unit = _UNITS[self._unit_of(node)]
         whole = bounds.whole + node.lost
-        share = f"{kept} of {whole} {many} kept" if kept else f"{whole} {one if whole == 1 else many} dropped"
+        if kept:
+            share = f"{kept} of {whole} {unit.many} kept"
+        elif whole == 1:
+            share = f"1 {unit.one} dropped"
+        else:
+            share = f"{whole} {unit.many} dropped"
         if given >= bounds.whole:
             return f"{share}: a prompt inside has a max"
         if given >= bounds.most:
             return f"{share}: its max is {node.size.max} tokens"
         assert self.budget is not None
         return f"{share}: the budget is {self.budget.tokens} tokens"
+
+    def _unit_of(self, node: Node) -> str:
+        """Return the kind of the units of a node."""
+        if node is self.history:
+            return "turns"
+        if node is self.traffic:
+            return "steps"
+        if node.size.cut == "items":
+            return "items"
+        return "text"
 
     def _infeasible(self, limit: int) -> BudgetError:
         """Return the error that names every minimum with its tokens."""
@@ -187,7 +213,9 @@ class Fitting:
         counts = self.siblings.given(required)
         parts = {path: node.tokens(count) for (path, node), count in zip(self.siblings.nodes, counts, strict=True)}
         parts["tools"] = self.fixed
-        overhead = "overhead" if self.whole.text_tokens is None else "chat template"
+        overhead = "overhead"
+        if self.whole.text_tokens is not None:
+            overhead = "chat template"
         parts[overhead] = total - sum(parts.values())
         # A template that shows less than its parts has a negative overhead, which is no part.
         parts = {path: tokens for path, tokens in parts.items() if tokens > 0}

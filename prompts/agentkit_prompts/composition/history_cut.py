@@ -25,11 +25,15 @@ class History(Node):
         self._messages = messages
         self._count = message_tokens(counter)
         starts = [index for index, message in enumerate(messages) if message.role == by_role]
-        self._starts = starts if starts[:1] == [0] or not len(messages) else [0, *starts]
+        if len(messages) and starts[:1] != [0]:
+            starts = [0, *starts]  # what comes before the first turn is a step, too
+        self._starts = starts
         if size.cut == "drop":
             self._starts = self._starts[:1]
         self.units = len(self._starts)
-        self.required = self.units if size.cut == "none" else min(required, self.units)
+        self.required = min(required, self.units)
+        if size.cut == "none":
+            self.required = self.units
 
     def tokens(self, kept: int) -> int:
         """Count the messages of the newest steps."""

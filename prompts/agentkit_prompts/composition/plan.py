@@ -18,8 +18,8 @@ class Step(NamedTuple):
 
     path: str
     prompt: BasePrompt
-    reader: InputReader | None
-    """Reads the inputs of the prompt; None if it must be rendered again every turn."""
+    reader: InputReader
+    """Reads the inputs of the prompt."""
 
 
 class PlacedSelector(NamedTuple):
@@ -36,8 +36,8 @@ class Block(NamedTuple):
     """0 for the system message, 1 for the user message, 2 for the closing message."""
     name: str
     steps: tuple[Step, ...]
-    reader: InputReader | None
-    """Reads the inputs of all prompts of the message; None if one of them must be rendered again every turn."""
+    reader: InputReader
+    """Reads the inputs of all prompts of the message."""
 
 
 class Plan:
@@ -80,20 +80,21 @@ def plan_of(layers: Layers) -> Plan:
 
 def _block(slot: int, name: str, prompts: Iterable[tuple[str, BasePrompt]]) -> Block:
     steps: list[Step] = []
-    all_names: set[str] = set()
-    is_known = True
+    all_names: set[str] | None = set()
     for path, prompt in prompts:
         names = _names_read(prompt)
-        if names is None:
-            is_known = False
+        if names is None or all_names is None:
+            all_names = None
         else:
             all_names |= names
         # The input differs every turn, so to remember a prompt that reads it would cost more than it saves.
-        is_worth_it = names is not None and "user_input" not in names
-        steps.append(Step(path, prompt, InputReader(names) if names is not None and is_worth_it else None))
-    # Within one turn of several steps the input is the same, which is worth it for a message of one prompt only.
-    is_known = is_known and (len(steps) == 1 or "user_input" not in all_names)
-    return Block(slot, name, tuple(steps), InputReader(all_names) if is_known else None)
+        if names is not None and "user_input" in names:
+            names = None
+        steps.append(Step(path, prompt, InputReader(names)))
+    # The steps of one turn have the same input, which is worth remembering for a message of one prompt only.
+    if all_names is not None and "user_input" in all_names and len(steps) > 1:
+        all_names = None
+    return Block(slot, name, tuple(steps), InputReader(all_names))
 
 
 def _names_read(prompt: BasePrompt) -> frozenset[str] | None:

@@ -83,11 +83,15 @@ def prefix(composition: Contents) -> tuple[str, int]:
     the conversation is hashed once.
     """
     points = breakpoints(composition)
-    last = points[-1] if points else Breakpoint("tools", -1, 0, 0)
+    last = Breakpoint("tools", -1, 0, 0)
+    if points:
+        last = points[-1]
     seen: list[object] = [tool_text(tool) for tool in composition.tools]
     if last.message >= 0 and composition.sends_system:
         text = composition.system.text
-        seen.append(("system", text[: last.offset] if last.after in ("static", "session") else text))
+        if last.after in ("static", "session"):
+            text = text[: last.offset]
+        seen.append(("system", text))
     if last.after == "conversation":
         seen.append(composition.conversation.derive(_hashed))
     return hashlib.blake2b(repr(seen).encode(), digest_size=16).hexdigest(), last.tokens

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentkit_prompts.composition.cut_order import Node, Siblings
@@ -57,7 +57,9 @@ class _Leaf(_Part):
         super().__init__(prompt, ctx, counter)
         self._whole = whole
         cut = self.size.cut
-        self._points = cut_points(whole, _MAX_PIECES) if cut in ("head", "tail", "middle") and whole.text else []
+        self._points: list[int] = []
+        if cut in ("head", "tail", "middle") and whole.text:
+            self._points = cut_points(whole, _MAX_PIECES)
         if not whole.text:
             self.units = 0
         elif cut == "none" or cut == "drop":
@@ -66,8 +68,9 @@ class _Leaf(_Part):
             self.units = len(_items(prompt, prompt.values(ctx)))
         else:
             self.units = len(self._points) or _MAX_PIECES
-        # Everything, when it cannot be cut.
-        self.required = self.units if cut == "none" or (cut == "drop" and self.size.min > 0) else 0
+        self.required = 0
+        if cut == "none" or (cut == "drop" and self.size.min > 0):
+            self.required = self.units
 
     def _cut(self, kept: int) -> Rendered:
         cut, whole = self.size.cut, self._whole
@@ -78,30 +81,29 @@ class _Leaf(_Part):
         if cut == "items":
             return _render_items(self._prompt, self._ctx, kept)
         if callable(cut):
-            allowed = whole.tokens(self._counter) * kept // _MAX_PIECES
-            try:
-                text = cut(whole.plain, allowed)
-            except PromptError:
-                raise
-            except Exception as error:
-                what = f"{type(error).__name__}: {error}"
-                raise PromptError(
-                    f"{self._prompt.label}: its cut failed on {allowed} tokens: {what}", name="cut"
-                ) from error
-            if not isinstance(text, str):
-                returned = type(text).__name__
-                raise PromptError(
-                    f"{self._prompt.label}: its cut must return str, got {returned}", name="cut", value=returned
-                )
-            return Rendered.from_text(text, trust=whole.trust)
-        points, size = self._points, len(whole.text)
+            return self._custom_cut(cut, kept)
+        points = self._points
         if cut == "head":
-            return cut_text(whole, points[kept - 1], size)
+            return cut_text(whole, points[kept - 1], len(whole.text))
         if cut == "tail":
             return cut_text(whole, 0, points[-kept - 1])
         head = (kept + 1) // 2
-        tail = kept - head
-        return cut_text(whole, points[head - 1], points[-tail - 1] if tail else size)
+        return cut_text(whole, points[head - 1], points[head - kept - 1])
+
+    def _custom_cut(self, cut: Callable[[str, int], str], kept: int) -> Rendered:
+        """Return the result of the developer's function."""
+        label, allowed = self._prompt.label, self._whole.tokens(self._counter) * kept // _MAX_PIECES
+        try:
+            text = cut(self._whole.plain, allowed)
+        except PromptError:
+            raise
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise PromptError(f"{label}: its cut failed on {allowed} tokens: {reason}", name="cut") from error
+        if not isinstance(text, str):
+            returned = type(text).__name__
+            raise PromptError(f"{label}: its cut must return str, got {returned}", name="cut", value=returned)
+        return Rendered.from_text(text, trust=self._whole.trust)
 
 
 class _Tree(_Part):
@@ -166,31 +168,26 @@ def _render_items(prompt: BasePrompt, ctx: PromptContext, count: int) -> Rendere
 
 
 def cut_points(rendered: Rendered, most: int) -> list[int]:
-    """Return about `most` ascending offsets, the end last, at which the text may be cut: between words where
-    there are any, never inside a media marker or an atomic chunk.
+    """Return about `most` ascending offsets at which the text can be cut, the end last.
+
+    They are between words if there are words, and never inside a media marker or an atomic chunk.
     """
     text, size = rendered.text, len(rendered.text)
-    points: list[int] = []
-    kept_whole = [
-        (span.start, span.end)
-        for span in tile(rendered.segments())
-        if span.segment.media is not None or span.segment.atomic
-    ]
+    spans = [span for span in tile(rendered.segments()) if span.segment.media is not None or span.segment.atomic]
     # Evenly spaced, and closer and closer towards both ends, so that little room still shows something.
     halves = [size >> power for power in range(8, size.bit_length() - 4)]
     wished = {size * number // most for number in range(1, most)} | {*halves} | {size - half for half in halves}
+    points = [0]
     for point in sorted(wished):
         space = _SPACE.search(text, point, min(size, point + _MAX_WORD))
-        point = space.end() if space else point
-        for start, end in kept_whole:
-            if start < point < end:
-                point = end
-                break
-        if point > (points[-1] if points else 0):
+        if space is not None:
+            point = space.end()
+        point = next((span.end for span in spans if span.start < point < span.end), point)
+        if point > points[-1]:
             points.append(point)
-    if not points or points[-1] != size:
+    if points[-1] != size:
         points.append(size)
-    return points
+    return points[1:]
 
 
 def cut_text(rendered: Rendered, start: int, end: int) -> Rendered:

@@ -87,4 +87,6 @@ def _with(ctx: PromptContext, made: Iterable[Selection]) -> PromptContext:
     paths = {item.prompt for item in made}
     selections = (*[item for item in ctx.selections if item.prompt not in paths], *made)
     same = len(selections) == len(ctx.selections) and all(map(is_, selections, ctx.selections))
-    return ctx if same else ctx.evolve(selections=selections)
+    if same:
+        return ctx
+    return ctx.evolve(selections=selections)

@@ -57,6 +57,18 @@ class _Shown(NamedTuple):
     span: Span
     paths: tuple[ContextPath, ...]
 
+    def is_in(self, path: ContextPath) -> bool:
+        """True if it shows the value at the path, or a part of it."""
+        return any(own.is_below(path) for own in self.paths)
+
+    def contains(self, path: ContextPath) -> bool:
+        """True if it shows a value that contains the value at the path."""
+        return any(path.is_below(own) for own in self.paths)
+
+    def is_inside(self, root: str) -> bool:
+        """True if it shows a part of the value of that name."""
+        return any(own.root == root and len(own) > 1 for own in self.paths)
+
 
 def why(composition: Contents, pointer: str) -> Why:
     """Return the answer of `Composition.why`."""
@@ -142,7 +154,9 @@ def _of_row(composition: Contents, name: str) -> Why | None:
 
 def _messages(composition: Contents, numbers: Iterable[int]) -> str:
     messages = [f"message {number} ({composition.messages[number].role})" for number in sorted(numbers)]
-    return ", ".join(messages) if len(messages) <= 3 else f"{len(messages)} messages"
+    if len(messages) > 3:
+        return f"{len(messages)} messages"
+    return ", ".join(messages)
 
 
 # --- the context
@@ -151,7 +165,7 @@ def _messages(composition: Contents, numbers: Iterable[int]) -> str:
 def _of_context(composition: Contents, pointer: str, path: ContextPath) -> Why | None:
     """Return the answer about a part of the context, or None if the context does not have it."""
     shown = [*_all_shown(composition)]
-    spans = [one.span for one in shown if any(part.is_below(path) for part in one.paths)]
+    spans = [one.span for one in shown if one.is_in(path)]
     value = path.value(composition.context.view)
     is_kwarg = path.root == KWARGS and len(path) == 2 and path[1] in _kwargs_read(composition)
     if not spans and value is ABSENT and not is_kwarg:
@@ -170,8 +184,8 @@ def _if_sent(composition: Contents, pointer: str, path: ContextPath, spans: Sequ
     """Return the answer about a part of the context that is sent, in a message or otherwise."""
     is_spec = path.root == "tools" and bool(composition.tools)
     if spans:
-        also = "; sent as a tool spec, too" if is_spec else ""
-        return _why(pointer, "shown", f"by {_places(spans)}; {_trust(spans)}{also}", spans)
+        also = ["sent as a tool spec, too"] * is_spec
+        return _why(pointer, "shown", "; ".join([f"by {_places(spans)}", _trust(spans), *also]), spans)
     if is_spec:
         return _why(pointer, "sent", "as a tool spec")
     if path.root == "conversation" and composition.layers.conversation:
@@ -211,16 +225,20 @@ def _if_not_sent(composition: Contents, pointer: str, path: ContextPath, value: 
     """Return the answer about a part of the context that no span shows by itself."""
     readers = [at for at, prompt in composition.layers.prompts() if _reads_path(prompt, path)]
     cuts = [f"{at}: {composition.trims[at].why}" for at in readers if at in composition.trims]
-    siblings = [one.span for one in shown if any(part.is_below(path.upto(2)) for part in one.paths)]
+    siblings = [one.span for one in shown if one.is_in(path.upto(2))]
     if len(path) > 2 and siblings:
         return _why(pointer, "unknown", f"{_places(siblings)} shows other parts of {path.upto(2)}")
-    whole = [one.span for one in shown if any(path.is_below(part) for part in one.paths)]
-    shows_items = any(part.root == path.root and len(part) > 1 for one in shown for part in one.paths)
+    whole = [one.span for one in shown if one.contains(path)]
     # If items have spans of their own, a span of the whole is only something like their number.
-    if whole and not (cuts and shows_items):
+    if whole and not (cuts and any(one.is_inside(path.root) for one in shown)):
         return _why(pointer, "unknown", "; ".join([f"{_places(whole)} shows {path.root} as a whole", *cuts]))
     if cuts:
         return _why(pointer, "cut", "; ".join(cuts))
+    return _if_not_read(composition, pointer, path, value, readers)
+
+
+def _if_not_read(composition: Contents, pointer: str, path: ContextPath, value: Any, readers: Sequence[str]) -> Why:
+    """Return the answer about a part of the context that no span shows, and no budget cut."""
     custom = [at for at, prompt in composition.layers.walk() if has_own_code(prompt)]
     if custom:
         return _why(pointer, "unknown", f"{', '.join(custom)} has custom code, which can show it")
@@ -239,8 +257,9 @@ def _all_shown(composition: Contents) -> Iterator[_Shown]:
     for span in composition.spans:
         if not span.pointer:
             continue
-        whole = parse_path(span.pointer)
-        paths = [whole] if whole is not None else [parse_path(name) for name in span.pointer.split(", ")]
+        paths = [parse_path(span.pointer)]
+        if paths == [None]:  # an expression of several values
+            paths = [parse_path(name) for name in span.pointer.split(", ")]
         prompt = prompts.get(span.prompt)
         selected: Sequence[Example] = ()
         if isinstance(prompt, ExamplesPrompt) and not prompt.examples:
@@ -254,7 +273,9 @@ def _in_context(path: ContextPath, selected: Sequence[Example], indices: Mapping
         return path
     index = indices.get(_content(selected[int(path[1])]))
     # A selector can also write examples that are not in the context.
-    return ContextPath(("selected", *path[1:])) if index is None else ContextPath(("examples", index, *path[2:]))
+    if index is None:
+        return ContextPath(("selected", *path[1:]))
+    return ContextPath(("examples", index, *path[2:]))
 
 
 def _content(example: Example) -> tuple[str, ...]:
@@ -265,7 +286,10 @@ def _content(example: Example) -> tuple[str, ...]:
 def _paths_read(prompt: BasePrompt) -> Iterator[ContextPath]:
     """Yield the paths that a prompt and the prompts inside it read: for its text, or to choose its text."""
     for name in names_read(prompt):
-        yield ContextPath((name,) if name in CONTEXT_NAMES else (KWARGS, name))
+        if name in CONTEXT_NAMES:
+            yield ContextPath((name,))
+        else:
+            yield ContextPath((KWARGS, name))
     if isinstance(prompt.template.text, Mapping):
         yield ContextPath(("locale",))
     if isinstance(prompt, ExamplesPrompt) and type(prompt.selector) is not StaticSelector:

@@ -34,9 +34,12 @@ class LineHeads:
     __slots__ = ("_flags", "_form")
 
     def __init__(self, *words: str, pattern: str = "") -> None:
-        form = pattern.replace(" ", _SPACE) or f"((?:{'|'.join(words)}){_SPACE}{_COLON})"
+        form = pattern.replace(" ", _SPACE)
+        self._flags = re.NOFLAG
+        if words:
+            form = f"((?:{'|'.join(words)}){_SPACE}{_COLON})"
+            self._flags = re.IGNORECASE
         self._form = f"{_SPACE}{form}"
-        self._flags = re.IGNORECASE if words else re.NOFLAG
 
     def count(self, text: str) -> int:
         """Return the number of heads in `text`."""
@@ -74,19 +77,23 @@ class LineHeads:
                 untrusted[start : start + len(own)] = b"\1" * len(own)
             start += len(own)
         cuts = [head + 1 for head, end in self._places(text) if any(untrusted[head:end])]
-        return broken_at(segments, texts, cuts) if cuts else segments
+        if not cuts:
+            return segments
+        return broken_at(segments, texts, cuts)
 
     def without_forged(self, rendered: Rendered) -> Rendered:
         """Return the rendering of a list with its forged heads broken."""
         places = [*self._places(rendered.text)]
         if not places:
             return rendered
-        # Mostly the template wrote the heads itself, and the origin of all other text is not needed.
+        # Usually the template wrote the heads itself, and the origin of all other text is not needed.
         if isinstance(rendered.source, TracedText) and not rendered.source.is_untrusted_in(places):
             return rendered
         segments = rendered.segments()
         broken = self.broken_in(segments)
-        return rendered if broken is segments else Rendered.from_segments(broken)
+        if broken is segments:
+            return rendered
+        return Rendered.from_segments(broken)
 
 
 @lru_cache(maxsize=64)

@@ -85,7 +85,9 @@ class Rendered(Deriving):
     @property
     def trust(self) -> Trust:
         """The lowest trust in it."""
-        return "untrusted" if any(segment.trust == "untrusted" for segment in self.segments()) else "trusted"
+        if any(segment.trust == "untrusted" for segment in self.segments()):
+            return "untrusted"
+        return "trusted"
 
     def tokens(self, counter: TokenCounter) -> int:
         """Return its tokens, media included; counted once per counter."""
@@ -93,7 +95,9 @@ class Rendered(Deriving):
 
     def replace(self, old: str, new: str) -> Rendered:
         """Return the rendering with `old` replaced in its text, also where two values form it together."""
-        return self if old not in self.text else self.map(lambda text: text.replace(old, new), old)
+        if old not in self.text:
+            return self
+        return self.map(lambda text: text.replace(old, new), old)
 
     def map(self, change: Callable[[str], str], over: str = "") -> Rendered:
         """Return the rendering with `change` applied to the text of each segment; media are unchanged.
@@ -138,7 +142,9 @@ def count_tokens(rendered: Rendered, counter: TokenCounter) -> int:
 
 
 def _changed(segment: Segment, change: Callable[[str], str]) -> Segment:
-    return segment if segment.media is not None else segment._replace(text=change(segment.text))
+    if segment.media is not None:
+        return segment
+    return segment._replace(text=change(segment.text))
 
 
 def _merged(segments: Sequence[Segment]) -> list[Segment]:
@@ -149,6 +155,6 @@ def _merged(segments: Sequence[Segment]) -> list[Segment]:
             merged.append(segment)
             continue
         last = merged[-1]
-        trust: Trust = "untrusted" if "untrusted" in (last.trust, segment.trust) else "trusted"
-        merged[-1] = last._replace(text=last.text + segment.text, trust=trust, pointer="")
+        lower = min(last, segment, key=lambda one: one.trust == "trusted")
+        merged[-1] = last._replace(text=last.text + segment.text, trust=lower.trust, pointer="")
     return merged

@@ -36,11 +36,13 @@ class Segment(NamedTuple):
     @property
     def plain(self) -> str:
         """The text, with the alt text of a media part instead of its marker."""
-        return self.text if self.media is None else self.media.alt
+        if self.media is not None:
+            return self.media.alt
+        return self.text
 
     def below(self, prompt: str) -> Segment:
         """Return the segment with its prompt path below `prompt`."""
-        path = f"{prompt}.{self.prompt}" if prompt and self.prompt else prompt or self.prompt
+        path = ".".join(filter(None, (prompt, self.prompt)))
         # `_replace` takes three times as long, and a long prompt has thousands of segments.
         return Segment(self.text, self.pointer, self.trust, path, self.line, self.media, self.atomic)
 

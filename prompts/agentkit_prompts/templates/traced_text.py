@@ -114,15 +114,16 @@ class TracedText:
     def _split(self, text: str, segment: Segment) -> Iterator[Segment]:
         """Cut a wrapped text that came through a filter such as `trim` at the markers that are still whole."""
         wrapped = self._values.get("wrapped_str")
-        wrapped_media = _rendered_of(wrapped).media if isinstance(wrapped, RenderedText) else ()
         parts_of: dict[tuple[str, str], deque[Media]] = {}
-        for media in wrapped_media:
-            parts_of.setdefault((media.kind, media.id), deque()).append(media)
+        if isinstance(wrapped, RenderedText):
+            for media in _rendered_of(wrapped).media:
+                parts_of.setdefault((media.kind, media.id), deque()).append(media)
         start = 0
         for marker in MARKER.finditer(text):
             parts = parts_of.get((marker[1], marker[2]))
             if parts is None:
                 continue
+            # Two files of the same content have one marker: each use stands for the next of them.
             part = parts[0]
             parts.rotate(-1)
             yield segment._replace(text=text[start : marker.start()])
@@ -134,20 +135,24 @@ class TracedText:
         """Return the path of a value in the context, or the roots that it was made from."""
         if not pointer:
             return ", ".join(self._prefixes.get(root, root) for root in roots)
-        root = _ROOT.match(pointer) if self._prefixes else None
-        prefix = self._prefixes.get(root[0]) if root else None
-        return prefix + pointer[len(root[0]) :] if root and prefix else pointer
+        root = _ROOT.match(pointer)
+        if root is None or root[0] not in self._prefixes:
+            return pointer
+        return self._prefixes[root[0]] + pointer[root.end() :]
 
     def _item(self, pointer: str) -> object:
         """Return the document, fact or example that a pointer such as `documents[3].text` leads into, or None."""
-        match = _ITEM.match(pointer) if "[" in pointer else None
-        items = self._values.get(match[1]) if match else None
-        number = int(match[2]) if match else 0
-        return items[number] if isinstance(items, tuple) and number < len(items) else None
+        match = _ITEM.match(pointer)
+        if match is None:
+            return None
+        items, number = self._values.get(match[1]), int(match[2])
+        if not isinstance(items, tuple) or number >= len(items):
+            return None
+        return items[number]
 
     def _is_role(self, pointer: str) -> bool:
         """True if a pointer leads to the role of a message, which is one of four words."""
-        match = _ROLE.fullmatch(pointer) if pointer.endswith(".role") else None
+        match = _ROLE.fullmatch(pointer)
         return match is not None and type(self._values.get(match[1])) is Conversation
 
     def _atomic(self, roots: Iterable[str], item: object) -> bool:
@@ -163,9 +168,12 @@ class TracedText:
     def _trust_of(self, roots: Iterable[str], item: object) -> Trust:
         """Return the lowest trust among the values that an expression reads."""
         own = getattr(item, "trust", None)
-        if own is not None:
-            return "trusted" if own == "trusted" else "untrusted"
-        return "trusted" if all(self._is_trusted(root) for root in roots) else "untrusted"
+        is_trusted = own == "trusted"
+        if own is None:  # it is no part of an item with a trust: every value that it may be from counts
+            is_trusted = all(self._is_trusted(root) for root in roots)
+        if is_trusted:
+            return "trusted"
+        return "untrusted"
 
     def _is_trusted(self, root: str) -> bool:
         value = self._values.get(root)

@@ -74,7 +74,9 @@ class AdditionalInfoPrompt(BasePrompt):
             return None
         required = [*names, *(name for name in read.get("required", ()) if name not in names)]
         schema: JsonSchema = {"type": "object", "properties": {**{name: {} for name in names}, **read["properties"]}}
-        return {**schema, "required": required} if required else schema
+        if required:
+            schema["required"] = required
+        return schema
 
     def kwargs_problems(self, kwargs: Mapping[str, Any]) -> list[Problem]:
         """Return what is wrong with `kwargs`, checked by the params schema itself."""

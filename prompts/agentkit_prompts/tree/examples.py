@@ -46,7 +46,9 @@ class StaticSelector:
         if k is not None and k < 0:
             raise PromptError(f"StaticSelector: k must not be negative, got {k}", name="k", value=k)
         self.k = k
-        self.ids = tuple(ids) if ids is not None else None
+        self.ids: tuple[str, ...] | None = None
+        if ids is not None:
+            self.ids = tuple(ids)
 
     def select(self, query: str, examples: Sequence[Example]) -> tuple[Example, ...]:
         """Return the chosen examples; ids that are not there are an error."""
@@ -62,7 +64,7 @@ class StaticSelector:
             chosen = tuple(known[name] for name in self.ids)
         else:
             chosen = tuple(examples)
-        return chosen if self.k is None else chosen[: self.k]
+        return chosen[: self.k]  # None is no limit
 
 
 class ExamplesPrompt(BasePrompt):
@@ -98,12 +100,16 @@ class ExamplesPrompt(BasePrompt):
         if has_own_code(self):
             return None
         reads = self.template.reads | {"examples"}
-        return reads if type(self.selector) is StaticSelector else reads | {"user_input", "selections"}
+        if type(self.selector) is StaticSelector:
+            return reads
+        return reads | {"user_input", "selections"}
 
     def values(self, ctx: PromptContext) -> Mapping[str, Any]:
         """The context, with the selected examples as `examples`."""
         chosen = self.chosen(ctx)
-        return ctx.view if chosen is ctx.examples else {**ctx.view, "examples": chosen}
+        if chosen is ctx.examples:
+            return ctx.view
+        return {**ctx.view, "examples": chosen}
 
     def chosen(self, ctx: PromptContext) -> tuple[Example, ...]:
         """Return the selected examples: those `ctx.selections` names for this prompt, else selected now.
@@ -120,7 +126,10 @@ class ExamplesPrompt(BasePrompt):
         query, pool = ctx.user_input.text, self.pool(ctx)
         for item in ctx.selections:
             if item.answers(path, self, query, pool):
-                return item if path is None else item.bound(self, pool)
+                # Without a path the prompt may be one of several that are equal, so it must not be bound.
+                if path is None:
+                    return item
+                return item.bound(self, pool)
         return None
 
     def select(self, ctx: PromptContext, path: str = "") -> Selection:

@@ -59,7 +59,9 @@ class Declared(_Model):
             return super().model_copy(deep=deep)
         made = type(self).__new__(type(self))
         Declared.__init__(made, **{**{name: getattr(self, name) for name in self.model_fields_set}, **update})
-        return copy.deepcopy(made) if deep else made
+        if deep:
+            return copy.deepcopy(made)
+        return made
 
 
 def _refuse_unknown(kind: type[Declared], data: Mapping[str, Any]) -> None:
@@ -68,7 +70,7 @@ def _refuse_unknown(kind: type[Declared], data: Mapping[str, Any]) -> None:
     if kind.model_config.get("extra") != "forbid" or any(field.validation_alias for field in fields.values()):
         return
     unknown = [name for name in data if name not in fields]
-    suggestion = similar(unknown[0], fields) if unknown else None
+    suggestion = similar(unknown[0], fields)
     raise PromptError(
         f"{kind.__name__}: {'; '.join(unknown_fields(data, fields))}", name=", ".join(unknown), suggestion=suggestion
     )

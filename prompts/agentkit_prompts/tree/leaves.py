@@ -86,7 +86,9 @@ def _prompt(value: Any) -> Any:
                 LiteralTextWarning,
             )
         value = Template(value, engine="literal")
-    return TextPrompt(value) if isinstance(value, Template) else value
+    if isinstance(value, Template):
+        return TextPrompt(value)
+    return value
 
 
 AnyPrompt: TypeAlias = str | Template | BasePrompt
@@ -116,7 +118,10 @@ class UserInputPrompt(BasePrompt):
             return super().render(ctx)
         # The input differs every turn: text around one slot needs no engine.
         shown = Rendered.from_text(text, pointer="user_input", trust="untrusted")
-        return shown if around == ("", "") else Rendered.around(around[0], shown, around[1])
+        before, after = around
+        if not before and not after:
+            return shown
+        return Rendered.around(before, shown, after)
 
 
 class ConversationPrompt(BasePrompt):
@@ -174,7 +179,9 @@ class MemoPrompt(BasePrompt):
     def values(self, ctx: PromptContext) -> Mapping[str, Any]:
         """Return the context; documents with the same label get one with a hash each."""
         documents = labelled_apart(ctx.documents)
-        return ctx.view if documents is ctx.documents else {**ctx.view, "documents": documents}
+        if documents is ctx.documents:
+            return ctx.view
+        return {**ctx.view, "documents": documents}
 
 
 class KnowledgePrompt(BasePrompt):

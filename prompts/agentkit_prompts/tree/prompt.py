@@ -108,8 +108,9 @@ class BasePrompt(Declared, ABC):
 
     def _declared(self) -> frozenset[str]:
         """Names that the params schema can fill in with a default."""
-        schema = self.template.json_schema if self.template.params_schema is not None else None
-        properties = (schema or {}).get("properties", {})
+        if self.template.params_schema is None:
+            return frozenset()
+        properties = (self.template.json_schema or {}).get("properties", {})
         return frozenset(name for name, item in properties.items() if isinstance(item, Mapping) and "default" in item)
 
     @property
@@ -148,7 +149,10 @@ class BasePrompt(Declared, ABC):
         """
         if has_own_code(self):
             return None
-        return CONTEXT_NAMES if self.template.params_schema is not None else self.template.reads
+        # A params schema validates all values, so its rendering depends on all of them.
+        if self.template.params_schema is not None:
+            return CONTEXT_NAMES
+        return self.template.reads
 
     def values(self, ctx: PromptContext) -> Mapping[str, Any]:
         """Return what the template sees: the context by default."""
@@ -175,8 +179,9 @@ class BasePrompt(Declared, ABC):
 def render_values(prompt: BasePrompt, values: Mapping[str, Any], ctx: PromptContext) -> Rendered:
     """Render the template of a prompt over `values`, and break the heads of items that untrusted text forges."""
     rendered = prompt.template.run(values, locale=ctx.locale)
-    heads = prompt._heads
-    return rendered if heads is None else heads.without_forged(rendered)
+    if prompt._heads is None:
+        return rendered
+    return prompt._heads.without_forged(rendered)
 
 
 def render_prompt(prompt: BasePrompt, ctx: PromptContext) -> Rendered:
@@ -188,6 +193,7 @@ def render_prompt(prompt: BasePrompt, ctx: PromptContext) -> Rendered:
     if not isinstance(rendered, Rendered):
         returned, method = type(rendered).__name__, f"{type(prompt).__name__}.render"
         raise PromptError(f"{method} must return Rendered, got {returned}", name=method, value=returned)
+    # Most contexts have no key, and then nothing can be a fence.
     if prompt.fence or ctx.session_key is not None:
         return with_fence(prompt, rendered, ctx)
     return rendered
@@ -197,7 +203,10 @@ def with_fence(prompt: BasePrompt, rendered: Rendered, ctx: PromptContext) -> Re
     """Put the rendering of a prompt inside its fence; without a fence, break every nonce that is not its text."""
     if prompt.fence and rendered.text:
         return fenced(rendered, ctx)
-    return rendered if ctx.nonce is None else without_forged_nonce(rendered, ctx.nonce)
+    # The nonce in a rendering without a fence could open or close the fence of another prompt.
+    if ctx.nonce is not None:
+        return without_forged_nonce(rendered, ctx.nonce)
+    return rendered
 
 
 def has_own_code(prompt: BasePrompt) -> bool:
@@ -276,8 +285,8 @@ def _check_renders_something(prompt: BasePrompt) -> None:
     message = f"{kind.__name__} renders nothing: it defines none of {', '.join(valid)}"
     for base in kind.__mro__[: kind.__mro__.index(BasePrompt)]:
         for name in vars(base):
-            meant = similar(name, valid) if not name.startswith("_") else None
-            if meant is not None:
+            meant = similar(name, valid)
+            if meant is not None and not name.startswith("_"):
                 raise PromptError(f"{message}; did you mean {meant!r} by {name!r}?", name=name, suggestion=meant)
     raise PromptError(message, name=kind.__name__)
 
@@ -287,9 +296,11 @@ def _unknown_names(prompt: BasePrompt, unknown: Mapping[str, int], names: frozen
     first = next(iter(unknown))
     listed: list[str] = []
     for name, line in sorted(unknown.items(), key=lambda item: item[1]):
+        details = [f"line {line}"]
         meant = similar(name, names)
-        hint = f", did you mean {meant!r}?" if meant else ""
-        listed.append(f"{name!r} (line {line}{hint})")
+        if meant is not None:
+            details.append(f"did you mean {meant!r}?")
+        listed.append(f"{name!r} ({', '.join(details)})")
     return TemplateError(
         f"{prompt.label}: the context cannot supply {', '.join(listed)}; valid names: {', '.join(sorted(names))}. For "
         f"data that comes with the user's input write {{{{ additional_kwargs.{first} }}}}, or use AdditionalInfoPrompt",

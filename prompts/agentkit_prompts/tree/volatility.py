@@ -28,14 +28,18 @@ def volatility_of(prompt: BasePrompt) -> Volatility:
 
 def _own_volatility(prompt: BasePrompt) -> Volatility:
     """Return how often the text of a prompt changes without its children."""
-    reads = frozenset(prompt.template.names) - prompt.supplies if prompt.children else prompt.reads
+    reads = prompt.reads
+    if prompt.children:  # what they read is theirs
+        reads = frozenset(prompt.template.names) - prompt.supplies
     if reads is None:
         return "turn"
     names = reads - {"locale"}
     if not names <= _SESSION:
         return "turn"
     # The nonce of a fence belongs to the session.
-    return "session" if names or prompt.fence else "static"
+    if names or prompt.fence:
+        return "session"
+    return "static"
 
 
 def volatile_before_stable(prompts: Iterable[tuple[str, BasePrompt]], *, conversation: bool) -> list[str]:

@@ -85,9 +85,9 @@ def render_around(wrap: WrapPrompt, ctx: PromptContext, children: Sequence[Rende
     """Join the renderings of the wrapped prompts, and render the template of the wrapper around them."""
     steps = [step for step, _ in wrap.children]
     inner = Rendered.joined([*zip(steps, children, strict=True)], "\n")
-    is_plain = type(wrap).values is WrapPrompt.values
-    around = wrap.template.around("wrapped_str", ctx.locale) if is_plain else None
+    around = wrap.template.around("wrapped_str", ctx.locale)
     # Most wrappers are text around one slot. To render them by the engine would double the cost of a warm turn.
-    if around is not None:
-        return Rendered.around(around[0], inner, around[1])
+    if around is not None and type(wrap).values is WrapPrompt.values:
+        before, after = around
+        return Rendered.around(before, inner, after)
     return render_values(wrap, {**wrap.values(ctx), "wrapped_str": wrapped_value(inner)}, ctx)
