@@ -11,50 +11,101 @@ ANNOTATIONS = frozenset(
     ("$comment", "$id", "$schema", "default", "deprecated", "description", "discriminator", "example", "examples")
 )
 ANNOTATIONS |= {"externalDocs", "readOnly", "title", "writeOnly", "xml"}
-"""Keywords that say nothing about which values are valid."""
-_TIGHTER: Mapping[str, Callable[[Any, Any], Any]] = {
-    **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
-    **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
-}
+"""Keywords that do not decide which values are valid."""
+
+
+class _EmptyError(Exception):
+    """No value fulfils both schemas, or both cannot be written as one."""
 
 
 def intersection(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a schema that holds where both do; None where nothing can fulfil both, or it cannot be written as one.
+    """Return a schema that accepts what both accept; None if there is no such value, or no such schema.
 
-    Of two texts, and of two rules that cannot be joined, such as patterns, the first is kept.
+    Of two texts, and of two rules that cannot be joined, such as patterns, the first is used.
     """
     result = dict(first)
-    for key, value in second.items():
-        if key not in result:
-            result[key] = value
-        elif key == "type":
-            kinds = _common_types(result["type"], value)
-            if not kinds:
-                return None
-            result["type"] = kinds[0] if len(kinds) == 1 else kinds
-        elif key == "properties":
-            result["properties"] = dict(result["properties"])
-            for name, item in value.items():
-                own = result["properties"].get(name)
-                result["properties"][name] = item if own is None or own == item else {"allOf": [own, item]}
-        elif key == "required":
-            result["required"] = list(dict.fromkeys([*result["required"], *value]))
-        elif key == "enum":
-            result["enum"] = [one for one in result["enum"] if one in value]
-            if not result["enum"]:
-                return None
-        elif key == "items" and result["items"] != value:
-            result["items"] = {"allOf": [result["items"], value]}
-        elif key == "additionalProperties":
-            result[key] = False if value is False else result[key]
-        elif key in _TIGHTER and isinstance(value, int | float) and isinstance(result[key], int | float):
-            result[key] = _TIGHTER[key](result[key], value)
-        elif key in ("const", "anyOf", "oneOf", "allOf", "$ref") and result[key] != value:
-            return None
+    try:
+        for keyword, value in second.items():
+            if keyword not in result:
+                result[keyword] = value
+            elif result[keyword] != value and keyword in _JOINERS:
+                result[keyword] = _JOINERS[keyword](result[keyword], value)
+    except _EmptyError:
+        return None
     return result
 
 
-def _common_types(first: Any, second: Any) -> list[str]:
-    one, other = (kind if isinstance(kind, list | tuple) else [kind] for kind in (first, second))
-    found = [kind for kind in one if kind in other or (kind == "integer" and "number" in other)]
-    return found + [kind for kind in other if kind == "integer" and "number" in one and kind not in found]
+def _join_types(first: Any, second: Any) -> Any:
+    left, right = _kinds(first), _kinds(second)
+    kinds = [kind for kind in left if kind in right or (kind == "integer" and "number" in right)]
+    if "integer" in right and "number" in left and "integer" not in kinds:
+        kinds.append("integer")
+    if not kinds:
+        raise _EmptyError
+    return kinds[0] if len(kinds) == 1 else kinds
+
+
+def _kinds(kind: Any) -> list[str]:
+    if isinstance(kind, list | tuple):
+        return list(kind)
+    return [kind]
+
+
+def _join_properties(first: Any, second: Any) -> Any:
+    properties = dict(first)
+    for name, schema in second.items():
+        properties[name] = _join_schemas(properties[name], schema) if name in properties else schema
+    return properties
+
+
+def _join_schemas(first: Any, second: Any) -> Any:
+    if first == second:
+        return first
+    return {"allOf": [first, second]}
+
+
+def _join_required(first: Any, second: Any) -> Any:
+    return list(dict.fromkeys([*first, *second]))
+
+
+def _join_enums(first: Any, second: Any) -> Any:
+    values = [value for value in first if value in second]
+    if not values:
+        raise _EmptyError
+    return values
+
+
+def _join_additional(first: Any, second: Any) -> Any:
+    if second is False:
+        return False
+    return first
+
+
+def _higher(first: Any, second: Any) -> Any:
+    if isinstance(first, int | float) and isinstance(second, int | float):
+        return max(first, second)
+    return first
+
+
+def _lower(first: Any, second: Any) -> Any:
+    if isinstance(first, int | float) and isinstance(second, int | float):
+        return min(first, second)
+    return first
+
+
+def _refuse(first: Any, second: Any) -> Any:
+    raise _EmptyError
+
+
+_JOINERS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "type": _join_types,
+    "properties": _join_properties,
+    "required": _join_required,
+    "enum": _join_enums,
+    "items": _join_schemas,
+    "additionalProperties": _join_additional,
+    **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), _higher),
+    **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), _lower),
+    **dict.fromkeys(("const", "anyOf", "oneOf", "allOf", "$ref"), _refuse),
+}
+"""Keyword -> join of two different values of it."""

@@ -146,7 +146,11 @@ def _expected_at(errors: Sequence[ValidationError], depth: int) -> str:
     for error in here:
         if error.kind.name in ("type", "enum", "const"):
             return _expected(error).removeprefix("expected ")
-    return "an object of another form" if not here or here[0].kind.name == "required" else _expected(here[0])
+    return (
+        "an object of another form"
+        if not here or here[0].kind.name == "required"
+        else _expected(here[0]).removeprefix("expected ")
+    )
 
 
 def _name_problem(error: ValidationError, path: tuple[Step, ...], document: Mapping[str, Any]) -> SchemaProblem:

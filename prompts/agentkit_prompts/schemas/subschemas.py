@@ -1,4 +1,4 @@
-"""Parts of a JSON Schema: what it says about the value at a place, through references and alternatives."""
+"""Parts of a JSON Schema: the schema of the value at a place, through references and alternatives."""
 
 from __future__ import annotations
 
@@ -15,55 +15,67 @@ _MAX_VALUES = 10
 
 
 def schema_at(document: Mapping[str, Any], steps: Sequence[int | str]) -> Mapping[str, Any] | None:
-    """Return what a schema says about the value behind `steps`, names and indices; None where it says nothing."""
-    here: list[Any] = [document]
+    """Return the schema of the value at `steps`, names and indices; None if the document has none for it."""
+    schemas: list[Any] = [document]
     for step in steps:
-        found: list[Any] = []
-        for schema in _options(document, here):
-            if isinstance(step, str):
-                properties = schema.get("properties")
-                named = properties.get(step) if isinstance(properties, Mapping) else None
-                found.append(schema.get("additionalProperties") if named is None else named)
-            else:
-                heads = schema.get("prefixItems")
-                if isinstance(heads, list) and step < len(heads):
-                    found.append(heads[step])
-                else:
-                    found.append(schema.get("items"))
-        here = [one for one in found if isinstance(one, Mapping)]
-    return here[0] if here else None
+        parts = [_part(schema, step) for schema in _options(document, schemas)]
+        schemas = [part for part in parts if isinstance(part, Mapping)]
+    return next(iter(schemas), None)
+
+
+def _part(schema: Mapping[str, Any], step: int | str) -> Any:
+    if isinstance(step, str):
+        properties = schema.get("properties")
+        if isinstance(properties, Mapping) and step in properties:
+            return properties[step]
+        return schema.get("additionalProperties")
+    heads = schema.get("prefixItems")
+    if isinstance(heads, list) and step < len(heads):
+        return heads[step]
+    return schema.get("items")
 
 
 def type_of(document: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """Return what a value must be, in a few words for a model."""
+    """Return the expected value of a schema, in a few words for a model."""
     return " or ".join(dict.fromkeys(_words(option) for option in _options(document, [schema]))) or "any value"
 
 
 def _words(schema: Mapping[str, Any]) -> str:
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if isinstance(values, list):
-        shown = [json.dumps(value, ensure_ascii=False, default=str) for value in values[:_MAX_VALUES]]
-        return "one of " + ", ".join(shown) if len(values) > 1 else ", ".join(shown)
-    kind = schema.get("type", "object" if "properties" in schema else "any value")
-    return " or ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
+        shown = ", ".join([json.dumps(value, ensure_ascii=False, default=str) for value in values[:_MAX_VALUES]])
+        return shown if len(values) == 1 else f"one of {shown}"
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return " or ".join(map(str, kind))
+    if kind is None:
+        return "object" if "properties" in schema else "any value"
+    return str(kind)
 
 
 def _options(document: Mapping[str, Any], schemas: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """Return the schemas that those lead to by references and alternatives: those that say something themselves."""
-    found: list[Mapping[str, Any]] = []
-    waiting, seen = list(reversed(schemas)), 0
-    while waiting and seen < _MAX_OPTIONS:
-        seen += 1
+    """Return the schemas at the ends of references and alternatives, which have rules themselves."""
+    options: list[Mapping[str, Any]] = []
+    waiting = list(reversed(schemas))
+    # Alternatives that contain each other have no end.
+    for _ in range(_MAX_OPTIONS):
+        if not waiting:
+            break
         schema = waiting.pop()
         if not isinstance(schema, Mapping):
             continue
-        inner: list[Any] = []
-        for key in ("anyOf", "oneOf", "allOf"):
-            if isinstance(options := schema.get(key), list):
-                inner += options
-        if isinstance(reference := schema.get("$ref"), str):
-            inner.append(target_in(document, reference))
+        inner = _inner_options(document, schema)
         if not inner or "type" in schema or "properties" in schema:
-            found.append(schema)
+            options.append(schema)
         waiting += reversed(inner)
-    return found
+    return options
+
+
+def _inner_options(document: Mapping[str, Any], schema: Mapping[str, Any]) -> list[Any]:
+    inner: list[Any] = []
+    for keyword in ("anyOf", "oneOf", "allOf"):
+        if isinstance(options := schema.get(keyword), list):
+            inner += options
+    if isinstance(reference := schema.get("$ref"), str):
+        inner.append(target_in(document, reference))
+    return inner

@@ -184,47 +184,66 @@ def read_signature(
     Raises:
         ToolDefinitionError: There is no signature, an annotation cannot be resolved or described in JSON Schema.
     """
+    parameters = _parameters_of(function, tool)
+    if skip_first:
+        parameters = parameters[1:]
+    hints = annotations_of(function, parameters, tool)
+    result = Signature()
+    defaults: dict[str, Any] = {}
+    for parameter in parameters:
+        hint = hints.get(parameter.name, Any)
+        if context_of(hint) is not None:
+            result.add_context(parameter.name, hint)
+        elif parameter.kind is Parameter.VAR_KEYWORD:
+            _add_extras(result, parameter.name, hint, texts.get(parameter.name), tool)
+        elif parameter.kind is Parameter.VAR_POSITIONAL:
+            items = list[hint]  # type: ignore[valid-type]
+            result.fields[parameter.name] = _Field(parameter.name, items, required=False)
+        else:
+            default = _add_field(result, parameter, hint)
+            if default is not Parameter.empty:
+                defaults[parameter.name] = default
+    result.positional = _positional(parameters, defaults)
+    _build(result, tool)
+    _describe(result, texts, defaults)
+    return result
+
+
+def _parameters_of(function: Callable[..., Any], tool: str) -> list[Parameter]:
     try:
-        parameters = list(signature(function).parameters.values())
+        return list(signature(function).parameters.values())
     except (TypeError, ValueError) as error:
         raise ToolDefinitionError(
             f"tool {tool}: {function!r} has no signature that can be read ({error})", tool=tool
         ) from error
-    hints = annotations_of(function, parameters, tool)
-    result = Signature()
-    defaults: dict[str, Any] = {}
+
+
+def _add_field(result: Signature, parameter: Parameter, hint: Any) -> Any:
+    """Add a parameter that the model can give, and return its default, or `Parameter.empty`."""
+    name, default = parameter.name, parameter.default
+    if isinstance(default, FieldInfo):
+        hint, default = Annotated[hint, default], _default_of(default, result, name)
+    elif default is Parameter.empty and get_origin(hint) is Annotated:
+        for extra in get_args(hint)[1:]:
+            if isinstance(extra, FieldInfo):
+                default = _default_of(extra, result, name)
+    result.fields[name] = _Field(name, hint, required=default is Parameter.empty)
+    return default
+
+
+def _positional(parameters: Iterable[Parameter], defaults: Mapping[str, Any]) -> tuple[tuple[str, Any], ...] | None:
+    """Return the parameters to pass by position, with their defaults; None if all can go by keyword."""
     by_position: list[tuple[str, Any]] = []
-    must_bind = False
-    for parameter in parameters[1:] if skip_first else parameters:
-        name, kind, default = parameter.name, parameter.kind, parameter.default
-        hint = hints.get(name, Any)
-        if context_of(hint) is not None:
-            result.add_context(name, hint)
-        elif kind is Parameter.VAR_KEYWORD:
-            _add_extras(result, name, hint, texts.get(name), tool)
-            continue
-        elif kind is Parameter.VAR_POSITIONAL:
-            result.fields[name] = _Field(name, list[hint], required=False)  # type: ignore[valid-type]
-        else:
-            if isinstance(default, FieldInfo):
-                hint, default = Annotated[hint, default], _default_of(default, result, name)
-            elif default is Parameter.empty and get_origin(hint) is Annotated:
-                for extra in get_args(hint)[1:]:
-                    if isinstance(extra, FieldInfo):
-                        default = _default_of(extra, result, name)
-            if default is not Parameter.empty:
-                defaults[name] = default
-            result.fields[name] = _Field(name, hint, required=default is Parameter.empty)
-        must_bind = must_bind or kind in (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL)
-        if kind is Parameter.VAR_POSITIONAL:
-            by_position.append(("*" + name, None))
-        elif kind is not Parameter.KEYWORD_ONLY:
-            by_position.append((name, default))
-    if must_bind:
-        result.positional = tuple(by_position)
-    _build(result, tool)
-    _describe(result, texts, defaults)
-    return result
+    is_needed = False
+    for parameter in parameters:
+        if parameter.kind is Parameter.VAR_POSITIONAL:
+            by_position.append((f"*{parameter.name}", None))
+        elif parameter.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD):
+            by_position.append((parameter.name, defaults.get(parameter.name, parameter.default)))
+        is_needed = is_needed or parameter.kind in (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL)
+    if not is_needed:
+        return None
+    return tuple(by_position)
 
 
 def context_parameters(function: Callable[..., Any], *, tool: str, taken: Iterable[str] = ()) -> Signature:

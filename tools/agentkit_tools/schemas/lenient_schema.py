@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agentkit_prompts.schemas.json_values import kind_of_json
+from agentkit_prompts.schemas.json_values import is_json, kind_of_json
 
 __all__ = ["SchemaError", "normalise"]
 
@@ -39,7 +39,7 @@ _ONE = (
 _MANY = ("anyOf", "oneOf", "allOf", "prefixItems")
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _NULLABLE = ("nullable", "x-nullable")
-_READ_ABOVE = frozenset(("type", "dependencies", "required", "optional", *_ONE, *_MANY, *_NAMED, *_NULLABLE))
+_TRANSLATED = frozenset(("type", "dependencies", "required", "optional", *_ONE, *_MANY, *_NAMED, *_NULLABLE))
 _WRAPPED = ("$ref", *_MANY[:3])
 """Keywords beside which a type alone does not say whether null is accepted."""
 _ANNOTATIONS = frozenset(
@@ -67,40 +67,66 @@ def normalise(schema: Any, level: int = 0) -> Any:
         return schema
     if not isinstance(schema, Mapping):
         raise SchemaError(f"expected an object at level {level} of the schema, got {type(schema).__name__}")
+    result = _well_formed(schema, level)
+    _translate(result, schema, level)
+    is_nullable = any(schema.get(keyword) is True for keyword in _NULLABLE)
+    return _without_contradictions(result, is_nullable=is_nullable, is_root=level == 0)
+
+
+def _well_formed(schema: Mapping[str, Any], level: int) -> dict[str, Any]:
+    """Return the keywords whose values JSON Schema allows, with the schemas inside it normalised."""
     result: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key == "enum":
-            if isinstance(value, list | tuple) and value:
-                result[key] = list(
-                    {json.dumps(one, sort_keys=True, default=str): one for one in reversed(value)}.values()
-                )[::-1]
-        elif key in _ONE and isinstance(value, Mapping | bool):
-            result[key] = normalise(value, level + 1)
-        elif key in _MANY and isinstance(value, list | tuple) and value:
-            result[key] = [normalise(item, level + 1) for item in value]
-        elif key in _NAMED and isinstance(value, Mapping):
-            result[key] = {str(name): normalise(item, level + 1) for name, item in value.items()}
-        elif key == "items" and isinstance(value, list | tuple):  # how tuples were written before 2020
+    for keyword, value in schema.items():
+        is_list = isinstance(value, list | tuple)
+        if keyword in _ONE and isinstance(value, Mapping | bool):
+            result[keyword] = normalise(value, level + 1)
+        elif keyword in _MANY and is_list and value:
+            result[keyword] = [normalise(item, level + 1) for item in value]
+        elif keyword in _NAMED and isinstance(value, Mapping):
+            result[keyword] = {str(name): normalise(item, level + 1) for name, item in value.items()}
+        elif keyword == "items" and is_list:
+            # Before 2020-12, a list of schemas for `items` described a tuple.
             result["prefixItems"] = [normalise(item, level + 1) for item in value]
-        elif key in ("default", "const") or (key not in _READ_ABOVE and _WELL_FORMED.get(key, _is_there)(value)):
-            result[key] = value
+        elif keyword == "enum" and is_list and value:
+            result[keyword] = _distinct(value)
+        elif keyword not in _TRANSLATED and _WELL_FORMED.get(keyword, _is_there)(value):
+            result[keyword] = value
+    return result
+
+
+def _distinct(values: Sequence[Any]) -> list[Any]:
+    by_text: dict[str, Any] = {}
+    for value in values:
+        by_text.setdefault(json.dumps(value, sort_keys=True, default=str), value)
+    return list(by_text.values())
+
+
+def _translate(result: dict[str, Any], schema: Mapping[str, Any], level: int) -> None:
+    """Write foreign types, and the notations of older drafts, as this draft has them."""
     _set_type(result, schema.get("type"), level)
     _set_required(result, schema)
     _set_exclusive_bounds(result)
     _set_dependencies(result, schema.get("dependencies"), level)
+
+
+def _without_contradictions(result: dict[str, Any], *, is_nullable: bool, is_root: bool) -> dict[str, Any]:
+    """Return a schema whose type, enum and default agree, with its type first."""
     _settle_enum(result)
-    if level and (_is_null_default(result) or any(schema.get(key) is True for key in _NULLABLE)):
+    # The arguments as a whole are an object, never null.
+    if not is_root and (is_nullable or _is_null_default(result)):
         result = _or_null(result)
     _fit_default(result)
-    return {"type": result.pop("type"), **result} if "type" in result else result
+    if "type" not in result:
+        return result
+    return {"type": result.pop("type"), **result}
 
 
 def _set_type(result: dict[str, Any], kind: Any, level: int) -> None:
     if isinstance(kind, list | tuple):
-        known = [_named(one) for one in kind if isinstance(one, str)]
-        if known and all(known):
-            result["type"] = list(dict.fromkeys(known))
-    elif isinstance(kind, Mapping):  # a schema where its type belongs
+        names = [_named(one) for one in kind if isinstance(one, str)]
+        if names and all(names):
+            result["type"] = list(dict.fromkeys(names))
+    elif isinstance(kind, Mapping):  # a schema instead of its type
         result.update({key: value for key, value in normalise(kind, level + 1).items() if key not in result})
     elif isinstance(kind, str):
         for key, value in _parse_type(kind, level).items():
@@ -208,6 +234,8 @@ _WELL_FORMED: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("minContains", "maxContains"), _is_count),
     "multipleOf": lambda value: _is_number(value) and value > 0,
     **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), lambda value: isinstance(value, bool)),
+    **dict.fromkeys(("default", "const"), lambda value: True),
+    "enum": lambda value: False,  # a list of values is read before
     "examples": lambda value: isinstance(value, list),
     "$schema": _is_text,
     "$vocabulary": lambda _: False,
@@ -217,29 +245,50 @@ _WELL_FORMED: dict[str, Callable[[Any], bool]] = {
 
 
 def _settle_enum(result: dict[str, Any]) -> None:
-    """Make type and enum agree: what is listed is accepted, and nothing else."""
-    key = "const" if "const" in result else "enum"
-    if key not in result or "type" not in result:
+    """Make type and enum agree: exactly the listed values are accepted."""
+    if "type" not in result or not ("const" in result or "enum" in result):
         return
-    values = [result["const"]] if key == "const" else result["enum"]
-    declared = _kinds(result["type"])
-    if "null" in declared and len(declared) > 1 and key == "enum" and None not in values:
-        values = result["enum"] = [*values, None]  # a type that lets null in is written for nothing else
-    apart = [value for value in values if not any(_FITS[kind](value) for kind in declared)]
-    if not apart:
+    kinds = _kinds(result["type"])
+    if "const" in result:
+        _settle_type(result, kinds, [result["const"]])
         return
+    if "null" in kinds and len(kinds) > 1 and None not in result["enum"]:
+        # A list of types has null for no other reason.
+        result["enum"] = [*result["enum"], None]
+    if "array" in kinds and _lists_items(result["enum"]):
+        _move_enum_to_items(result, kinds)
+    else:
+        _settle_type(result, kinds, result["enum"])
+
+
+def _settle_type(result: dict[str, Any], kinds: list[str], values: Sequence[Any]) -> None:
+    """Let the type be the types of the listed values, if one of the values has another type."""
+    others = [value for value in values if not _has_kind(value, kinds)]
+    if others:
+        fitting = [kind for kind in kinds if any(is_json(value, kind) for value in values)]
+        result["type"] = _one_or_many([*fitting, *map(kind_of_json, others)])
+
+
+def _lists_items(values: Sequence[Any]) -> bool:
+    """True if none of the values of an array is an array: they are those of its items."""
+    return any(value is not None for value in values) and not any(isinstance(value, list | tuple) for value in values)
+
+
+def _move_enum_to_items(result: dict[str, Any], kinds: list[str]) -> None:
+    values = result.pop("enum")
     inner = [value for value in values if value is not None]
-    if "array" in declared and key == "enum" and inner and not any(isinstance(value, list | tuple) for value in values):
-        del result["enum"]
-        items = result.get("items")
-        if not isinstance(items, Mapping) or "enum" not in items:
-            result["items"] = {**(items if isinstance(items, Mapping) else {}), "enum": inner}
-            _settle_enum(result["items"])
-        if len(inner) < len(values):
-            result["type"] = _one_or_many([*declared, "null"])
-        return
-    fitting = [kind for kind in declared if any(_FITS[kind](value) for value in values)]
-    result["type"] = _one_or_many([*fitting, *(kind_of_json(value) for value in apart)])
+    items = result.get("items")
+    if not isinstance(items, Mapping):
+        items = {}
+    if "enum" not in items:
+        result["items"] = {**items, "enum": inner}
+        _settle_enum(result["items"])
+    if len(inner) < len(values):
+        result["type"] = _one_or_many([*kinds, "null"])
+
+
+def _has_kind(value: Any, kinds: Sequence[str]) -> bool:
+    return any(is_json(value, kind) for kind in kinds)
 
 
 def _is_null_default(result: Mapping[str, Any]) -> bool:
@@ -251,16 +300,10 @@ def _is_null_default(result: Mapping[str, Any]) -> bool:
 
 def _or_null(result: dict[str, Any]) -> dict[str, Any]:
     """Return a schema that also accepts null."""
-    if result.get("default", 0) is not None and _is_null_default(result):
+    if _is_null_default(result):
         result["default"] = None
-    if any(key in result for key in _WRAPPED):
-        options: list[Any] = next((result[key] for key in ("anyOf", "oneOf") if key in result), [])
-        if {"type": "null"} in options:
-            return result
-        outside = {key: value for key, value in result.items() if key in _ANNOTATIONS or key.startswith("x-")}
-        inside = {key: value for key, value in result.items() if key not in outside}
-        options = inside["anyOf"] if inside.keys() == {"anyOf"} else [inside]
-        return {**outside, "anyOf": [*options, {"type": "null"}]}
+    if any(keyword in result for keyword in _WRAPPED):
+        return _with_null_option(result)
     if "const" in result:
         result["enum"] = [result.pop("const")]
     if "enum" in result and None not in result["enum"]:
@@ -270,11 +313,22 @@ def _or_null(result: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
+def _with_null_option(schema: dict[str, Any]) -> dict[str, Any]:
+    null = {"type": "null"}
+    if null in schema.get("anyOf", schema.get("oneOf", ())):
+        return schema
+    outside = {key: value for key, value in schema.items() if key in _ANNOTATIONS or key.startswith("x-")}
+    inside = {key: value for key, value in schema.items() if key not in outside}
+    if inside.keys() == {"anyOf"}:
+        return {**outside, "anyOf": [*inside["anyOf"], null]}
+    return {**outside, "anyOf": [inside, null]}
+
+
 def _fit_default(result: dict[str, Any]) -> None:
     if "default" not in result:
         return
     default = result["default"]
-    fits = "type" not in result or any(_FITS[kind](default) for kind in _kinds(result["type"]))
+    fits = "type" not in result or _has_kind(default, _kinds(result["type"]))
     if fits and ("enum" not in result or default in result["enum"]):
         return
     del result["default"]
@@ -284,21 +338,16 @@ def _fit_default(result: dict[str, Any]) -> None:
 
 
 def _kinds(kind: Any) -> list[str]:
-    return kind if isinstance(kind, list) else [kind]
+    if isinstance(kind, list):
+        return kind
+    return [kind]
 
 
 def _one_or_many(kinds: list[str]) -> str | list[str]:
-    found = list(dict.fromkeys(kinds))
-    return found[0] if len(found) == 1 else found
+    distinct = list(dict.fromkeys(kinds))
+    if len(distinct) == 1:
+        return distinct[0]
+    return distinct
 
 
 _NULL_WORDS = ("none", "null", "nil", "undefined")
-_FITS: dict[str, Any] = {
-    "object": lambda value: isinstance(value, Mapping),
-    "array": lambda value: isinstance(value, list | tuple),
-    "string": lambda value: isinstance(value, str),
-    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
-    "integer": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1,
-    "boolean": lambda value: isinstance(value, bool),
-    "null": lambda value: value is None,
-}
