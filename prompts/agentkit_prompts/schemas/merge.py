@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias, TypeGuard
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from agentkit_prompts.errors import PromptError, SchemaConflict
 from agentkit_prompts.schemas.params import JsonSchema, SchemaFault, schema_problems
@@ -32,43 +32,79 @@ def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchem
         SchemaConflict: Two prompts want the same property with different schemas; names both paths.
         PromptError: One of them is not a JSON Schema.
     """
-    merged: JsonSchema | None = None
-    comparison = _Comparison()
-    origin: dict[str, tuple[str, Any, JsonSchema]] = {}
-    required: dict[str, None] = {}
+    merging = _Merging()
     for path, schema in schemas:
-        if schema is None:
-            continue
+        if schema is not None:
+            merging.add(path, schema)
+    return merging.result()
+
+
+class _Origin(NamedTuple):
+    """The first prompt that needs a property, and its schema of it."""
+
+    owner: str
+    schema: Any
+    document: JsonSchema
+
+
+class _Merging:
+    """The schemas merged so far."""
+
+    def __init__(self) -> None:
+        self._merged: JsonSchema | None = None
+        self._comparison = _Comparison()
+        self._origins: dict[str, _Origin] = {}
+        self._required: dict[str, None] = {}
+
+    def result(self) -> JsonSchema | None:
+        """Return the merged schema; None if no prompt has one."""
+        if self._merged is not None and self._required:
+            self._merged["required"] = list(self._required)
+        return self._merged
+
+    def add(self, path: str, schema: JsonSchema) -> None:
+        """Add the schema of the prompt at `path`."""
         problems = schema_problems(schema) or list(_owner_problems(schema))
         if problems:
             raise _invalid(path, problems)
-        if merged is None:
-            merged = {"type": "object", "properties": {}}
-        root = _flatten(schema)
-        change = _adopt_defs(root, merged, comparison)
-        for name, item in root.get("properties", {}).items():
-            owners = item.get(REQUIRED_BY) if isinstance(item, Mapping) else None
-            owners = [_under(path, owner) for owner in owners] if owners else [path]
-            known = origin.get(name)
-            if known is None:
-                origin[name] = (owners[0], item, root)
-                adopted = _rename(item, change)
-                merged["properties"][name] = {**(adopted if isinstance(adopted, dict) else {}), REQUIRED_BY: owners}
-            else:
-                if not comparison.same(known[1], known[2], item, root):
-                    shown = [(known[0], _shown(known[1], known[2])), (owners[0], _shown(item, root))]
-                    both = ", ".join([f"{owner or _OWN} wants {one}" for owner, one in shown])
-                    raise SchemaConflict(
-                        f"additional kwarg {name!r}: {both}; rename one of them or give both the same schema",
-                        name=name,
-                        problems=shown,
-                    )
-                listed = merged["properties"][name][REQUIRED_BY]
-                listed.extend(owner for owner in owners if owner not in listed)
-        required.update(dict.fromkeys(root.get("required", ())))
-    if merged is not None and required:
-        merged["required"] = list(required)
-    return merged
+        if self._merged is None:
+            self._merged = {"type": "object", "properties": {}}
+        document = _flatten(schema)
+        change = _adopt_defs(document, self._merged, self._comparison)
+        for name, item in document.get("properties", {}).items():
+            owners = _owners(item, path)
+            origin = self._origins.get(name)
+            if origin is None:
+                self._origins[name] = _Origin(owners[0], item, document)
+                self._merged["properties"][name] = {**_as_object(_rename(item, change)), REQUIRED_BY: owners}
+                continue
+            if not self._comparison.same(origin.schema, origin.document, item, document):
+                raise _conflict(name, origin, _Origin(owners[0], item, document))
+            listed = self._merged["properties"][name][REQUIRED_BY]
+            listed.extend(owner for owner in owners if owner not in listed)
+        self._required.update(dict.fromkeys(document.get("required", ())))
+
+
+def _owners(item: Any, path: str) -> list[str]:
+    """Return the prompts that need a property: those that an inner tree lists, or the prompt at `path`."""
+    owners = _as_object(item).get(REQUIRED_BY)
+    if not owners:
+        return [path]
+    return [_under(path, owner) for owner in owners]
+
+
+def _as_object(schema: Any) -> Mapping[str, Any]:
+    """Return a schema as an object: True, which accepts anything, is {}."""
+    if isinstance(schema, Mapping):
+        return schema
+    return {}
+
+
+def _conflict(name: str, first: _Origin, second: _Origin) -> SchemaConflict:
+    problems = [(origin.owner, _shown(origin.schema, origin.document)) for origin in (first, second)]
+    both = ", ".join([f"{owner or _OWN} wants {schema}" for owner, schema in problems])
+    message = f"additional kwarg {name!r}: {both}; rename one of them or give both the same schema"
+    return SchemaConflict(message, name=name, problems=problems)
 
 
 def _invalid(path: str, problems: list[SchemaFault]) -> PromptError:
@@ -90,7 +126,7 @@ _OWN = "the template around them"
 
 
 def _under(path: str, owner: str) -> str:
-    return f"{path}.{owner}" if path and owner else path or owner
+    return ".".join(filter(None, (path, owner)))
 
 
 def _flatten(schema: JsonSchema) -> JsonSchema:
@@ -102,32 +138,41 @@ def _flatten(schema: JsonSchema) -> JsonSchema:
     if isinstance(reference, str) and reference.startswith("#/"):
         return {**resolve(reference, schema), "$defs": schema.get("$defs", {})}
     options = schema.get("anyOf") or schema.get("oneOf")
-    if options and "properties" not in schema:  # Optional and Union at the root: what every alternative needs
-        defs = schema.get("$defs", {})
-        found = [_flatten({"$defs": defs, **option}) for option in options if isinstance(option, Mapping)]
-        objects = [option for option in found if "properties" in option]
-        if objects:
-            optional = len(objects) < len(options)
-            needed = [set() if optional else set(option.get("required", ())) for option in objects]
-            properties = {name: item for option in reversed(objects) for name, item in option["properties"].items()}
-            required = sorted(set.intersection(*needed))
-            return {"properties": properties, "required": required, "$defs": defs}
+    if options and "properties" not in schema:
+        return _flat_options(schema, options)
     return schema
 
 
+def _flat_options(schema: JsonSchema, options: Sequence[Any]) -> JsonSchema:
+    """Return one object for alternatives at the root, as `Optional` and `Union` write them."""
+    definitions = schema.get("$defs", {})
+    flat = [_flatten({"$defs": definitions, **option}) for option in options if isinstance(option, Mapping)]
+    objects = [option for option in flat if "properties" in option]
+    if not objects:
+        return schema
+    properties = {name: item for option in reversed(objects) for name, item in option["properties"].items()}
+    required: set[str] = set()
+    # Only what every alternative requires is required; an alternative that is no object requires nothing.
+    if len(objects) == len(options):
+        required = set.intersection(*[set(option.get("required", ())) for option in objects])
+    return {"properties": properties, "required": sorted(required), "$defs": definitions}
+
+
 def _modern(reference: str) -> str:
-    return reference.replace("#/definitions/", "#/$defs/", 1) if reference.startswith("#/definitions/") else reference
+    if reference.startswith("#/definitions/"):
+        return reference.replace("#/definitions/", "#/$defs/", 1)
+    return reference
 
 
 def _adopt_defs(schema: JsonSchema, merged: JsonSchema, comparison: _Comparison) -> Callable[[str], str]:
     """Copy the definitions of `schema` into `merged` under names that do not collide; return how references change."""
+    definitions, adopted = schema.get("$defs", {}), merged.get("$defs", {})
     renamed: dict[str, str] = {}
     taken: set[str] = set()
-    ours = merged.get("$defs", {})
-    for name in schema.get("$defs", {}):
+    for name, definition in definitions.items():
         candidate, number = name, 1
         while candidate in taken or (
-            candidate in ours and not comparison.same(ours[candidate], merged, schema["$defs"][name], schema)
+            candidate in adopted and not comparison.same(adopted[candidate], merged, definition, schema)
         ):
             number += 1
             candidate = f"{name}__{number}"
@@ -135,24 +180,35 @@ def _adopt_defs(schema: JsonSchema, merged: JsonSchema, comparison: _Comparison)
         taken.add(candidate)
 
     def change(reference: str) -> str:
-        name, slash, rest = reference.removeprefix("#/$defs/").partition("/")
-        new = renamed.get(name.replace("~1", "/").replace("~0", "~")) if reference.startswith("#/$defs/") else None
-        return reference if new is None else f"#/$defs/{new.replace('~', '~0').replace('/', '~1')}{slash}{rest}"
+        return _renamed_reference(reference, renamed)
 
-    fresh = {new: _rename(schema["$defs"][old], change) for old, new in renamed.items() if new not in ours}
+    fresh = {new: _rename(definitions[old], change) for old, new in renamed.items() if new not in adopted}
     if fresh:
-        merged["$defs"] = {**ours, **fresh}
+        merged["$defs"] = {**adopted, **fresh}
     return change
+
+
+def _renamed_reference(reference: str, renamed: Mapping[str, str]) -> str:
+    """Return a reference to a definition, or into it, with the new name of the definition."""
+    if not reference.startswith("#/$defs/"):
+        return reference
+    name, slash, rest = reference.removeprefix("#/$defs/").partition("/")
+    new = renamed.get(name.replace("~1", "/").replace("~0", "~"))
+    if new is None:
+        return reference
+    return f"#/$defs/{new.replace('~', '~0').replace('/', '~1')}{slash}{rest}"
 
 
 def _rename(node: Any, change: Callable[[str], str]) -> Any:
     """Return a schema with its references changed."""
-    if isinstance(node, Mapping):
-        return {
-            key: change(value) if key == "$ref" and isinstance(value, str) else _rename(value, change)
-            for key, value in node.items()
-        }
-    return [_rename(item, change) for item in node] if isinstance(node, list | tuple) else node
+    if isinstance(node, list | tuple):
+        return [_rename(item, change) for item in node]
+    if not isinstance(node, Mapping):
+        return node
+    result = {key: _rename(value, change) for key, value in node.items()}
+    if isinstance(reference := node.get("$ref"), str):
+        result["$ref"] = change(reference)
+    return result
 
 
 _ANNOTATIONS = frozenset({"title", "description", "examples", "$defs", REQUIRED_BY})
@@ -241,24 +297,40 @@ class _Comparison:
 
 
 def _inner(left: Any, right: Any, as_names: bool) -> list[tuple[Any, Any, bool]] | None:
-    """Return the schemas in two that have to mean the same, and which are schemas by name; None where two differ."""
+    """Return the pairs of schemas inside two, each with True if it is schemas by name; None if the two differ."""
     if isinstance(left, Mapping) and isinstance(right, Mapping):
-        keys, others = ({key for key in one if as_names or key not in _ANNOTATIONS} for one in (left, right))
-        found = []
-        for key in keys if keys == others else ():
-            one, other = left[key], right[key]
-            if not as_names and (key == "required" or key in _DATA):
-                if key == "required":
-                    one, other = sorted(one, key=str), sorted(other, key=str)
-                if _text(one) != _text(other):
-                    return None
-            else:
-                found.append((one, other, not as_names and key in _NAMED))
-        return found if keys == others else None
-    if isinstance(left, list | tuple) and isinstance(right, list | tuple) and len(left) == len(right):
+        return _inner_of_objects(left, right, as_names)
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        if len(left) != len(right):
+            return None
         return [(one, other, False) for one, other in zip(left, right, strict=True)]
-    scalars = not isinstance(left, Mapping | list | tuple) and not isinstance(right, Mapping | list | tuple)
-    return [] if scalars and _text(left) == _text(right) else None
+    if isinstance(left, Mapping | list | tuple) or isinstance(right, Mapping | list | tuple):
+        return None
+    return [] if _text(left) == _text(right) else None
+
+
+def _inner_of_objects(
+    left: Mapping[str, Any], right: Mapping[str, Any], as_names: bool
+) -> list[tuple[Any, Any, bool]] | None:
+    if as_names:
+        if left.keys() != right.keys():
+            return None
+        return [(left[name], right[name], False) for name in left]
+    keywords = left.keys() - _ANNOTATIONS
+    if keywords != right.keys() - _ANNOTATIONS:
+        return None
+    pairs: list[tuple[Any, Any, bool]] = []
+    for keyword in keywords:
+        one, other = left[keyword], right[keyword]
+        if keyword == "required":
+            if sorted(one, key=str) != sorted(other, key=str):
+                return None
+        elif keyword in _DATA:
+            if _text(one) != _text(other):
+                return None
+        else:
+            pairs.append((one, other, keyword in _NAMED))
+    return pairs
 
 
 def _is_inside(reference: object) -> TypeGuard[str]:
@@ -293,4 +365,6 @@ def _shown(node: Any, root: JsonSchema) -> str:
         }
 
     text = _text(expand(node, (), False))
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+    if len(text) <= _MAX_SHOWN:
+        return text
+    return f"{text[:_MAX_SHOWN]}..."
