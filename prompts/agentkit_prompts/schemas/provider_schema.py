@@ -6,18 +6,19 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from agentkit_prompts.schemas.flat_root import flat_root, resolved
 from agentkit_prompts.schemas.intersection import ANNOTATIONS, intersection
 from agentkit_prompts.schemas.json_values import kind_of_json
 from agentkit_prompts.schemas.property_names import wire_property
 from agentkit_prompts.schemas.provider_rules import ProviderRules
 from agentkit_prompts.schemas.references import target_in
 
-__all__ = ["fitted", "flat_root", "is_common_pattern", "nullable"]
+__all__ = ["fitted", "is_common_pattern", "nullable"]
 
 _MAX_NODES = 20_000
 """References that are written out multiply: what is larger than this is no tool anybody sends."""
 _MAX_JOINED = 50
-"""Times that a schema is joined with what holds beside it, and schemas that are looked at for one join."""
+"""Times that a schema is joined with the rules next to it."""
 _MAX_REFERENCES = 32
 """References inside of each other that are written out."""
 _LOST = ("patternProperties", "prefixItems")
@@ -56,47 +57,24 @@ def fitted(schema: Mapping[str, Any], rules: ProviderRules) -> tuple[dict[str, A
     return found, [*dict.fromkeys(fitting.problems), *_over_limits(found, rules)]
 
 
-def flat_root(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a tool as one object without alternatives: no provider takes any at the top.
-
-    What all alternatives require is required, what some of them have may be given; which go together is checked when
-    the tool is called.
-    """
-    root: dict[str, Any] = _resolved({"type": "object", **schema}, schema)
-    for key in ("anyOf", "oneOf"):
-        options = [_resolved(one, schema) for one in root.pop(key, ()) if isinstance(one, Mapping)]
-        properties: dict[str, Any] = dict(root.get("properties", {}))
-        for option in options:
-            for name, item in option.get("properties", {}).items():
-                own = properties.setdefault(name, item)
-                if own != item and item not in own.get("anyOf", ()):
-                    properties[name] = {"anyOf": [*(own["anyOf"] if own.keys() == {"anyOf"} else [own]), item]}
-        shared = [set(option.get("required", ())) for option in options]
-        common = [name for name in properties if shared and all(name in names for names in shared)]
-        if common or root.get("required"):
-            root["required"] = list(dict.fromkeys([*root.get("required", ()), *common]))
-        root["properties"] = properties
-    for key in ("allOf", "$ref", "enum", "not", "const", "nullable", "if", "then", "else"):
-        root.pop(key, None)
-    return {**root, "type": "object", "properties": root.get("properties", {})}
-
-
 def nullable(schema: dict[str, Any], rules: ProviderRules) -> dict[str, Any]:
     """Return a fitted schema that accepts null, too."""
     if not rules.lists_types:
         return {**schema, "nullable": True}
-    if any(one == {"type": "null"} for one in schema.get("anyOf", ())):
-        return schema
+    null = {"type": "null"}
     if "anyOf" in schema:
-        return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
+        if null in schema["anyOf"]:
+            return schema
+        return {**schema, "anyOf": [*schema["anyOf"], null]}
     kinds = _kinds(schema)
     if "null" in kinds:
         return schema
-    if kinds and not {"object", "array"}.intersection(kinds) and "$ref" not in schema and not _listed(schema):
+    has_parts = {"object", "array"}.intersection(kinds) or "$ref" in schema
+    if kinds and not has_parts and not _listed(schema):
         return {**schema, "type": [*kinds, "null"]}
     outside = {key: value for key, value in schema.items() if key == "description"}
     inside = {key: value for key, value in schema.items() if key != "description"}
-    return {"anyOf": [inside, {"type": "null"}], **outside}
+    return {"anyOf": [inside, null], **outside}
 
 
 def is_common_pattern(pattern: str) -> bool:
@@ -123,54 +101,67 @@ class _Fitting:
         self.nodes = 0
 
     def fit(self, schema: Any, path: str, level: int) -> dict[str, Any]:
+        """Return the schema of the value at `path` in the subset."""
         self.nodes += 1
         where = path or "parameters"
         if not isinstance(schema, Mapping):
             return self.anything(where, {})
-        outside = {"description": schema["description"]} if isinstance(schema.get("description"), str) else {}
-        node: dict[str, Any] | None = {key: value for key, value in schema.items() if key not in ANNOTATIONS}
-        for _ in range(_MAX_JOINED):
-            if node is None or not node.get("allOf"):
-                break
-            node = self.joined(node)
-        if node is None or node.get("allOf"):
+        outside: dict[str, Any] = {}
+        if isinstance(schema.get("description"), str):
+            outside["description"] = schema["description"]
+        node = self.joined(schema)
+        if node is None:
             self.problems.append(f"{where} uses allOf of what cannot be joined")
-            return {} if self.rules.is_closed else {**self.anything(where, {}), **outside}
+            if self.rules.is_closed:
+                return {}
+            return {**self.anything(where, {}), **outside}
+        return self.with_description(self.without_description(node, path, level), outside)
+
+    def without_description(self, node: dict[str, Any], path: str, level: int) -> dict[str, Any]:
+        """Return a schema that has no `allOf` in the subset."""
         if node.pop("nullable", False) is True:
-            return {**nullable(self.fit(node, path, level), self.rules), **outside}
+            return nullable(self.fit(node, path, level), self.rules)
         if "$ref" in node:
-            found = self.reference(node, path, level)
-            return {"anyOf": [found], **outside} if "$ref" in found and outside else {**found, **outside}
+            return self.reference(node, path, level)
         options = node.pop("anyOf", None) or node.pop("oneOf", None)
         node.pop("oneOf", None)
         if options:
-            return {**self.union(node, options, path, level), **outside}
-        return {**self.plain(node, path, level), **outside}
+            return self.union(node, options, path, level)
+        return self.plain(node, path, level)
 
-    def joined(self, node: dict[str, Any]) -> dict[str, Any] | None:
-        """Return a schema with its `allOf` as part of it."""
-        parts = node.pop("allOf")
-        result: dict[str, Any] | None = node
-        for part in parts:
-            found = _resolved(part, self.document) if isinstance(part, Mapping) else {}
-            bare = {key: value for key, value in found.items() if key not in ANNOTATIONS}
-            result = None if result is None else intersection(result, bare)
-        return result
+    def with_description(self, schema: dict[str, Any], outside: dict[str, Any]) -> dict[str, Any]:
+        if "$ref" in schema and outside:
+            # In the subsets, a reference has no keywords next to it.
+            return {"anyOf": [schema], **outside}
+        return {**schema, **outside}
+
+    def joined(self, schema: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return a schema without annotations and with its `allOf` as part of it; None if they cannot be joined."""
+        node = _bare(schema)
+        for _ in range(_MAX_JOINED):
+            parts = node.pop("allOf", None)
+            if not parts:
+                return node
+            for part in parts:
+                whole_part = resolved(part, self.document) if isinstance(part, Mapping) else {}
+                whole = intersection(node, _bare(whole_part))
+                if whole is None:
+                    return None
+                node = whole
+        return None
 
     def reference(self, node: dict[str, Any], path: str, level: int) -> dict[str, Any]:
+        """Return a schema with a reference in the subset."""
         reference, where = node.pop("$ref"), path or "parameters"
         target = target_in(self.document, reference)
         if not isinstance(target, Mapping) or self.nodes > _MAX_NODES:
             return self.anything(where, {})
-        if node:  # rules beside it hold as well
-            joined = intersection(node, {key: value for key, value in target.items() if key not in ANNOTATIONS})
-            if joined is None or reference in self.inside:
+        if node:  # rules next to it hold as well
+            whole = intersection(node, _bare(target))
+            if whole is None or reference in self.inside:
                 self.problems.append(f"{where} refers to {reference} beside rules of its own")
                 return {}
-            self.inside.append(reference)
-            found = self.fit(joined, path, level)
-            self.inside.pop()
-            return found
+            return self.fit_inside(reference, whole, path, level)
         if reference in self.inside and self.rules.references != "recursive":
             if self.rules.references == "flat":
                 self.problems.append(f"{where} contains itself")
@@ -178,72 +169,83 @@ class _Fitting:
         if self.rules.references == "none":
             if len(self.inside) >= _MAX_REFERENCES:
                 return {"type": "object"}
-            self.inside.append(reference)
-            found = self.fit(target, path, level)
-            self.inside.pop()
-            return found
+            return self.fit_inside(reference, target, path, level)
         if reference not in self.names:
-            name = self.names[reference] = self.named(reference)
-            self.definitions[name] = {}
-            self.inside.append(reference)
-            self.definitions[name] = self.fit(flat_root(target) if reference == "#" else target, name, level)
-            self.inside.pop()
-        return {"$ref": f"#/$defs/{self.names[reference]}"}  # it stands alone in the subsets
+            self.define(reference, target, level)
+        return {"$ref": f"#/$defs/{self.names[reference]}"}
+
+    def fit_inside(self, reference: str, schema: Any, path: str, level: int) -> dict[str, Any]:
+        """Return the target of a reference in the subset; references to the same target in it are known as such."""
+        self.inside.append(reference)
+        fitted_schema = self.fit(schema, path, level)
+        self.inside.pop()
+        return fitted_schema
+
+    def define(self, reference: str, target: Mapping[str, Any], level: int) -> None:
+        """Add the target of a reference to the definitions."""
+        name = self.names[reference] = self.named(reference)
+        self.definitions[name] = {}
+        schema = flat_root(target) if reference == "#" else target
+        self.definitions[name] = self.fit_inside(reference, schema, name, level)
 
     def named(self, reference: str) -> str:
-        """Return a name for a definition that no other one has."""
-        name = re.sub(r"[^a-zA-Z0-9_.-]+", "_", reference.rpartition("/")[2].strip("#"))[:60] or "parameters"
-        number = 1
-        while (found := name if number == 1 else f"{name}_{number}") in self.definitions:
+        """Return a new name for a definition."""
+        base = re.sub(r"[^a-zA-Z0-9_.-]+", "_", reference.rpartition("/")[2].strip("#"))[:60] or "parameters"
+        name, number = base, 1
+        while name in self.definitions:
             number += 1
-        return found
+            name = f"{base}_{number}"
+        return name
 
     def union(self, node: dict[str, Any], options: Any, path: str, level: int) -> dict[str, Any]:
-        """Return alternatives; what stands beside them is part of each."""
-        found: list[dict[str, Any]] = []
-        for option in options:
-            if not isinstance(option, Mapping):
-                option = {} if option is True else {"enum": []}
-            if node and not option.keys() - {"required", *ANNOTATIONS}:
-                continue  # it only says which properties go together
-            whole = intersection(_resolved(option, self.document), node) if node else dict(option)
-            if whole is not None and whole.get("enum") != []:
-                found.append(whole)
-        if not found:
+        """Return alternatives; the rules next to them are part of each."""
+        alternatives = self.alternatives(node, options)
+        if not alternatives:
             return self.plain(node, path, level)
-        nulls = [one for one in found if _kinds(one) == ["null"]]
-        rest = [one for one in found if one not in nulls]
-        if not self.rules.lists_types and nulls and rest:
-            whole = self.fit(rest[0] if len(rest) == 1 else {"anyOf": rest}, path, level)
-            return nullable(whole, self.rules)
-        fits = [self.fit(one, path, level) for one in found]
-        flat = [inner for one in fits for inner in (one["anyOf"] if one.keys() == {"anyOf"} else [one])]
-        distinct = [one for number, one in enumerate(flat) if one not in flat[:number]]
-        return distinct[0] if len(distinct) == 1 else {"anyOf": distinct}
+        rest = [one for one in alternatives if _kinds(one) != ["null"]]
+        if not self.rules.lists_types and rest and len(rest) < len(alternatives):
+            schema = rest[0] if len(rest) == 1 else {"anyOf": rest}
+            return nullable(self.fit(schema, path, level), self.rules)
+        distinct: list[dict[str, Any]] = []
+        for alternative in alternatives:
+            fitted_schema = self.fit(alternative, path, level)
+            inner = fitted_schema["anyOf"] if fitted_schema.keys() == {"anyOf"} else [fitted_schema]
+            distinct += [one for one in inner if one not in distinct]
+        if len(distinct) == 1:
+            return distinct[0]
+        return {"anyOf": distinct}
+
+    def alternatives(self, node: dict[str, Any], options: Any) -> list[dict[str, Any]]:
+        """Return the alternatives that some value fulfils, each with the rules next to them."""
+        result: list[dict[str, Any]] = []
+        for option in options:
+            if option is False:
+                continue
+            schema = option if isinstance(option, Mapping) else {}
+            if node and not schema.keys() - {"required", *ANNOTATIONS}:
+                continue  # it only decides which properties go together
+            whole = intersection(resolved(schema, self.document), node) if node else dict(schema)
+            if whole is not None and whole.get("enum") != []:
+                result.append(whole)
+        return result
 
     def plain(self, node: dict[str, Any], path: str, level: int) -> dict[str, Any]:
         """Return a schema that has neither references nor alternatives."""
         where, listed = path or "parameters", _listed(node)
-        kinds = _kinds(node)
-        if listed is not None and not kinds:
-            kinds = list(dict.fromkeys(kind_of_json(value) for value in listed))
-        if not kinds:
-            kinds = (
-                ["object"] if "properties" in node else ["array"] if "items" in node or "prefixItems" in node else []
-            )
+        kinds = _kinds(node) or _implied_kinds(node, listed)
         if not kinds:
             return self.anything(where, node)
         if len(kinds) > 1 and (not self.rules.lists_types or {"object", "array"}.intersection(kinds)):
             return self.union({}, [_of_kind(node, kind, listed) for kind in kinds], path, level)
         if kinds == ["null"] and not self.rules.lists_types:
-            return {"type": "string", "nullable": True}  # there is no type of its own for it
+            return {"type": "string", "nullable": True}  # the provider has no type for null alone
         result: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds}
         if listed is not None:
             self.add_enum(result, node, listed, where)
         known = self.rules.keywords or frozenset()
-        for key, value in node.items():
-            if key in known and key not in _STRUCTURE and self.is_right(key, value):
-                result[key] = value
+        for keyword, value in node.items():
+            if keyword in known and keyword not in _STRUCTURE and self.is_right(keyword, value):
+                result[keyword] = value
         if kinds == ["object"]:
             self.add_properties(result, node, path, level)
         elif kinds == ["array"]:
@@ -274,30 +276,35 @@ class _Fitting:
 
     def add_properties(self, result: dict[str, Any], node: Mapping[str, Any], path: str, level: int) -> None:
         rules, where = self.rules, path or "parameters"
-        properties, extra = node.get("properties"), node.get("additionalProperties")
-        if rules.is_closed and (
-            extra or (properties is None and extra is None and path) or "patternProperties" in node
-        ):
+        if rules.is_closed and _is_open(node, is_root=not path):
             self.problems.append(f"{where} takes properties of any name")
         if rules.max_levels is not None and level >= rules.max_levels:
             self.problems.append(f"{where} is nested deeper than {rules.max_levels} levels")
             return
+        properties = self.fitted_properties(node, path, level)
+        if properties or rules.is_closed:
+            result["properties"] = properties
+        if rules.all_required:
+            result["required"] = list(properties)
+        else:
+            names = [wire_property(name, rules.names) for name in node.get("required", ())]
+            required = [name for name in dict.fromkeys(names) if name in properties]
+            if required:
+                result["required"] = required
+        if rules.is_closed:
+            result["additionalProperties"] = False
+
+    def fitted_properties(self, node: Mapping[str, Any], path: str, level: int) -> dict[str, Any]:
         required = set(node.get("required", ()))
-        found: dict[str, Any] = {}
-        for name, item in (properties or {}).items():
+        properties: dict[str, Any] = {}
+        for name, item in (node.get("properties") or {}).items():
             if item is False:
                 continue
             inner = self.fit(item, f"{path}.{name}" if path else name, level + 1)
-            wire = wire_property(name, rules.names)
-            found[wire] = nullable(inner, rules) if rules.all_required and name not in required else inner
-        if found or rules.is_closed:
-            result["properties"] = found
-        needed = [wire_property(name, rules.names) for name in node.get("required", ())]
-        needed = list(found) if rules.all_required else [name for name in dict.fromkeys(needed) if name in found]
-        if needed or rules.all_required:
-            result["required"] = needed
-        if rules.is_closed:
-            result["additionalProperties"] = False
+            if self.rules.all_required and name not in required:
+                inner = nullable(inner, self.rules)
+            properties[wire_property(name, self.rules.names)] = inner
+        return properties
 
     def add_items(self, result: dict[str, Any], node: Mapping[str, Any], path: str, level: int) -> None:
         heads, items = node.get("prefixItems"), node.get("items", True)
@@ -317,37 +324,46 @@ class _Fitting:
         return {"anyOf": [*_SCALARS, {"type": "array", "items": {"type": "string"}}, {"type": "object"}]}
 
 
-def _resolved(schema: Mapping[str, Any], document: Mapping[str, Any], left: list[int] | None = None) -> dict[str, Any]:
-    """Return a schema with what it refers to, and what it joins with `allOf`, as part of it, as far as that goes.
+def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema without annotations."""
+    return {key: value for key, value in schema.items() if key not in ANNOTATIONS}
 
-    `left` is how many schemas may still be looked at: they multiply.
-    """
-    result, left = dict(schema), [_MAX_JOINED] if left is None else left
-    while left[0] > 0:
-        left[0] -= 1
-        if isinstance(target := target_in(document, result.get("$ref")), Mapping):
-            whole = intersection({key: value for key, value in result.items() if key != "$ref"}, target)
-        elif result.get("allOf"):
-            first, *rest = result["allOf"]
-            inner = _resolved(first, document, left) if isinstance(first, Mapping) else {}
-            bare = {key: value for key, value in result.items() if key != "allOf"}
-            whole = intersection({**bare, **({"allOf": rest} if rest else {})}, inner)
-        else:
-            break
-        if whole is None:
-            break
-        result = whole
-    return result
+
+def _is_open(node: Mapping[str, Any], *, is_root: bool) -> bool:
+    """True if an object accepts properties that it does not name."""
+    extra = node.get("additionalProperties")
+    if extra or "patternProperties" in node:
+        return True
+    return node.get("properties") is None and extra is None and not is_root
 
 
 def _kinds(schema: Mapping[str, Any]) -> list[str]:
     kind = schema.get("type")
-    return [] if kind is None else list(kind) if isinstance(kind, list | tuple) else [kind]
+    if kind is None:
+        return []
+    if isinstance(kind, list | tuple):
+        return list(kind)
+    return [kind]
+
+
+def _implied_kinds(node: Mapping[str, Any], listed: list[Any] | None) -> list[str]:
+    """Return the types of a schema without `type`: of the listed values, or of its keywords."""
+    if listed is not None:
+        return list(dict.fromkeys(kind_of_json(value) for value in listed))
+    if "properties" in node:
+        return ["object"]
+    if "items" in node or "prefixItems" in node:
+        return ["array"]
+    return []
 
 
 def _listed(schema: Mapping[str, Any]) -> list[Any] | None:
-    """Return the values that are listed, where there is such a list."""
-    return [schema["const"]] if "const" in schema else list(schema["enum"]) if "enum" in schema else None
+    """Return the listed values; None if the schema has no such list."""
+    if "const" in schema:
+        return [schema["const"]]
+    if "enum" in schema:
+        return list(schema["enum"])
+    return None
 
 
 def _of_kind(node: Mapping[str, Any], kind: str, listed: list[Any] | None) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def _object(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
     is_plain = parameters.get("type") == "object" and "properties" in parameters
     if is_plain and not any(key in parameters for key in _ROOT_ALTERNATIVES):
         return parameters
-    from agentkit_prompts.schemas.provider_schema import flat_root
+    from agentkit_prompts.schemas.flat_root import flat_root
 
     return _frozen(flat_root(parameters))
 
