@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from agentkit import CompletionModel, OpenAIModel, ScriptedModel
-from agentkit.model_evaluation.scores import choice_match
 from agentkit.model_evaluation.shipped_scores import score_of_cfg
 from agentkit.prompts import evaluation
-from agentkit.prompts.evaluation import InContextError, InContextWarning, load_datasets
+from agentkit.prompts.evaluation import InContextError, InContextWarning, choice_match, load_datasets
 from tests.model_evaluation.evaluation_servers import answers, likely, texts_of
 from tests.servers import ChatServer
 

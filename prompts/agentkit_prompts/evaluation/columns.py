@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from agentkit_prompts.errors import InContextError, brief
+from agentkit_prompts.limits import MAX_CACHED
 
 __all__ = ["Slots", "Tokens", "safe_format", "slots"]
 
@@ -69,7 +70,7 @@ def slots(text: str, names: tuple[str, ...], tokens: Tokens = ()) -> Slots:
     return Slots(format_, tuple([columns[piece] for piece in pieces[1::2]]))
 
 
-@lru_cache(256)
+@lru_cache(MAX_CACHED)
 def _pattern(names: tuple[str, ...], tokens: Tokens) -> tuple[re.Pattern[str] | None, Mapping[str, str]]:
     wrong = [brief(name) for name in names if not isinstance(name, str)]
     if wrong:

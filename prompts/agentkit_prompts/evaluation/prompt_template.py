@@ -12,6 +12,7 @@ from agentkit_prompts.evaluation.columns import Slots, Tokens, slots
 from agentkit_prompts.evaluation.problems import inside, refuse
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, copies, section
 from agentkit_prompts.evaluation.row_template import SECTIONS, RowTemplate, items_of, located, problems_of
+from agentkit_prompts.limits import MAX_CACHED
 from agentkit_prompts.names import nearest
 
 __all__ = ["PromptTemplate", "Shown"]
@@ -19,7 +20,6 @@ __all__ = ["PromptTemplate", "Shown"]
 Shown: TypeAlias = str | PromptList
 """Worked examples, rendered: text, or items with roles."""
 
-_MAX_PLANS = 64
 _SHOWN_CHARS = 80
 
 
@@ -169,7 +169,7 @@ class PromptTemplate(RowTemplate):
         key = (label if _is_labelled(self.template) else None, form, names)
         plan = self._plans.get(key)
         if plan is None:
-            if len(self._plans) >= _MAX_PLANS:
+            if len(self._plans) >= MAX_CACHED:
                 self._plans.clear()
             plan = self._plans[key] = self._compile(prompt, form, names)
         if isinstance(prompt, str):

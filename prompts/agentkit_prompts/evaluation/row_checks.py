@@ -11,6 +11,7 @@ from agentkit_prompts.errors import InContextError, InContextWarning, Problem, P
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader, Row
 from agentkit_prompts.evaluation.inferencer import Inferencer
 from agentkit_prompts.evaluation.row_template import RowTemplate
+from agentkit_prompts.limits import MAX_LISTED
 from agentkit_prompts.names import similar
 from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 
@@ -26,7 +27,6 @@ __all__ = [
 
 _NAME = re.compile(r"\{\s*+([^\W\d](?:[\w .-]*[\w.-])?)\s*+(?:[!:][^{}\n]*)?\}")
 """Braces that look like a column."""
-_MAX_NAMED = 5
 
 
 def problems_of_rows(reader: DatasetReader, retriever: ExampleSelector, train: Sequence[Row]) -> Problems:
@@ -101,8 +101,8 @@ def answer_column(reader: DatasetReader, inferencer: Inferencer, rows: Any) -> s
         raise InContextError("samples: the reader has no output_column, so no row has an answer", name="output_column")
     without = [number for number, row in enumerate(rows) if answer not in row]
     if without:
-        numbers = ", ".join(map(str, without[:_MAX_NAMED]))
-        more = f" and {len(without) - _MAX_NAMED} more" if len(without) > _MAX_NAMED else ""
+        numbers = ", ".join(map(str, without[:MAX_LISTED]))
+        more = f" and {len(without) - MAX_LISTED} more" if len(without) > MAX_LISTED else ""
         text = f"samples: rows {numbers}{more} have no answer; the output column is {answer!r}"
         raise InContextError(text, path=f"rows[{without[0]}]", name=answer)
     return answer
@@ -168,9 +168,9 @@ def warn_of_columns(
         doubts += _doubts_of("ice_template", ice_template, columns.union(*train), asked)
     doubts = list(dict.fromkeys(doubts))
     if doubts:
-        texts = [f"{place.partition('.')[0]}: {text}" for place, text in doubts[:_MAX_NAMED]]
-        if len(doubts) > _MAX_NAMED:
-            texts.append(f"and {len(doubts) - _MAX_NAMED} more")
+        texts = [f"{place.partition('.')[0]}: {text}" for place, text in doubts[:MAX_LISTED]]
+        if len(doubts) > MAX_LISTED:
+            texts.append(f"and {len(doubts) - MAX_LISTED} more")
         warn(InContextWarning("; ".join(texts), name=", ".join([doubt.place for doubt in doubts])))
 
 

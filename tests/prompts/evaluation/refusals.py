@@ -1,4 +1,4 @@
-"""Calls that have to fail, and the error that they raise."""
+"""Calls that have to fail, and the error that they raise; markers of a prompt list."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from agentkit.prompts.evaluation import InContextError, InContextWarning
 
-__all__ = ["places", "refused", "warned"]
+__all__ = ["is_marker", "places", "refused", "warned"]
 
 
 def refused(call: Callable[[], object]) -> InContextError:
@@ -28,3 +28,8 @@ def warned(call: Callable[[], object]) -> list[str | None]:
     with pytest.warns(InContextWarning) as caught:
         call()
     return [one.message.name for one in caught if isinstance(one.message, InContextWarning)]
+
+
+def is_marker(item: object) -> bool:
+    """True if an item of a prompt list only marks where a section begins or ends."""
+    return isinstance(item, dict) and "section" in item

@@ -24,8 +24,7 @@ from agentkit.prompts.evaluation import (
     RowPrompt,
 )
 from agentkit.prompts.example_selectors import KeywordSelector, StaticSelector
-from agentkit_prompts.evaluation.prompt_list import is_marker
-from tests.prompts.evaluation.refusals import places, refused, warned
+from tests.prompts.evaluation.refusals import is_marker, places, refused, warned
 
 TRAIN = [
     {"question": "2+2=?", "answer": "4", "topic": "t0"},

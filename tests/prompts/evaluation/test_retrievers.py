@@ -12,13 +12,12 @@ from agentkit.prompts.evaluation import (
     BM25Selector,
     DatasetReader,
     InContext,
+    MetaTemplate,
     PromptTemplate,
     RandomSelector,
     WindowSelector,
 )
 from agentkit.prompts.example_selectors import ExampleSelector, KeywordSelector, StaticSelector, VectorSelector
-from agentkit_prompts.evaluation.dataset_reader import part_of
-from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
 from agentkit_prompts.evaluation.okapi import Okapi, terms
 from agentkit_prompts.evaluation.retrievers import retrieve
 from tests.prompts.evaluation.refusals import places, refused
@@ -57,14 +56,16 @@ class Letters:
     ],
 )
 def test_part_of_a_dataset_is_always_the_same_part(size: Any, numbers: Sequence[int]) -> None:
-    assert list(part_of(range(10), size)) == list(numbers)
+    rows = [{"q": number} for number in range(10)]
+    _, test = DatasetReader(["q"], test_range=size).split({"train": [], "test": rows})
+    assert [row["q"] for row in test] == list(numbers)
 
 
 @pytest.mark.parametrize(
     "size", ["2:9", "[1]", "[::0]", "[a:b]", "[__import__('os'):]", "", 2.5, True, float("nan"), [1]]
 )
 def test_what_is_no_part_of_a_dataset_is_refused_and_never_evaluated(size: Any) -> None:
-    assert refused(lambda: part_of(range(10), size)).value in (size, repr(size))
+    assert places(lambda: DatasetReader(["q"], test_range=size)) == ("test_range",)
 
 
 def test_a_reader_says_what_a_row_asks_and_answers() -> None:

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit.prompts.evaluation import PromptList, PromptTemplate, RawPromptTemplate, safe_format
-from agentkit_prompts.evaluation.prompt_list import is_marker
-from tests.prompts.evaluation.refusals import places, refused
+from tests.prompts.evaluation.refusals import is_marker, places, refused
 from tests.prompts.laws import law
 
 ROW = {"question": "1+1=?", "answer": "2", "topic": "sums"}

@@ -14,6 +14,7 @@ from agentkit_prompts.errors import ChatTemplateError, InContextError, MessageEr
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat
 from agentkit_prompts.evaluation.problems import refuse
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, section
+from agentkit_prompts.limits import MAX_CACHED
 from agentkit_prompts.names import nearest
 
 __all__ = ["as_prompt_list", "chat_messages", "to_messages"]
@@ -27,7 +28,7 @@ _CHAT_ROLES: dict[str, tuple[str, ...]] = {
 """Role of a chat message -> names that meta templates have for it, in any case."""
 
 
-@lru_cache(maxsize=256)
+@lru_cache(MAX_CACHED)
 def _chat_role(name: str) -> str:
     """Return the chat role that a name of a meta template stands for, or the name itself."""
     return next((role for role, names in _CHAT_ROLES.items() if name.upper() in names), name)
