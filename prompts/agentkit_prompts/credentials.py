@@ -39,5 +39,6 @@ def spellings(key: str) -> tuple[str, ...]:
 def masked(text: str, secrets: Iterable[str]) -> str:
     """Return a text with stars in the place of secrets, in all of their spellings."""
     for form in sorted({form for secret in secrets for form in spellings(secret)}, key=len, reverse=True):
-        text = text.replace(form, "***")  # the longest first: one may be the beginning of another
+        # The longest first: one form can be the beginning of another.
+        text = text.replace(form, "***")
     return text

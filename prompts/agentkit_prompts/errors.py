@@ -101,6 +101,7 @@ class Picklable(Exception):
 
 def _remade(kind: type[Picklable], args: tuple[Any, ...], state: Mapping[str, Any]) -> Picklable:
     error = kind.__new__(kind)
+    # The constructors of some classes take other arguments than a message.
     error.args = args
     error.__dict__.update(state)
     return error
@@ -315,7 +316,8 @@ def brief(value: object, most: int = MAX_SHOWN_CHARS) -> str:
     """Return the representation of a value, of at most so many characters."""
     try:
         return repr(value)[:most]
-    except Exception:  # such as a number of more digits than Python writes
+    # Such as a number of more digits than Python writes.
+    except Exception:
         return f"a {type(value).__name__} that cannot be written out"
 
 

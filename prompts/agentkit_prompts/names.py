@@ -22,7 +22,8 @@ C = TypeVar("C", bound=type)
 
 def similar(name: str, names: Iterable[str], likeness: float = 0.6) -> str | None:
     """Return the valid name that is most similar to `name`, if the similarity is at least `likeness`, of 1."""
-    from difflib import get_close_matches  # only errors need it
+    # Only errors need it, and the import takes time.
+    from difflib import get_close_matches
 
     matches = get_close_matches(name[:MAX_NAME_CHARS], list(names)[:_MAX_NAMES], 1, likeness)
     return matches[0] if matches else None

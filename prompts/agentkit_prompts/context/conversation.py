@@ -119,7 +119,8 @@ class _UnreadLog(_Log):
         if name not in ("messages", "has_parts"):
             raise AttributeError(name)
         with self._reading:
-            try:  # another thread may have read them meanwhile
+            # Another thread can have read them while this one waited for the lock.
+            try:
                 return object.__getattribute__(self, name)
             except AttributeError:
                 messages = self._read()
@@ -137,7 +138,8 @@ class Conversation(Sequence[Message]):
     __slots__ = ("_log", "start", "stop")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
-        if type(messages) not in (list, tuple):  # asking an abstract class takes long
+        # The check of an abstract class is slow, and most programs pass a list.
+        if type(messages) not in (list, tuple):
             check_types(MessageError, "Conversation", messages=(messages, Iterable, "messages"))
         items = list(messages)
         self._log = _Log(items, _check(items, 0))
@@ -162,6 +164,7 @@ class Conversation(Sequence[Message]):
         has_parts = _check(messages, len(self))
         log = self._log
         with log.lock:
+            # Only the newest view can share the log: an older one would see messages of another branch.
             if self.stop == len(log.messages):
                 log.messages.extend(messages)
                 log.has_parts = log.has_parts or has_parts
@@ -227,7 +230,8 @@ class Conversation(Sequence[Message]):
                 while len(values) < self.stop:
                     try:
                         values.extend(map(function, log.messages[len(values) : self.stop]))
-                    except Exception:  # those before it are kept
+                    # The values of the messages before this one are kept.
+                    except Exception:
                         values.append(_FAILED)
                         known.failed = True
         derived = values[self.start : self.stop]
@@ -297,6 +301,7 @@ class Conversation(Sequence[Message]):
         log = self._log
         if len(log.whole) < stop:
             log.audit(stop)
+        # A result at the start of a view has its call before the view.
         if log.whole[stop - 1] and log.messages[start].role != "tool":
             return self
         return Conversation(message for _, message in _without_orphans(list(self)))
@@ -348,6 +353,7 @@ class Conversation(Sequence[Message]):
         return len(self) == len(other) and list(self) == list(other)
 
     def __hash__(self) -> int:
+        # Equal conversations have equal ends. A hash of all messages would cost more than comparing.
         return hash((len(self), self[-1].text if len(self) else ""))
 
     def __reduce__(self) -> tuple[type[Conversation], tuple[list[Message]]]:

@@ -50,13 +50,15 @@ class Deriving(Derived):
         result: T
         try:
             cached_about, result = self._derived[function]
-        except (AttributeError, KeyError):  # the first call
+        # The first call.
+        except (AttributeError, KeyError):
             pass
         else:
             if cached_about is about:
                 return result
         result = function(self) if about is None else function(self, about)
         derived = getattr(self, "_derived", None)
+        # A new mapping, because other threads read the old one without a lock.
         if derived is None or len(derived) >= _MAX_DERIVED:
             derived = {}
             object.__setattr__(self, "_derived", derived)
@@ -127,6 +129,7 @@ def freeze(value: Any, *, json_only: bool = False, depth: int = 0) -> Any:
     """
     if type(value) in _IMMUTABLE:
         return value
+    # Cyclic data would never end.
     if depth > MAX_DEPTH:
         raise ContextError("data", [("", f"cyclic, or nests deeper than {MAX_DEPTH} levels; pass flatter data")])
     if isinstance(value, Mapping):

@@ -208,6 +208,7 @@ class Selection(_Item, Derived):
 
 def hash_of(pool: tuple[Example, ...]) -> str:
     """Return a hash of what a selector may choose from."""
+    # Scores and metadata are left out: they do not change what a selector chooses.
     content = repr([(example.input, example.output, example.id) for example in pool])
     return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
@@ -236,9 +237,11 @@ def _label(document: Document) -> str:
     name = document.source or document.title or document.id or "document"
     if not name.isprintable() or "[" in name or "]" in name or len(name) > _MAX_LABEL:
         printable = "".join([char if char.isprintable() else "_" for char in name[-_MAX_LABEL:]])
+        # Brackets would end the label in a citation.
         name = _NO_LABEL.sub("_", printable)
     if document.position is not None:
         return f"{name}#{document.position}"
+    # An id that is the name already says nothing more.
     if name != document.id and _SHORT_ID.fullmatch(document.id) is not None:
         return f"{name}#{document.id}"
     return f"{name}#{_short_hash(document.id, document.text)}"
@@ -260,7 +263,8 @@ def labelled_apart(documents: tuple[Document, ...]) -> tuple[Document, ...]:
         if times[document.label] > 1:
             content = _short_hash(document.source, document.title, document.id, document.text)
             name = label = f"{document.label}.{content}"
-            while label in taken:  # the same document twice
+            # The same document is in the list twice.
+            while label in taken:
                 copies[name] += 1
                 label = f"{name}.{copies[name] + 1}"
             taken.add(label)

@@ -103,6 +103,7 @@ def _problems(value: Any, place: str, seen: set[int], depth: int = 0) -> Iterato
         except ContextError as error:
             yield from [Problem(place, problem.text) for problem in error.problems]
         return
+    # Shared containers would double the time with each level.
     if id(value) in seen:
         return
     seen.add(id(value))
@@ -124,6 +125,7 @@ def _is_json_number(value: object) -> bool:
 def _written(value: Any, depth: int) -> Any:
     if value is None or isinstance(value, bool):
         return value
+    # Text of a subclass is written as plain text, which `from_json` returns.
     if isinstance(value, str):
         return plain_text(value)
     if _is_json_number(value):
@@ -172,7 +174,8 @@ def from_json(data: Any, depth: int = 0) -> Any:
         return {name: from_json(item, depth + 1) for name, item in data.items()}
     try:
         return _value_of_form(data[_TYPE], data.get("value"), depth + 1)
-    except Exception as error:  # classes raise errors of many types for damaged text
+    # Classes raise errors of many types for damaged text.
+    except Exception as error:
         raise ValueError(f"{brief(data[_TYPE], 64)} is an unknown or damaged JSON form") from error
 
 

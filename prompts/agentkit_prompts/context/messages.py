@@ -113,6 +113,7 @@ class Message:
             self._read_names()
         if type(self.opaque) is not FrozenDict:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
+        # Providers refuse such messages, and most of their errors name no message.
         if self.role == "tool" and not self.tool_call_id:
             raise MessageError("a tool message needs the tool_call_id of the call that it answers", name="tool_call_id")
         if self.role != "tool" and self.tool_call_id is not None:
@@ -204,5 +205,6 @@ def __getattr__(name: str) -> TypeAdapter[Message]:
     """Build `MESSAGES` when it is first asked for: it takes longer than the rest of this module."""
     if name != "MESSAGES":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # The next access finds it without this function.
     adapter = globals()["MESSAGES"] = TypeAdapter(Message)
     return adapter

@@ -26,6 +26,7 @@ def nonce_of(session_key: str) -> str:
 
 def break_nonce(text: str, nonce: str) -> str:
     """Return text without the nonce, also if copies of it overlap."""
+    # Copies can overlap: breaking one can leave, or form, another.
     while nonce in text:
         text = text.replace(nonce, f"{nonce[:1]}\u200b{nonce[1:]}")
     return text
@@ -72,6 +73,7 @@ class _Walk:
         """Return a container or object with all values in it broken; the same one if nothing changed."""
         if isinstance(value, ToolSpec):
             return self._rebuilt_tool(value, depth)
+        # Examples of the developer are trusted. Others come from a store or a user.
         if isinstance(value, Example) and value.trust == "trusted":
             return value
         if isinstance(value, Conversation | list | tuple):
@@ -82,6 +84,7 @@ class _Walk:
             return _constructor(value)(items)
         if isinstance(value, Mapping):
             pairs = {self.broken(key, depth): self.broken(item, depth) for key, item in value.items()}
+            # Keys can contain the nonce too.
             is_same = [*pairs] == [*value] and all(map(operator.is_, pairs.values(), value.values()))
             if is_same:
                 return value
@@ -113,7 +116,8 @@ class _Walk:
 def _constructor(value: Any) -> Any:
     """Return the function that makes such a container of its items; other classes become a plain container."""
     if isinstance(value, tuple):
-        return getattr(value, "_make", tuple)  # of a named tuple
+        # A named tuple stays one.
+        return getattr(value, "_make", tuple)
     if isinstance(value, Conversation | FrozenList | ReadOnlyDict):
         return type(value)
     if isinstance(value, list):

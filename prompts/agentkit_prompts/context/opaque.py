@@ -60,6 +60,7 @@ def _merged(wire: Mapping[str, Any], data: Mapping[str, Any]) -> FrozenDict:
     merged = dict(wire)
     for key, value in data.items():
         here = merged.get(key)
+        # Entries of the wire form are never replaced, so that stored data cannot change a role or a text.
         if key not in merged or (key, here, value) == ("role", "system", "developer"):
             merged[key] = freeze(value)
         elif isinstance(here, dict) and isinstance(value, Mapping):

@@ -305,7 +305,8 @@ def _read_source(source: Any, kind: str) -> Source:
         return Path(source)
     if isinstance(source, bytearray | memoryview):
         return bytes(source)
-    if hasattr(source, "unicode_string"):  # pydantic's own URL types
+    # URL types of pydantic, which are no subclasses of `Url`.
+    if hasattr(source, "unicode_string"):
         return Url(str(source))
     what = f"{kind}: expected a Path, a Url or bytes, got {type(source).__name__}"
     raise MediaError(what, name="source")
@@ -328,11 +329,13 @@ def _digest_of_file(path: Path) -> str:
     """Hash a file once per (path, size, mtime)."""
     try:
         status = path.stat()
+        # A file that changes gets a new id.
         key = (str(path), status.st_size, status.st_mtime_ns)
         digest = _FILE_DIGESTS.get(key)
         if digest is None:
             with open_regular(path) as stream:
                 digest = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=_DIGEST)).hexdigest()
+            # A long-running server sees many files.
             if len(_FILE_DIGESTS) >= 4096:
                 _FILE_DIGESTS.clear()
             _FILE_DIGESTS[key] = digest

@@ -202,6 +202,7 @@ class PromptContext(_WithNonce):
             view: MappingProxyType[str, Any] = self._derived
         except AttributeError:
             values = {name: getattr(self, name) for name in _VISIBLE}
+            # Templates read the kwargs of the input by this shorter name too.
             values["additional_kwargs"] = self.user_input.additional_kwargs
             view = MappingProxyType(values)
             object.__setattr__(self, "_derived", view)
@@ -214,7 +215,8 @@ class PromptContext(_WithNonce):
             return None
         try:
             return self._nonce
-        except AttributeError:  # a copy, or a context that was stored
+        # A copy, or a context that was stored: the nonce is not part of the value.
+        except AttributeError:
             object.__setattr__(self, "_nonce", nonce_of(self.session_key))
             return self._nonce
 
@@ -275,6 +277,7 @@ def _fill(context: PromptContext, source: PromptContext | None, values: Mapping[
             store(context, getattr(source, name))
         else:
             store(context, default)
+    # The only field without a default.
     if source is None and "user_input" not in values:
         problems.append(Problem("user_input", "missing"))
     if problems:

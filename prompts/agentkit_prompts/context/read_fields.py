@@ -82,6 +82,7 @@ def items_of(kind: type, from_text: bool = False) -> Reader:
         what = f"{kind.__name__}, mapping or str"
 
     def read(value: Any, place: str, problems: Problems) -> tuple[Any, ...]:
+        # The common case, in C: every turn passes the documents of the last one.
         if type(value) is tuple and countOf(map(type, value), kind) == len(value):
             return value
         items: list[Any] = []
@@ -147,6 +148,7 @@ def read_parts(value: Any, place: str, problems: Problems) -> str | tuple[Part, 
 
 def read_data(value: Any, place: str, problems: Problems) -> ReadOnlyDict:
     """Return a mapping of names, read-only."""
+    # A copy would have another identity, and composing caches by identity.
     if type(value) is ReadOnlyDict:
         return value
     if not isinstance(value, Mapping):

@@ -29,7 +29,8 @@ class _Short(reprlib.Repr):
         """Return the representation of a value inside of others; its class where it has none, as a very long number."""
         try:
             return self._shown(x, level)
-        except Exception:  # of the code of the value
+        # The class of the value is not ours, and an error message must not fail.
+        except Exception:
             return f"<{type(x).__name__} instance at {id(x):#x}>"
 
     def _shown(self, x: Any, level: int) -> str:
@@ -51,6 +52,7 @@ class _Short(reprlib.Repr):
             return "{}"
         if level <= 0:
             return "{...}"
+        # `reprlib` would sort the keys, which compares values of any type.
         pairs: list[str] = []
         for key, value in x.items():
             if len(pairs) == self.maxdict:

@@ -86,6 +86,7 @@ def _kwargs_by_alias(kwargs: ReadOnlyDict, others: Mapping[str, Any], problems: 
     for name, value in others.items():
         if name != "additional_info":
             problems.append(unknown_field("", name, ("input", "additional_kwargs")))
+        # Two values for one field: dropping one would be silent.
         elif kwargs is not NO_DATA:
             problems.append(Problem(name, "another name of additional_kwargs, which are given too: pass one of them"))
         else:

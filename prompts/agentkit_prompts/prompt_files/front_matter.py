@@ -203,7 +203,8 @@ def _read_yaml(text: str, faults: list[_Fault]) -> _Keys:
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 2
         faults.append(_Fault(line, None, f"{unreadable}: {error.reason} ({chr(error.character)!r})"))
-    except (ValueError, OverflowError) as error:  # such as an integer of 5,000 digits
+    # Such as an integer of 5,000 digits.
+    except (ValueError, OverflowError) as error:
         faults.append(_Fault(2, None, f"{unreadable}: {error}"))
     return keys
 

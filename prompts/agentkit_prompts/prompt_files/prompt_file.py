@@ -113,6 +113,7 @@ def _broken(parts: Sequence[Source]) -> Iterator[PromptError]:
     """Build each file on its own, so that an error is blamed on the right one."""
     first = parts[0]
     try:
+        # The budget alone first: its errors would be reported for each file.
         _size(first.front)
     except PromptError as error:
         yield TemplateError(f"budget: {error}", file=first.file, line=first.lines["budget"], name="budget")

@@ -171,6 +171,7 @@ class PromptFolder(Mapping[str, BasePrompt]):
         texts = _texts(self._root, self._label, problems)
         if not texts and not problems:
             problems.append(PromptError(f"{self._label}: no {SUFFIX} file in this folder", path=self._label))
+        # The same objects, so that caches by identity stay valid.
         if before is not None and not problems and texts == before.texts:
             return before
         entries = entries_of(texts, self._label, before.entries if before is not None else {}, problems)
@@ -210,7 +211,8 @@ def _texts(root: Traversable, label: str, problems: list[PromptError]) -> dict[s
                     waiting.append(inner)
             except TemplateError as error:
                 problems.append(error)
-            except (OSError, ValueError) as error:  # such as a path of more characters than the system takes
+            # Such as a path of more characters than the system takes.
+            except (OSError, ValueError) as error:
                 problems.append(_unreadable(file, error))
     return dict(sorted(texts.items()))
 
@@ -269,7 +271,8 @@ def _is_folder(item: Traversable) -> bool:
     try:
         return stat.S_ISDIR(item.stat().st_mode)
     except OSError as error:
-        if error.errno in (ENOENT, ENOTDIR, ELOOP):  # a link that leads nowhere
+        # A link that leads nowhere.
+        if error.errno in (ENOENT, ENOTDIR, ELOOP):
             return False
         raise
 

@@ -259,6 +259,7 @@ class Prompter:
 
     def get_response(self, output: str, input: str | None = None) -> str:
         """Return the reply in what a local model wrote: without the prompt it repeats, or what follows the split."""
+        # Local models repeat the prompt.
         if input and output.startswith(input):
             return output[len(input) :]
         if not self.chat_template.split:

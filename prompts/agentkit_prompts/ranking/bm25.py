@@ -82,6 +82,7 @@ class BM25:
         vectors: list[dict[str, float]] = []
         for counts in self._counts:
             vector = {term: count * self._idf(len(self._postings[term])) for term, count in counts.items()}
+            # A text without terms is similar to none.
             norm = math.hypot(*vector.values()) or 1.0
             vectors.append({term: weight / norm for term, weight in vector.items()})
         return vectors

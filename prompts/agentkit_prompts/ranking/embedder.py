@@ -64,6 +64,7 @@ class Vectors:
         found.update(zip(missing, fresh, strict=True))
         odd = {len(vector) for vector in found.values()} - {len(asked)}
         if odd:
+            # Vectors of another model are worthless now.
             self._known = {}
             raise PromptError(
                 f"{name}: the vector of the query has {len(asked)} dimensions, others had {', '.join(map(str, odd))}; "
@@ -104,7 +105,8 @@ def _unit_vectors(name: str, embedded: object, wanted: int) -> list[list[float]]
             raise PromptError(
                 f"{name}: vector {number} holds NaN or infinity; return finite numbers", name=name, value=number
             )
-        largest = max(map(abs, vector))  # scaled by it, no square can overflow
+        # Divided by its largest value, no square of the vector can overflow.
+        largest = max(map(abs, vector))
         if largest:
             scaled = [value / largest for value in vector]
             norm = math.sqrt(cosine(scaled, scaled))

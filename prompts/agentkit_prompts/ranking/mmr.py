@@ -23,6 +23,7 @@ def mmr(relevance: Sequence[float], similarity: Callable[[int, int], float], k: 
     nearest = [0.0] * len(left)
     chosen: list[int] = []
     while left and len(chosen) < k:
+        # Equal scores keep the order of relevance.
         best = max(left, key=lambda item: ((1 - diversity) * relevance[item] - diversity * nearest[item], -item))
         left.remove(best)
         for item in left:

@@ -117,7 +117,8 @@ class DaemonThreads:
                 self._wait(worker)
             is_killed = False
         finally:
-            if is_killed:  # by an exception that another thread set in this one
+            # An exception that another thread set in this one ended it.
+            if is_killed:
                 self._replace(worker)
 
     def _run(self, future: Future[Any], context: Context, call: Callable[[], Any]) -> bool:
@@ -126,13 +127,15 @@ class DaemonThreads:
             return True
         try:
             result = context.run(call)
-        except BaseException as error:  # whoever waits gets it, and the thread goes on
+        # The caller gets it through the future, and this thread runs the next call.
+        except BaseException as error:
             future.set_exception(error)
         else:
             future.set_result(result)
             del result
         was_left = self._was_left(future)
-        del future  # what the call failed with refers to this frame
+        # The traceback of the error refers to this frame, which would keep the future alive.
+        del future
         return not was_left
 
     def _was_left(self, future: Future[Any]) -> bool:
@@ -158,7 +161,8 @@ class DaemonThreads:
                     self._idle.remove(worker)
                     self._threads -= 1
                     return
-            worker.wake.get()  # a job came just now
+            # A job came after the time was over.
+            worker.wake.get()
 
     def _replace(self, worker: _Worker) -> None:
         """Account for a thread that was killed, and for the call it had."""
@@ -181,7 +185,8 @@ _ALL: WeakSet[DaemonThreads] = WeakSet()
 
 def _in_child() -> None:
     for each in list(_ALL):
-        each._renew()  # threads do not survive a fork
+        # Threads do not survive a fork.
+        each._renew()
 
 
 if hasattr(os, "register_at_fork"):

@@ -89,7 +89,8 @@ class LoopThread:
         finally:
             left = asyncio.all_tasks() - {asyncio.current_task()}
             if left:
-                await asyncio.wait(left, timeout=_LAST_SECONDS)  # they may still report that it is over
+                # Tasks can still report that the thread ends.
+                await asyncio.wait(left, timeout=_LAST_SECONDS)
             for task in left:
                 task.cancel()
                 task.add_done_callback(retrieve)

@@ -29,8 +29,10 @@ def private_folder(path: Path) -> None:
         if path.parent == path:
             raise
         private_folder(path.parent)
-        path.mkdir(_FOLDER, exist_ok=True)  # some file systems never have it
-    path.chmod(_FOLDER)  # the umask may have taken rights of the owner away
+        # Some file systems never have it.
+        path.mkdir(_FOLDER, exist_ok=True)
+    # The umask can have removed rights of the owner.
+    path.chmod(_FOLDER)
 
 
 def private_file(path: Path) -> None:
@@ -56,7 +58,8 @@ def private_database(path: Path) -> None:
     private_folder(path.parent)
     for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
         if name == path.name or path.with_name(name).exists():
-            private_file(path.with_name(name))  # SQLite gives the others the rights of the first
+            # SQLite gives these files the rights of the database when it makes them.
+            private_file(path.with_name(name))
 
 
 def keep_private(folder: Path) -> None:
@@ -71,9 +74,11 @@ def keep_private(folder: Path) -> None:
 def _take_from_others(path: Path) -> None:
     if os.name != "posix":
         return
-    with suppress(OSError, ValueError):  # of another owner, or gone meanwhile
+    # The file belongs to another owner, or was removed.
+    with suppress(OSError, ValueError):
         status = path.stat()
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-            return  # such as /dev/urandom, which all programs of a machine need
+            # Devices such as /dev/urandom are shared by all programs of a machine.
+            return
         if status.st_mode & _OTHERS and status.st_uid == os.geteuid():
             path.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS)

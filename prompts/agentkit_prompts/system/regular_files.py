@@ -21,7 +21,8 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
         OSError: It cannot be opened, is no regular file, or no file can have its name.
     """
     try:
-        file = os.open(path, _FLAGS)  # which does not wait for the other end of a pipe
+        # With these flags it does not wait for the other end of a pipe.
+        file = os.open(path, _FLAGS)
     except ValueError as error:
         raise OSError(f"no file can have this name: {error}") from None
     return _regular(file)
@@ -42,7 +43,8 @@ def open_inside(path: str | os.PathLike[str], folder: Path) -> BufferedReader:
         raise OSError(f"no file can have this name: {error}") from None
     if not real.is_relative_to(folder):
         raise OSError("it does not lie in the folder")
-    if os.open not in os.supports_dir_fd:  # such as Windows
+    # Such as Windows, where paths below an open folder do not exist.
+    if os.open not in os.supports_dir_fd:
         return open_regular(real)
     at = os.open(folder, _FOLDER)
     try:

@@ -65,6 +65,7 @@ class EstimateCounter:
         if text.isascii():
             return (len(text) + 3) >> 2
         size = len(text)
+        # A CJK character has two bytes beyond the first: (2 * 1 + 3 * 2) / 8 is one token.
         beyond_ascii = len(text.encode("utf-8", "surrogatepass")) - size
         return (2 * size + 3 * beyond_ascii + 7) >> 3
 

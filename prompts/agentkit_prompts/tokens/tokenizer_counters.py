@@ -67,6 +67,7 @@ class _Exact:
                 f"{self.name}: cannot tokenize {text[:40]!r}: {error}", name=self.name, value=text
             ) from error
         self._characters += len(text)
+        # Clearing all is cheap, and rare: a session counts the same texts in every turn.
         if self._characters > _MAX_CHARACTERS:
             self._known.clear()
             self._known_prompts.clear()
@@ -155,12 +156,14 @@ class TokenizersCounter(_Exact):
             raise PromptError(
                 f"{file}: cannot be read as a tokenizer.json of tokenizers ({error})", path=str(file)
             ) from error
+        # Counts of cut or padded text would be wrong.
         tokenizer.no_truncation()
         tokenizer.no_padding()
         whole: list[Tokenizer] = []
 
         def tokenize_prompt(text: str) -> int:
             if not whole:
+                # A second tokenizer: the setting of special tokens belongs to the tokenizer, and this use is rare.
                 whole.append(Tokenizer.from_str(tokenizer.to_str()))
             return _size(whole[0], text)
 
@@ -175,5 +178,6 @@ class TokenizersCounter(_Exact):
 def _size(tokenizer: Tokenizer, text: str) -> int:
     try:
         return len(tokenizer.encode(text, add_special_tokens=False))
-    except TypeError:  # lone surrogates, which no UTF-8 text has
+    # Lone surrogates, which no UTF-8 text has.
+    except TypeError:
         return len(tokenizer.encode(clean(text), add_special_tokens=False))

@@ -399,6 +399,7 @@ def _advice_for_type(kind: str) -> str:
 def _open_calls(messages: Sequence[Message]) -> dict[str, str]:
     """Return id and name of the calls at the end of messages that have no result yet."""
     last = len(messages)
+    # Calls before the last message that is no result have all their results.
     while last > 0 and messages[last - 1].role == "tool":
         last -= 1
     calls = {call.id: call.name for call in messages[last - 1].tool_calls} if last else {}

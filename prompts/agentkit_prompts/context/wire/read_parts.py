@@ -225,6 +225,7 @@ class PartReader:
         if key in _DATA and fields.get("type") == "text":
             return _Source(value.encode("utf-8", "surrogatepass"), media_type)
         try:
+            # Also as data: some senders write a whole address there.
             if value[:5].lower() == "data:":
                 return _Source(*content_of(File(cast("Any", value))))
             if key in _ADDRESS or "://" in value[:16]:
@@ -266,6 +267,7 @@ def _not_allowed(source: Path | Url | bytes) -> str:
     try:
         allowed = is_public(ip_address(host))
     except ValueError:
+        # A name without a dot is looked up in the local network.
         allowed = "." in host and not host.endswith(_INNER_NAMES)
     if allowed:
         return ""

@@ -117,6 +117,7 @@ def of_result(part: Part, kinds: Container[MediaKind] = ("image", "audio", "file
             return made
         raise MediaError(f"this API takes no {made.kind}")
     except MediaError as error:
+        # The model reads why, and the request stays valid.
         return Text(f"{part.alt} (not shown: {error})")
 
 
@@ -130,6 +131,7 @@ def _proven(part: Media) -> Image | Audio | File:
     """
     data, mime = content_of(part)
     if data is None:
+        # The provider fetches it, and checks it itself.
         if part.kind == "image" and str(part.source).lower().startswith(("https://", "http://")):
             return Image(part.source, media_type=part.media_type, name=part.name)
         raise MediaError("only images are fetched from an address")

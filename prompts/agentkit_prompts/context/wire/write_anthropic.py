@@ -80,6 +80,7 @@ def _with_thinking(
     waiting = deque(thinking)
     texts = [Text(part.alt) if isinstance(part, Media) else part for part in parts]
     for place, blocks in enumerate([*(anthropic_blocks([text]) for text in texts), *([call] for call in calls)]):
+        # The API refuses thoughts that are not where the model wrote them.
         while waiting and waiting[0].at <= place:
             yield _thought(waiting.popleft())
         yield from blocks
@@ -102,6 +103,7 @@ def _tool_id(name: str) -> str:
     """Return an id of the characters the API takes; different ids stay different."""
     if name and not _NOT_IN_ID.search(name):
         return name
+    # Two ids can differ in characters that are replaced only.
     digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
     return f"{_NOT_IN_ID.sub('_', name)}_{digest}"
 
@@ -112,7 +114,8 @@ def _arguments(text: str) -> FrozenDict:
         return FrozenDict()
     try:
         arguments = freeze(strict_json(text))
-    except (ValueError, RecursionError):  # a ContextError is a ValueError
+    # A ContextError of `freeze` is a ValueError.
+    except (ValueError, RecursionError):
         arguments = None
     if isinstance(arguments, FrozenDict):
         return arguments

@@ -53,6 +53,7 @@ def _completed(wire: FrozenDict, required: Required) -> FrozenDict:
             return wire
         return FrozenDict({**wire, "reasoning_content": ""})
     calls = wire.get("tool_calls")
+    # Only the first call of a step needs a signature.
     if not calls or "thought_signature" in str(calls[0].get("extra_content")):
         return wire
     google = FrozenDict(google=FrozenDict(thought_signature=_NO_SIGNATURE))
@@ -149,6 +150,7 @@ def media_of_result(message: Message) -> tuple[FrozenDict, ...]:
     for part in message.content:
         sent = of_result(part)
         if isinstance(part, Media) and isinstance(sent, Media):
+            # A tool message carries text only, so media follow in a message of the user.
             origin = f"{part.alt}, returned by the tool {message.name or 'called'} ({message.tool_call_id}):"
             shown += (FrozenDict(type="text", text=clean(origin)), openai_part(sent))
     return tuple(shown)
