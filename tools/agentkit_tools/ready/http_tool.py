@@ -10,6 +10,7 @@ from typing import Annotated, Any, cast
 from urllib.parse import urljoin
 
 from agentkit_prompts.errors import brief, check_types
+from agentkit_prompts.system.cut_handshakes import CutHandshake
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import ToolDefinitionError, ToolError
 from agentkit_tools.ready.addresses import Guard, Resolver, WebAddress, read_address
@@ -163,7 +164,7 @@ class _Pages:
         headers = [("Host", address.origin), *_HEADERS]
         async with (
             httpcore2.AsyncConnectionPool(ssl_context=self._ssl_context, network_backend=self._backend) as pool,
-            pool.stream("GET", url, headers=headers) as response,
+            pool.stream("GET", url, headers=headers, extensions={"trace": CutHandshake()}) as response,
         ):
             page = _Page(address, response.status, response.headers, b"")
             if page.status in _REDIRECTS or not is_text_type(page.header(b"content-type")):
