@@ -47,15 +47,19 @@ def items_of(values: Any) -> Sequence[Any]:
     return list(values)
 
 
+def _is_sequence(value: object) -> bool:
+    return isinstance(value, str | list | tuple)
+
+
 def _add(left: Any, right: Any) -> Any:
-    if isinstance(left, str | list | tuple) and isinstance(right, str | list | tuple):
+    if _is_sequence(left) and _is_sequence(right):
         check_size(len(left) + len(right), type(left))
-    return operator.add(left, right)
+    return left + right
 
 
 def _multiply(left: Any, right: Any) -> Any:
     for sequence, count in ((left, right), (right, left)):
-        if isinstance(sequence, str | list | tuple) and isinstance(count, int):
+        if _is_sequence(sequence) and isinstance(count, int):
             check_size(len(sequence) * count, type(sequence))
     return left * right
 
