@@ -142,6 +142,7 @@ class BaseTemplate:
             ChatTemplateError: The template has no place for a part of this conversation; says why.
         """
         title = self.title
+        # A subclass may accept any subset of these options, as the LMDeploy document shows.
         parameters = inspect.signature(self.messages2prompt).parameters
         options = {key: value for key, value in kwargs.items() if key in parameters}
         turns = read_turns(messages, title)
@@ -167,6 +168,7 @@ class BaseTemplate:
     def _call_messages2prompt(self, turns: list[Turn], options: dict[str, Any]) -> str:
         title = self.title
         try:
+            # Copies, because a subclass may change the messages it is given.
             text = self.messages2prompt([{**turn} for turn in turns], **options)
         except ChatTemplateError:
             raise
@@ -184,6 +186,7 @@ class BaseTemplate:
     def _without_opening(self, text: str, last: Mapping[str, Any]) -> str:
         """Take off the marker that `messages2prompt` put behind the conversation for the model to go on from."""
         opening = getattr(self, "assistant", "")
+        # The last message may end in the same text: then it is unknown which of the two the marker is.
         if not opening or not text.endswith(opening) or last["content"].endswith(opening):
             raise ChatTemplateError(
                 f"{self.title}: does not know where the conversation ends and the reply starts; "
@@ -198,6 +201,7 @@ def _fits(value: object, kind: str) -> bool:
     """Return True if a value is of the type in the annotation of a field."""
     if value is None:
         return "None" in kind
+    # Annotations are text here, because of `from __future__ import annotations`.
     if kind.startswith("Literal"):
         return isinstance(value, str) and repr(value) in kind.replace('"', "'")
     if "Sequence[str]" in kind:

@@ -180,6 +180,7 @@ def _turn(message: object, place: str, problems: Problems, roles: Collection[str
     if calls:
         turn["tool_calls"] = [_wire(call) for call in calls]
         if first_text and content is None:
+            # LMDeploy writes a line break after an empty content, and none without content.
             turn["is_silent"] = True
     for key in ("name", "tool_call_id", "reasoning_content"):
         value = message.get(key)

@@ -102,6 +102,7 @@ def shifted(spans: Spans, text: str, escaped: str) -> Spans:
     places: list[int] = []
     at = 0
     for character in text:
+        # Escaping only inserts characters, so each character is found after the previous one.
         at = escaped.find(character, at)
         if at < 0:
             raise ChatTemplateError(
@@ -151,6 +152,7 @@ def _prompted(
         before, after = render(messages[:index], True), render(messages[: index + 1], False)
     except ChatTemplateError:
         return None
+    # Both must be beginnings of the whole text, or the template writes this reply in another way later.
     if not (text.startswith(before) and text.startswith(after) and len(before) <= len(after)):
         return None
     reply = after[len(before) :]

@@ -37,9 +37,11 @@ def parts_of(model: str) -> list[str]:
     """Return what may be the name of the model, in lower case and the likeliest first."""
     parts = [part for part in _SEPARATOR.split(model.lower()) if part]
     for part in parts:
-        if part.startswith("models--"):  # a folder of the Hugging Face cache
+        # A folder of the Hugging Face cache.
+        if part.startswith("models--"):
             return [part.rsplit("--", 1)[1]]
-    if len(parts) == 2 and model[0] not in "/\\.~":  # organisation/name
+    # The name of a repository: organisation/name.
+    if len(parts) == 2 and model[0] not in "/\\.~":
         return parts[1:]
     return parts[::-1]
 
@@ -57,7 +59,8 @@ def other_words(part: str, start: int, end: int) -> list[str]:
     maker = _MAKER.match(part, 0, start)
     front = part[maker.end() if maker else 0 : start]
     words = _others(front, _IN_FRONT)
-    if not words and front and front[-1].isalnum():  # it is a part of a longer word
+    # The family name is a part of a longer word.
+    if not words and front and front[-1].isalnum():
         words = [front + part[start:end]]
     return words + _others(part[end:], _KNOWN)
 

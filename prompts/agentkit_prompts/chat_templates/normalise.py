@@ -33,10 +33,15 @@ def plain(value: Any) -> Any:
     kind = type(value)
     if kind in _ATOMS:
         return value
-    if kind is dict:  # asking an abstract class takes long
+    # Plain types first: asking an abstract class takes long.
+    if kind is dict:
         return {plain(key): plain(item) for key, item in value.items()}
     if kind is list:
         return [plain(item) for item in value]
+    return _plain_of_class(value)
+
+
+def _plain_of_class(value: Any) -> Any:
     for base in (str, int, float):
         if isinstance(value, base):
             return getattr(base, f"__{base.__name__}__")(value)
@@ -49,7 +54,7 @@ def plain(value: Any) -> Any:
     for fits, convert in _CONVERTERS:
         if fits(value):
             return plain(convert(value))
-    return f"<{kind.__name__}>"
+    return f"<{type(value).__name__}>"
 
 
 def _is_data_class(value: Any) -> bool:
@@ -100,6 +105,7 @@ def as_mappings(messages: object) -> list[dict[str, Any]]:
 
 
 def _mapping(message: object) -> Any:
+    # A mapping of text to text needs no conversion.
     if type(message) is dict and {*map(type, message), *map(type, message.values())} == {str}:
         return message.copy()
     return plain(message)
@@ -163,7 +169,8 @@ def _part(part: Part) -> dict[str, str]:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
     if part.kind == "file":
-        return {"type": "text", "text": part.alt}  # no template has a place for files
+        # No template has a place for files.
+        return {"type": "text", "text": part.alt}
     return {"type": part.kind, "alt": part.alt}
 
 
@@ -228,6 +235,7 @@ class _Normaliser:
         if "content" in message:
             message["content"] = self._content(message["content"], role, f"{place}.content")
         else:
+            # Some templates read the content of a message that has none.
             message = {"role": role, "content": "", **message}
         if message.get("tool_calls"):
             message["tool_calls"] = self._calls(message["tool_calls"], f"{place}.tool_calls")
@@ -273,6 +281,7 @@ class _Normaliser:
             function["arguments"] = _arguments(function.get("arguments"), form)
             # Nine digits: the one form of id that every family of templates accepts.
             result.append({"id": f"{self._count + index:09d}", "type": "function", **normal})
+        # Results answer the calls of the latest message with calls.
         self._open = [_OpenCall(str(call["id"]), call["function"]["name"]) for call in result]
         self._count += len(result)
         return result
@@ -313,7 +322,8 @@ def _arguments(arguments: Any, form: Form) -> Any:
         try:
             value = json.loads(arguments)
         except (ValueError, RecursionError):
-            return arguments  # as the model wrote it: the template prints it or fails
+            # As the model wrote it: the template prints it or fails.
+            return arguments
         if isinstance(value, dict):
             return value
     return arguments

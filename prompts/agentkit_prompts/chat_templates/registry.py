@@ -115,9 +115,11 @@ class ChatTemplateRegistry:
     def _hints(self, model: str) -> str:
         last = next(iter(parts_of(str(model))), "")
         hints: list[str] = []
-        near = similar(last, self)  # all names are too many to list
+        # All names are too many to list.
+        near = similar(last, self)
         if near is not None:
             hints.append(f"did you mean {near!r}?")
+        # Names of one or two letters, such as `yi`, are in too many words.
         family = [name for name in self if len(name) > 2 and _family(name) in last]
         if family:
             hints.append(f"of the same family: {', '.join(family)}")
@@ -131,6 +133,7 @@ class ChatTemplateRegistry:
         for part in parts_of(str(model)):
             spans = {name: span for name in self._known() if (span := self._fit(name, part)) is not None}
             if spans:
+                # The template that recognises most of the name fits best.
                 best = max(spans, key=lambda name: spans[name][1] - spans[name][0])
                 return Fit(best, others + other_words(part, *spans[best]))
             if not has_only_known(part):
@@ -157,6 +160,7 @@ class ChatTemplateRegistry:
     def _known(self) -> dict[str, TemplateMaker]:
         if self._load is not None:
             makers, matches = self._load()
+            # Names that were registered before the first use replace built-in names.
             self._makers = {**makers, **self._makers}
             self._matches = {**matches, **self._matches}
             self._load = None

@@ -105,6 +105,7 @@ class RoleMarkerTemplate(BaseTemplate):
     """Whether it may change the text of a message; so may a class of your own that writes messages itself."""
 
     def __init_subclass__(cls) -> None:
+        # A class of a user that overrides one of these methods may change texts, unless it says otherwise.
         if not _WRITERS.isdisjoint(vars(cls)) and not cls.__module__.startswith(_OWN):
             cls.rewrites_text = "rewrites_text" not in vars(cls) or cls.rewrites_text
         if "piece" in vars(cls) and "signs" not in vars(cls):
@@ -187,7 +188,8 @@ class RoleMarkerTemplate(BaseTemplate):
         Raises:
             ChatTemplateError: The template has no place for something; names every message or tool at fault.
         """
-        if type(self).messages2prompt is not RoleMarkerTemplate.messages2prompt:  # a subclass has its own
+        # A subclass writes conversations itself.
+        if type(self).messages2prompt is not RoleMarkerTemplate.messages2prompt:
             known = {"sequence_start": sequence_start, "enable_thinking": enable_thinking}
             return super().render(messages, tools, add_generation_prompt, **known, **kwargs)
         name = self.title
@@ -205,6 +207,7 @@ class RoleMarkerTemplate(BaseTemplate):
             turns = read_turns(messages, name, self.roles)
         if not turns:
             raise no_messages(name)
+        # Plain messages have no calls and no results.
         if task.tools or not task.is_plain:
             self._check_places(turns, task)
         return self.write(turns, task)
@@ -332,6 +335,7 @@ class RoleMarkerTemplate(BaseTemplate):
             self._enclose_results(pieces, first, rest)
         if self.leaves_open and turns and turns[-1]["role"] == "assistant":
             if not task.add_generation_prompt:
+                # The separator belongs to the next turn.
                 pieces[-1] = pieces[-1].removesuffix(self.separator)
             elif pieces[-1] or task.strict:
                 return "".join([*pieces[:-1], self._continuation(task)])
@@ -414,6 +418,7 @@ def _set_apart(pieces: list[str]) -> None:
 
     `pieces` is one that stands before all messages, then three for each message.
     """
+    # Every message begins with a marker, or every message ends with one.
     if all(pieces[1::3]) or all(pieces[3::3]):
         return
     for index in range(3, len(pieces) - 1, 3):

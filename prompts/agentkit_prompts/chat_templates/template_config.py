@@ -93,6 +93,7 @@ class ChatTemplateConfig:
             return CHAT_TEMPLATES.get(self.model_name)(**given)
         if self.model_name is None and self.model_path is not None:
             return CHAT_TEMPLATES.get(CHAT_TEMPLATES.best_match(self.model_path))(**given)
+        # Without a marker the name is more likely a misspelt name than a new template.
         if self.user is None and self.assistant is None:
             near = nearest(str(self.model_name), CHAT_TEMPLATES)
             raise ChatTemplateError(

@@ -45,7 +45,8 @@ def find_chat_template(given: GivenTemplate | None, model: str = "") -> ChatTemp
         return _of_path(given)
     if isinstance(given, str):
         return _named(given)
-    has_tokens = hasattr(type(given), "control_tokens") or hasattr(given, "control_tokens")  # a property takes time
+    # The class is asked first: a property of the instance may take time.
+    has_tokens = hasattr(type(given), "control_tokens") or hasattr(given, "control_tokens")
     if isinstance(given, type) or not (has_tokens and hasattr(given, "render")):
         what = repr(given)[:80]
         if isinstance(given, type):
@@ -61,6 +62,7 @@ def find_chat_template(given: GivenTemplate | None, model: str = "") -> ChatTemp
 def _named(name: str) -> ChatTemplate:
     if name in CHAT_TEMPLATES:
         return CHAT_TEMPLATES.get(name)()
+    # Users pass the source of a template here.
     if "{%" in name or "{{" in name:
         raise ChatTemplateError(
             f"chat_template: {name[:40]!r}... is the text of a template, expected a name or a file: "
@@ -96,7 +98,8 @@ def _of_path(path: Path) -> ChatTemplate:
     except ChatTemplateError:
         if not path.is_dir():
             raise
-        try:  # a model of the time before templates were shipped
+        # A model of the time before templates were shipped.
+        try:
             return CHAT_TEMPLATES.get(CHAT_TEMPLATES.best_match(str(path.resolve())))()
         except ChatTemplateError:
             pass
@@ -107,7 +110,8 @@ def _has_template(path: Path) -> bool:
     try:
         return "chat_template" in json.loads(read_regular_text(path))
     except (OSError, ValueError, TypeError, RecursionError):
-        return False  # who reads it next says what is wrong
+        # The next reader of the file reports what is wrong.
+        return False
 
 
 def _exists(name: str) -> bool:

@@ -35,7 +35,8 @@ _CODE: dict[str, type[RoleMarkerTemplate]] = {
     "qwen2_5": Qwen25Template,
 }
 _NOT_FIELDS = ("code", "like", "match")
-_END = "(?![a-z0-9])"  # of a word
+# The end of a word in the name of a model.
+_END = "(?![a-z0-9])"
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 
 
@@ -87,7 +88,8 @@ def _numbered(token: str) -> list[str]:
 
 def __getattr__(name: str) -> type[RoleMarkerTemplate]:
     """Return the class of a row, so that templates can be pickled."""
-    if not name.startswith("_"):  # Python asks for many names of this kind, before the rows are read
+    # Python asks for many names of this kind, before the rows are read.
+    if not name.startswith("_"):
         templates, _ = builtin()
         if name in templates:
             return templates[name]

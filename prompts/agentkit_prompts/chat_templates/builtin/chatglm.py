@@ -34,7 +34,8 @@ class ChatGLM2Template(RoleMarkerTemplate):
         for turn in turns:
             role, text = turn["role"], turn["content"]
             if role not in ("user", "assistant") and not task.strict:
-                continue  # LMDeploy leaves out a system message
+                # LMDeploy leaves out a system message.
+                continue
             if is_open or (role == "assistant" and task.strict):
                 parts.append(self.assistant)
             if role == "user":

@@ -45,7 +45,8 @@ class Llama31Template(RoleMarkerTemplate):
             return [bos, f"{self.system}{tools}", turns[0]["content"], self.eosys]
         if self.meta_instruction is not None and task.sequence_start and turns:
             return [self.bos, f"{self.system}{self.knowledge}{tools}", self.meta_instruction, self.eosys]
-        if task.strict and task.tools:  # and nothing to put them into
+        # There are tools, and no system message to put them into.
+        if task.strict and task.tools:
             return [f"{bos}{self.system}{self.knowledge}{tools}{self.eosys}"]
         return [bos]
 

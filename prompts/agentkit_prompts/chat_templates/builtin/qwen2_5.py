@@ -72,5 +72,6 @@ class Qwen25Template(RoleMarkerTemplate):
         if task.strict:
             is_silent = not turn["content"]
         if written and is_silent:
-            written[0] = written[0].removeprefix(line)  # the marker of the assistant ends in a line break already
+            # The marker of the assistant ends in a line break already.
+            written[0] = written[0].removeprefix(line)
         return written

@@ -67,6 +67,7 @@ class ControlTokens:
     """
 
     def __init__(self, tokens: Iterable[str], inline: Collection[str] = ()) -> None:
+        # The longest token first, because regular expressions try alternatives in their order.
         ordered = sorted({token.strip() for token in tokens}, key=lambda token: (-len(token), token))
         ordered = [token for token in ordered if len(token) >= _MIN_LENGTH]
         self.anywhere = tuple(token for token in ordered if token in inline or not _BRACKETS.isdisjoint(token))
@@ -115,6 +116,7 @@ class ControlTokens:
 
     def is_reached_from_left(self, text: str) -> bool:
         """Return True if a token could begin before `text` and end in it or after it."""
+        # Grouped by a character, because most texts fit no group.
         if text.startswith(self._ends.get(text[:1], ())):
             return True
         return len(text) < self.longest and any(map(contains, self._but_first, repeat(text)))

@@ -73,12 +73,14 @@ class _StandIns:
             if not is_untrusted:
                 texts.append(stretch.text)
             elif texts and texts[-1] in _THOUGHTS and stretch.text and not stretch.text.strip("\n"):
-                texts.append("\n")  # an empty thought: some templates strip the line breaks and compare
+                # An empty thought: some templates strip the line breaks and compare.
+                texts.append("\n")
             else:
                 texts.append(self._stand_in(stretch.text, stretch[0].pointer))
         return "".join(texts)
 
     def _stand_in(self, text: str, pointer: str) -> str:
+        # Many templates test if a text is empty or blank.
         if not text or text.isspace():
             return text[:1] and " "
         if self._keeps_names and pointer.endswith(_NAME):
@@ -86,6 +88,7 @@ class _StandIns:
         self._count += 1
         character = chr(_FIRST + self._count % _COUNT)
         if pointer.endswith(_NAME):
+            # The same name becomes the same word, because templates match calls and results.
             character = self._known.setdefault(text, character)
         return character * (_ID_LENGTH if pointer.endswith(_ID) else _LENGTH)
 

@@ -94,6 +94,7 @@ def check_own_tokens(render: Render, tree: Tree, text: str, tokens: ControlToken
         ControlTokenError: The template writes tokens, or roles behind them, by what untrusted text says.
     """
     around = None
+    # A template that looks up names fails without them.
     for keeps_names in (False, True):
         around = attempt(render, with_stand_ins(tree, keeps_names=keeps_names))
         if around is not None:
@@ -125,7 +126,8 @@ def broken_segments(segments: Iterable[Segment], tokens: ControlTokens, *, start
     table = dict.fromkeys(map(ord, tokens.alphabet), 0)
     before = ""
     if not starts_line:
-        before = "\ufffd"  # a visible character that is in no token
+        # A visible character that is in no token.
+        before = "\ufffd"
     text = swapped = before
     for segment in segments:
         plain = segment.plain
@@ -240,6 +242,7 @@ class _Guard:
     def _alphabets(self, tree: Tree) -> Iterator[frozenset[str]]:
         """Yield the characters to swap: all, or else (fewer templates notice) those that occur in every token."""
         tokens = self.tokens
+        # A template that compares texts notices most swaps: then only the characters of borders are swapped.
         yield tokens.alphabet
         texts = [segment.text for segment in segments_of(tree) if is_tainted(segment)]
         if tokens.telling != tokens.alphabet and not any(map(tokens.fits_inside, texts)):
@@ -258,26 +261,33 @@ class _Guard:
         return swapped
 
     def _places(self, tree: Tree, text: str, cuts: Sequence[_Cut]) -> Iterator[tuple[str, str]]:
-        """Yield each token with the places that its tainted characters are from.
-
-        Each place gets its own swaps, which identify it. If the template acts on them, all places are candidates.
-        """
-        needed = sorted({text[at] for cut in cuts for at in cut.tainted})
+        """Yield each token with the places that its tainted characters are from."""
         texts: dict[str, str] = {}
         for segment in filter(is_tainted, segments_of(tree)):
             texts[segment.pointer] = texts.get(segment.pointer, "") + segment.text
+        offsets = sorted({at for cut in cuts for at in cut.tainted})
+        owners = self._owners(tree, text, offsets, texts)
+        for cut in cuts:
+            for at in cut.tainted:
+                # Without a known owner all places with this character are candidates.
+                candidates = [owners[at]] if at in owners else texts
+                yield from ((cut.found.token, place) for place in candidates if text[at] in texts[place])
+
+    def _owners(self, tree: Tree, text: str, offsets: Sequence[int], pointers: Iterable[str]) -> dict[int, str]:
+        """Return the place of the character at each offset, if it is known.
+
+        Each place gets its own swaps, which identify it, unless the template acts on them.
+        """
+        # Only the characters in tokens need a swap for each place: private-use characters are limited.
+        needed = sorted({ord(text[at]) for at in offsets})
         free = _free(tree, text)
-        tables = {pointer: dict(zip(map(ord, needed), map(ord, free), strict=False)) for pointer in texts}
-        owners = {chr(swap): pointer for pointer, table in tables.items() for swap in table.values()}
+        tables = {pointer: dict(zip(needed, map(ord, free), strict=False)) for pointer in pointers}
+        owner_of = {chr(swap): pointer for pointer, table in tables.items() for swap in table.values()}
         back = {swap: character for table in tables.values() for character, swap in table.items()}
         swapped = attempt(self.render, _swap(tree, lambda segment: tables[segment.pointer]))
         if swapped is None or swapped.translate(back) != text:
-            swapped = text  # no character has an owner
-        for cut in cuts:
-            for at in cut.tainted:
-                owner = owners.get(swapped[at])
-                candidates = texts if owner is None else (owner,)
-                yield from ((cut.found.token, place) for place in candidates if text[at] in texts[place])
+            return {}
+        return {at: owner_of[swapped[at]] for at in offsets if swapped[at] in owner_of}
 
     def _refuse(self, places: Iterable[tuple[str, str]]) -> None:
         """Raise an error that names every token and its place, if the policy is to reject them."""

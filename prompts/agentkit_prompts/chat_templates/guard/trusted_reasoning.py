@@ -77,6 +77,7 @@ def _acts(render: Render, tree: Tree, where: list[bool], opening: str, closing: 
     """Return True if tags make a difference: a probe is rendered with them, and with private-use characters."""
 
     def drawn(first: str, last: str) -> str | None:
+        # Line breaks and a second closing tag: templates split at the tags and strip the parts.
         probe = f"{first}\n\n a \n\n{last}{last}\n\n b"
         messages = [*tree["messages"]]
         for index in compress(range(len(messages)), where):

@@ -125,7 +125,8 @@ class JinjaChatTemplate:
             )
         source = named.pop(chosen)
         if name is not None:
-            named = {}  # the caller chose one template for all conversations
+            # The caller chose one template for all conversations.
+            named = {}
         values: dict[str, Any] = {
             "bos_token": tokens.pop("bos_token", None),
             "eos_token": tokens.pop("eos_token", None),
@@ -226,7 +227,8 @@ class JinjaChatTemplate:
         if self.now is not None or not any(_CLOCK in source for source in (self.source, *self.named.values())):
             return self
         made = replace(self, now=now)
-        vars(made)["_probes"] = self._dated_probes  # what was found out holds at any time
+        # The results of probes hold at any date.
+        vars(made)["_probes"] = self._dated_probes
         if self.isolated:
             vars(made)["_process"] = self._process
         return made
@@ -292,7 +294,8 @@ class JinjaChatTemplate:
     def _probe(self, source: str) -> Probe:
         if source not in self._probes:
             limits = self.limits
-            if limits is not None and limits.steps < CHAT_LIMITS.steps:  # what one rendering needs may be less
+            # The limits of one rendering may be too low for several probes.
+            if limits is not None and limits.steps < CHAT_LIMITS.steps:
                 limits = replace(limits, steps=CHAT_LIMITS.steps)
             shared = SharedLimits(limits, _MAX_PROBE_CHARS) if limits is not None else None
 

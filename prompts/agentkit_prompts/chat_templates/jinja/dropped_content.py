@@ -72,6 +72,7 @@ class ContentCheck:
         if any(map(_has_media, messages)) and _render_without_media(conversation, render) == text:
             problems.append(Problem("messages", "the media"))
         if not problems:
+            # Starting again is simpler than removing the oldest shape, and costs one more check of each.
             if len(self._whole) >= MAX_CACHED:
                 self._whole.clear()
             self._whole[shape] = None
@@ -182,6 +183,7 @@ class _Trial:
         # The template fails because it reads some of the values. So each kind is tried alone, and only contents that
         # are not in the text: a content that is there was written, or is a word that the template knows.
         problems: Problems = []
+        # Words for one kind leave the other values as they are, so fewer templates fail.
         for kind in ("content", "call", "tool"):
             numbers = [number for number in every if self._values[number].kind == kind]
             if kind == "content":
@@ -287,7 +289,8 @@ def _changed_call(call: dict[str, Any], place: str, change: _Change) -> dict[str
     parsed = _parsed(arguments)
     if isinstance(parsed, dict | list):
         result = changed(parsed)
-        if result != parsed:  # else the text keeps its layout
+        # Unchanged arguments keep their layout.
+        if result != parsed:
             arguments = json.dumps(result, ensure_ascii=False)
     elif arguments and not (isinstance(arguments, str) and arguments.isspace()):
         arguments = changed(arguments)

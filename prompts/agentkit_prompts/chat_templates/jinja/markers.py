@@ -51,6 +51,7 @@ def tokens_of_texts(texts: Iterable[str], tokens: Iterable[str | None], probe: P
     plain: list[str] = []
     for glue in _glue(probe):
         found += _MARKER.findall(glue)
+        # A marker of words ends a line of the text between two words.
         plain += [marker for line in _MARKER.sub("\n", glue).splitlines() for marker in _PLAIN.findall(line)]
     for glue in _glue_of_calls(probe):
         found += _MARKER.findall(glue)
@@ -88,7 +89,8 @@ def _joined(node: nodes.Node) -> list[str]:
 def _glued(sides: Iterable[nodes.Node]) -> list[str]:
     texts = [""]
     for side in sides:
-        first, *others = _joined(side) or ["", ""]  # a value that is no text cuts the text
+        # A value that is no text cuts the text.
+        first, *others = _joined(side) or ["", ""]
         texts[-1] += first
         texts += others
     return texts

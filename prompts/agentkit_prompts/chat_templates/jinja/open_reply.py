@@ -33,7 +33,8 @@ def render_open(
         text, final[field] = _open_parts(text)
     elif isinstance(text, str):
         names = [field]
-        if field in REASONING:  # a template may read the text under another name
+        # A template may read the text under another name.
+        if field in REASONING:
             names = [name for name in REASONING if final.get(name) == text]
         final |= dict.fromkeys(names, text + _TAG + _SPACE)
     if not isinstance(text, str):
@@ -43,6 +44,7 @@ def render_open(
             problems=[Problem(f"messages[{len(messages) - 1}].{field}", "no text")],
         )
     rendered = render([*messages[:-1], final])
+    # The last tag: a template may print the content twice, such as in a title.
     end = rendered.rfind(_TAG)
     if end < 0 or text.strip() not in rendered:
         raise ChatTemplateError(
@@ -53,7 +55,8 @@ def render_open(
     open_text = rendered[:end]
     if rendered.startswith(_SPACE, end + len(_TAG)):
         return open_text
-    return open_text.rstrip()  # the template strips messages
+    # The template strips messages.
+    return open_text.rstrip()
 
 
 def _open_parts(parts: Sequence[Any]) -> tuple[str | None, list[Any]]:

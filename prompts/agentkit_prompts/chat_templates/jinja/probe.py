@@ -68,6 +68,7 @@ class Probe:
         self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None, prompt: bool = False
     ) -> str | ChatTemplateError:
         """Return the text of a conversation, or the error of the template."""
+        # Several questions render the same conversation.
         key = json.dumps([messages, tools, prompt])
         if key not in self._known:
             try:

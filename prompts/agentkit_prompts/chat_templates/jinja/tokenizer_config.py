@@ -62,6 +62,7 @@ def read_files(path: Path) -> TemplateFiles:
         file, beside = path, path.parent / _TEMPLATE
         if beside.is_file():
             file, templates["default"] = beside, _text(beside)
+        # Further templates of the model, by the names of their files.
         for more in sorted((path.parent / _MORE).glob("*.jinja")):
             templates[more.stem] = _text(more)
         if not templates:
@@ -165,6 +166,7 @@ def _added(config: Mapping[str, Any], folder: Path) -> dict[str, None]:
         for name in _SPECIAL:
             tokens |= _contents(source.get(name), is_special=True)
     decoder = config.get("added_tokens_decoder")
+    # `added_tokens_decoder` is newer than `tokenizer.json`, and has the same tokens.
     if isinstance(decoder, dict):
         tokens |= _contents(decoder)
     else:

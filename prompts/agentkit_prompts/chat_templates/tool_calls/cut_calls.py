@@ -35,6 +35,7 @@ def is_cut_list(text: str, tools: Container[str], *, may_be_python: bool) -> boo
 
 def _goes_on(text: str, at: int, form: Form) -> bool:
     start = at + len(form.opening) - form.kept
+    # A sentence may name the opening of a call, and opens none.
     if _BEGUN.match(text, start) is None:
         return False
     body = skip(text, start)
@@ -43,6 +44,7 @@ def _goes_on(text: str, at: int, form: Form) -> bool:
         if text[body : body + 1] not in ("{", "["):
             first = text.find("{", body)
         return first < 0 or json_goes_on(text, first)
-    if text.startswith("{", body):  # a text in it may contain the end of a call
+    # A text in it may contain the end of a call.
+    if text.startswith("{", body):
         return json_goes_on(text, body, form.closing)
     return text.find(form.closing, body) < 0

@@ -80,6 +80,7 @@ class ReplyText:
         """Return the first place of a text from `start` on, or -1. All places of a text are searched once."""
         places = self._places.get(text)
         if places is None:
+            # One pass over the reply for each text, however many calls it opens.
             places = self._places[text] = [match.start() for match in re.finditer(re.escape(text), self.text)]
         index = bisect_left(places, start)
         return places[index] if index < len(places) else -1

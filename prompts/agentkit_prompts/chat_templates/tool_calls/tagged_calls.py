@@ -135,6 +135,7 @@ def _arguments(reply: ReplyText, at: int, opening: re.Pattern[str], closing: str
         borders.append((tag, end))
         at = end + len(closing)
         places.append(at)
+    # The tags may be well formed, and the call still not end.
     is_closed = text.startswith(after, skip(text, at))
     if not is_closed or reply.is_dead(kind, at):
         reply.bury(kind, places)

@@ -118,13 +118,15 @@ class _Turns:
         """Return the messages, the first of them from the user."""
         messages = [*self._messages, *self._last()]
         if messages and messages[0]["role"] == "assistant":
+            # The API requires that the user opens the conversation.
             opening = FrozenDict(type="text", text=OPENING)
             return [FrozenDict(role="user", content=FrozenList([opening])), *messages]
         return messages
 
     def _with_own_ids(self, blocks: tuple[FrozenDict, ...]) -> tuple[FrozenDict, ...]:
         calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
-        key = "tool_use_id"  # of a result, which has the id of a call of the latest assistant message
+        # A result has the id of a call of the latest assistant message.
+        key = "tool_use_id"
         if calls:
             key = "id"
             self._renamed = {}

@@ -28,6 +28,7 @@ from agentkit_prompts.tokens.counter import prompt_count
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.contents import Contents
+    from agentkit_prompts.composition.declarations import Declarations
     from agentkit_prompts.context.conversation import Conversation
 
 __all__ = ["text_by_message", "tokens_by_message"]
@@ -126,7 +127,8 @@ def _pieces(
     head = _head(composition, frame.heads[talk[0].role if talk else "user"])
     if head is None:
         return None
-    words = words_of_tools(composition.tools)
+    # The same set object each time, because it is a part of a key.
+    words = composition.declarations.derive(_words)
     pieces: list[str | _StoredText] = [
         head,
         _StoredText(talk, stored_writer(frame, words, False)),
@@ -138,6 +140,10 @@ def _pieces(
     if closing.text:
         pieces.append(frame.user_text(composition.sections[2]))
     return [*pieces, frame.ending]
+
+
+def _words(declared: Declarations) -> frozenset[str]:
+    return words_of_tools(declared.tools)
 
 
 def _has_closed_borders(composition: Contents, frame: Frame) -> bool:

@@ -87,6 +87,7 @@ def _written(
     template = chat_template_of(chat_template, composition.context.now)
     has_results: bool = getattr(template, "has_results", False)
     is_declared = bool(composition.declarations.given) or not composition.context.tools
+    # A prompt shows the tools, and nothing declares them: calls must be text as well.
     if not (is_declared and getattr(template, "writes_tools", True)) and shows_tools(composition.layers):
         composition = with_tools_as_text(composition, has_results=has_results)
     try:
@@ -110,8 +111,10 @@ def _tokens(composition: Contents, template: ChatTemplate, control_tokens: Polic
 def _text(composition: Contents, template: ChatTemplate, control_tokens: Policy, kwargs: Mapping[str, Any]) -> str:
     if control_tokens in _POLICIES:
         text = text_by_message(composition, template, kwargs, is_guarded=control_tokens != "allow")
+        # The text without a guard differs only if a token was broken.
         if control_tokens == "reject" and text != text_by_message(composition, template, kwargs, is_guarded=False):
-            text = None  # there is something to name
+            # A token was found, and the error must name its place.
+            text = None
         if text is not None:
             return text
     return whole_text(composition, template, control_tokens, (), kwargs)[0]
@@ -142,9 +145,7 @@ def whole_text(
     messages = list(list_messages(composition, read))
     for at, message in enumerate(more, len(composition.conversation)):
         messages.append(checked(read.message(message, f"conversation[{at}]"), tokens))
-    declared: Tree = {"tools": [read.tool(one, f"tools[{at}]") for at, one in enumerate(composition.tools)] or None}
-    if "documents" in kwargs:
-        declared["documents"] = read.untrusted(kwargs["documents"], "documents")
+    declared = _declared(composition, read, kwargs)
 
     def render(drawn: Tree) -> str:
         return template.render(**{**kwargs, **drawn})
@@ -163,6 +164,15 @@ def whole_text(
         return text, plain
     tree = with_reasoning(render, tree, tokens)
     return guarded(render, tree, attempt(render, plain), tokens, policy, rewrites=rewrites), plain
+
+
+def _declared(composition: Contents, read: TreeReader, kwargs: Mapping[str, Any]) -> dict[str, Tree]:
+    """Return the tools, and the documents among the options of the template."""
+    tools = [read.tool(tool, f"tools[{at}]") for at, tool in enumerate(composition.tools)]
+    declared: dict[str, Tree] = {"tools": tools or None}
+    if "documents" in kwargs:
+        declared["documents"] = read.untrusted(kwargs["documents"], "documents")
+    return declared
 
 
 def _copied(message: CheckedTree) -> dict[str, Any]:

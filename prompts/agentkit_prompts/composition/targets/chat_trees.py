@@ -94,6 +94,7 @@ class TreeReader:
 
     def untrusted(self, value: object, pointer: str) -> Tree:
         """Return JSON-like data with every text in it untrusted, keys included."""
+        # Templates for retrieval read these two fields.
         if isinstance(value, Document):
             value = {"title": value.title, "text": value.text}
         if isinstance(value, str):
@@ -104,7 +105,8 @@ class TreeReader:
             return [self.untrusted(item, f"{pointer}[{index}]") for index, item in enumerate(value)]
         if value is None or isinstance(value, int | float):
             return value
-        return self.untrusted(plain(value), pointer)  # a template reads a fact or a message by its fields
+        # A template reads a fact or a message by its fields.
+        return self.untrusted(plain(value), pointer)
 
     def tool(self, tool: ToolSpec, pointer: str) -> Tree:
         """Return a tool in the form of a chat-completions request; all of an untrusted one but the words of schemas."""

@@ -82,6 +82,7 @@ def _without_roles(rendered: Rendered) -> str:
     """Return the plain text with the roles and tool calls broken that untrusted text forms."""
     text = rendered.plain
     lines = text.splitlines()
+    # A cheap test: the origins of the text are worked out only if a line begins like a message.
     if not (MESSAGE.begin_any(lines) or ("[" in text and CALL.begin_any(lines))):
         return text
     segments = MESSAGE.broken_in(rendered.segments())
@@ -100,6 +101,7 @@ def plain_line(message: Message) -> str:
 
 def _untrusted(text: str) -> str:
     text = MESSAGE.broken(text)
-    if "[" not in text:  # most texts cannot contain a call
+    # Most texts cannot contain a call.
+    if "[" not in text:
         return text
     return CALL.broken(text)

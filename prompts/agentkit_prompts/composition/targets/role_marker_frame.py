@@ -82,6 +82,7 @@ class Frame:
             begins, ends = self.begins.setdefault(role, set()), self.ends.setdefault(role, set())
             begins.add(begin)
             ends.add(end)
+            # A result may be the first or the last of its run.
             if name == "tool":
                 begins.add(opening + begin)
                 ends.add(end + closing)
@@ -162,7 +163,8 @@ def frame_of(
     is_guarded: bool,
 ) -> Frame:
     """Return the frame of a template with these fields."""
-    template = kind.__new__(kind)  # a copy, because the fields of the original may be set at any time
+    # A copy, because the fields of the original may be set at any time.
+    template = kind.__new__(kind)
     vars(template).update(fields)
     tokens = tokens_of(template) if is_guarded else control_tokens_of(())
     return Frame(template, tokens, template.task(**dict(options)))
@@ -192,6 +194,7 @@ class StoredWriter:
             begin, end = self._markers[message.role]
             return f"{begin}{content}{end}"
         begin, text, end = frame.piece({"role": message.role, "content": content}, self._recent)
+        # The template itself made a token of the text.
         if text != content and frame.tokens.may_be_in(text):
             raise NotAloneError
         return f"{begin}{text}{end}"
@@ -275,6 +278,7 @@ class HeadWriter:
 
     def _section_text(self, section: Section, task: Task) -> str | None:
         frame = self._frame
+        # The text before the content decides if the content starts a line, so it may be written twice.
         content, pieces = self._system_pieces(section, task, starts_line=True)
         if frame.tokens.words and not is_at_line_start("".join(pieces[:2])):
             content, pieces = self._system_pieces(section, task, starts_line=False)

@@ -62,6 +62,7 @@ def with_tools_as_text(composition: Contents, *, has_results: bool = False) -> C
 def _check_shown(composition: Contents) -> None:
     """Refuse to leave out a tool that the template has no place for and no prompt names."""
     names = [tool.name for tool in composition.context.tools]
+    # A budget may have dropped the prompt with the tools.
     text = "\n".join([section.text for section in composition.sections])
     if missing := [name for name in names if name not in text]:
         raise ChatTemplateError(

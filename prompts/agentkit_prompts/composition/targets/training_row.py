@@ -63,7 +63,8 @@ def sample(
     for number, line in enumerate(lines, 1):
         end = start + len(line.text)
         is_wanted = number == len(lines) or not reply_only
-        if is_wanted and line.is_reply and line.text != _HEAD:  # an empty reply has no span
+        # An empty reply has no span.
+        if is_wanted and line.is_reply and line.text != _HEAD:
             spans.append([start + len(_HEAD), end])
         start = end + len(SEPARATOR)
     return {**row, "text": SEPARATOR.join([line.text for line in lines]), "loss_spans": spans}
@@ -101,6 +102,7 @@ def _of_the_reply(
     spans: Spans, text: str, template: ChatTemplate, asked: Mapping[str, Any], kwargs: dict[str, Any]
 ) -> Spans:
     """Return the spans that the conversation without its reply does not have."""
+    # The reply begins where the text without it ends, or differs.
     before = template.render(asked["messages"][:-1], asked["tools"], False, **kwargs)
     pairs = zip(before, text, strict=False)
     same = next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(before), len(text)))
