@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from agentkit.prompts import ContextError, Document, Image, MediaError, Message, MessageError, Text
-from agentkit_prompts.context.messages import ToolCall
-from agentkit_prompts.context.thinking import Thinking
+from agentkit.prompts import ContextError, Document, Image, MediaError, Message, MessageError, Text, Thinking, ToolCall
+from tests.cases import for_cases
 
 
 class Failing(dict[str, Any]):
@@ -32,34 +32,32 @@ def nested(depth: int) -> list[Any]:
 WRONG: list[Any] = [5, b"x", ["x"], {"a": 1}, object(), nested(10_000), [Failing()], lambda: None]
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: type(wrong).__name__)
-@pytest.mark.parametrize(
-    ("made", "field", "error"),
-    [
-        (lambda **given: Message(**{"role": "user", **given}), "role", MessageError),
-        (lambda **given: Message("user", "x", **given), "name", MessageError),
-        (lambda **given: Message("assistant", "x", **given), "tool_calls", MessageError),
-        (lambda **given: Message("assistant", "x", **given), "thinking", MessageError),
-        (lambda **given: Message("tool", "x", **given), "tool_call_id", MessageError),
-        (lambda **given: ToolCall(**{"id": "1", "name": "f", **given}), "id", MessageError),
-        (lambda **given: Thinking(**given), "text", MessageError),
-        (lambda **given: Thinking("x", **given), "provider", MessageError),
-        (lambda **given: Thinking("x", **given), "signature", MessageError),
-        (lambda **given: Thinking("x", **given), "redacted", MessageError),
-        (lambda **given: Text("x", **given), "kind", MediaError),
-        (lambda **given: Image(b"x", **given), "name", MediaError),
-        (lambda **given: Image(b"x", **given), "media_type", MediaError),
-        (lambda **given: Image(b"x", **given), "kind", MediaError),
-        (lambda **given: Document("x", **given), "label", ContextError),
-    ],
-)
-def test_a_field_of_the_wrong_type_is_refused_by_its_name(
-    made: Any, field: str, error: type[Exception], wrong: Any
-) -> None:
+FIELDS: list[tuple[Any, str, type[Exception]]] = [
+    (lambda **given: Message(**{"role": "user", **given}), "role", MessageError),
+    (lambda **given: Message("user", "x", **given), "name", MessageError),
+    (lambda **given: Message("assistant", "x", **given), "tool_calls", MessageError),
+    (lambda **given: Message("assistant", "x", **given), "thinking", MessageError),
+    (lambda **given: Message("tool", "x", **given), "tool_call_id", MessageError),
+    (lambda **given: ToolCall(**{"id": "1", "name": "f", **given}), "id", MessageError),
+    (lambda **given: Thinking(**given), "text", MessageError),
+    (lambda **given: Thinking("x", **given), "provider", MessageError),
+    (lambda **given: Thinking("x", **given), "signature", MessageError),
+    (lambda **given: Thinking("x", **given), "redacted", MessageError),
+    (lambda **given: Text("x", **given), "kind", MediaError),
+    (lambda **given: Image(b"x", **given), "name", MediaError),
+    (lambda **given: Image(b"x", **given), "media_type", MediaError),
+    (lambda **given: Image(b"x", **given), "kind", MediaError),
+    (lambda **given: Document("x", **given), "label", ContextError),
+]
+
+
+@for_cases(("field", "wrong"), itertools.product(FIELDS, WRONG))
+def test_a_field_of_the_wrong_type_is_refused_by_its_name(field: tuple[Any, str, type[Exception]], wrong: Any) -> None:
+    make, name, error = field
     with pytest.raises(error) as caught:
-        made(**{field: wrong})
+        make(**{name: wrong})
     raised: Any = caught.value
-    assert str(raised.name).partition("[")[0] == field
+    assert str(raised.name).partition("[")[0] == name
 
 
 def test_all_wrong_fields_of_a_message_are_named_at_once() -> None:

@@ -49,9 +49,11 @@ from agentkit.prompts import (
 )
 from agentkit.prompts.example_selectors import KeywordSelector
 from agentkit.testing import strategies as some
-from agentkit_prompts.context.prompt_context import CONTEXT_NAMES
 from tests.prompts.laws import law
 
+HIDDEN = {"session_key", "selections", "kept_kwargs"}
+CONTEXT_NAMES = {"additional_kwargs", *(field.name for field in dataclasses.fields(PromptContext))} - HIDDEN
+"""Names that templates can read."""
 CONTEXTS: TypeAdapter[PromptContext] = TypeAdapter(PromptContext)
 KWARGS: dict[str, Any] = {
     "root": Path("/srv/app"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,7 @@ from agentkit.prompts import (
     compose,
 )
 from agentkit.prompts.example_selectors import StaticSelector
+from tests.cases import for_cases
 
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
 
@@ -110,9 +112,9 @@ PLACES: dict[str, tuple[BasePrompt, Callable[[str], PromptContext]]] = {
 }
 
 
-@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-@pytest.mark.parametrize("place", PLACES)
-def test_any_text_comes_out_as_it_went_in(place: str, text: str) -> None:
+@for_cases(("place", "kind"), itertools.product(PLACES, TEXTS))
+def test_any_text_comes_out_as_it_went_in(place: str, kind: str) -> None:
+    text = TEXTS[kind]
     prompt, context = PLACES[place]
     ctx = context(text)
     assert prompt.format_2_str(ctx) == text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -11,6 +12,7 @@ from pydantic_core import PydanticSerializationError
 
 from agentkit.prompts import ContextError, Document, PromptContext, UserInput
 from agentkit_prompts.context.json_form import from_json, strict_json, to_json
+from tests.cases import for_cases
 
 
 @pytest.mark.parametrize("value", [set(), {1, "a", (1, 2), None}, frozenset({frozenset({1})}), {"tags": {"a", "b"}}])
@@ -72,9 +74,12 @@ def nested(levels: int) -> list[Any]:
     return made
 
 
-@pytest.mark.parametrize("value", [None, [{}], {"a": 1}, nested(5_000)], ids=["none", "list", "mapping", "deep list"])
-@pytest.mark.parametrize(
-    "name", ["bytes", "path", "url", "datetime", "timedelta", "decimal", "uuid", "int", "float", "part"]
+@for_cases(
+    ("name", "value"),
+    itertools.product(
+        ("bytes", "path", "url", "datetime", "timedelta", "decimal", "uuid", "int", "float", "part"),
+        (None, [{}], {"a": 1}, nested(5_000)),
+    ),
 )
 def test_a_form_with_another_value_than_was_written_is_damaged(name: str, value: Any) -> None:
     with pytest.raises(ValueError):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agentkit_prompts import (
+from agentkit.prompts import (
     Conversation,
     Document,
     Fact,
@@ -20,12 +20,12 @@ from agentkit_prompts import (
     PromptContext,
     Template,
     Text,
+    Thinking,
     ToolCall,
     UserInput,
 )
+from agentkit.tools import ToolResult
 from agentkit_prompts.context.short_repr import short_repr
-from agentkit_prompts.context.thinking import Thinking
-from agentkit_tools import ToolResult
 
 LONG = "x" * 100_000
 MANY = [Message("user", "hello " * 50) for _ in range(1_000)]

@@ -23,8 +23,8 @@ from agentkit.prompts import (
     UserInput,
     compose,
 )
+from agentkit.prompts.chat_templates import ChatTemplateError
 from agentkit.prompts.prompters import AlpacaPrompter, ChatPrompter, EmptyPrompter, Prompter, PrompterError
-from agentkit_prompts.errors import ChatTemplateError
 
 IM = {
     "sos": "<|im_start|>system\n",
