@@ -50,24 +50,40 @@ def _either(first: Mapping[str, Any], second: Mapping[str, Any]) -> Mapping[str,
     return {"anyOf": [*options, second]}
 
 
-def resolved(schema: Mapping[str, Any], document: Mapping[str, Any], left: list[int] | None = None) -> dict[str, Any]:
-    """Return a schema with what it refers to, and what it joins with `allOf`, as part of it, as far as that goes.
+def resolved(schema: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema with its references and its `allOf` as part of it, as far as they can be joined."""
+    return _Joining(document).resolved(schema)
 
-    `left` is how many schemas may still be looked at: they multiply.
-    """
-    result, left = dict(schema), [_MAX_JOINED] if left is None else left
-    while left[0] > 0:
-        left[0] -= 1
-        if isinstance(target := target_in(document, result.get("$ref")), Mapping):
-            whole = intersection({key: value for key, value in result.items() if key != "$ref"}, target)
-        elif result.get("allOf"):
-            first, *rest = result["allOf"]
-            inner = resolved(first, document, left) if isinstance(first, Mapping) else {}
-            bare = {key: value for key, value in result.items() if key != "allOf"}
-            whole = intersection({**bare, **({"allOf": rest} if rest else {})}, inner)
-        else:
-            break
-        if whole is None:
-            break
-        result = whole
-    return result
+
+class _Joining:
+    """Joins the parts of one schema, up to a limit."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._document = document
+        self._left = _MAX_JOINED
+
+    def resolved(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a schema that is joined with its parts."""
+        result = dict(schema)
+        while self._left > 0:
+            self._left -= 1
+            whole = self._joined_once(result)
+            if whole is None:
+                break
+            result = whole
+        return result
+
+    def _joined_once(self, schema: dict[str, Any]) -> dict[str, Any] | None:
+        """Return a schema with one of its parts joined; None if it has no part that can be joined."""
+        target = target_in(self._document, schema.get("$ref"))
+        if isinstance(target, Mapping):
+            return intersection({key: value for key, value in schema.items() if key != "$ref"}, target)
+        if not schema.get("allOf"):
+            return None
+        first, *rest = schema["allOf"]
+        bare = {key: value for key, value in schema.items() if key != "allOf"}
+        if rest:
+            bare["allOf"] = rest
+        if not isinstance(first, Mapping):
+            return bare
+        return intersection(bare, self.resolved(first))

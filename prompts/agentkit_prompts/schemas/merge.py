@@ -16,7 +16,7 @@ __all__ = ["merge_schemas"]
 REQUIRED_BY = "x-required-by"
 """Schema keyword that lists the prompts a property is needed by."""
 
-_MAX_WRITTEN = 500
+_MAX_WRITTEN = 200
 """Nodes of a schema that a message writes out with its references resolved."""
 _MAX_SHOWN = 2_000
 """Characters of a schema in a message."""
@@ -343,28 +343,38 @@ def _text(value: Any) -> str:
 
 def _shown(node: Any, root: JsonSchema) -> str:
     """Return JSON of a schema for a message, with its references resolved as far as there is room."""
-    written = 0
-
-    def expand(item: Any, path: tuple[str, ...], as_names: bool) -> Any:
-        nonlocal written
-        written += 1
-        if isinstance(item, list | tuple):
-            return [expand(value, path, False) for value in item[:_MAX_WRITTEN]]
-        if not isinstance(item, Mapping):
-            return item
-        if written > _MAX_WRITTEN:
-            return {"...": "..."}
-        reference = item.get("$ref")
-        if not as_names and _is_inside(reference) and reference not in path:
-            target = expand(resolve(reference, root), (*path, reference), False)
-            return {**target, **expand({key: item[key] for key in item if key != "$ref"}, path, False)}
-        return {
-            key: value if key in _DATA else expand(value, path, not as_names and key in _NAMED)
-            for key, value in item.items()
-            if as_names or key not in _ANNOTATIONS
-        }
-
-    text = _text(expand(node, (), False))
+    text = _text(_Expansion(root).expand(node, ()))
     if len(text) <= _MAX_SHOWN:
         return text
     return f"{text[:_MAX_SHOWN]}..."
+
+
+class _Expansion:
+    """Resolves the references of one schema, until too much is written."""
+
+    def __init__(self, root: JsonSchema) -> None:
+        self._root = root
+        self._left = _MAX_WRITTEN
+
+    def expand(self, node: Any, path: tuple[str, ...]) -> Any:
+        """Return a schema with its references resolved; `path` are the references that led to it."""
+        self._left -= 1
+        if isinstance(node, list | tuple):
+            return [self.expand(item, path) for item in node[:_MAX_WRITTEN]]
+        if not isinstance(node, Mapping):
+            return node
+        if self._left < 0:
+            return {"...": "..."}
+        reference = node.get("$ref")
+        if _is_inside(reference) and reference not in path:
+            target = self.expand(resolve(reference, self._root), (*path, reference))
+            return {**target, **self.expand({key: node[key] for key in node if key != "$ref"}, path)}
+        keywords = [keyword for keyword in node if keyword not in _ANNOTATIONS]
+        return {keyword: self._expand_keyword(keyword, node[keyword], path) for keyword in keywords}
+
+    def _expand_keyword(self, keyword: str, value: Any, path: tuple[str, ...]) -> Any:
+        if keyword in _DATA:
+            return value
+        if keyword in _NAMED and isinstance(value, Mapping):
+            return {name: self.expand(item, path) for name, item in value.items()}
+        return self.expand(value, path)

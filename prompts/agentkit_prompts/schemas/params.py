@@ -133,33 +133,41 @@ def _closed_schemas(document: Mapping[str, Any]) -> list[SchemaFault]:
 
 
 def _type_problems(kind: Any, seen: set[int]) -> Iterator[SchemaFault]:
-    """Walk the alternatives of a top-level type; what its fields hold is their own business."""
+    """Yield the problems of a top-level type and its alternatives; the types of fields may forbid anything."""
     if id(kind) in seen:
         return
     seen.add(id(kind))
-    behind = getattr(kind, "__value__", None) or getattr(kind, "__supertype__", None)  # `type X = ...`, NewType
-    if behind is not None:
-        yield from _type_problems(behind, seen)
-        return
-    if get_origin(kind) is not None and not inspect.isclass(kind):
-        arguments = get_args(kind)
-        is_union = get_origin(kind) is Union or type(kind).__name__ == "UnionType"
-        for argument in arguments if is_union else arguments[:1]:
-            yield from _type_problems(argument, seen)
-        return
-    if not inspect.isclass(kind):
-        return
-    if issubclass(kind, BaseModel) and kind.__pydantic_root_model__:
-        yield from _type_problems(kind.model_fields["root"].annotation, seen)
+    for inner in _alternative_types(kind):
+        yield from _type_problems(inner, seen)
+    if inspect.isclass(kind):
+        yield from _class_problems(kind)
+
+
+def _alternative_types(kind: Any) -> list[Any]:
+    """Return the types that a value of a type can have: of aliases, unions, annotated types and root models."""
+    # `type X = ...` has a value, `NewType` a supertype.
+    aliased = getattr(kind, "__value__", None) or getattr(kind, "__supertype__", None)
+    if aliased is not None:
+        return [aliased]
+    if inspect.isclass(kind):
+        if issubclass(kind, BaseModel) and kind.__pydantic_root_model__:
+            return [kind.model_fields["root"].annotation]
+        return []
+    if get_origin(kind) is Union or type(kind).__name__ == "UnionType":
+        return list(get_args(kind))
+    return list(get_args(kind))[:1]
+
+
+def _class_problems(kind: type) -> Iterator[SchemaFault]:
+    is_model = issubclass(kind, BaseModel)
+    config: Mapping[str, Any] = {}
     if issubclass(kind, BaseModel):
-        config: Mapping[str, Any] = kind.model_config
+        config = kind.model_config
     elif dataclasses.is_dataclass(kind) or is_typeddict(kind):
         config = getattr(kind, "__pydantic_config__", None) or {}
-    else:
-        return
     if config.get("extra") == "forbid" or getattr(kind, "__closed__", False) is True:
         yield kind.__name__, 'forbids extra fields, but a prompt passes the whole context: use extra="ignore"'
-    if issubclass(kind, BaseModel) and not config.get("arbitrary_types_allowed"):
+    if is_model and not config.get("arbitrary_types_allowed"):
         yield kind.__name__, "must set arbitrary_types_allowed=True: context values are not JSON types"
 
 
@@ -239,13 +247,16 @@ def _fields(value: Any) -> Mapping[str, Any]:
         return {**value.__dict__, **(value.__pydantic_extra__ or {})}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
-    return value if isinstance(value, Mapping) else {}
+    if isinstance(value, Mapping):
+        return value
+    return {}
 
 
 def _with_defaults(schema: Mapping[str, Any], values: Mapping[str, Any]) -> Mapping[str, Any]:
-    defaults = {
-        name: item["default"]
-        for name, item in schema.get("properties", {}).items()
-        if name not in values and isinstance(item, Mapping) and "default" in item
-    }
-    return {**values, **defaults} if defaults else values
+    defaults: dict[str, Any] = {}
+    for name, item in schema.get("properties", {}).items():
+        if name not in values and isinstance(item, Mapping) and "default" in item:
+            defaults[name] = item["default"]
+    if not defaults:
+        return values
+    return {**values, **defaults}

@@ -64,26 +64,37 @@ def _rewritten(schema: Any, accepted: str) -> Any:
         return [_rewritten(item, accepted) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
-    result: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key in _NAMED and isinstance(value, Mapping):
-            inner = {name: _rewritten(item, accepted) for name, item in value.items()}
-            is_renamed = key == "properties"
-            result[key] = {wire_property(name, accepted) if is_renamed else name: one for name, one in inner.items()}
-        elif key == "required" and isinstance(value, list | tuple):
-            result[key] = [wire_property(name, accepted) if isinstance(name, str) else name for name in value]
-        elif key == "$ref" and isinstance(value, str) and "/properties/" in value:
-            result[key] = "/".join(_rewritten_steps(value.split("/"), accepted))
-        else:
-            result[key] = value if key in _VALUES else _rewritten(value, accepted)
-    return result
+    return {keyword: _rewritten_keyword(keyword, value, accepted) for keyword, value in schema.items()}
+
+
+def _rewritten_keyword(keyword: str, value: Any, accepted: str) -> Any:
+    if keyword == "properties" and isinstance(value, Mapping):
+        return {wire_property(name, accepted): _rewritten(item, accepted) for name, item in value.items()}
+    if keyword in _NAMED and isinstance(value, Mapping):
+        return {name: _rewritten(item, accepted) for name, item in value.items()}
+    if keyword == "required" and isinstance(value, list | tuple):
+        return [_rewritten_name(name, accepted) for name in value]
+    if keyword == "$ref" and isinstance(value, str) and "/properties/" in value:
+        return "/".join(_rewritten_steps(value.split("/"), accepted))
+    if keyword in _VALUES:
+        return value
+    return _rewritten(value, accepted)
+
+
+def _rewritten_name(name: Any, accepted: str) -> Any:
+    if isinstance(name, str):
+        return wire_property(name, accepted)
+    return name
 
 
 def _rewritten_steps(steps: list[str], accepted: str) -> Iterator[str]:
     for before, step in pairwise(["", *steps]):
         name = step.replace("~1", "/").replace("~0", "~")
         wire = wire_property(name, accepted)
-        yield step if before != "properties" or wire == name else wire
+        if before == "properties" and wire != name:
+            yield wire
+        else:
+            yield step
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:

@@ -239,18 +239,23 @@ class _Fitting:
             return self.union({}, [_of_kind(node, kind, listed) for kind in kinds], path, level)
         if kinds == ["null"] and not self.rules.lists_types:
             return {"type": "string", "nullable": True}  # the provider has no type for null alone
-        result: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds}
+        result: dict[str, Any] = {"type": kinds}
+        if len(kinds) == 1:
+            result["type"] = kinds[0]
         if listed is not None:
             self.add_enum(result, node, listed, where)
-        known = self.rules.keywords or frozenset()
-        for keyword, value in node.items():
-            if keyword in known and keyword not in _STRUCTURE and self.is_right(keyword, value):
-                result[keyword] = value
+        self.add_keywords(result, node)
         if kinds == ["object"]:
             self.add_properties(result, node, path, level)
         elif kinds == ["array"]:
             self.add_items(result, node, path, level)
         return result
+
+    def add_keywords(self, result: dict[str, Any], node: Mapping[str, Any]) -> None:
+        known = self.rules.keywords or frozenset()
+        for keyword, value in node.items():
+            if keyword in known and keyword not in _STRUCTURE and self.is_right(keyword, value):
+                result[keyword] = value
 
     def add_enum(self, result: dict[str, Any], node: Mapping[str, Any], listed: list[Any], where: str) -> None:
         if any(isinstance(value, Mapping | list | tuple) for value in listed):

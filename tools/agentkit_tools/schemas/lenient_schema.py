@@ -77,21 +77,28 @@ def _well_formed(schema: Mapping[str, Any], level: int) -> dict[str, Any]:
     """Return the keywords whose values JSON Schema allows, with the schemas inside it normalised."""
     result: dict[str, Any] = {}
     for keyword, value in schema.items():
-        is_list = isinstance(value, list | tuple)
-        if keyword in _ONE and isinstance(value, Mapping | bool):
-            result[keyword] = normalise(value, level + 1)
-        elif keyword in _MANY and is_list and value:
-            result[keyword] = [normalise(item, level + 1) for item in value]
-        elif keyword in _NAMED and isinstance(value, Mapping):
-            result[keyword] = {str(name): normalise(item, level + 1) for name, item in value.items()}
-        elif keyword == "items" and is_list:
-            # Before 2020-12, a list of schemas for `items` described a tuple.
-            result["prefixItems"] = [normalise(item, level + 1) for item in value]
-        elif keyword == "enum" and is_list and value:
-            result[keyword] = _distinct(value)
+        if keyword in _ONE or keyword in _MANY or keyword in _NAMED:
+            _add_schemas(result, keyword, value, level + 1)
+        elif keyword == "enum":
+            if isinstance(value, list | tuple) and value:
+                result[keyword] = _distinct(value)
         elif keyword not in _TRANSLATED and _WELL_FORMED.get(keyword, _is_there)(value):
             result[keyword] = value
     return result
+
+
+def _add_schemas(result: dict[str, Any], keyword: str, value: Any, level: int) -> None:
+    """Add the schemas of a keyword, unless JSON Schema does not allow its value."""
+    is_list = isinstance(value, list | tuple)
+    if keyword in _ONE and isinstance(value, Mapping | bool):
+        result[keyword] = normalise(value, level)
+    elif keyword in _MANY and is_list and value:
+        result[keyword] = [normalise(item, level) for item in value]
+    elif keyword in _NAMED and isinstance(value, Mapping):
+        result[keyword] = {str(name): normalise(item, level) for name, item in value.items()}
+    elif keyword == "items" and is_list:
+        # Before 2020-12, a list of schemas for `items` described a tuple.
+        result["prefixItems"] = [normalise(item, level) for item in value]
 
 
 def _distinct(values: Sequence[Any]) -> list[Any]:
@@ -235,7 +242,6 @@ _WELL_FORMED: dict[str, Callable[[Any], bool]] = {
     "multipleOf": lambda value: _is_number(value) and value > 0,
     **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), lambda value: isinstance(value, bool)),
     **dict.fromkeys(("default", "const"), lambda value: True),
-    "enum": lambda value: False,  # a list of values is read before
     "examples": lambda value: isinstance(value, list),
     "$schema": _is_text,
     "$vocabulary": lambda _: False,
