@@ -39,8 +39,8 @@ from agentkit_prompts.prompt_files.prompt_file import PromptFile as PromptFile
 from agentkit_prompts.prompt_files.prompt_folder import PromptFolder as PromptFolder
 from agentkit_prompts.schemas.params import JsonSchema as JsonSchema
 from agentkit_prompts.schemas.params import ParamsSchema as ParamsSchema
-from agentkit_prompts.templates.engine import Trusted as Trusted
 from agentkit_prompts.templates.rendered import Rendered as Rendered
+from agentkit_prompts.templates.sandbox.values import Trusted as Trusted
 from agentkit_prompts.templates.spans import Span as Span
 from agentkit_prompts.templates.template import Template as Template
 from agentkit_prompts.tokens.budget import Budget as Budget

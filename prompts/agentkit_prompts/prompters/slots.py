@@ -13,8 +13,8 @@ from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext
 from agentkit_prompts.errors import PrompterError
 from agentkit_prompts.limits import MAX_NAME_CHARS
 from agentkit_prompts.schemas.params import JsonSchema
-from agentkit_prompts.templates.operations.objects import GLOBALS
 from agentkit_prompts.templates.rendered import Rendered
+from agentkit_prompts.templates.sandbox.static_analysis import FUNCTIONS
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tree.prompt import BasePrompt
 
@@ -133,4 +133,4 @@ class SlotPrompt(BasePrompt):
 def _field(slot: str, index: int) -> str:
     """Return the name of a slot in the template: a number if the slot is no identifier, or the name has a meaning."""
     own = slot.isidentifier() and not slot.startswith(("_", "slot_")) and len(slot) <= MAX_NAME_CHARS
-    return slot if own and slot not in CONTEXT_NAMES and slot not in GLOBALS else f"slot_{index}"
+    return slot if own and slot not in CONTEXT_NAMES and slot not in FUNCTIONS else f"slot_{index}"

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from secrets import token_hex
 from types import MappingProxyType
 from typing import Any, cast
 
-from agentkit_prompts.context.parts import MEDIA_OPENING, Media, neutralise_markers
+from agentkit_prompts.context.parts import Media, neutralise_markers
 from agentkit_prompts.errors import PromptError, TemplateError
-from agentkit_prompts.templates.engine import Limits, Program, RenderedText, Site, Syntax, compile_program
-from agentkit_prompts.templates.engine.trace import Trace
+from agentkit_prompts.limits import MAX_DEPTH
 from agentkit_prompts.templates.isolated_process import IsolatedProcess, read_text
-from agentkit_prompts.templates.operations.finalise import json_text, text
-from agentkit_prompts.templates.operations.meter import DEFAULT, Meter
-from agentkit_prompts.templates.operations.values import Fault, Piece, Undefined
 from agentkit_prompts.templates.request_loop import serve
+from agentkit_prompts.templates.sandbox.faults import Fault, require
+from agentkit_prompts.templates.sandbox.finalise import json_text, text
+from agentkit_prompts.templates.sandbox.meter import DEFAULT, Limits, Meter
+from agentkit_prompts.templates.sandbox.program import Program, Syntax, compile_program
+from agentkit_prompts.templates.sandbox.trace import Mark, Trace
+from agentkit_prompts.templates.sandbox.values import RenderedText, Site
 
 __all__ = ["isolated_program", "main", "start_process"]
 
 _WORKER = "agentkit_prompts.templates.isolated_program"
-_MAX_DEPTH = 100
 
 
 def start_process() -> IsolatedProcess:
@@ -49,45 +50,43 @@ def isolated_program(
     if not isinstance(source, str):
         raise TemplateError(f"a template is text, got {type(source).__name__}", file=file)
     given = {"source": source, "syntax": syntax, "file": file, "first_line": first_line, "limits": asdict(DEFAULT)}
-    literal, names, kwargs, sites = process.ask("compile", _compiled, **given)
+    compiled = process.ask("compile", _compiled, **given)
 
     def run(values: Mapping[str, object]) -> Trace:
         tag = token_hex(8)
-        known = {name: values[name] for name in names if name in values}
-        data = {name: _data(value, tag, name, file) for name, value in known.items()}
-        trace = Trace(DEFAULT, (), sites)
-        pieces = process.ask("render", partial(_pieces, len(sites)), **given, values=data, tag=tag)
-        trace.texts = [piece if isinstance(piece, str) else str(piece[2]) for piece in pieces]
-        trace.marks = [pieces]
-        trace.text = "".join(trace.texts)
-        return trace
+        data = {name: _data(values[name], tag, name, file) for name in compiled.names if name in values}
+        read = partial(_traced, compiled.sites)
+        return process.ask("render", read, **given, values=data, tag=tag)
 
-    return Program(source, file, DEFAULT, literal, names, kwargs, sites, None, run)
+    return replace(compiled, source=source, file=file, remote=run)
 
 
-def _compiled(made: Any) -> tuple[str | None, Mapping[str, int], Mapping[str, bool], tuple[Site, ...]]:
-    """Return what the process says about a program: its text where it is only that, names, and sites."""
-    literal = None if made["literal"] is None else read_text(made["literal"])
-    names = {read_text(name): int(line) for name, line in made["names"].items()}
-    kwargs = {read_text(name): bool(needed) for name, needed in made["kwargs"].items()}
-    sites = [Site(int(line), str(pointer), tuple(map(str, roots))) for line, pointer, roots in made["sites"]]
-    return literal, MappingProxyType(names), MappingProxyType(kwargs), tuple(sites)
+def _compiled(answer: Any) -> Program:
+    """Return a program without code from the answer of the process."""
+    return Program(
+        source="",
+        file=None,
+        limits=DEFAULT,
+        literal=None if answer["literal"] is None else read_text(answer["literal"]),
+        names=MappingProxyType({read_text(name): int(line) for name, line in answer["names"].items()}),
+        required=frozenset(map(read_text, answer["required"])),
+        kwargs=MappingProxyType({read_text(name): bool(required) for name, required in answer["kwargs"].items()}),
+        sites=tuple(
+            [Site(int(line), str(pointer), tuple(map(str, roots))) for line, pointer, roots in answer["sites"]]
+        ),
+    )
 
 
-def _pieces(sites: int, made: Any) -> list[Piece]:
-    return [_piece(piece, sites) for piece in made]
-
-
-def _piece(piece: Any, sites: int) -> Piece:
-    """Return a piece as the process gives it, whatever it has become by then: text, and no media."""
-    if isinstance(piece, str):
-        return neutralise_markers(piece) if MEDIA_OPENING in piece else piece
-    number, index, shown = piece
-    if not 0 <= int(number) < sites:
-        raise ValueError("there is no such site")
-    shown = str(shown)
-    place = tuple(map(int, index)) if isinstance(index, list) else index if index is None else int(index)
-    return int(number), place, neutralise_markers(shown) if MEDIA_OPENING in shown else shown
+def _traced(sites: tuple[Site, ...], answer: Any) -> Trace:
+    """Return a trace from the answer of the process, which can be anything by then: it holds text, and no media."""
+    trace = Trace(Meter(DEFAULT), sites)
+    for shown, site, indices in answer:
+        if site is not None and not 0 <= int(site) < len(sites):
+            raise ValueError("unknown site")
+        trace.texts.append(neutralise_markers(read_text(shown)))
+        trace.marks.append(Mark((None if site is None else int(site),), tuple(map(int, indices))))
+    trace.text = "".join(trace.texts)
+    return trace
 
 
 def _data(value: object, tag: str, name: str, file: str | None) -> Any:
@@ -100,16 +99,15 @@ def _data(value: object, tag: str, name: str, file: str | None) -> Any:
 def _as_json(meter: Meter, value: Any, tag: str, depth: int) -> Any:
     """Return JSON data for a value; objects that print as text keep that text under a tag that nobody can guess."""
     kind = type(value)
-    meter.charge(2)
-    if depth > _MAX_DEPTH:
-        raise Fault(f"the data is cyclic or nests deeper than {_MAX_DEPTH} levels")
+    meter.visit(1)
+    if depth > MAX_DEPTH:
+        raise Fault(f"the data is cyclic or nests deeper than {MAX_DEPTH} levels")
     if value is None or kind in (str, bool, int, float):
         return value
     if kind is RenderedText or isinstance(value, Media):
         what = "text of other prompts" if kind is RenderedText else "media"
         raise Fault(f"isolated=True passes data to the template, not {what}: place it with a template of your own")
-    if isinstance(value, Undefined):
-        value.fail()
+    require(value)
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, Mapping):
@@ -146,12 +144,16 @@ def _made(request: dict[str, Any]) -> Any:
         limits=Limits(**request["limits"]),
     )
     if request["what"] == "compile":
-        sites = [(site.line, site.pointer, site.roots) for site in program.sites]
-        names, kwargs = dict(program.names), dict(program.kwargs)
-        return {"names": names, "kwargs": kwargs, "sites": sites, "literal": program.literal}
-    return program.trace(
-        {name: _with_text(value, request["tag"]) for name, value in request["values"].items()}
-    ).pieces()
+        return {
+            "names": dict(program.names),
+            "required": sorted(program.required),
+            "kwargs": dict(program.kwargs),
+            "sites": program.sites,
+            "literal": program.literal,
+        }
+    trace = program.trace({name: _with_text(value, request["tag"]) for name, value in request["values"].items()})
+    texts = iter(trace.texts)
+    return [(next(texts), site, indices) for sites, indices in trace.marks for site in sites]
 
 
 def _with_text(value: Any, tag: str) -> Any:

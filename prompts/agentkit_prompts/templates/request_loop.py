@@ -12,14 +12,14 @@ from importlib import import_module
 from typing import Any
 
 from agentkit_prompts.errors import PromptError
-from agentkit_prompts.templates.operations.costs import CODECS
+from agentkit_prompts.templates.sandbox.restrictions import CODECS
 
 __all__ = ["serve"]
 
-_ENGINE = "agentkit_prompts.templates.engine"
+_JINJA = "agentkit_prompts.templates.sandbox"
 _LATER = (
     *("difflib", "html", "jinja2.constants", "jinja2.debug", "pprint"),
-    *(f"{_ENGINE}.codegen", f"{_ENGINE}.parse", f"{_ENGINE}.static_analysis"),
+    *(f"{_JINJA}.code_generator", f"{_JINJA}.parse", f"{_JINJA}.prompt_environment", f"{_JINJA}.static_analysis"),
 )
 """Modules that are imported where they are used: no file can be opened then."""
 _MAX_MEMORY = 1 << 30  # bytes of address space

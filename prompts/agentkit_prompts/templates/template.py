@@ -21,7 +21,7 @@ from agentkit_prompts.templates.traced_text import TracedText
 
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema, ParamsSchema, Problem
-    from agentkit_prompts.templates.engine import Program, Syntax
+    from agentkit_prompts.templates.sandbox.program import Program, Syntax
 
 __all__ = ["MediaTable", "Template", "media_table"]
 
@@ -62,14 +62,28 @@ class Template:
         PromptError: The params schema forbids extras or refuses arbitrary types.
     """
 
-    __slots__ = ("_around", "_check", "_options", "_programs", "engine", "file", "names", "params_schema", "text")
+    __slots__ = (
+        "_around",
+        "_check",
+        "_options",
+        "_programs",
+        "engine",
+        "file",
+        "names",
+        "params_schema",
+        "required",
+        "text",
+    )
 
     text: str | Mapping[str, str]
     engine: Syntax
     params_schema: ParamsSchema | None
     file: str | None
     names: Mapping[str, int]
-    """Names the text needs, with the line each first stands on."""
+    """Names that the text reads, with the first line of each."""
+    required: frozenset[str]
+    """Names of these without which rendering fails: `{{ depth | default(1) }}` and `{{ depth or 1 }}` read an optional
+    name."""
     _programs: dict[str | None, Program]
     _around: dict[str | None, tuple[str, tuple[str, str]]]
     _check: Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], list[Problem]]] | None
@@ -111,7 +125,7 @@ class Template:
 
             check_params_schema(params_schema)
             check = params_checker(params_schema)
-        from agentkit_prompts.templates.engine import compile_program
+        from agentkit_prompts.templates.sandbox.program import compile_program
 
         source_file = str(file) if file is not None else None
         programs: dict[str | None, Program] = {}
@@ -147,6 +161,7 @@ class Template:
         put(self, "params_schema", params_schema)
         put(self, "file", source_file)
         put(self, "names", FrozenDict(names))
+        put(self, "required", frozenset().union(*[program.required for program in programs.values()]))
         put(self, "_programs", programs)
         put(self, "_around", around)
         put(self, "_check", check)
@@ -194,7 +209,8 @@ class Template:
             return to_json_schema(self.params_schema)
         if not self.names:
             return None
-        return {"type": "object", "properties": {name: {} for name in self.names}, "required": sorted(self.names)}
+        schema: JsonSchema = {"type": "object", "properties": {name: {} for name in self.names}}
+        return {**schema, "required": sorted(self.required)} if self.required else schema
 
     @property
     def kwargs_schema(self) -> JsonSchema | None:
@@ -266,7 +282,7 @@ class Template:
             program = self.program(locale)
         if program.literal is not None:
             return Rendered.from_text(program.literal)
-        return TracedText(program, program.trace(values), values, prefixes or {}).rendered()
+        return TracedText(program.trace(values), values, prefixes or {}).rendered()
 
     def render(self, params: Mapping[str, Any], locale: str | None = None) -> str:
         """Render to plain text, media as alt text."""

@@ -5,23 +5,21 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.parts import MARKER, MEDIA_OPENING, Media
 from agentkit_prompts.context.prompt_context import Trust
 from agentkit_prompts.errors import PromptError
-from agentkit_prompts.templates.operations.values import RenderedText, Trusted
 from agentkit_prompts.templates.rendered import Rendered
+from agentkit_prompts.templates.sandbox.values import MediaText, RenderedText, Site, Trusted
 from agentkit_prompts.templates.spans import Segment
 
 if TYPE_CHECKING:
-    from agentkit_prompts.templates.engine import Program
-    from agentkit_prompts.templates.engine.trace import Trace
+    from agentkit_prompts.templates.sandbox.trace import Piece, Trace
 
 __all__ = ["TracedText", "wrapped_value"]
 
-_Value: TypeAlias = tuple[int, tuple[int, ...] | int | None, str | Media]
 _TRUSTED_ROOTS = frozenset({"now", "extra"})
 """Names that only the developer gives. Tools and examples know their own trust; all others are untrusted."""
 _ROOT = re.compile(r"\w+")
@@ -38,16 +36,14 @@ class TracedText:
     """Segments of one rendering of a template.
 
     Args:
-        program: The template.
-        trace: What it printed.
+        trace: Result of the rendering.
         values: The values it was rendered over.
         prefixes: Name -> path of its value in the context, for names that are no path themselves.
     """
 
-    __slots__ = ("_prefixes", "_program", "_trace", "_values")
+    __slots__ = ("_prefixes", "_trace", "_values")
 
-    def __init__(self, program: Program, trace: Trace, values: Mapping[str, Any], prefixes: Mapping[str, str]) -> None:
-        self._program = program
+    def __init__(self, trace: Trace, values: Mapping[str, Any], prefixes: Mapping[str, str]) -> None:
         self._trace = trace
         self._values = values
         self._prefixes = prefixes
@@ -56,16 +52,16 @@ class TracedText:
         """Return the text, with these segments."""
         trace = self._trace
         media: tuple[Media, ...] = ()
-        if trace.parts or MEDIA_OPENING in trace.text:
+        if trace.has_parts or MEDIA_OPENING in trace.text:
             media = tuple([segment.media for segment in self if segment.media is not None])
         return Rendered(trace.text, media, self)
 
     def __iter__(self) -> Iterator[Segment]:
         for piece in self._trace.pieces():
-            if isinstance(piece, str):
-                yield Segment(piece)
+            if piece.site is None:
+                yield Segment(piece.text)
             else:
-                yield from self._shown(piece)
+                yield from self._shown(piece, piece.site)
 
     def is_untrusted_in(self, ranges: Iterable[tuple[int, int]]) -> bool:
         """True if untrusted text is in one of these ranges of characters, which are in ascending order.
@@ -76,35 +72,33 @@ class TracedText:
         begin, end = next(remaining, (0, 0))
         start = 0
         for piece in self._trace.pieces():
-            text = piece if isinstance(piece, str) else piece[2]
-            stop = start + len(text if isinstance(text, str) else text.marker)
+            stop = start + len(piece.text)
             while end <= start:
                 following = next(remaining, None)
                 if following is None:
                     return False
                 begin, end = following
-            if begin < stop and not isinstance(piece, str) and self._is_untrusted(piece):
+            if begin < stop and piece.site is not None and self._is_untrusted(piece, piece.site):
                 return True
             start = stop
         return False
 
-    def _is_untrusted(self, piece: _Value) -> bool:
-        return any(segment.trust == "untrusted" for segment in self._shown(piece))
+    def _is_untrusted(self, piece: Piece, site: Site) -> bool:
+        return any(segment.trust == "untrusted" for segment in self._shown(piece, site))
 
-    def _shown(self, piece: _Value) -> Iterator[Segment]:
+    def _shown(self, piece: Piece, site: Site) -> Iterator[Segment]:
         """Yield the segments of a value that an expression of the template printed."""
-        number, index, value = piece
+        value = piece.text
         if type(value) is RenderedText:
             yield from _rendered_of(value).segments()
             return
-        site = self._program.sites[number]
-        pointer = site.pointer.format(*(index if type(index) is tuple else (index,))) if site.pointer else ""
+        pointer = piece.pointer
         item = self._item(pointer)
         is_trusted = type(value) is Trusted or self._is_role(pointer)
         trust: Trust = "trusted" if is_trusted else self._trust_of(site.roots, item)
         place = self._place(pointer, site.roots)
-        if isinstance(value, Media):
-            yield Segment(value.marker, place, "untrusted", line=site.line, media=value)
+        if isinstance(value, MediaText):
+            yield Segment(str(value), place, "untrusted", line=site.line, media=value.media)
         elif MEDIA_OPENING in value:
             yield from self._split(str(value), Segment("", place, trust, line=site.line))
         else:

@@ -72,7 +72,8 @@ class AdditionalInfoPrompt(BasePrompt):
         read = super().additional_kwargs_schema or {"type": "object", "properties": {}}
         if not names and not read["properties"]:
             return None
-        required = [*names, *(name for name in read.get("required", ()) if name not in names)]
+        required = [name for name in names if name in self.template.required]
+        required += [name for name in read.get("required", ()) if name not in names]
         schema: JsonSchema = {"type": "object", "properties": {**{name: {} for name in names}, **read["properties"]}}
         if required:
             schema["required"] = required

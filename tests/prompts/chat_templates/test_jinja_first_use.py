@@ -10,8 +10,7 @@ import pytest
 
 from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
 from agentkit_prompts.chat_templates.jinja import chat_template
-from agentkit_prompts.chat_templates.jinja.bounds import CHAT_LIMITS, Bounds
-from agentkit_prompts.templates.engine import Limits
+from agentkit_prompts.templates.sandbox.meter import CHAT_LIMITS, Limits, Meter
 from tests.cases import for_cases
 
 TALK: list[dict[str, Any]] = [
@@ -30,54 +29,54 @@ SAYS = (
 
 
 @pytest.fixture
-def renderings(monkeypatch: pytest.MonkeyPatch) -> list[Bounds]:
+def renderings(monkeypatch: pytest.MonkeyPatch) -> list[Meter]:
     """The bounds of each rendering from now on."""
-    seen: list[Bounds] = []
+    seen: list[Meter] = []
 
-    class Seen(Bounds):
+    class Seen(Meter):
         __slots__ = ()
 
         def __init__(self, limits: Limits) -> None:
             super().__init__(limits)
             seen.append(self)
 
-    monkeypatch.setattr(chat_template, "Bounds", Seen)
+    monkeypatch.setattr(chat_template, "Meter", Seen)
     return seen
 
 
-def work_of(renderings: list[Bounds]) -> int:
-    return sum(one.limits.steps - max(0, one.left) for one in renderings)
+def work_of(renderings: list[Meter]) -> int:
+    return sum(one.limits.rounds - max(0, one.rounds) for one in renderings)
 
 
-@pytest.mark.parametrize("rounds", [200, 2_000, 20_000, 60_000, 90_000])
-def test_small_conversations_together_cost_no_more_than_one_rendering(renderings: list[Bounds], rounds: int) -> None:
+@pytest.mark.parametrize("rounds", [200, 2_000, 20_000, 60_000, 95_000])
+def test_small_conversations_together_cost_no_more_than_one_rendering(renderings: list[Meter], rounds: int) -> None:
     template = JinjaChatTemplate(WORKS.replace("WORK", str(rounds)) + SAYS, lossy=True)
     template.diagnose()
     with suppress(ChatTemplateError):
         _ = template.control_tokens
     assert len(renderings) > 3, "none was rendered"
-    assert work_of(renderings) <= CHAT_LIMITS.steps
+    assert work_of(renderings) <= CHAT_LIMITS.rounds
     del renderings[:]
     assert "add 2" in template.render(TALK[:1]), "what was found out before is no work of this rendering"
 
 
 def test_a_template_whose_markers_nobody_can_find_out_has_no_list_of_them() -> None:
     assert "user:" in JinjaChatTemplate(WORKS.replace("WORK", "2_000") + SAYS).control_tokens
-    costly = JinjaChatTemplate(WORKS.replace("WORK", "60_000") + SAYS)
+    costly = JinjaChatTemplate(WORKS.replace("WORK", "95_000") * 3 + SAYS)
     with pytest.raises(ChatTemplateError):
         _ = costly.control_tokens
     assert "user:" in replace(costly, limits=None).control_tokens, "the limits were the reason"
 
 
 def test_limits_that_are_enough_for_one_rendering_are_enough_to_get_to_know_a_template() -> None:
-    template = JinjaChatTemplate(SAYS, limits=Limits(steps=80))
+    template = JinjaChatTemplate(SAYS, limits=Limits(rounds=4))
     assert "user:" in template.control_tokens
     assert template.diagnose()
     assert template.render(TALK[:1]) == "user: add 2"
 
 
-def test_to_look_for_what_a_text_lost_costs_no_more_than_the_text_may(renderings: list[Bounds]) -> None:
-    template = JinjaChatTemplate(WORKS.replace("WORK", "60_000") + SAYS)
+def test_to_look_for_what_a_text_lost_costs_no_more_than_the_text_may(renderings: list[Meter]) -> None:
+    template = JinjaChatTemplate(WORKS.replace("WORK", "95_000") + SAYS)
     template.diagnose()
     del renderings[:]
     try:
@@ -85,7 +84,7 @@ def test_to_look_for_what_a_text_lost_costs_no_more_than_the_text_may(renderings
     except ChatTemplateError as error:
         assert error.problems
     assert len(renderings) > 1, "nothing was looked for"
-    assert work_of(renderings) <= 2 * CHAT_LIMITS.steps
+    assert work_of(renderings) <= 2 * CHAT_LIMITS.rounds
 
 
 @for_cases("isolated", [False, True])

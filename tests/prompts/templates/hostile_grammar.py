@@ -8,18 +8,20 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 from random import Random
 
-from agentkit_prompts.templates.operations.costs import COSTS
+from jinja2.filters import FILTERS as JINJA_FILTERS
+from jinja2.tests import TESTS as JINJA_TESTS
 
 CORPUS = Path(__file__).parent / "hostile_templates.json"
 CASES = 1600
 
 
-def offered_names(kind: str) -> tuple[str, ...]:
-    """Return what templates can ask for of one kind, such as `filter`: every row of the table of costs."""
-    return tuple(sorted(row.removeprefix(f"{kind}.") for row in COSTS if row.startswith(f"{kind}.")))
+def methods_of(*kinds: type) -> tuple[str, ...]:
+    """Return the public methods of some types."""
+    return tuple(sorted({name for kind in kinds for name in dir(kind) if name[:1] != "_"}))
 
 
 SIZES = (0, 1, 3, 50, 99, 101, 999, 2_499, 9_999, 29_999, 100_000, 1_000_000, 3_000_000)
@@ -69,13 +71,10 @@ NUMBERS = (
     "none",
     "true",
 )
-STR_METHODS = (*offered_names("str"), "maketrans", "translate")
-OTHER_METHODS = (
-    *(name for kind in ("bytes", "date", "dict", "float", "int", "list", "range") for name in offered_names(kind)),
-    *("append", "fromkeys", "pop", "sort", "to_bytes", "update"),
-)
-FILTERS = offered_names("filter")
-TESTS = tuple(name for name in offered_names("test") if name.isalpha())
+STR_METHODS = methods_of(str)
+OTHER_METHODS = methods_of(bytes, date, dict, float, int, list, range)
+FILTERS = tuple(sorted(JINJA_FILTERS))
+TESTS = tuple(name for name in sorted(JINJA_TESTS) if name.isalpha())
 OPERATORS = ("+", "-", "*", "/", "//", "%", "**", "~", "==", "!=", "<", ">=", "in", "not in", "and", "or")
 CODECS = ("utf-8", "ascii", "idna", "punycode", "unicode_escape", "utf-7", "base64", "rot13", "utf-32")
 ERRORS = ("strict", "namereplace", "xmlcharrefreplace", "backslashreplace", "ignore")
@@ -252,29 +251,20 @@ def hostile_values() -> dict[str, object]:
     }
 
 
-def with_every_row() -> list[str]:
-    """Return templates that give each row of the table of costs what nests deeply, and names that are long."""
+def with_every_name() -> list[str]:
+    """Return templates that give each filter, test and method a value that nests deeply, and names that are long."""
+    owners = {"text": STR_METHODS, "mapping": methods_of(dict), "rows": methods_of(list)}
     made: list[str] = []
-    for row in COSTS:
-        kind, _, name = row.partition(".")
-        for value, argument in (("deep_tuple", ""), ("rows", "deep_tuple"), ("rows", "'a' * 3000000")):
-            given = f"({argument})" if argument else ""
-            match kind:
-                case "filter":
-                    made.append(f"{{{{ {value}|{name}{given} }}}}")
-                case "test" if name.isalpha():
-                    made.append(f"{{{{ {value} is {name}{given} }}}}")
-                case "function":
-                    made.append(f"{{{{ {name}({argument or value}) }}}}")
-                case "operator" if not name.isalpha() and "[" not in name:
-                    made.append(f"{{{{ {value} {name} ({argument or value}) }}}}")
-                case "str" | "dict" | "list" | "bytes":
-                    owner = {"str": "text", "dict": "mapping", "list": "rows", "bytes": "text.encode()"}[kind]
-                    made.append(f"{{{{ {owner}.{name}({argument or value}) }}}}")
+    for value, argument in (("deep_tuple", ""), ("rows", "deep_tuple"), ("rows", "'a' * 3000000")):
+        given = f"({argument})" if argument else ""
+        made += [f"{{{{ {value}|{name}{given} }}}}" for name in FILTERS]
+        made += [f"{{{{ {value} is {name}{given} }}}}" for name in TESTS]
+        made += [f"{{{{ {value} {sign} ({argument or value}) }}}}" for sign in OPERATORS]
+        made += [f"{{{{ {owner}.{name}({argument or value}) }}}}" for owner, names in owners.items() for name in names]
     return list(dict.fromkeys(made))
 
 
 if __name__ == "__main__":
-    kept = with_every_row()
+    kept = with_every_name()
     kept += [Grammar(Random(seed)).template() for seed in range(CASES - len(kept))]
     CORPUS.write_text(json.dumps(kept, indent=0) + "\n")

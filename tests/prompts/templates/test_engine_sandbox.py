@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, PrivateAttr
 
-from agentkit_prompts.errors import TemplateError
-from agentkit_prompts.templates.engine import compile_program
+from agentkit.prompts import Template, TemplateError
+from tests.cases import for_cases
 
 
 class Account(BaseModel):
@@ -105,7 +105,6 @@ ESCAPES = [
     "{{ (1).__class__ }}",
     "{{ ''|attr('__class__') }}",
     "{{ ''|attr('__cla' ~ 'ss__') }}",
-    "{{ account|attr('owner') }}",
     "{{ [account]|map(attribute='__class__')|list }}",
     "{{ [account]|map(attribute='owner.__class__')|list }}",
     "{{ [account]|map(attribute=private)|list }}",
@@ -182,7 +181,6 @@ ESCAPES = [
     "{{ '{0.__class__}'.format(account) }}",
     "{{ '{0[__class__]}'.format(account) }}",
     "{{ '{a.__class__}'.format(a=account) }}",
-    "{{ '{a.owner}'.format(a=account) }}",
     "{{ template.format(account) }}",
     "{{ '{0.__class__}'|format(account) ~ template.format(account) }}",
     "{{ '{a.__class__}'.format_map({'a': account}) }}",
@@ -190,7 +188,6 @@ ESCAPES = [
     "{{ '{:{0.__class__}}'.format(account) }}",
     "{{ '{0!r}'.format(account) }}",
     "{{ '%(a.__class__)s' % {'a': account} }}",
-    "{{ '%a' % ('x',) }}",
     "{% set f = ''.format %}{{ f }}",
     "{{ [''.format] }}",
     "{{ ''['format'] }}",
@@ -206,7 +203,6 @@ ESCAPES = [
     "{{ range.__self__ }}",
     "{{ dict.__base__ }}",
     "{{ dict.mro() }}",
-    "{{ dict.fromkeys([1]) }}",
     "{{ cycler.run }}",
     "{{ cycler.name }}",
     "{{ cycler }}",
@@ -231,7 +227,6 @@ ESCAPES = [
     "{{ __import__('os') }}",
     "{% macro m() %}{% endmacro %}{{ m.body }}",
     "{% macro m() %}{% endmacro %}{{ m.__init__ }}",
-    "{% macro m() %}{% endmacro %}{{ m.name }}",
     "{% macro m() %}{% endmacro %}{{ m }}",
     "{% macro m() %}{{ caller.body }}{% endmacro %}{% call m() %}{% endcall %}",
     "{% macro m() %}{{ varargs.append(1) }}{% endmacro %}{{ m(1) }}",
@@ -285,7 +280,6 @@ ESCAPES = [
     "{{ (1).real }}",
     "{{ (1).to_bytes(9, 'big') }}",
     "{{ text|xmlattr }}",
-    "{{ items|select('callable')|list }}",
     "{{ items.__len__() }}",
     "{{ items|map(attribute='__doc__')|list }}",
     "{{ loop_ }}",
@@ -293,17 +287,17 @@ ESCAPES = [
 ]
 
 
-@pytest.mark.parametrize("source", ESCAPES)
+@for_cases("source", ESCAPES)
 def test_there_is_no_way_out(source: str) -> None:
     with pytest.raises(TemplateError):
-        compile_program(source).trace(hostile())
+        Template(source).run(hostile())
 
 
 def test_nothing_of_the_caller_is_changed() -> None:
     values = hostile()
     for source in ESCAPES:
         with pytest.raises(TemplateError):
-            compile_program(source).trace(values)
+            Template(source).run(values)
     assert values["items"] == [1, 2, 3]
     assert values["data"] == {"a": 1, "nested": {"b": [1, 2, 3]}}
     assert dict(values["grown"]) == {}
@@ -311,11 +305,9 @@ def test_nothing_of_the_caller_is_changed() -> None:
 
 
 def test_fields_and_properties_are_read() -> None:
-    program = compile_program(
-        "{{ account.owner }} {{ account.shout }} {{ job.name }} {{ bag.name }} {{ data.nested.b[1] }}"
-    )
+    template = Template("{{ account.owner }} {{ account.shout }} {{ job.name }} {{ bag.name }} {{ data.nested.b[1] }}")
     for _ in range(2):
-        assert program.trace(hostile()).text == "Ada ADA job bag 2"
+        assert template.run(hostile()).text == "Ada ADA job bag 2"
 
 
 def test_a_field_wins_over_a_method_of_the_same_name() -> None:
@@ -328,7 +320,7 @@ def test_a_field_wins_over_a_method_of_the_same_name() -> None:
 
     values = {"row": Row(), "model": Model(), "data": {"items": "an item", "keys": "another", "get": "third"}}
     source = "{{ row.items }}, {{ model.copy }}, {{ data.items }}, {{ data.keys }}, {{ data['get'] }}, {{ data.get('keys') }}"
-    assert compile_program(source).trace(values).text == "a field, a field, an item, another, third, another"
+    assert Template(source).run(values).text == "a field, a field, an item, another, third, another"
 
 
 class Handle:
@@ -338,7 +330,7 @@ class Handle:
     secret_key = name
 
 
-@pytest.mark.parametrize(
+@for_cases(
     "source",
     [
         "{% for v in one + other %}{{ v.name }}{{ v.secret_key }}{% endfor %}",
@@ -353,7 +345,8 @@ class Handle:
     ],
 )
 def test_what_one_class_lets_be_read_another_does_not(source: str) -> None:
-    program = compile_program(source)
+    template = Template(source)
     for _ in range(2):  # what the first run learns of a class holds for that class
-        with pytest.raises(TemplateError, match=r"Handle\.(name|secret_key) is a method"):
-            program.trace({"one": [Job()], "other": [Handle()]})
+        with pytest.raises(TemplateError) as caught:
+            template.run({"one": [Job()], "other": [Handle()]})
+        assert caught.value.variable in ("name", "secret_key")

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
-from agentkit_prompts.templates.engine import Program, RenderedText, Site, Trusted, compile_program
+from agentkit.prompts import Template, TemplateError
+from agentkit_prompts.templates.sandbox.program import Program, compile_program
+from agentkit_prompts.templates.sandbox.values import RenderedText, Site, Trusted
 
 DOCUMENTS = [{"text": "first", "title": "A"}, {"text": "second", "title": ""}]
+
+
+def pieces(source: str, values: Mapping[str, object]) -> list[str | tuple[str, str]]:
+    """Return the parts of a text: those of values with their pointers."""
+    parts = compile_program(source).trace(values).pieces()
+    return [str(part.text) if part.site is None else (part.pointer, str(part.text)) for part in parts]
 
 
 def sites(source: str) -> list[tuple[str, tuple[str, ...]]]:
@@ -21,8 +31,8 @@ def test_text_without_expressions_is_a_literal_that_is_never_compiled() -> None:
     program = compile_program("plain text\n{# a comment #}")
     assert program.literal == "plain text\n"
     assert program.sites == ()
-    assert program.trace({}).pieces() == ["plain text\n"]
-    assert compile_program("").trace({}).pieces() == []
+    assert pieces(program.source, {}) == ["plain text\n"]
+    assert pieces("", {}) == []
     assert program.trace({}).text == "plain text\n"
 
 
@@ -44,7 +54,8 @@ def test_an_expression_that_is_more_than_a_path_has_roots_only() -> None:
 def test_pieces_carry_the_index_of_their_loop() -> None:
     program = compile_program("{% for d in documents %}{{ d.text }} {% endfor %}")
     assert program.sites == (Site(1, "documents[{0}].text", ("documents",)),)
-    assert program.trace({"documents": DOCUMENTS}).pieces() == [(0, 0, "first"), " ", (0, 1, "second"), " "]
+    first, second = ("documents[0].text", "first"), ("documents[1].text", "second")
+    assert pieces(program.source, {"documents": DOCUMENTS}) == [first, " ", second, " "]
 
 
 def test_pieces_carry_the_index_whatever_is_printed_and_however_often() -> None:
@@ -52,20 +63,21 @@ def test_pieces_carry_the_index_whatever_is_printed_and_however_often() -> None:
         "{% for d in ds %}{% if not loop.first %}, {% endif %}{{ d.a }}{% if d.b %}={{ d.b }}{% endif %}{% endfor %}"
     )
     values = [{"a": "x", "b": 1}, {"a": 2, "b": ""}, {"a": Trusted("z"), "b": "c"}]
-    pieces = [(0, 0, "x"), "=", (1, 0, "1"), ", ", (0, 1, "2"), ", ", (0, 2, "z"), "=", (1, 2, "c")]
-    assert compile_program(source).trace({"ds": values}).pieces() == pieces
+    first = [("ds[0].a", "x"), "=", ("ds[0].b", "1"), ", ", ("ds[1].a", "2"), ", "]
+    assert pieces(source, {"ds": values}) == [*first, ("ds[2].a", "z"), "=", ("ds[2].b", "c")]
 
 
 def test_a_filtered_loop_keeps_the_index_in_the_whole_list() -> None:
     program = compile_program("{% for d in documents if not d.title %}{{ loop.index }}{{ d.text }}{% endfor %}")
-    assert program.trace({"documents": DOCUMENTS}).pieces() == [(0, 1, "1"), (1, 1, "second")]
+    assert pieces(program.source, {"documents": DOCUMENTS}) == [("", "1"), ("documents[1].text", "second")]
 
 
 def test_nested_loops_give_one_index_each() -> None:
     program = compile_program("{% for row in rows %}{% for cell in row.cells %}{{ cell }}{% endfor %}{% endfor %}")
     assert program.sites[0].pointer == "rows[{0}].cells[{1}]"
     rows = [{"cells": ["a"]}, {"cells": ["b", "c"]}]
-    assert program.trace({"rows": rows}).pieces() == [(0, (0, 0), "a"), (0, (1, 0), "b"), (0, (1, 1), "c")]
+    expected = [("rows[0].cells[0]", "a"), ("rows[1].cells[0]", "b"), ("rows[1].cells[1]", "c")]
+    assert pieces(program.source, {"rows": rows}) == expected
 
 
 @pytest.mark.parametrize(
@@ -140,6 +152,43 @@ def test_names_are_what_is_needed_from_outside() -> None:
 
 
 @pytest.mark.parametrize(
+    ("source", "required"),
+    [
+        ("{{ a }}", ["a"]),
+        ("{{ a | default(1) }}", []),
+        ("{{ a or 1 }}", []),
+        ("{{ a or b }}", ["b"]),
+        ("{{ a or b or 1 }}", []),
+        ("{% if a or b %}{% endif %}", ["b"]),
+        ("{% if a is defined %}{{ a }}{% endif %}", []),
+        ("{% if a is defined %}{{ a }}{% endif %}{{ a }}", ["a"]),
+        ("{% if a is undefined %}x{% else %}{{ a }}{% endif %}", []),
+        ("{{ a if a is defined else b }}", ["b"]),
+        ("{{ a and b }}", ["a", "b"]),
+        ("{{ a.b | default(1) }}", ["a"]),
+        ("{% if range %}{% endif %}", []),
+    ],
+)
+def test_names_are_required_unless_the_template_works_without_them(source: str, required: list[str]) -> None:
+    template = Template(source)
+    schema = template.json_schema
+    assert schema is not None
+    assert schema.get("required", []) == required == sorted(template.required)
+    values = {name: {"x": 1} for name in required}
+    template.run(values)
+    for name in required:
+        with pytest.raises(TemplateError):
+            template.run({other: value for other, value in values.items() if other != name})
+
+
+def test_a_value_goes_before_a_function_of_the_same_name() -> None:
+    names = ("cycler", "dict", "joiner", "namespace", "range")
+    text = Template(" ".join(f"{{{{ {name} }}}}" for name in names)).render({name: name.upper() for name in names})
+    assert text == "CYCLER DICT JOINER NAMESPACE RANGE"
+    assert Template("{{ dict is mapping }} {{ range(2) | list }}").render({"dict": {}}) == "True [0, 1]"
+
+
+@pytest.mark.parametrize(
     ("source", "kwargs"),
     [
         ("{{ additional_kwargs.a }}", {"a": True}),
@@ -187,7 +236,7 @@ def test_programs_are_shared_by_source_and_cannot_be_changed() -> None:
     assert compile_program("{{ shared }}") is program
     assert compile_program("{{ shared }}", file="other") is not program
     assert repr(program) == "Program('{{ shared }}')"
-    with pytest.raises(AttributeError, match="cannot assign"):
+    with pytest.raises(AttributeError):
         program.source = ""  # type: ignore[misc]
     with pytest.raises(TypeError):
         program.names["x"] = 1  # type: ignore[index]
@@ -203,15 +252,15 @@ def test_rendered_text_stays_itself_when_it_is_printed_directly() -> None:
     rendered = RenderedText("inner", rendered=object())
     trace = compile_program("<{{ wrapped_str }}>").trace({"wrapped_str": rendered})
     assert trace.text == "<inner>"
-    assert trace.parts == [rendered]
-    assert trace.pieces()[1][2] is rendered
+    assert trace.has_parts
+    assert [piece.text for piece in trace.pieces()][1] is rendered
 
 
 def test_trusted_text_stays_itself_when_it_is_printed_directly() -> None:
     value = Trusted("checked")
-    pieces = compile_program("{{ a }}{{ a|upper }}").trace({"a": value}).pieces()
-    assert pieces[0][2] is value
-    assert type(pieces[1][2]) is str
+    plain, upper = compile_program("{{ a }}{{ a|upper }}").trace({"a": value}).pieces()
+    assert plain.text is value
+    assert type(upper.text) is str
 
 
 def test_a_program_is_a_program() -> None:

@@ -16,10 +16,9 @@ import jinja2
 from agentkit_prompts.chat_templates.chat_turns import plain_turns
 from agentkit_prompts.chat_templates.generation import Spans, has_generation, marked_spans, reply_spans
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, is_at_line_start
-from agentkit_prompts.chat_templates.jinja.bounds import CHAT_LIMITS, Bounds, SharedLimits
 from agentkit_prompts.chat_templates.jinja.diagnose import Finding, diagnose, read_names
 from agentkit_prompts.chat_templates.jinja.dropped_content import WORD, Conversation
-from agentkit_prompts.chat_templates.jinja.environment import Refusal, RunContext, compiled
+from agentkit_prompts.chat_templates.jinja.environment import ChatContext, Refusal, compiled
 from agentkit_prompts.chat_templates.jinja.markers import literals, tokens_of_texts
 from agentkit_prompts.chat_templates.jinja.open_reply import render_open
 from agentkit_prompts.chat_templates.jinja.probe import Probe
@@ -31,9 +30,10 @@ from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import ChatTemplateError, Problems
 from agentkit_prompts.names import nearest, reject_unknown_fields
-from agentkit_prompts.templates.engine import Limits
 from agentkit_prompts.templates.isolated_process import IsolatedProcess, read_text, read_texts
-from agentkit_prompts.templates.operations.values import Fault
+from agentkit_prompts.templates.sandbox.faults import Fault
+from agentkit_prompts.templates.sandbox.guards import check_strftime
+from agentkit_prompts.templates.sandbox.meter import CHAT_LIMITS, Limits, Meter, SharedLimits
 
 __all__ = ["JinjaChatTemplate"]
 
@@ -280,6 +280,8 @@ class JinjaChatTemplate:
             return {}
 
         def strftime_now(format: str) -> str:
+            if self.limits is not None:
+                check_strftime(format, any_directive=True)
             return now.strftime(format)
 
         return {_CLOCK: strftime_now}
@@ -295,8 +297,8 @@ class JinjaChatTemplate:
         if source not in self._probes:
             limits = self.limits
             # The limits of one rendering may be too low for several probes.
-            if limits is not None and limits.steps < CHAT_LIMITS.steps:
-                limits = replace(limits, steps=CHAT_LIMITS.steps)
+            if limits is not None and limits.rounds < CHAT_LIMITS.rounds:
+                limits = replace(limits, rounds=CHAT_LIMITS.rounds)
             shared = SharedLimits(limits, _MAX_PROBE_CHARS) if limits is not None else None
 
             def render(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None, prompt: bool) -> str:
@@ -388,17 +390,19 @@ class JinjaChatTemplate:
             return self._ask("render", read_text, source, **given_, marks=marks, now=now)
         template = self._compiled(source)
         given = {"messages": messages, "tools": tools, "add_generation_prompt": prompt, **variables}
-        context = RunContext.of(template, given)
+        meter = Meter(limits) if limits is not None else None
+        context = ChatContext.of(template, given, meter)
         context.marks = marks
-        bounds = context.bounds = Bounds(limits) if limits is not None else None
         try:
-            text = template.root_render_func(context)
-            return "".join(text) if bounds is None else bounds.concat(text)
+            texts = list(template.root_render_func(context))
+            if meter is not None and sum(map(len, texts)) > meter.limits.output_chars:
+                meter.too_long(sum(map(len, texts)))
+            return "".join(texts)
         except Exception as error:
             raise self._failure(template, error) from error
         finally:
-            if shared is not None and bounds is not None:
-                shared.use(bounds)
+            if shared is not None and meter is not None:
+                shared.use(meter)
 
     def _failure(self, template: jinja2.Template, error: Exception) -> ChatTemplateError:
         line = None

@@ -9,8 +9,8 @@ from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplat
 from agentkit_prompts.chat_templates.jinja.diagnose import read_names
 from agentkit_prompts.chat_templates.jinja.markers import literals
 from agentkit_prompts.errors import PromptError
-from agentkit_prompts.templates.engine import Limits
 from agentkit_prompts.templates.request_loop import serve
+from agentkit_prompts.templates.sandbox.meter import Limits
 
 __all__ = ["main"]
 

@@ -10,7 +10,7 @@ from jinja2 import nodes
 from agentkit_prompts.chat_templates.jinja.environment import compiled
 from agentkit_prompts.chat_templates.jinja.probe import CALL, TOOL, WORD, Probe
 from agentkit_prompts.errors import ChatTemplateError
-from agentkit_prompts.templates.operations.values import TooMuchWork
+from agentkit_prompts.templates.sandbox.faults import LimitReached
 
 __all__ = ["literals", "tokens_of_texts"]
 
@@ -124,6 +124,6 @@ def _parts(text: str | ChatTemplateError) -> list[str]:
     """
     if isinstance(text, str):
         return text.split(WORD)
-    if isinstance(text.__cause__, TooMuchWork):
+    if isinstance(text.__cause__, LimitReached):
         raise text
     return []

@@ -1,26 +1,22 @@
-"""From the text of a template, in Jinja's syntax or as an f-string, to a syntax tree that prompts may use."""
+"""From the text of a prompt template, in Jinja's syntax or as an f-string, to a checked syntax tree."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-from jinja2 import Environment, TemplateSyntaxError, nodes
-from jinja2.ext import Extension
-from jinja2.lexer import Token, TokenStream
+from jinja2 import TemplateSyntaxError, nodes
 
 from agentkit_prompts.context.parts import MEDIA_OPENING
 from agentkit_prompts.errors import TemplateError
+from agentkit_prompts.limits import MAX_SHOWN_CHARS
 from agentkit_prompts.names import nearest
-from agentkit_prompts.templates.operations.filters import FILTERS
-from agentkit_prompts.templates.operations.is_tests import TESTS
+from agentkit_prompts.templates.sandbox.bounded_environment import levels
+from agentkit_prompts.templates.sandbox.prompt_environment import prompt_environment
 
-__all__ = ["count_tokens", "levels", "parse", "parse_fstring"]
+__all__ = ["parse", "parse_fstring"]
 
-_MAX_SOURCE = 1_000_000
-_MAX_TOKENS = 8_000
-_MAX_DEPTH = 60
 _MAX_FIELDS = 2_000
+_MAX_INT_BITS = 8192
 _BRACE = re.compile(r"\{\{|\}\}|\{([^{}\n]{0,200})\}|[{}]")
 _REFUSED: dict[type[nodes.Node], str] = {
     nodes.Block: "{% block %}",
@@ -33,41 +29,14 @@ _REFUSED: dict[type[nodes.Node], str] = {
 }
 
 
-def count_tokens(most: int) -> type[Extension]:
-    """Return an extension that stops a hostile template while it is still being read."""
-
-    class CountTokens(Extension):
-        def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
-            for count, token in enumerate(stream):
-                if count > most:
-                    raise TemplateSyntaxError(f"the template has more than {most:,} tokens", token.lineno)
-                yield token
-
-    return CountTokens
-
-
-def levels(tree: nodes.Node) -> Iterator[list[nodes.Node]]:
-    """Yield the nodes of a tree by their depth, without recursion."""
-    level = [tree]
-    while level:
-        yield level
-        level = [child for node in level for child in node.iter_child_nodes()]
-
-
-_ENVIRONMENT = Environment(extensions=[count_tokens(_MAX_TOKENS)], autoescape=False, cache_size=0)
-"""Parses templates; nothing is rendered with it."""
-
-
 def parse(source: str, file: str | None, first_line: int) -> nodes.Template:
     """Return the syntax tree of a template.
 
     Raises:
         TemplateError: It is not a template, is too large, or uses what prompts may not use.
     """
-    if len(source) > _MAX_SOURCE:
-        raise TemplateError(f"the template is longer than {_MAX_SOURCE:,} characters", file=file, line=first_line)
     try:
-        tree = _ENVIRONMENT.parse(source)
+        tree = prompt_environment().parse(source)
     except TemplateSyntaxError as error:
         message = error.message or "syntax error"
         raise TemplateError(message, file=file, line=error.lineno + first_line - 1) from error
@@ -91,26 +60,26 @@ def parse_fstring(source: str, file: str | None, first_line: int) -> nodes.Templ
     line = 1
     fields = 0
 
-    def fail(message: str, at: int) -> TemplateError:
-        column = at - (source.rfind("\n", 0, at) + 1) + 1
+    def fail(message: str, offset: int) -> TemplateError:
+        column = offset - source.rfind("\n", 0, offset)
         return TemplateError(f"{message} (column {column})", file=file, line=line + first_line - 1)
 
-    for found in _BRACE.finditer(source):
-        text = source[last : found.start()]
+    for match in _BRACE.finditer(source):
+        text = source[last : match.start()]
         line += text.count("\n")
         literal += text
-        last = found.end()
-        if found[0] in ("{{", "}}"):
-            literal += found[0][0]
+        last = match.end()
+        if match[0] in ("{{", "}}"):
+            literal += match[0][0]
             continue
-        name = found[1]
+        name = match[1]
         if name is None:
-            raise fail(f"a single {found[0]!r}: write {found[0] * 2!r} for the character itself", found.start())
+            raise fail(f"a single {match[0]!r}: write {match[0] * 2!r} for the character itself", match.start())
         if not name.isidentifier() or name[:1] == "_":
-            raise fail(f"{{{name[:40]}}} is not a plain name: f-string templates take {{name}} only", found.start())
+            raise fail(f"{{{name[:40]}}} is not a plain name: f-string templates take {{name}} only", match.start())
         fields += 1
         if fields > _MAX_FIELDS:
-            raise fail(f"the template has more than {_MAX_FIELDS:,} fields", found.start())
+            raise fail(f"the template has more than {_MAX_FIELDS:,} fields", match.start())
         if literal:
             items.append(nodes.TemplateData(literal, lineno=line))
             literal = ""
@@ -119,19 +88,16 @@ def parse_fstring(source: str, file: str | None, first_line: int) -> nodes.Templ
     if literal or not items:
         items.append(nodes.TemplateData(literal, lineno=line))
     tree = nodes.Template([nodes.Output(items, lineno=1)], lineno=1)
+    tree.set_environment(prompt_environment())
     _check(tree, file, first_line)
     return tree
 
 
 def _check(tree: nodes.Template, file: str | None, first_line: int) -> None:
-    """Refuse nodes that prompts may not use, unknown filters and tests, and nesting that Python cannot compile."""
-    for depth, level in enumerate(levels(tree), start=1):
+    """Refuse nodes that prompts may not use, and unknown filters and tests."""
+    for level in levels(tree):
         for node in level:
             problem = _problem(node)
-            if problem is None and depth > _MAX_DEPTH:
-                problem = (
-                    f"the template nests deeper than {_MAX_DEPTH} levels; join long sums with ~ or split them with set"
-                )
             if problem is not None:
                 raise TemplateError(problem, file=file, line=node.lineno + first_line - 1)
 
@@ -140,14 +106,16 @@ def _problem(node: nodes.Node) -> str | None:
     refused = _REFUSED.get(type(node))
     if refused is not None:
         return f"{refused} is not part of prompt templates: compose prompts as a tree, for example with WrapPrompt"
-    if isinstance(node, nodes.Filter) and node.name not in FILTERS:
-        return f"there is no filter {node.name!r}{nearest(node.name, FILTERS)}"
-    if isinstance(node, nodes.Test) and node.name not in TESTS:
-        return f"there is no test {node.name!r}{nearest(node.name, TESTS)}"
+    environment = prompt_environment()
+    if isinstance(node, nodes.Filter) and node.name not in environment.filters:
+        return f"there is no filter {node.name!r}{nearest(node.name, environment.filters)}"
+    if isinstance(node, nodes.Test) and node.name not in environment.tests:
+        return f"there is no test {node.name!r}{nearest(node.name, environment.tests)}"
     if isinstance(node, nodes.TemplateData) and MEDIA_OPENING in node.data:
         return f"the template itself holds {MEDIA_OPENING!r}, which opens a media marker: give media as content parts"
-    if isinstance(node, nodes.Const) and isinstance(node.value, int) and node.value.bit_length() > 8192:
+    if isinstance(node, nodes.Const) and isinstance(node.value, int) and node.value.bit_length() > _MAX_INT_BITS:
         return "the number is too large"
-    if isinstance(node, nodes.Getattr) and node.attr[:1] == "_":
-        return f"{node.attr[:80]!r} is private: templates read public names only"
+    name = node.attr if isinstance(node, nodes.Getattr | nodes.NSRef) else ""
+    if name[:1] == "_":
+        return f"{name[:MAX_SHOWN_CHARS]!r} is private: templates read public names only"
     return None

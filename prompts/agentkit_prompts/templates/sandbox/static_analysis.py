@@ -1,7 +1,7 @@
-"""What is known about a template before it runs: what it reads from outside, and what each `{{ }}` is made of.
+"""Analysis of a template before it runs: the names it reads from outside, and the origin of each `{{ }}`.
 
-One walk over the syntax tree follows values through `set`, `for`, `with`, macros and namespaces. A site may be given
-more roots than it reads, never fewer.
+One walk over the syntax tree follows values through `set`, `for`, `with`, macros and namespaces. A site can get more
+roots than it reads, never fewer.
 """
 
 # ruff: noqa: N802 (the visitor calls methods by the name of the node class)
@@ -10,14 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from jinja2 import nodes
 
-from agentkit_prompts.templates.operations.objects import COUNTERS, GLOBALS
-from agentkit_prompts.templates.operations.values import Site
+from agentkit_prompts.templates.sandbox.values import Site
 
-__all__ = ["analyse"]
+__all__ = ["FUNCTIONS", "Analysis", "analyse"]
+
+FUNCTIONS = frozenset({"cycler", "dict", "joiner", "namespace", "range"})
+"""Functions of templates. A name is one of them if it is called; anywhere else it is read from outside first."""
+_COUNTERS = frozenset(("depth", "depth0", "first", "index", "index0", "last", "length", "revindex", "revindex0"))
+"""Fields of `loop` that say nothing about its items."""
 
 _Path: TypeAlias = tuple[Any, ...]
 """The steps of `a.b[0]`: names, keys, positions and loop indices."""
@@ -25,7 +29,10 @@ _Path: TypeAlias = tuple[Any, ...]
 _CELL = "\0"
 """Stands among roots for whatever is ever stored in a namespace."""
 _KWARGS = (("additional_kwargs",), ("user_input", "additional_kwargs"))
+_KWARG = "additional_kwargs."
 _MAPPINGS = {*_KWARGS, ("extra",)}
+_LOOSE = frozenset({"d", "default", "defined", "undefined"})
+"""Filters and tests of values that may be undefined."""
 _MAX_PASSES = 10
 
 
@@ -34,8 +41,10 @@ class Analysis(NamedTuple):
 
     names: dict[str, int]
     """Names read from outside, each with the first line it is read on."""
+    required: frozenset[str]
+    """Names of these without which rendering fails."""
     kwargs: dict[str, bool]
-    """Names read off the additional kwargs, and whether rendering fails without them."""
+    """Names read from the additional kwargs; True if rendering fails without them."""
     sites: tuple[Site, ...]
     numbers: dict[int, int]
     """id of a syntax node -> number of its site."""
@@ -83,11 +92,12 @@ class _Walk:
         self.scope: dict[str, _Value] = {}
         self.loops = 0
         self.names: dict[str, int] = {}
+        self.required: set[str] = set()
         self.kwargs: dict[str, bool] = {}
         self.found: list[tuple[nodes.Node, _Value]] = []
         self.buffer: set[str] | None = None
         self.defined = _NONE
-        """Additional kwargs that the tests around have shown to be there."""
+        """Names and additional kwargs that are defined, as the tests around show: `name`, `additional_kwargs.name`."""
         self.in_macro = False
         self.late = False
         """Whether names may be bound by then that are not bound yet: what a macro does is done where it is called."""
@@ -105,7 +115,7 @@ class _Walk:
             numbers[id(node)] = len(sites)
             pointer = _pointer(value.path) if value.path is not None else ""
             sites.append(Site(node.lineno + self.shift, pointer, tuple(sorted(roots))))
-        return Analysis(self.names, self.kwargs, tuple(sites), numbers)
+        return Analysis(self.names, frozenset(self.required), self.kwargs, tuple(sites), numbers)
 
     # scopes
 
@@ -125,17 +135,15 @@ class _Walk:
     def knowing(self, kwargs: frozenset[str]) -> AbstractContextManager[None]:
         return self.under(defined=self.defined | kwargs)
 
-    def lookup(self, name: str, line: int) -> _Value:
+    def lookup(self, name: str, line: int, guarded: bool = False) -> _Value:
+        """Return the value of a name; `guarded` if it may be undefined."""
         value = self.scope.get(name)
         if value is not None:
             return _Value(value.roots | self.bound.get(name, set())) if self.late else value
-        if name in GLOBALS:
-            if name == "namespace":
-                self.has_cells = True
-                return _Value(frozenset({_CELL}))
-            return _NOTHING
         line += self.shift
         self.names[name] = min(line, self.names.get(name, line))
+        if not guarded and name not in self.defined and name not in FUNCTIONS:
+            self.required.add(name)
         if self.late and name in self.bound:
             return _Value(frozenset({name, *self.bound[name]}))
         return _Value(frozenset({name}), (name,))
@@ -272,9 +280,9 @@ class _Walk:
         """Return what an expression reads; `guarded` where it may be undefined."""
         match node:
             case nodes.Name():
-                return self.lookup(node.name, node.lineno)
+                return self.lookup(node.name, node.lineno, guarded)
             case nodes.Getattr():
-                if isinstance(node.node, nodes.Name) and node.node.name == "loop" and node.attr in COUNTERS:
+                if isinstance(node.node, nodes.Name) and node.node.name == "loop" and node.attr in _COUNTERS:
                     self.lookup("loop", node.lineno)
                     return _NOTHING
                 return self.step(self.value(node.node), node.attr, guarded)
@@ -284,15 +292,17 @@ class _Walk:
                     return self.step(source, node.arg.value, guarded)
                 return _Value(source.roots | self.value(node.arg).roots)
             case nodes.Filter() | nodes.Test():
-                loose = node.name in ("default", "d", "defined", "undefined")
+                loose = node.name in _LOOSE
                 roots = self.value(node.node, loose).roots if node.node is not None else _NONE
                 return _Value(roots | self.given(node))
             case nodes.Call():
                 return self.call(node)
             case nodes.And() | nodes.Or():
-                left = self.value(node.left).roots
-                with self.knowing(self.shown(node.left, isinstance(node, nodes.And))):
-                    return _Value(left | self.value(node.right).roots)
+                # The left side of `or` may be undefined.
+                is_or = isinstance(node, nodes.Or)
+                left = self.value(node.left, is_or).roots
+                with self.knowing(self.shown(node.left, not is_or)):
+                    return _Value(left | self.value(node.right, is_or and guarded).roots)
             case nodes.CondExpr():
                 roots = self.value(node.test).roots
                 with self.knowing(self.shown(node.test, True)):
@@ -311,7 +321,8 @@ class _Walk:
         """Return the additional kwargs that are there when a test had an outcome."""
         match test:
             case nodes.Test() if test.name in ("defined", "undefined") and (test.name == "defined") is outcome:
-                return _kwarg(self.value(test.node, guarded=True).path)
+                path = self.value(test.node, guarded=True).path
+                return frozenset(path) if path is not None and len(path) == 1 else _kwarg(path)
             case nodes.Not():
                 return self.shown(test.node, not outcome)
             case nodes.And() | nodes.Or() if isinstance(test, nodes.And) is outcome:
@@ -331,17 +342,20 @@ class _Walk:
             return _Value(source.roots)
         path = (*source.path, key)
         for name in _kwarg(path):
-            self.kwarg(name, not guarded)
+            self.kwarg(name.removeprefix(_KWARG), not guarded)
         return _Value(source.roots, path)
 
     def kwarg(self, name: str, required: bool) -> None:
-        self.kwargs[name] = self.kwargs.get(name, False) or (required and name not in self.defined)
+        required = required and _KWARG + name not in self.defined
+        self.kwargs[name] = self.kwargs.get(name, False) or required
 
     def given(self, node: nodes.Filter | nodes.Test | nodes.Call) -> frozenset[str]:
         return self.roots([*node.args, *[pair.value for pair in node.kwargs], node.dyn_args, node.dyn_kwargs])
 
     def call(self, node: nodes.Call) -> _Value:
         roots = self.given(node)
+        if isinstance(node.node, nodes.Getattr) and self.is_function(node.node.node):
+            return _Value(roots)
         if isinstance(node.node, nodes.Getattr):
             source = self.value(node.node.node)
             if node.node.attr == "get" and source.path in _KWARGS:
@@ -350,7 +364,16 @@ class _Walk:
                     self.kwarg(key, False)
             return _Value(roots | source.roots)
         self.arguments |= roots
-        return _Value(roots | self.value(node.node).roots)
+        if not self.is_function(node.node):
+            return _Value(roots | self.value(node.node).roots)
+        if node.node.name != "namespace":
+            return _Value(roots)
+        self.has_cells = True
+        return _Value(roots | {_CELL})
+
+    def is_function(self, node: nodes.Node) -> TypeGuard[nodes.Name]:
+        """True for the name of a function of templates."""
+        return isinstance(node, nodes.Name) and node.name in FUNCTIONS and node.name not in self.scope
 
 
 def _pointer(path: _Path) -> str:
@@ -368,6 +391,7 @@ def _pointer(path: _Path) -> str:
 
 
 def _kwarg(path: _Path | None) -> frozenset[str]:
-    """Return the name of the additional kwarg that a path ends at, if it does."""
-    is_kwarg = path is not None and path[:-1] in _KWARGS and isinstance(path[-1], str)
-    return frozenset(path[-1:]) if path is not None and is_kwarg else _NONE
+    """Return the additional kwarg that a path ends at, as `additional_kwargs.name`, if it does."""
+    if path is None or path[:-1] not in _KWARGS or not isinstance(path[-1], str):
+        return _NONE
+    return frozenset({_KWARG + path[-1]})

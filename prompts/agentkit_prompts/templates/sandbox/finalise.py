@@ -1,4 +1,4 @@
-"""How a value becomes text: canonical, bounded, and never an address or a hash order."""
+"""Text of a value in a prompt: canonical JSON for data, and never a memory address or the order of a set."""
 
 from __future__ import annotations
 
@@ -14,27 +14,31 @@ from types import ModuleType, WrapperDescriptorType
 from typing import Any
 from uuid import UUID
 
+from jinja2 import Undefined
+from jinja2.runtime import LoopContext, Macro
+from jinja2.utils import Cycler, Joiner, Namespace
 from pydantic import BaseModel
 
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import MEDIA_OPENING, Media, Text, Url, neutralise_markers
 from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.errors import TemplateError
-from agentkit_prompts.templates.operations.access import made_in_python
-from agentkit_prompts.templates.operations.meter import Meter
-from agentkit_prompts.templates.operations.values import Composed, Fault, Nothing, RenderedText, Trusted, Undefined
+from agentkit_prompts.limits import MAX_DEPTH
+from agentkit_prompts.templates.sandbox.attributes import is_python_class
+from agentkit_prompts.templates.sandbox.faults import Fault
+from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
+from agentkit_prompts.templates.sandbox.values import Composed, RenderedText, Trusted
 
 __all__ = ["concat", "is_parts", "json_text", "number_text", "parts_of", "text", "text_kept"]
 
-_MAX_DEPTH = 100
-_MAX_BITS = 8192
-_SHORT_BITS = 64
 _ADDRESS = re.compile(r"\bat 0x[0-9A-Fa-f]{4,}")
 _AS_STR = (datetime, date, time, timedelta, UUID, Decimal, PurePath, Url)
 _LEAVES = frozenset({str, bool, float, type(None)})
-_OF_A_PROVIDER = frozenset({"opaque", "signature", "redacted"})
-"""Fields of a message that no other provider may see: a template shows one only where it names it."""
+_PROVIDER_FIELDS = frozenset({"opaque", "signature", "redacted"})
+"""Fields of a message that no other provider may see: a template shows one only if it names it."""
 _AS_DATA = (Mapping, list, tuple, BaseModel, Sequence)
+_OF_JINJA = (Cycler, Joiner, LoopContext, Macro, Namespace)
+_MAX_JSON_INDENT = 16
 
 
 def text(meter: Meter, value: object) -> str:
@@ -48,23 +52,21 @@ def text(meter: Meter, value: object) -> str:
         return value  # type: ignore[return-value]
     if isinstance(value, str):
         return str.__str__(value)
-    if kind is int or kind is float or kind is bool or value is None:
-        return number_text(meter, value)
     if isinstance(value, Undefined):
-        return "" if kind is Nothing else value.fail()
+        return str(value)
     if isinstance(value, Enum):
         return text(meter, value.value)
-    if isinstance(value, int | float):
-        return number_text(meter, value)
+    if value is None or isinstance(value, int | float):
+        return number_text(value)
     if isinstance(value, Media):
         return value.alt
     if isinstance(value, _AS_STR):
-        return _checked(meter, value)
+        return _own_text(meter, value)
     if hasattr(kind, "__prompt__") or is_parts(value):
         return "".join([part if isinstance(part, str) else part.alt for part in parts_of(meter, value)])
     if isinstance(value, _AS_DATA) or _is_instance_of_dataclass(value):
         return json_text(meter, value)
-    return _checked(meter, value)
+    return _own_text(meter, value)
 
 
 def text_kept(meter: Meter, value: object) -> str:
@@ -72,55 +74,43 @@ def text_kept(meter: Meter, value: object) -> str:
     return value if type(value) in (RenderedText, Composed) else text(meter, value)  # type: ignore[return-value]
 
 
-def concat(meter: Meter, literals: frozenset[str], buffer: list[str]) -> str:
-    """Join a buffer. Where rendered text is in it, every other value loses its markers."""
-    meter.chars(sum(map(len, buffer)) + len(buffer))
-    made = "".join(buffer)
-    if MEDIA_OPENING in made and any(type(part) is RenderedText or type(part) is Composed for part in buffer):
-        kept = 0
-        clean: list[str] = []
-        for part in buffer:
-            if type(part) is RenderedText or type(part) is Composed:
-                kept += part.count(MEDIA_OPENING)
-                clean.append(part)
-            else:
-                clean.append(part if part in literals else neutralise_markers(part))
-        made = "".join(clean)
-        return Composed(made) if made.count(MEDIA_OPENING) == kept else neutralise_markers(made)
-    return made
+def concat(meter: Meter, buffer: list[str]) -> str:
+    """Join a buffer. If rendered text is in it, every other value loses its markers."""
+    meter.make(sum(map(len, buffer)))
+    joined = "".join(buffer)
+    if MEDIA_OPENING not in joined:
+        return joined
+    real = [part for part in buffer if type(part) is RenderedText or type(part) is Composed]
+    if not real:
+        return joined
+    clean = "".join([part if type(part) is not str else neutralise_markers(part) for part in buffer])
+    # Neighbours can form a marker together; then none of them can be told from a real one.
+    if clean.count(MEDIA_OPENING) != sum(part.count(MEDIA_OPENING) for part in real):
+        return neutralise_markers(clean)
+    return Composed(clean)
 
 
 def json_text(meter: Meter, value: object, indent: int | None = None, *, sort_keys: bool = False) -> str:
     """Return canonical JSON: keys in insertion order, characters as they are, objects by their public fields."""
-    before = meter.left
-    meter.charge(60)
-    data = _as_data(meter, value, 0)
-    if indent is not None or sort_keys:  # written by Python code then, not by C
-        meter.charge(4 * (before - meter.left))
-    if indent is not None and not 0 <= indent <= 16:
-        raise Fault(f"JSON indent must be between 0 and 16, got {indent}")
-    made = json.dumps(data, ensure_ascii=False, indent=indent, sort_keys=sort_keys)
-    meter.chars(len(made))
-    return made
+    if indent is not None and not 0 <= indent <= _MAX_JSON_INDENT:
+        raise Fault(f"JSON indent must be between 0 and {_MAX_JSON_INDENT}, got {indent}")
+    meter.deep(value)
+    data = _as_data(meter, value, 0, indent or 0)
+    written = json.dumps(data, ensure_ascii=False, indent=indent, sort_keys=sort_keys)
+    meter.make(len(written))
+    return written
 
 
-def number_text(meter: Meter, value: object) -> str:
+def number_text(value: float | None) -> str:
     """Return the text of a number, a truth value or None."""
-    meter.charge(12)
-    if isinstance(value, int):
-        bits = int.bit_length(value)
-        if bits > _MAX_BITS:
-            raise Fault("the number has too many digits to be printed")
-        if bits > _SHORT_BITS:
-            meter.pay("print int", value)
-        return repr(value) if isinstance(value, bool) else int.__repr__(value)
-    if value is not None:
-        meter.pay("print float", value)
+    refuse_large(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int.__repr__(value)
     return repr(value)
 
 
-def _checked(meter: Meter, value: object) -> str:
-    """Call a class's own `__str__` and check what comes out."""
+def _own_text(meter: Meter, value: object) -> str:
+    """Call the `__str__` of a class and check the result."""
     kind = type(value)
     if isinstance(value, bytes | bytearray | memoryview):
         raise Fault(f"{kind.__name__} is not text: decode it, or give it as an image, audio, video or file part")
@@ -128,24 +118,24 @@ def _checked(meter: Meter, value: object) -> str:
         raise Fault(f"a {kind.__name__} has no fixed order: sort it first, with `|sort`")
     if not _has_own_text(kind):
         raise Fault(f"{kind.__name__} has no text of its own: print one of its fields, or give its class a __str__")
-    meter.tick()
     try:
-        made = str(value)
+        shown = str(value)
     except (Fault, TemplateError):
         raise
     except Exception as error:
         raise Fault(f"the __str__ of {kind.__name__} failed with {type(error).__name__}") from error
-    meter.chars(len(made))
-    if not isinstance(value, _AS_STR) and _ADDRESS.search(made):
+    meter.make(len(shown))
+    meter.tick()
+    if not isinstance(value, _AS_STR) and _ADDRESS.search(shown):
         raise Fault(f"the text of {kind.__name__} shows a memory address: print one of its fields")
-    return str.__str__(made)
+    return str.__str__(shown)
 
 
 def _has_own_text(kind: type) -> bool:
-    """Tell whether somebody wrote a `__str__` or `__repr__` for a class; the interpreter's own show addresses."""
+    """True if the class defines `__str__` or `__repr__`; the interpreter's own show addresses."""
     if issubclass(kind, (*_AS_STR, BaseException, complex)):
         return True
-    if not made_in_python(kind) or issubclass(kind, type | ModuleType):
+    if not is_python_class(kind) or issubclass(kind, (type, ModuleType, *_OF_JINJA)):
         return False
     return not all(isinstance(method, WrapperDescriptorType) for method in (kind.__str__, kind.__repr__))
 
@@ -155,23 +145,23 @@ def _is_instance_of_dataclass(value: object) -> bool:
 
 
 def is_parts(value: object) -> bool:
-    """Tell whether a value is a list or tuple of content parts, text among them."""
+    """True if a value is a list or tuple of content parts, media or text among them."""
     if not isinstance(value, tuple | list):
         return False
-    found = False
+    has_part = False
     for part in value:
         if isinstance(part, Media | Text):
-            found = True
+            has_part = True
         elif not isinstance(part, str):
             return False
-    return found
+    return has_part
 
 
 def parts_of(meter: Meter, value: object, depth: int = 0) -> Iterator[str | Media]:
     """Yield the text and media of an object with `__prompt__`, or of a sequence of such."""
-    meter.charge(2)
-    if depth > _MAX_DEPTH:
-        raise Fault(f"{type(value).__name__} nests deeper than {_MAX_DEPTH} levels")
+    meter.visit(1)
+    if depth > MAX_DEPTH:
+        raise Fault(f"{type(value).__name__} nests deeper than {MAX_DEPTH} levels")
     if isinstance(value, Media):
         yield value
     elif isinstance(value, str):
@@ -185,60 +175,66 @@ def parts_of(meter: Meter, value: object, depth: int = 0) -> Iterator[str | Medi
         raise Fault(f"__prompt__ must give text or content parts, got {type(value).__name__}")
 
 
-def _as_data(meter: Meter, value: object, depth: int) -> Any:
+def _as_data(meter: Meter, value: object, depth: int, indent: int) -> Any:
     """Return plain data that `json.dumps` writes without surprises."""
     kind = type(value)
     if kind in _LEAVES:
-        meter.charge(3)
         return value
-    if kind is int and value.bit_length() <= _SHORT_BITS:  # type: ignore[attr-defined]
-        meter.charge(10)
-        return value
-    if depth > _MAX_DEPTH:
-        raise Fault(f"the data is cyclic or nests deeper than {_MAX_DEPTH} levels")
-    deeper = depth + 1
+    if depth > MAX_DEPTH:
+        raise Fault(f"the data is cyclic or nests deeper than {MAX_DEPTH} levels")
     if kind is list or kind is tuple:
-        meter.charge(50 + 4 * len(value))  # type: ignore[arg-type]
-        items: Iterable[object] = value  # type: ignore[assignment]
-        listed = [item if type(item) in _LEAVES else _as_data(meter, item, deeper) for item in items]
-        meter.charge(10 * list(map(type, listed)).count(float))
-        meter.charge(len(listed) * depth // 2)  # an indented line is as long as it is deep
-        meter.chars(sum([len(item) for item in listed if type(item) is str]))
-        return listed
-    if kind is dict or isinstance(value, Mapping):
-        meter.charge(60 + 14 * len(value))  # type: ignore[arg-type]
-        made = {
-            key if type(key) is str else _key(key): item if type(item) in _LEAVES else _as_data(meter, item, deeper)
-            for key, item in value.items()  # type: ignore[attr-defined]
-        }
-        meter.charge(10 * list(map(type, made.values())).count(float))
-        meter.charge(len(made) * depth // 2)
-        meter.chars(sum([len(item) for pair in made.items() for item in pair if type(item) is str]))
-        return made
-    meter.charge(20)
+        return _as_list(meter, value, depth, indent)  # type: ignore[arg-type]
+    if isinstance(value, Mapping):
+        return _as_dict(meter, value, depth, indent)
     if isinstance(value, Enum):
-        return _as_data(meter, value.value, deeper)
+        return _as_data(meter, value.value, depth + 1, indent)
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int | float):
-        number_text(meter, value)
+        refuse_large(value)
         return value
     if isinstance(value, Undefined):
-        value.fail()
+        return str(value)
     if isinstance(value, Media):
         return value.alt
     if isinstance(value, Text):
         return value.text
     if isinstance(value, BaseModel):
         public = {**value.__dict__, **(value.__pydantic_extra__ or {})}
-        return _as_data(meter, {key: item for key, item in public.items() if key[:1] != "_"}, deeper)
+        shown = {key: item for key, item in public.items() if key[:1] != "_"}
+        return _as_dict(meter, shown, depth, indent)
     if _is_instance_of_dataclass(value):
-        own = _OF_A_PROVIDER if isinstance(value, Message | ToolCall | Thinking) else ()
-        names = [field.name for field in fields(value) if field.name[:1] != "_" and field.name not in own]  # type: ignore[arg-type]
-        return _as_data(meter, {name: getattr(value, name) for name in names}, deeper)
+        hidden = _PROVIDER_FIELDS if isinstance(value, Message | ToolCall | Thinking) else frozenset()
+        names = [field.name for field in fields(value)]  # type: ignore[arg-type]
+        shown = {name: getattr(value, name) for name in names if name[:1] != "_" and name not in hidden}
+        return _as_dict(meter, shown, depth, indent)
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
-        return [_as_data(meter, item, deeper) for item in meter.items(value)]
-    return _checked(meter, value)
+        return _as_list(meter, value, depth, indent)
+    return _own_text(meter, value)
+
+
+def _as_list(meter: Meter, value: Sequence[object], depth: int, indent: int) -> list[Any]:
+    meter.tick()
+    meter.visit(len(value))
+    meter.make(len(value) * (2 + indent * depth))
+    items: Iterable[object] = value
+    listed = [item if type(item) in _LEAVES else _as_data(meter, item, depth + 1, indent) for item in items]
+    meter.make(sum([len(item) for item in listed if type(item) is str]))
+    return listed
+
+
+def _as_dict(meter: Meter, value: Mapping[Any, object], depth: int, indent: int) -> dict[Any, Any]:
+    meter.tick()
+    meter.visit(len(value))
+    meter.make(len(value) * (4 + indent * depth))
+    data = {
+        key if type(key) is str else _key(key): item
+        if type(item) in _LEAVES
+        else _as_data(meter, item, depth + 1, indent)
+        for key, item in value.items()
+    }
+    meter.make(sum([len(item) for pair in data.items() for item in pair if type(item) is str]))
+    return data
 
 
 def _key(key: object) -> str | int | float | bool | None:

@@ -1,1 +1,0 @@
-"""What templates may do with values: read, filter, test, call and combine them, each bounded, and what each costs."""

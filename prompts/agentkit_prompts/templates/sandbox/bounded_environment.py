@@ -1,0 +1,256 @@
+"""The Jinja sandbox of prompt templates and chat templates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from types import BuiltinMethodType, MethodType
+from typing import Any, NoReturn
+
+from jinja2 import TemplateSyntaxError, Undefined, nodes
+from jinja2.ext import Extension
+from jinja2.lexer import Token, TokenStream
+from jinja2.runtime import Context, LoopContext
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
+
+from agentkit_prompts.limits import MAX_SOURCE_CHARS
+from agentkit_prompts.templates.sandbox.attributes import MAX_ATTRIBUTE_CHARS, refuse_private
+from agentkit_prompts.templates.sandbox.calls import Dict, checked_filters, checked_tests, guarded_call
+from agentkit_prompts.templates.sandbox.code_generator import BoundedCodeGenerator
+from agentkit_prompts.templates.sandbox.faults import Fault
+from agentkit_prompts.templates.sandbox.formatting import BoundFormat
+from agentkit_prompts.templates.sandbox.guards import OPERATOR_GUARDS
+from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
+from agentkit_prompts.templates.sandbox.restrictions import REMOVED_FILTERS, REMOVED_GLOBALS
+
+__all__ = ["BoundedContext", "BoundedEnvironment", "SafeNamespace", "levels"]
+
+_MAX_DEPTH = 80
+"""Levels of syntax: Python refuses code that nests deeper than about 100."""
+_MAX_LOOPS = 20
+"""Loops inside of each other: Python allows no more in one function."""
+_MAX_TOKENS = 15_000
+
+
+class _CountTokens(Extension):
+    """Stops a hostile template while it is still being read."""
+
+    def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
+        for count, token in enumerate(stream):
+            if count > _MAX_TOKENS:
+                raise TemplateSyntaxError(f"the template has more than {_MAX_TOKENS:,} tokens", token.lineno)
+            yield token
+
+
+def levels(tree: nodes.Node) -> Iterator[list[nodes.Node]]:
+    """Yield the nodes of a tree by their depth, without recursion."""
+    level = [tree]
+    while level:
+        yield level
+        level = [child for node in level for child in node.iter_child_nodes()]
+
+
+def _check_loops(tree: nodes.Template) -> None:
+    """Refuse loops that nest too deeply: Python takes long to find that out."""
+    stack: list[tuple[nodes.Node, int]] = [(tree, 0)]
+    while stack:
+        node, loops = stack.pop()
+        if isinstance(node, nodes.Macro | nodes.CallBlock):
+            loops = 0
+        loops += isinstance(node, nodes.For)
+        if loops > _MAX_LOOPS:
+            raise TemplateSyntaxError(f"loops nest deeper than {_MAX_LOOPS}", node.lineno)
+        stack += [(child, loops) for child in node.iter_child_nodes()]
+
+
+class SafeNamespace(Namespace):
+    """A namespace without names that have a meaning in Python."""
+
+    def __init__(*args: Any, **kwargs: Any) -> None:
+        self, args = args[0], args[1:]
+        names = dict(*args, **kwargs)
+        for name in names:
+            if isinstance(name, str):
+                refuse_private(name)
+        Namespace.__init__(self, names)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        refuse_private(name)
+        super().__setitem__(name, value)
+
+
+class BoundedContext(Context):
+    """Variables of one rendering and its meter, with the functions that generated code calls."""
+
+    meter: Meter
+
+    def derived(self, locals: dict[str, Any] | None = None) -> Context:
+        context = super().derived(locals)
+        context.meter = self.meter  # type: ignore[attr-defined]
+        return context
+
+    def shown(self, value: Any) -> str:
+        """Return the text of a value that is printed."""
+        if type(value) is str:
+            return value
+        refuse_large(value)
+        self.meter.deep(value)
+        shown = str(value)
+        self.meter.make(len(shown))
+        return shown
+
+    def add(self, left: Any, right: Any) -> Any:
+        """Return `left + right`."""
+        if type(left) is str and type(right) is str:
+            self.meter.make_small(len(left) + len(right))
+            return left + right
+        return self.environment.call_binop(self, "+", left, right)  # type: ignore[attr-defined]
+
+    def join(self, values: Iterable[Any]) -> str:
+        """Return `a ~ b`."""
+        texts = [self.shown(value) for value in values]
+        self.meter.make(sum(map(len, texts)))
+        return "".join(texts)
+
+    def concat(self, texts: Iterable[str]) -> str:
+        """Return the text of a buffer."""
+        texts = list(texts)
+        self.meter.make(sum(map(len, texts)))
+        return "".join(texts)
+
+    def rounds(self, value: Any) -> Any:
+        """Return the items of a loop, after counting its rounds."""
+        if hasattr(value, "__len__"):
+            self.meter.visit(len(value))
+            return value
+        return self.meter.items(value)
+
+    def loop(self, items: Any, undefined: Any, recurse: Any = None, depth0: int = 0) -> LoopContext:
+        """Return the `loop` of a for loop."""
+        if recurse is None:
+            return _IndexedLoop(items, undefined)
+        return LoopContext(self.rounds(items), undefined, recurse, depth0)
+
+    def inside(self, container: Any) -> Any:
+        """Return a container in which a value is looked for, after limiting its size."""
+        if isinstance(container, str):
+            if len(container) > 1000:
+                self.meter.look()
+        elif not isinstance(container, dict):
+            self.meter.deep(container)
+        return container
+
+    def mapping(self, pairs: tuple[tuple[Any, Any], ...]) -> dict[Any, Any]:
+        """Return a dictionary, after checking its keys."""
+        self.meter.keys([key for key, _ in pairs])
+        return dict(pairs)
+
+
+class _IndexedLoop(LoopContext):
+    """The `loop` of a for loop whose items come with their index."""
+
+    @property
+    def previtem(self) -> Any:
+        previous = super().previtem
+        return previous if isinstance(previous, Undefined) else previous[1]
+
+    @property
+    def nextitem(self) -> Any:
+        following = super().nextitem
+        return following if isinstance(following, Undefined) else following[1]
+
+
+class BoundedEnvironment(ImmutableSandboxedEnvironment):
+    """A sandbox with limits. Subclasses say what values and undefined names mean.
+
+    Args:
+        extensions: Extensions of Jinja.
+        shown: Text of a value that a text filter reads; `str` by default.
+        strict: Refuse undefined values in tests, and what prompt templates do not offer.
+    """
+
+    code_generator_class = BoundedCodeGenerator
+    context_class: type[Context] = BoundedContext
+    intercepted_binops = frozenset(OPERATOR_GUARDS)
+    intercepted_unops = frozenset("+-")
+
+    def __init__(
+        self,
+        *extensions: type[Extension],
+        filters: Mapping[str, Callable[..., Any]],
+        shown: Callable[..., Any] | None = None,
+        strict: bool = False,
+        **options: Any,
+    ) -> None:
+        # Without the optimizer, nothing of a template runs while it is compiled.
+        super().__init__(extensions=[_CountTokens, *extensions], cache_size=0, optimized=False, **options)
+        offered = {**self.filters, **filters}
+        for name, row in REMOVED_FILTERS.items():
+            if row.use == "all" or strict:
+                del offered[name]
+        self.filters = checked_filters(offered, shown)
+        tests: dict[str, Any] = self.tests
+        self.tests = checked_tests(tests, strict=strict)
+        self.globals.update(dict=Dict(), namespace=SafeNamespace)
+        for name in REMOVED_GLOBALS:
+            self.globals.pop(name, None)
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        if len(source) > MAX_SOURCE_CHARS:
+            raise TemplateSyntaxError(f"the template is longer than {MAX_SOURCE_CHARS:,} characters", 1)
+        tree = super()._parse(source, name, filename)
+        self.check_tree(tree)
+        return tree
+
+    @staticmethod
+    def check_tree(tree: nodes.Template) -> None:
+        """Refuse syntax that Python cannot compile."""
+        for level in islice(levels(tree), _MAX_DEPTH, None):
+            raise TemplateSyntaxError(
+                f"the template nests deeper than {_MAX_DEPTH} levels; join long sums with ~ or split them with set",
+                level[0].lineno,
+            )
+        _check_loops(tree)
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        meter: Meter = context.meter  # type: ignore[attr-defined]
+        OPERATOR_GUARDS[operator](meter, left, right)
+        made = self.binop_table[operator](left, right)
+        if isinstance(made, int):
+            refuse_large(made)
+        return made
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        if not isinstance(argument, str) or len(argument) <= MAX_ATTRIBUTE_CHARS:
+            return super().getitem(obj, argument)
+        # Python writes the name of a missing attribute into an error, which takes long for each item of a list.
+        try:
+            return obj[argument]
+        except (TypeError, LookupError):
+            return self.undefined(obj=obj, name=argument[:MAX_ATTRIBUTE_CHARS])
+
+    def unsafe_undefined(self, obj: Any, attribute: str) -> Undefined:
+        refuse_private(attribute)
+        return super().unsafe_undefined(obj, attribute)
+
+    def wrap_str_format(self, value: Any) -> Any:
+        if not isinstance(value, BuiltinMethodType | MethodType) or value.__name__ not in ("format", "format_map"):
+            return None
+        return BoundFormat(self, value.__self__, value.__name__) if isinstance(value.__self__, str) else None
+
+    def call_unop(self, context: Context, operator: str, arg: Any) -> Any:
+        refuse_large(arg)
+        return self.unop_table[operator](arg)
+
+    def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 (as Jinja has it)
+        # Variables around the call, for functions that read them: no function here does.
+        kwargs.pop("_loop_vars", None)
+        kwargs.pop("_block_vars", None)
+        if not __self.is_safe_callable(__obj):
+            __self.refuse_call(__obj)
+        return guarded_call(__context.meter, __obj, args, kwargs)
+
+    def refuse_call(self, target: Any) -> NoReturn:
+        """Raise the error of a value that templates cannot call."""
+        raise Fault(f"{type(target).__name__} cannot be called from a template")

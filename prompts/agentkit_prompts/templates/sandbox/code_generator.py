@@ -1,0 +1,392 @@
+"""Jinja's compiler, with limits, and for prompt templates with the origin of each piece of output.
+
+These classes use parts of `jinja2.compiler` that are not public. A test imports each of them, and the version of Jinja
+is limited in `pyproject.toml`.
+"""
+
+# ruff: noqa: N802 (the visitor calls methods by the name of the node class)
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jinja2 import nodes
+from jinja2.compiler import CodeGenerator, Frame
+from jinja2.visitor import NodeTransformer
+
+from agentkit_prompts.templates.sandbox.attributes import attribute, readable
+from agentkit_prompts.templates.sandbox.faults import false_if_undefined
+
+__all__ = ["BoundedCodeGenerator", "TracingCodeGenerator", "runtime_names"]
+
+_ROUNDS_PER_LOOK = 64
+_MAX_SMALL = 256
+_KEYWORDS = frozenset(keyword.kwlist)
+
+
+def _is_small(node: nodes.Node) -> bool:
+    """True if comparing with the value of a node takes no time, whatever the other value is."""
+    if isinstance(node, nodes.List | nodes.Tuple):
+        return len(node.items) < _MAX_SMALL and all(map(_is_small, node.items))
+    return isinstance(node, nodes.Const) and (not isinstance(node.value, str) or len(node.value) < _MAX_SMALL)
+
+
+def _internal_name(name: str, line: int) -> nodes.InternalName:
+    """Return a node that is written as a Python name. Jinja makes them in its parser only."""
+    node = object.__new__(nodes.InternalName)
+    nodes.Node.__init__(node, name, lineno=line)
+    return node
+
+
+_COUNTERS = {
+    "depth": "1",
+    "depth0": "0",
+    "first": "(not {i})",
+    "index": "({i} + 1)",
+    "index0": "{i}",
+    "last": "({i} == {n} - 1)",
+    "length": "{n}",
+    "revindex": "({n} - {i})",
+    "revindex0": "({n} - {i} - 1)",
+}
+"""Counters of `loop` by name, as code: `i` is the index of the round, `n` the number of rounds."""
+
+
+def _counters_of(body: Iterable[nodes.Node]) -> list[nodes.Getattr] | None:
+    """Return the counters that the body of a loop reads; None if it uses `loop` in another way."""
+    counters: list[nodes.Getattr] = []
+    stack: list[nodes.Node] = list(body)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, nodes.Getattr) and isinstance(node.node, nodes.Name) and node.node.name == "loop":
+            if node.attr not in _COUNTERS:
+                return None
+            counters.append(node)
+        elif isinstance(node, nodes.Name) and node.name == "loop":
+            return None
+        elif isinstance(node, nodes.For):
+            # The body of an inner loop has a `loop` of its own.
+            stack += [node.iter, *node.else_]
+        elif isinstance(node, nodes.Macro | nodes.CallBlock | nodes.Block):
+            if any(name.name == "loop" for name in node.find_all(nodes.Name)):
+                return None
+        else:
+            stack.extend(node.iter_child_nodes())
+    return counters
+
+
+class _Replacement(NodeTransformer):
+    """Replaces nodes of a tree, by their id."""
+
+    def __init__(self, nodes: Mapping[int, nodes.Node]) -> None:
+        self._nodes = nodes
+
+    def replace(self, body: list[nodes.Node]) -> None:
+        """Replace nodes below a list of statements, in place."""
+        for node in body:
+            self.generic_visit(node)
+
+    def visit_Getattr(self, node: nodes.Getattr) -> nodes.Node:
+        return self._nodes[id(node)] if id(node) in self._nodes else self.generic_visit(node)
+
+
+class BoundedCodeGenerator(CodeGenerator):
+    """Writes the same program as Jinja, with checks of the limits around what can grow.
+
+    Every loop counts its rounds when it starts, and has an index: `for i_1, item in enumerate(rounds(items))`.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._loop_count = 0
+        self._loops: list[str] = []
+        """Indices of the loops around, outermost first."""
+        self._wrapped: dict[int, str] = {}
+        """Function that is called with the value of a node, by the id of the node."""
+        self._indices: dict[int, str] = {}
+        """Code of the index of a loop, by the id of its body."""
+
+    def write_commons(self) -> None:
+        super().write_commons()
+        self.writeline("look = context.meter.look; deep = context.meter.deep; shown = context.shown")
+        self.writeline("concat = context.concat; rounds = context.rounds; LoopContext = context.loop")
+        self.writeline("str_join = context.join; add = context.add")
+
+    def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
+        function = self._wrapped.pop(id(node), None)
+        if function is None:
+            return super().visit(node, *args, **kwargs)
+        self.write(f"{function}(")
+        super().visit(node, *args, **kwargs)
+        self.write(")" * (1 + function.count("(")))
+        return None
+
+    # Loops
+
+    def visit_For(self, node: nodes.For, frame: Frame) -> None:
+        if node.recursive:
+            # `LoopContext` counts the rounds: `loop(items)` runs the body over other items.
+            self._indices[id(node.body)] = ""
+            super().visit_For(node, frame)
+            return
+        self._loop_count += 1
+        index, items = f"i_{self._loop_count}", f"s_{self._loop_count}"
+        self._indices[id(node.body)] = index
+        if node.test is None:
+            self._count_without_loop(node, index, items)
+        self._wrapped[id(node.iter)] = f"enumerate({items} := rounds"
+        target = node.target
+        node.target = nodes.Tuple([_internal_name(index, node.lineno), target], "store", lineno=node.lineno)
+        super().visit_For(node, frame)
+        node.target = target
+
+    def _count_without_loop(self, node: nodes.For, index: str, items: str) -> None:
+        """Replace `loop.first` and other counters with code, if the loop uses nothing else of `loop`.
+
+        An object that counts takes as long as the rest of a short round.
+        """
+        counters = _counters_of(node.body)
+        if counters is None or not counters:
+            return
+        replacements: dict[int, nodes.Expr] = {}
+        for counter in counters:
+            code = _COUNTERS[counter.attr].format(i=index, n=f"len({items})")
+            replacements[id(counter)] = self._replaced(counter, _internal_name(code, counter.lineno))
+        _Replacement(replacements).replace(node.body)
+
+    def _replaced(self, counter: nodes.Getattr, code: nodes.InternalName) -> nodes.Expr:
+        """Return the node that is written in the place of a counter."""
+        return code
+
+    def blockvisit(self, nodes: Iterable[nodes.Node], frame: Frame) -> None:
+        index = self._indices.pop(id(nodes), None)
+        if index is not None:
+            round_number = index or f"{frame.symbols.ref('loop')}.index0"
+            self.writeline(f"if not {round_number} % {_ROUNDS_PER_LOOK}: look()")
+        loops = self._loops
+        if index:
+            self._loops = [*loops, index]
+        super().blockvisit(nodes, frame)
+        self._loops = loops
+
+    # Other statements
+
+    def visit_With(self, node: nodes.With, frame: Frame) -> None:
+        self.newline(node)  # Jinja does not record the line of this statement
+        super().visit_With(node, frame)
+
+    def visit_AssignBlock(self, node: nodes.AssignBlock, frame: Frame) -> None:
+        if node.filter is not None:
+            # Jinja looks for the names of a set block in its body, and forgets those in its filter.
+            names = [nodes.Name(name.name, "load") for name in node.filter.find_all(nodes.Name)]
+            read = nodes.ExprStmt(nodes.Tuple(names, "load")).set_lineno(node.lineno)
+            node.body.insert(0, read)
+        super().visit_AssignBlock(node, frame)
+
+    # Output
+
+    def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
+        # Nothing of a template runs while it is compiled.
+        if not isinstance(node, nodes.TemplateData):
+            raise nodes.Impossible()
+        return super()._output_child_to_const(node, frame, finalize)
+
+    def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: Any) -> None:
+        if frame.eval_ctx.volatile or frame.eval_ctx.autoescape:
+            super()._output_child_pre(node, frame, finalize)
+            self.write("deep(")
+        else:
+            self.write("shown(")
+
+    def _output_child_post(self, node: nodes.Expr, frame: Frame, finalize: Any) -> None:
+        self.write("))" if frame.eval_ctx.volatile or frame.eval_ctx.autoescape else ")")
+
+    # Expressions
+
+    def signature(self, node: nodes.Call | nodes.Filter | nodes.Test, frame: Frame, extra_kwargs: Any = None) -> None:
+        if node.dyn_args is not None:
+            self._wrapped[id(node.dyn_args)] = "context.rounds"
+        super().signature(node, frame, extra_kwargs)
+
+    def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:
+        self.write("add(")
+        self.visit(node.left, frame)
+        self.write(", ")
+        self.visit(node.right, frame)
+        self.write(")")
+
+    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
+        if frame.eval_ctx.volatile or frame.eval_ctx.autoescape:
+            for child in node.nodes:
+                self._wrapped[id(child)] = "deep"
+            self.write("context.meter.result(")
+            super().visit_Concat(node, frame)
+            self.write(")")
+        else:
+            super().visit_Concat(node, frame)
+
+    def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:
+        is_slice = isinstance(node.arg, nodes.Slice)
+        if is_slice:
+            self.write("context.meter.result(")
+        elif not isinstance(node.arg, nodes.Const):
+            self._wrapped[id(node.arg)] = "deep"
+        super().visit_Getitem(node, frame)
+        self.write(")" if is_slice else "")
+
+    def visit_Dict(self, node: nodes.Dict, frame: Frame) -> None:
+        if all(isinstance(pair.key, nodes.Const) and isinstance(pair.key.value, str) for pair in node.items):
+            super().visit_Dict(node, frame)
+            return
+        self.write("context.mapping((")
+        for pair in node.items:
+            self.write("(")
+            self.visit(pair.key, frame)
+            self.write(", ")
+            self.visit(pair.value, frame)
+            self.write("), ")
+        self.write("))")
+
+    def visit_Compare(self, node: nodes.Compare, frame: Frame) -> None:
+        operands = [node.expr, *(operand.expr for operand in node.ops)]
+        is_containment = [False, *(operand.op in ("in", "notin") for operand in node.ops)]
+        if any(is_containment) or not any(map(_is_small, operands)):
+            for operand, is_container in zip(operands, is_containment, strict=True):
+                if not _is_small(operand):
+                    self._wrapped[id(operand)] = "context.inside" if is_container else "deep"
+        super().visit_Compare(node, frame)
+
+
+def _joined_data(items: Iterable[nodes.Node]) -> list[str | nodes.Node]:
+    """Return the parts of an output statement, neighbouring texts of the template as one."""
+    joined: list[str | nodes.Node] = []
+    for item in items:
+        if not isinstance(item, nodes.TemplateData):
+            joined.append(item)
+        elif joined and isinstance(joined[-1], str):
+            joined[-1] += item.data
+        elif item.data:
+            joined.append(item.data)
+    return joined
+
+
+class TracingCodeGenerator(BoundedCodeGenerator):
+    """Writes programs that append text and marks to a trace, instead of yielding text.
+
+    Args:
+        sites: Number of the site of each expression that is printed, by the id of its node.
+    """
+
+    def __init__(self, *args: Any, sites: dict[int, int], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._sites = sites
+        self._called: set[int] = set()
+        self.fields: set[str] = set()
+        """Fields that the program reads directly from values of known classes."""
+
+    def write_commons(self) -> None:
+        super().write_commons()
+        self.writeline(
+            "text = context.trace.texts.append; mark = context.trace.marks.append; emit = context.trace.emit"
+        )
+
+    def _replaced(self, counter: nodes.Getattr, code: nodes.InternalName) -> nodes.Expr:
+        if id(counter) in self._sites:
+            self._sites[id(code)] = self._sites[id(counter)]
+        return code
+
+    # Output
+
+    def visit_Output(self, node: nodes.Output, frame: Frame) -> None:
+        if frame.buffer is not None:
+            super().visit_Output(node, frame)
+            return
+        texts: list[str] = []
+        sites: list[int | None] = []
+        variables: list[str] = []
+        for item in _joined_data(node.nodes):
+            if isinstance(item, str):
+                texts.append(repr(item))
+                sites.append(None)
+                continue
+            variable = self.temporary_identifier()
+            self.writeline(f"{variable} = ", item)
+            # The only internal names that are printed are counters of loops.
+            is_counter = isinstance(item, nodes.InternalName)
+            self.write("str(" if is_counter else "")
+            self.visit(item, frame)
+            self.write(")" if is_counter else "")
+            texts.append(variable)
+            sites.append(self._sites[id(item)])
+            variables.append(variable)
+        mark = f"({tuple(sites)!r}, {self._index()})"
+        if variables:
+            self.writeline(f"if {' and '.join(f'type({variable}) is str' for variable in variables)}:")
+            self.indent()
+        self.writeline("; ".join([*(f"text({text})" for text in texts), f"mark({mark})"]))
+        if variables:
+            self.outdent()
+            self.writeline(f"else: emit({mark}, ({', '.join(texts)},))")
+
+    def _index(self) -> str:
+        return f"({', '.join(self._loops)},)" if self._loops else "()"
+
+    def start_write(self, frame: Frame, node: nodes.Node | None = None) -> None:
+        if frame.buffer is not None:
+            super().start_write(frame, node)
+            self.write("shown(")
+        else:
+            site = self._sites[id(node)]
+            self.writeline(f"emit((({site},), {self._index()}), (", node)
+
+    def end_write(self, frame: Frame) -> None:
+        if frame.buffer is not None:
+            self.write(")")
+            super().end_write(frame)
+        else:
+            self.write(",))")
+
+    # Expressions
+
+    def visit_Call(self, node: nodes.Call, frame: Frame, forward_caller: bool = False) -> None:
+        if isinstance(node.node, nodes.Getattr):
+            self._called.add(id(node.node))
+        super().visit_Call(node, frame, forward_caller=forward_caller)
+
+    def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:
+        if id(node) in self._called:
+            self.write("context.method(")
+            self.visit(node.node, frame)
+            self.write(f", {node.attr!r})")
+            return
+        name = node.attr
+        if not name.isascii() or name in _KEYWORDS or name[:1] == "_":
+            super().visit_Getattr(node, frame)
+            return
+        self.fields.add(name)
+        variable = self.temporary_identifier()
+        self.write(f"({variable}.{name} if type({variable} := ")
+        self.visit(node.node, frame)
+        self.write(f") in a_{name} else attribute({variable}, {name!r}))")
+
+    def visit_Or(self, node: nodes.BinExpr, frame: Frame) -> None:
+        # `{{ depth or 1 }}` works without a depth.
+        self._wrapped[id(node.left)] = "default"
+        super().visit_Or(node, frame)
+
+    def visit_Assign(self, node: nodes.Assign, frame: Frame) -> None:
+        for target in node.find_all(nodes.NSRef):
+            self.writeline("context.require(", node)
+            self.visit(nodes.Name(target.name, "load", lineno=node.lineno), frame)
+            self.write(")")
+        super().visit_Assign(node, frame)
+
+
+def runtime_names(generator: TracingCodeGenerator) -> dict[str, Any]:
+    """Return the names of a program's code besides those of Jinja, for example the classes whose fields it reads."""
+    names = {f"a_{name}": readable(name) for name in generator.fields}
+    # Jinja makes the variable `self` of this name, for blocks; prompt templates have none.
+    named_self = lambda context: context.resolve("self")  # noqa: E731
+    return {**names, "attribute": attribute, "default": false_if_undefined, "TemplateReference": named_self}

@@ -1,0 +1,96 @@
+"""Errors of templates before their place is known, and the value of a missing name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, NoReturn
+
+from jinja2 import StrictUndefined, TemplateRuntimeError, Undefined, UndefinedError
+from jinja2.utils import missing
+
+from agentkit_prompts.limits import MAX_NAME_CHARS, MAX_SHOWN_CHARS
+from agentkit_prompts.names import nearest
+
+__all__ = ["Fault", "LimitReached", "PromptUndefined", "UndefinedName", "false_if_undefined", "require"]
+
+
+class Fault(TemplateRuntimeError):
+    """An operation that a template must not do, before its place in the template is known."""
+
+    def __init__(self, message: str, variable: str | None = None) -> None:
+        super().__init__(message)
+        self.variable = variable
+
+
+class LimitReached(Fault):
+    """The template has used up its rounds, characters or time."""
+
+
+class UndefinedName(Fault, UndefinedError):
+    """A missing variable; the message still lacks the nearest names."""
+
+
+class _UndefinedValue(Fault, UndefinedError):
+    """A missing attribute or element."""
+
+
+class PromptUndefined(StrictUndefined):
+    """A missing name, attribute or element. It can be tested with `is defined`; any other use is an error."""
+
+    __slots__ = ()
+
+    @property
+    def variable(self) -> str:
+        """The missing name or key."""
+        name = self._undefined_name
+        return name if isinstance(name, str) else repr(name)
+
+    def _fail_with_undefined_error(self, *args: object, **kwargs: object) -> NoReturn:
+        variable = self.variable[:MAX_SHOWN_CHARS]
+        if self._undefined_hint:
+            raise _UndefinedValue(self._undefined_hint, variable)
+        if self._undefined_obj is missing:
+            raise UndefinedName(f"{variable!r} is undefined", variable)
+        kind = type(self._undefined_obj).__name__
+        if not isinstance(self._undefined_name, str):
+            raise _UndefinedValue(f"{kind} has no element {variable}", variable)
+        raise _UndefinedValue(
+            f"{kind} has no {variable!r}{nearest(variable, _field_names(self._undefined_obj))}", variable
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        # Python and copying look up special names, which must fail in the usual way.
+        if name[:2] == "__":
+            raise AttributeError(name)
+        self._fail_with_undefined_error()
+
+    __iter__ = __str__ = __len__ = __bool__ = __hash__ = __contains__ = _fail_with_undefined_error
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _fail_with_undefined_error
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __floordiv__ = (
+        _fail_with_undefined_error
+    )
+    __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __pos__ = __neg__ = _fail_with_undefined_error
+    __call__ = __getitem__ = __int__ = __float__ = __complex__ = __format__ = _fail_with_undefined_error
+
+
+def false_if_undefined(value: Any) -> Any:
+    """Return the left side of `or`: an undefined value is false."""
+    return False if isinstance(value, Undefined) else value
+
+
+def require(*values: object) -> None:
+    """Raise the error of the first undefined value."""
+    for value in values:
+        if isinstance(value, PromptUndefined):
+            value._fail_with_undefined_error()
+
+
+def _field_names(value: object) -> list[str]:
+    """Return the public names that a template can read from a value, as far as they are known."""
+    names: Any = getattr(type(value), "model_fields", ())
+    if isinstance(value, Mapping):
+        names = value.keys()
+    elif is_dataclass(value):
+        names = [field.name for field in fields(value)]
+    return [name for name in names if isinstance(name, str) and name[:1] != "_" and len(name) <= MAX_NAME_CHARS]

@@ -1,0 +1,87 @@
+"""`str.format` in templates: fields of a limited width, whose values are read through the sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jinja2.sandbox import SandboxedEnvironment, SandboxedEscapeFormatter, SandboxedFormatter
+
+from agentkit_prompts.templates.sandbox.faults import Fault
+from agentkit_prompts.templates.sandbox.guards import check_format_spec
+from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
+
+__all__ = ["BoundFormat"]
+
+
+class BoundFormat:
+    """The method `format` or `format_map` of a text.
+
+    Args:
+        environment: Reads attributes and elements of values.
+        template: The text with fields.
+        name: Name of the method.
+        shown: Returns the text of a value that is not a number; Python's own formatting by default.
+    """
+
+    __slots__ = ("_environment", "_name", "_shown", "_template")
+
+    def __init__(
+        self,
+        environment: SandboxedEnvironment,
+        template: str,
+        name: str,
+        shown: Callable[[Meter, Any], str] | None = None,
+    ) -> None:
+        self._environment = environment
+        self._template = template
+        self._name = name
+        self._shown = shown
+
+    def run(self, meter: Meter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """Return the filled text."""
+        template = self._template
+        if self._name == "format_map":
+            if len(args) != 1 or kwargs:
+                raise TypeError("format_map() takes exactly one argument")
+            (kwargs,) = args
+            args = ()
+        escape = getattr(template, "escape", None)
+        if escape is None:
+            return _Formatter(self._environment, meter, self._shown).vformat(str.__str__(template), args, kwargs)
+        # The text is `Markup`, which escapes the values.
+        formatter = _EscapeFormatter(self._environment, meter, self._shown, escape=escape)
+        return type(template)(formatter.vformat(template, args, kwargs))
+
+
+class _Formatter(SandboxedFormatter):
+    def __init__(
+        self,
+        environment: SandboxedEnvironment,
+        meter: Meter,
+        shown: Callable[[Meter, Any], str] | None,
+        **options: Any,
+    ) -> None:
+        super().__init__(environment, **options)
+        self._meter = meter
+        self._shown = shown
+
+    def convert_field(self, value: Any, conversion: Any) -> Any:
+        if self._shown is not None and conversion not in (None, "s"):
+            raise Fault(f"!{conversion} in a format shows Python code: templates use the text of a value only")
+        self._meter.deep(value)
+        return super().convert_field(value, conversion)
+
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        check_format_spec(format_spec)
+        refuse_large(value)
+        self._meter.deep(value)
+        if self._shown is not None and not (isinstance(value, int | float) and format_spec):
+            value = self._shown(self._meter, value)
+        shown = super().format_field(value, format_spec)
+        self._meter.make(len(shown))
+        return shown
+
+
+class _EscapeFormatter(_Formatter, SandboxedEscapeFormatter):
+    pass

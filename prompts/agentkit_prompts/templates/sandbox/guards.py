@@ -1,0 +1,404 @@
+"""Checks before operations whose time or result is not limited by the size of their operands.
+
+A guard has the parameters of the filter or method that it is for, after the meter. It counts the text or list that is
+about to be made, or refuses. An operation without a guard takes time in proportion to what it reads and makes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from agentkit_prompts.templates.sandbox.faults import Fault
+from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
+from agentkit_prompts.templates.sandbox.restrictions import (
+    CODEC_ERRORS,
+    CODECS,
+    MAX_CHARS,
+    MAX_FIELD_WIDTH,
+    MAX_INDENT,
+    MAX_PRECISION,
+    MAX_SEARCH,
+    TIME_DIRECTIVES,
+)
+
+__all__ = [
+    "FILTER_GUARDS",
+    "METHOD_GUARDS",
+    "OPERATOR_GUARDS",
+    "check_format_spec",
+    "check_strftime",
+    "fields_of",
+    "json_guard",
+]
+
+Guard = Callable[..., None]
+_CHARS_PER_PART = 16
+"""Characters that each part of a text that is split counts as."""
+_MAX_URL_SCHEMES = 100
+_MAX_PATTERN = 1_000
+_MAX_TAG_WORK = 1_000_000_000
+_RUN = re.compile(r"\s+|\S+")
+_DIRECTIVE = re.compile(r"%(.?)", re.S)
+_FIELD = re.compile(
+    r"%(?:\((?P<name>[^()]*)\))?(?P<flags>[#0\- +]*)(?P<width>\*|\d*)(?:\.(?P<precision>\*|\d*))?(?P<kind>.?)", re.S
+)
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, str | bytes | list | tuple) else 0
+
+
+def _count(value: Any) -> int:
+    return max(0, value) if isinstance(value, int) else 0
+
+
+def fields_of(template: str) -> list[re.Match[str]]:
+    """Return the `%` fields of a text.
+
+    Raises:
+        Fault: A field is too wide, or its width is only known later.
+    """
+    fields = [field for field in _FIELD.finditer(template) if field["kind"] != "%"]
+    for field in fields:
+        # Python reads a name with brackets to the last one, and finds a width after it.
+        if field["kind"] == "(":
+            raise Fault(f"the format field {field[0][:40]!r} has brackets in its name")
+        sizes = [size for size in (field["width"], field["precision"]) if size]
+        if any(size == "*" or len(size) > 5 or int(size) > MAX_FIELD_WIDTH for size in sizes):
+            raise Fault(f"the format field {field[0][:40]!r} is wider than {MAX_FIELD_WIDTH:,} characters")
+    return fields
+
+
+def _longest(meter: Meter, values: Any) -> int:
+    """Return the maximum number of characters of one of the values."""
+    parts: Sequence[Any] = (values,)
+    if isinstance(values, Mapping):
+        parts = list(values.values())
+    elif isinstance(values, tuple):
+        parts = values
+    refuse_large(*parts)
+    longest = 0
+    for part in parts:
+        size = meter.size(part)
+        longest = max(longest, size.chars + 24 * size.values)
+    return longest
+
+
+def _percent(meter: Meter, template: str, values: Any) -> None:
+    fields = fields_of(template)
+    room = sum(int(field[name]) for field in fields for name in ("width", "precision") if field[name])
+    if fields:
+        meter.make(len(template) + room + len(fields) * _longest(meter, values))
+
+
+# Operators
+
+
+def _add(meter: Meter, left: Any, right: Any) -> None:
+    if isinstance(left, str | bytes):
+        meter.make(len(left) + _length(right))
+    elif isinstance(left, list | tuple):
+        meter.make_items(len(left) + _length(right))
+    else:
+        refuse_large(left, right)
+
+
+def _multiply(meter: Meter, left: Any, right: Any) -> None:
+    for count, value in ((left, right), (right, left)):
+        if isinstance(count, int) and isinstance(value, str | bytes):
+            meter.make(len(value) * _count(count))
+            return
+        if isinstance(count, int) and isinstance(value, list | tuple):
+            meter.make_items(len(value) * _count(count))
+            return
+    refuse_large(left, right)
+
+
+def _power(meter: Meter, left: Any, right: Any) -> None:
+    if isinstance(left, int) and isinstance(right, int):
+        # The result has about this number of bits.
+        refuse_large(1 << min(left.bit_length() * abs(right), 1 << 20))
+
+
+def _modulo(meter: Meter, left: Any, right: Any) -> None:
+    if isinstance(left, str):
+        _percent(meter, left, right)
+    else:
+        refuse_large(left, right)
+
+
+def _numbers(meter: Meter, left: Any, right: Any) -> None:
+    refuse_large(left, right)
+
+
+OPERATOR_GUARDS: dict[str, Guard] = {
+    "+": _add,
+    "-": _numbers,
+    "*": _multiply,
+    "/": _numbers,
+    "//": _numbers,
+    "%": _modulo,
+    "**": _power,
+}
+"""Guards of arithmetic operators."""
+
+
+# Methods of text, and filters of the same name
+
+
+def _width(meter: Meter, value: Any, width: Any = 80, *fill: Any) -> None:
+    meter.make(max(_length(value), _count(width)))
+
+
+def _expandtabs(meter: Meter, value: Any, tabsize: Any = 8) -> None:
+    meter.make(len(value) + value.count("\t" if isinstance(value, str) else b"\t") * _count(tabsize))
+
+
+def _join(meter: Meter, glue: str, items: Any = ()) -> None:
+    if isinstance(items, str):
+        meter.visit(len(items))
+        meter.make(len(items) * (1 + len(glue)))
+    elif isinstance(items, list | tuple):
+        meter.make(sum(map(_length, items)) + len(items) * len(glue))
+
+
+def _replace(meter: Meter, value: Any, old: Any = "", new: Any = "", count: Any = -1) -> None:
+    if not isinstance(value, bytes):
+        value, old, new = str(value), str(old), str(new)
+    matches = value.count(old)
+    if isinstance(count, int) and count >= 0:
+        matches = min(count, matches)
+    meter.make(max(0, len(value) + matches * (len(new) - len(old))))
+
+
+def _search_back(meter: Meter, value: Any, part: Any = None, *rest: Any) -> None:
+    # Python has no linear search from the right, and looks at all characters to strip for each character.
+    if _length(part) > 1 and _length(value) * _length(part) > MAX_SEARCH:
+        raise Fault(
+            f"the texts are too long: {len(value):,} times {len(part):,} characters is more than {MAX_SEARCH:,}"
+        )
+    if _length(value) * _length(part) > MAX_SEARCH // 100:
+        meter.look()
+
+
+def _split(meter: Meter, value: Any, sep: Any = None, maxsplit: Any = -1) -> None:
+    parts = len(value) // 2 if sep is None else value.count(sep)
+    if isinstance(maxsplit, int) and maxsplit >= 0:
+        parts = min(parts, maxsplit)
+    meter.make(len(value))
+    meter.make_items(parts, _CHARS_PER_PART)
+
+
+def _rsplit(meter: Meter, value: Any, sep: Any = None, maxsplit: Any = -1) -> None:
+    _search_back(meter, value, sep)
+    _split(meter, value, sep, maxsplit)
+
+
+def _splitlines(meter: Meter, value: Any, keepends: Any = False) -> None:
+    breaks = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029" if isinstance(value, str) else (b"\n", b"\r")
+    meter.make(len(value))
+    meter.make_items(sum([value.count(one) for one in breaks]), _CHARS_PER_PART)
+
+
+def _affix(meter: Meter, value: Any, part: Any = "", *rest: Any) -> None:
+    if isinstance(part, tuple):
+        meter.visit(len(part))
+
+
+def _codec(meter: Meter, value: Any, encoding: Any = "utf-8", errors: Any = "strict") -> None:
+    for name, names in ((encoding, CODECS), (errors, CODEC_ERRORS)):
+        if not isinstance(name, str) or name.lower().replace("_", "-") not in names:
+            valid = ", ".join(sorted(names))
+            raise Fault(f"templates cannot use the encoding or error handler {str(name)[:40]!r}; valid: {valid}")
+
+
+def check_strftime(pattern: Any, *, any_directive: bool = False) -> None:
+    """Refuse long patterns, and directives that do not mean the same on every machine."""
+    if not isinstance(pattern, str):
+        raise Fault(f"strftime expects a text, got {type(pattern).__name__}")
+    if len(pattern) > _MAX_PATTERN:
+        raise Fault(f"the strftime format is longer than {_MAX_PATTERN:,} characters")
+    for match in _DIRECTIVE.finditer(pattern):
+        if match[1] not in TIME_DIRECTIVES and not any_directive:
+            valid = ", ".join("%" + letter for letter in sorted(TIME_DIRECTIVES))
+            raise Fault(f"strftime: {match[0]!r} is not one of {valid}")
+
+
+def check_format_spec(spec: str) -> None:
+    """Refuse a `{}` field that is padded too far."""
+    digits = "".join([letter if letter.isdigit() else " " for letter in spec]).split()
+    if any(len(number) > 5 or int(number) > MAX_FIELD_WIDTH for number in digits):
+        raise Fault(f"the format {spec[:40]!r} is wider than {MAX_FIELD_WIDTH:,} characters")
+
+
+METHOD_GUARDS: dict[str, Guard] = {
+    **dict.fromkeys(("center", "ljust", "rjust", "zfill"), _width),
+    **dict.fromkeys(("rfind", "rindex", "rpartition", "strip", "lstrip", "rstrip"), _search_back),
+    **dict.fromkeys(("endswith", "startswith"), _affix),
+    **dict.fromkeys(("decode", "encode"), _codec),
+    "expandtabs": _expandtabs,
+    "join": _join,
+    "replace": _replace,
+    "rsplit": _rsplit,
+    "split": _split,
+    "splitlines": _splitlines,
+}
+"""Guards of methods of texts, by the name of the method."""
+
+
+# Filters
+
+
+def _check_length(name: str, value: Any) -> None:
+    if _length(value) > MAX_CHARS[name]:
+        raise Fault(f"the filter {name} reads at most {MAX_CHARS[name]:,} characters, got {len(value):,}")
+
+
+def _limited(name: str) -> Guard:
+    return lambda meter, value, *args, **kwargs: _check_length(name, value)
+
+
+def _batch(meter: Meter, value: Any, linecount: Any = 1, fill_with: Any = None) -> None:
+    meter.make_items(9 * _length(value) + (_count(linecount) if fill_with is not None else 0))
+
+
+def _slice(meter: Meter, value: Any, slices: Any = 1, fill_with: Any = None) -> None:
+    meter.visit(_count(slices))
+    meter.make_items(_length(value) + 8 * _count(slices))
+
+
+def _indent(meter: Meter, value: Any, width: Any = 4, first: Any = False, blank: Any = False) -> None:
+    if not isinstance(value, str):
+        # Jinja's filter appends to a list before it fails.
+        raise Fault(f"indent expects text, got {type(value).__name__}")
+    size = len(width) if isinstance(width, str) else _count(width)
+    meter.make(len(value) + (len(value.splitlines()) + 1) * (size + 1))
+
+
+def _join_filter(meter: Meter, value: Any, d: Any = "", attribute: Any = None) -> None:
+    glue = str(d)
+    if isinstance(value, str):
+        _join(meter, glue, value)
+    elif isinstance(value, list | tuple):
+        size = meter.size(value)
+        meter.make(size.chars + size.values * 24 + len(value) * len(glue))
+    elif hasattr(value, "__len__"):
+        meter.make(len(value) * (len(glue) + 24))
+
+
+def _pprint(meter: Meter, value: Any) -> None:
+    size = meter.size(value)
+    if size.values * size.depth + size.chars > MAX_CHARS["pprint"]:
+        raise Fault(f"the value is too large for the filter pprint: more than {MAX_CHARS['pprint']:,} characters")
+
+
+def _round(meter: Meter, value: Any, precision: Any = 0, method: Any = "common") -> None:
+    refuse_large(value)
+    if isinstance(precision, int) and abs(precision) > MAX_PRECISION:
+        raise Fault(f"round: the precision is at most {MAX_PRECISION} digits")
+
+
+def _striptags(meter: Meter, value: Any) -> None:
+    text = str(value)
+    _check_length("striptags", text)
+    if text.count("<") * len(text) > _MAX_TAG_WORK:
+        raise Fault("the text has too many tags for the filter striptags")
+    meter.make(len(text))
+
+
+def _sum(meter: Meter, value: Any, attribute: Any = None, start: Any = 0) -> None:
+    if not isinstance(start, list | tuple) or not isinstance(value, list | tuple):
+        return
+    longest = meter.size(value).values
+    if attribute is None:
+        longest = max(map(_length, value), default=0)
+    meter.make_items((_length(start) + len(value) * longest) * len(value))
+
+
+def json_guard(
+    meter: Meter,
+    value: Any,
+    ensure_ascii: Any = False,
+    indent: Any = None,
+    separators: Any = None,
+    sort_keys: Any = False,
+) -> None:
+    """Count the JSON text that is about to be made of a value."""
+    step = len(indent) if isinstance(indent, str) else _count(indent)
+    if step > MAX_INDENT:
+        raise Fault(f"tojson: the indent is at most {MAX_INDENT}, got {step}")
+    size = meter.size(value)
+    between = sum(map(_length, separators)) if isinstance(separators, list | tuple) else 4
+    meter.make(size.chars + size.values * (between + step * size.depth))
+
+
+def _truncate(
+    meter: Meter, value: Any, length: Any = 255, killwords: Any = False, end: Any = "...", leeway: Any = None
+) -> None:
+    meter.make(_length(value) + _length(end))
+
+
+def _urlize(
+    meter: Meter,
+    value: Any,
+    trim_url_limit: Any = None,
+    nofollow: Any = False,
+    target: Any = None,
+    rel: Any = None,
+    extra_schemes: Any = None,
+) -> None:
+    _check_length("urlize", value)
+    if _length(extra_schemes) > _MAX_URL_SCHEMES:
+        raise Fault(f"urlize: at most {_MAX_URL_SCHEMES} schemes")
+    words = 1 + _length(value) // 2
+    meter.make(_length(value) * 3 + words * (60 + _length(target) + _length(rel)))
+
+
+def _wordwrap(
+    meter: Meter,
+    value: Any,
+    width: Any = 79,
+    break_long_words: Any = True,
+    wrapstring: Any = None,
+    break_on_hyphens: Any = True,
+) -> None:
+    _check_length("wordwrap", value)
+    # A long word, or run of spaces, is copied for each line that is cut off from it.
+    longest = max((len(run[0]) for run in _RUN.finditer(str(value))), default=0)
+    lines = _length(value) // max(1, _count(width)) + 1
+    if min(lines, longest // max(1, _count(width))) * longest > MAX_SEARCH:
+        raise Fault("a word of the text is too long for the filter wordwrap")
+    meter.make(_length(value) + lines * (1 + _length(wrapstring)) + str(value).count("\n") * _length(wrapstring))
+
+
+def _xmlattr(meter: Meter, value: Any, autospace: Any = True) -> None:
+    size = meter.size(value)
+    meter.make(6 * size.chars + 24 * size.values)
+
+
+def _format(meter: Meter, value: Any, *args: Any, **kwargs: Any) -> None:
+    _percent(meter, str(value), kwargs or args)
+
+
+FILTER_GUARDS: dict[str, Guard] = {
+    **{name: _limited(name) for name in ("title", "urlencode", "wordcount")},
+    "batch": _batch,
+    "center": _width,
+    "format": _format,
+    "indent": _indent,
+    "join": _join_filter,
+    "pprint": _pprint,
+    "replace": _replace,
+    "round": _round,
+    "slice": _slice,
+    "striptags": _striptags,
+    "sum": _sum,
+    "trim": _search_back,
+    "truncate": _truncate,
+    "urlize": _urlize,
+    "wordwrap": _wordwrap,
+    "xmlattr": _xmlattr,
+}
+"""Guards of filters, by the name of the filter."""

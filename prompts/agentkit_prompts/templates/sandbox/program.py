@@ -1,0 +1,212 @@
+"""A compiled prompt template: the names it needs, the sites it prints, and how to run it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from io import StringIO
+from traceback import walk_tb
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from agentkit_prompts.context.parts import MEDIA_OPENING
+from agentkit_prompts.errors import PromptError, TemplateError
+from agentkit_prompts.names import nearest
+from agentkit_prompts.templates.sandbox.faults import Fault, UndefinedName
+from agentkit_prompts.templates.sandbox.meter import DEFAULT, Limits, Meter
+from agentkit_prompts.templates.sandbox.trace import Trace
+from agentkit_prompts.templates.sandbox.values import Site
+
+if TYPE_CHECKING:
+    from jinja2 import nodes
+
+    from agentkit_prompts.templates.sandbox.static_analysis import Analysis
+
+__all__ = ["Program", "Syntax", "compile_program"]
+
+Syntax = Literal["jinja", "fstring", "literal"]
+
+_MAX_PROGRAMS = 1024
+_MAX_CACHED_SOURCE = 65_536
+_MAX_MESSAGE = 500
+_NO_NAMES: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class _Code:
+    """The Python function of a template."""
+
+    root: Callable[..., Any]
+    context: Callable[[Trace, Mapping[str, object]], object]
+    """Returns the context that `root` runs in."""
+    filename: str
+    lines: list[tuple[int, int]]
+    """First line of code, and the line of the template that it belongs to."""
+
+    def line_of(self, error: Exception) -> int | None:
+        """Return the line of the template at which an error was raised."""
+        lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == self.filename]
+        position = bisect_right(self.lines, (lines[-1], 1 << 60)) if lines else 0
+        return self.lines[position - 1][1] if position else None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Program:
+    """A compiled template, shared by everyone who compiles the same source."""
+
+    source: str
+    """The text it was compiled from."""
+    file: str | None
+    limits: Limits
+    literal: str | None
+    """The whole text if it has nothing to evaluate, None otherwise."""
+    names: Mapping[str, int] = field(default_factory=lambda: _NO_NAMES)
+    """Names it reads from outside, each with the first line it is read on."""
+    required: frozenset[str] = frozenset()
+    """Names of these without which rendering fails."""
+    kwargs: Mapping[str, bool] = field(default_factory=lambda: _NO_NAMES)
+    """Names it reads from `additional_kwargs`; True if rendering fails without them."""
+    sites: tuple[Site, ...] = ()
+    """Every `{{ }}` whose value appears in the pieces."""
+    code: _Code | None = None
+    remote: Callable[[Mapping[str, object]], Trace] | None = None
+    """Evaluates an isolated template in its process."""
+
+    def trace(self, values: Mapping[str, object]) -> Trace:
+        """Evaluate the template over named values.
+
+        Raises:
+            TemplateError: Something is undefined, has no text, is not allowed, or takes more than the limits.
+        """
+        if self.remote is not None and self.literal is None:
+            return self.remote(values)
+        trace = Trace(Meter(self.limits), self.sites)
+        code = self.code
+        if code is None:
+            trace.add_literal(self.literal or "")
+            return trace
+        try:
+            for _ in code.root(code.context(trace, values)):
+                pass
+            trace.finish()
+        except PromptError:
+            raise
+        except Exception as error:
+            raise self._located(code, error, values) from error
+        return trace
+
+    def _located(self, code: _Code, error: Exception, values: Mapping[str, object]) -> TemplateError:
+        """Return an error with the line of the template at which it happened."""
+        variable = error.variable if isinstance(error, Fault) else None
+        if isinstance(error, UndefinedName):
+            message = f"{error}{nearest(str(variable), [name for name in values if isinstance(name, str)])}"
+        elif isinstance(error, Fault):
+            message = str(error)
+        elif isinstance(error, RecursionError):
+            message = "the template or its data nests too deeply"
+        elif isinstance(error, MemoryError):
+            message = "the template needs more memory than there is"
+        else:
+            message = f"{type(error).__name__}: {_message(error)}"
+        return TemplateError(message, file=self.file, line=code.line_of(error), variable=variable)
+
+    def __repr__(self) -> str:
+        return f"Program({self.source[:40]!r})"
+
+
+def _message(error: Exception) -> str:
+    try:
+        return str(error)[:_MAX_MESSAGE]
+    except Exception:  # an exception of a value's own class whose text fails too
+        return "(its message cannot be read)"
+
+
+def _literal(tree: nodes.Template) -> str | None:
+    from jinja2 import nodes
+
+    items = [item for node in tree.body for item in (node.nodes if isinstance(node, nodes.Output) else [node])]
+    texts = [item.data for item in items if isinstance(item, nodes.TemplateData)]
+    return "".join(texts) if len(texts) == len(items) else None
+
+
+def _generate(tree: nodes.Template, analysis: Analysis, file: str | None, first_line: int) -> _Code:
+    """Return the Python function of a checked syntax tree.
+
+    Raises:
+        TemplateError: Jinja or Python refuses it, for example because too many loops are nested in each other.
+    """
+    from jinja2 import TemplateSyntaxError
+
+    from agentkit_prompts.templates.sandbox.code_generator import TracingCodeGenerator, runtime_names
+    from agentkit_prompts.templates.sandbox.prompt_environment import prompt_environment, traced_context
+
+    environment = prompt_environment()
+    filename = f"<template {file or ''}>"
+    stream = StringIO()
+    generator = TracingCodeGenerator(environment, None, filename, stream, optimized=False, sites=analysis.numbers)
+    space: dict[str, Any] = {"environment": environment}
+    try:
+        generator.visit(tree)
+        exec(compile(stream.getvalue(), filename, "exec"), space)
+        space.update(runtime_names(generator))
+    except TemplateSyntaxError as error:
+        raise TemplateError(str(error.message), file=file, line=error.lineno + first_line - 1) from error
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        raise TemplateError(f"the template cannot be compiled: {error}", file=file, line=first_line) from error
+    lines = [(code_line, line + first_line - 1) for line, code_line in generator.debug_info]
+    return _Code(space["root"], partial(traced_context, environment), filename, lines)
+
+
+def _compile(source: str, syntax: Syntax, file: str | None, first_line: int, limits: Limits) -> Program:
+    if syntax == "literal":
+        if MEDIA_OPENING in source:
+            message = f"the text holds {MEDIA_OPENING!r}, which opens a media marker: give media as content parts"
+            raise TemplateError(message, file=file)
+        return Program(source, file, limits, source)
+    # Modules that only compiling needs are imported when the first template is compiled.
+    from agentkit_prompts.templates.sandbox.parse import parse, parse_fstring
+    from agentkit_prompts.templates.sandbox.static_analysis import analyse
+
+    tree = (parse if syntax == "jinja" else parse_fstring)(source, file, first_line)
+    literal = _literal(tree)
+    if literal is not None:
+        return Program(source, file, limits, literal)
+    analysis = analyse(tree, first_line)
+    code = _generate(tree, analysis, file, first_line)
+    names = MappingProxyType(dict(sorted(analysis.names.items())))
+    kwargs = MappingProxyType(dict(sorted(analysis.kwargs.items())))
+    return Program(source, file, limits, None, names, analysis.required, kwargs, analysis.sites, code)
+
+
+_shared = lru_cache(maxsize=_MAX_PROGRAMS)(_compile)
+
+
+def compile_program(
+    source: str,
+    *,
+    syntax: Syntax = "jinja",
+    file: str | None = None,
+    first_line: int = 1,
+    limits: Limits = DEFAULT,
+) -> Program:
+    """Compile a template, or return the program that was compiled from it before.
+
+    Args:
+        source: Text of the template.
+        syntax: `jinja`, `fstring` for plain `{name}` fields, or `literal` for text that is never compiled.
+        file: Name for error messages.
+        first_line: Line of the file on which the text starts, counted from 1.
+        limits: Maximum work of one rendering.
+
+    Raises:
+        TemplateError: It is not a template, is too large, or uses what prompts may not use.
+    """
+    if not isinstance(source, str):
+        raise TemplateError(f"a template is text, got {type(source).__name__}", file=file)
+    if syntax not in get_args(Syntax):
+        raise TemplateError(f"unknown template syntax {syntax!r}: expected jinja, fstring or literal", file=file)
+    if syntax == "literal" or len(source) > _MAX_CACHED_SOURCE:
+        return _compile(source, syntax, file, first_line, limits)
+    return _shared(source, syntax, file, first_line, limits)

@@ -1,0 +1,62 @@
+"""Texts with a meaning of their own in templates, and the places that print values. Imports nothing of Jinja."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from agentkit_prompts.context.parts import Media
+
+__all__ = ["Composed", "MediaText", "RenderedText", "Site", "Trusted"]
+
+
+class RenderedText(str):
+    """Text of already rendered prompts, passed to a template as a value; `rendered` is what it was rendered from."""
+
+    __slots__ = ("rendered",)
+    rendered: object
+
+    def __new__(cls, text: str, rendered: object = None) -> RenderedText:
+        self = super().__new__(cls, text)
+        self.rendered = rendered
+        return self
+
+
+class Trusted(str):
+    """Text that is trusted wherever in the context it is found. Only the developer makes it."""
+
+    __slots__ = ()
+
+
+class Composed(str):
+    """Result of a macro or set block that contains rendered text: its markers are real."""
+
+    __slots__ = ()
+
+
+class MediaText(str):
+    """Marker of a media part in the output."""
+
+    __slots__ = ("media",)
+    media: Media
+
+    def __new__(cls, media: Media) -> MediaText:
+        self = super().__new__(cls, media.marker)
+        self.media = media
+        return self
+
+
+class Site(NamedTuple):
+    """One `{{ }}` of a template."""
+
+    line: int
+    """Line in the file, counted from 1."""
+    pointer: str
+    """Path of the value in the context, such as `documents[{0}].text`; `{k}` is the index of the k-th loop.
+    Empty if the expression is more than a path."""
+    roots: tuple[str, ...]
+    """Outside names that the value may depend on, sorted."""
+
+    @property
+    def nested(self) -> bool:
+        """True if the value can only come from rendered prompts."""
+        return self.roots == ("wrapped_str",)
