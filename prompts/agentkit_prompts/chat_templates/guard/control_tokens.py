@@ -14,6 +14,7 @@ from itertools import repeat
 from operator import contains
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from agentkit_prompts.limits import MAX_CACHED
 from agentkit_prompts.templates.unseen_characters import UNSEEN
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ class ControlTokens:
         return bool(self.alphabet)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=MAX_CACHED)
 def control_tokens_of(tokens: tuple[str, ...], inline: tuple[str, ...] = ()) -> ControlTokens:
     """Return what is known about these tokens, worked out once; those that are `inline` count anywhere."""
     return ControlTokens(tokens, inline)

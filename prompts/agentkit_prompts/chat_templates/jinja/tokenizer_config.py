@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.limits import MAX_INPUT_BYTES
 from agentkit_prompts.system.regular_files import is_folder, read_regular_text
 
 __all__ = ["read_files"]
@@ -15,7 +16,6 @@ __all__ = ["read_files"]
 _CONFIG = "tokenizer_config.json"
 _TEMPLATE = "chat_template.jinja"
 _MORE = "additional_chat_templates"
-_MAX_BYTES = 64_000_000
 _MAX_TOKEN = 200
 _BRACKETS = frozenset("<>[]|\uff5c")
 _SPECIAL = ("additional_special_tokens", "extra_special_tokens", "model_specific_special_tokens")
@@ -78,7 +78,7 @@ def read_files(path: Path) -> TemplateFiles:
 
 def _text(path: Path) -> str:
     try:
-        return read_regular_text(path, _MAX_BYTES)
+        return read_regular_text(path, MAX_INPUT_BYTES)
     except (OSError, ValueError) as error:
         raise ChatTemplateError(f"{path}: the chat template cannot be read: {error}", template=str(path)) from error
 

@@ -18,6 +18,7 @@ from agentkit_prompts.chat_templates.tool_calls.reply_text import (
     new_call,
     skip,
 )
+from agentkit_prompts.limits import MAX_DEPTH
 
 __all__ = ["gemma_call"]
 
@@ -26,7 +27,6 @@ _KEY = re.compile(r"\s*+([^\s{}\[\]:,<>|\"']++)\s*+:\s*+")
 _NUMBER = re.compile(r"-?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?(?![\w.])")
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
 _WORD = re.compile(r"[^\s{}\[\],<>|\"'][^{}\[\],<>|\"']*+")
-_MAX_DEPTH = 50
 
 
 def gemma_call(quote: str) -> Reader:
@@ -42,7 +42,7 @@ def gemma_call(quote: str) -> Reader:
 
 def _value(reply: ReplyText, at: int, quote: str, depth: int) -> Value[object]:
     text = reply.text
-    if depth > _MAX_DEPTH:
+    if depth > MAX_DEPTH:
         raise NoCallError
     if text.startswith("{", at):
         return _mapping(reply, at, quote, depth)

@@ -24,6 +24,7 @@ from agentkit_prompts.chat_templates.tool_calls.reply_text import (
     some_calls,
 )
 from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.limits import MAX_DEPTH
 
 __all__ = ["WORDS", "fenced_python", "number_of", "only_python", "python_calls", "python_value"]
 
@@ -50,7 +51,6 @@ WORDS: Mapping[str, object] = {
     **{"true": True, "false": False, "null": None},
 }
 _CLOSING = {"[": "]", "(": ")"}
-_MAX_DEPTH = 50
 
 
 def python_calls(reply: ReplyText, start: int) -> Calls:
@@ -139,7 +139,7 @@ def _parameters(reply: ReplyText, name: str) -> list[str]:
 
 
 def _value(text: str, at: int, depth: int) -> Value[object]:
-    if depth > _MAX_DEPTH:
+    if depth > MAX_DEPTH:
         raise NoCallError
     first = text[at : at + 1]
     if first in ("[", "("):

@@ -25,6 +25,7 @@ from agentkit_prompts.chat_templates.tool_calls.reply_text import (
     some_calls,
 )
 from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.limits import MAX_DEPTH
 from agentkit_prompts.schemas.json_values import is_json, kind_of_json
 from agentkit_prompts.schemas.references import target_in
 
@@ -37,8 +38,6 @@ _NAME = re.compile(r"\s*+([\w.:/-]++)\s*+")
 _KEY = re.compile(r"\s*+<arg_key>(?P<key>[^<>]*+)</arg_key>\s*+<arg_value>")
 _NAMED = r"""(?P<quote>["']?)(?P<key>[^<>"'\n]++)(?P=quote)"""
 _STRING = r"""(?:\s++string=(?P<mark>["']?)(?P<string>true|false)(?P=mark))?"""
-_MAX_DEPTH = 20
-"""References that are followed to the type of a parameter."""
 _ANY = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
 
 
@@ -195,7 +194,7 @@ def _literal(text: str) -> object:
 
 def _kinds(schema: object, root: Mapping[str, Any], seen: set[int], depth: int = 0) -> Iterator[str]:
     """Yield the JSON types that a schema allows, as far as its keywords show; each schema is visited once."""
-    if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+    if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
         yield from _ANY
         return
     if id(schema) in seen:

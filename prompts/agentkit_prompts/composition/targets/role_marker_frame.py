@@ -29,6 +29,7 @@ from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.wire_tools import openai_tool
 from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.limits import MAX_CACHED
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.declarations import Declarations
@@ -155,7 +156,7 @@ def _is_ambiguous(begins: set[str]) -> bool:
     return any(is_at_line_start(begin) and not is_at_line_start(f".{begin}") for begin in begins)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=MAX_CACHED)
 def frame_of(
     kind: type[RoleMarkerTemplate],
     fields: tuple[tuple[str, Any], ...],
@@ -229,7 +230,7 @@ class StoredWriter:
         return "".join(self.frame.piece(turns[0], self._recent))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=MAX_CACHED)
 def stored_writer(frame: Frame, words: frozenset[str], recent: bool) -> StoredWriter:
     """Return the writer of stored messages: the same for the same arguments, as it is a key of caches."""
     return StoredWriter(frame, words, recent)
