@@ -90,6 +90,7 @@ class EvaluationCost:
         estimate = _Estimate(self._references, self._weights)
         try:
             cost = estimate.of_all(self._document, [value])
+        # Each level of the value takes a call, so the depth of the value is limited, too.
         except RecursionError:
             raise TooExpensiveError("is nested too deeply") from None
         if cost.total > _MAX_EVALUATIONS:
@@ -131,6 +132,7 @@ class _Estimate:
         for inner, values in self._below(schema, value):
             cost = cost.with_part(self.of_all(inner, values))
         if any(keyword in schema for keyword in _ALTERNATIVES):
+            # The library keeps the errors of all alternatives inside the error of this schema.
             cost = cost._replace(alternative=cost.total)
         self._costs[key] = cost
         return cost

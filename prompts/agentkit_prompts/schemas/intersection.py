@@ -42,7 +42,9 @@ def _join_types(first: Any, second: Any) -> Any:
         kinds.append("integer")
     if not kinds:
         raise _EmptyError
-    return kinds[0] if len(kinds) == 1 else kinds
+    if len(kinds) == 1:
+        return kinds[0]
+    return kinds
 
 
 def _kinds(kind: Any) -> list[str]:

@@ -97,6 +97,7 @@ class JsonValidator:
             return [SchemaProblem((), "anyOf", "matches none of the alternatives, which are too many to list")]
         if cost.allows_all_errors:
             return list(self._listed(value))
+        # One error costs little, even if all of them would contain a large schema again and again.
         return [*self._first(value), SchemaProblem((), "limit", "may have more problems, which are too many to list")]
 
     def _listed(self, value: Any) -> Iterator[SchemaProblem]:
@@ -204,6 +205,7 @@ def _check_pattern_sizes(schema: dict[str, Any]) -> None:
 
 def _drop_patterns(schema: dict[str, Any]) -> None:
     """Delete the patterns that cannot be compiled, and those after the size of all is too large."""
+    # The list is made first: the loop deletes keys of the objects that are walked.
     left = _MAX_PATTERNS
     for node, pattern in list(_patterns(schema)):
         left -= pattern_size(pattern)

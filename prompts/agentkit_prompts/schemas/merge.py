@@ -247,14 +247,16 @@ class _Comparison:
                 left, left_key = self._followed(left, root)
                 right, right_key = self._followed(right, other_root)
                 if not self._join(left_key, right_key, joined):
-                    continue  # compared, or being compared
+                    # Compared, or being compared.
+                    continue
                 pairs.append(((left_key, right_key), above))
                 above = len(pairs) - 1
                 is_apart = pairs[above][0] in self._apart
             inner = None if is_apart else _inner(left, right, as_names)
             if inner is None:
                 self._part(joined)
-                while above >= 0:  # what leads to a difference differs
+                # What leads to a difference differs.
+                while above >= 0:
                     pair, above = pairs[above]
                     self._apart.add(pair)
                 return False
@@ -285,6 +287,7 @@ class _Comparison:
             return False
         if self._sizes.setdefault(one, 1) > self._sizes.setdefault(other, 1):
             one, other = other, one
+        # The smaller set is put below the larger one, so that finding the top of a set takes few steps.
         self._above[one] = other
         self._sizes[other] += self._sizes[one]
         joined.append((one, other))
@@ -306,7 +309,9 @@ def _inner(left: Any, right: Any, as_names: bool) -> list[tuple[Any, Any, bool]]
         return [(one, other, False) for one, other in zip(left, right, strict=True)]
     if isinstance(left, Mapping | list | tuple) or isinstance(right, Mapping | list | tuple):
         return None
-    return [] if _text(left) == _text(right) else None
+    if _text(left) == _text(right):
+        return []
+    return None
 
 
 def _inner_of_objects(
@@ -363,6 +368,7 @@ class _Expansion:
             return [self.expand(item, path) for item in node[:_MAX_WRITTEN]]
         if not isinstance(node, Mapping):
             return node
+        # A message shows a part of a large schema.
         if self._left < 0:
             return {"...": "..."}
         reference = node.get("$ref")

@@ -185,6 +185,7 @@ def params_checker(schema: ParamsSchema) -> Callable[[Mapping[str, Any]], tuple[
     recurses = has_recursive_union(adapter.core_schema)
 
     def check(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Problem]]:
+        # pydantic tries all members of a union at each level, which doubles the time per level.
         if recurses and (problem := recursion_problem(values)):
             return values, [("(value)", problem)]
         try:
@@ -207,7 +208,8 @@ def _json_problems(validator: JsonValidator, values: Mapping[str, Any]) -> list[
     for problem in validator.problems(data):
         text = problem.expected
         if problem.keyword == "required":
-            text = "Field required"  # as pydantic writes it for other params schemas
+            # As pydantic writes it for other params schemas.
+            text = "Field required"
         elif problem.keyword == "type":
             text = f"{text}, got {type(_value_at(values, problem.path)).__name__}"
         problems.append((place_of(problem.path) or "(value)", text))
@@ -230,6 +232,7 @@ def _validator_of(document: Mapping[str, Any]) -> JsonValidator:
         InvalidSchemaError: The schema cannot be used.
     """
     try:
+        # The text is the key: a dict that was changed since is another schema.
         text = json.dumps(plain_data(document, MAX_SCHEMA_VALUES))
     except NotPlainError as error:
         raise InvalidSchemaError([(place_of(error.path), str(error))]) from None

@@ -23,6 +23,7 @@ def pattern_size(pattern: str) -> int:
             last = groups.pop()
             groups[-1] += last
         elif token[1]:
+            # Nine digits are more than enough for any limit, and `int` takes time for more.
             times = int((token[2] or token[1])[:9])
             groups[-1] += last * max(times - 1, 0)
             last *= times

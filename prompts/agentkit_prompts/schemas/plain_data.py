@@ -57,12 +57,14 @@ class _Copy:
             return value
         if isinstance(value, str):
             return self._text(value)
+        # Subclasses, such as members of an IntEnum, are not known to the library.
         if isinstance(value, int):
             return int(value)
         if isinstance(value, float):
             if not isfinite(value):
                 raise NotPlainError(f"expected a finite number, got {value}", value)
             return float(value)
+        # Data that contains itself ends here, too.
         if level > _MAX_LEVELS:
             raise NotPlainError(f"is nested more than {_MAX_LEVELS} levels deep")
         if isinstance(value, list | tuple):

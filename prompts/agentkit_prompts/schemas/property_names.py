@@ -17,7 +17,8 @@ OF_GEMINI = r"[a-zA-Z_][a-zA-Z0-9_]{0,63}"
 
 _MAX_CHARS = 64
 _REFUSED = re.compile(r"[^a-zA-Z0-9_]+")
-_PLAIN = re.compile(OF_GEMINI)  # the narrowest of them
+# The narrowest of them.
+_PLAIN = re.compile(OF_GEMINI)
 _PATTERNS = (OF_ANTHROPIC, OF_GEMINI)
 _VALUES = ("enum", "const", "default", "examples", "example")
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
@@ -30,6 +31,7 @@ def wire_property(name: str, accepted: str) -> str:
     """
     if not accepted or re.fullmatch(accepted, name):
         return name
+    # A hash, because a number would depend on the other names of the tool.
     digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
     readable = _REFUSED.sub("_", name).strip("_")[: _MAX_CHARS - len(digest) - 2] or "field"
     return f"{'_' if readable[0].isdigit() else ''}{readable}_{digest}"

@@ -156,12 +156,14 @@ class _Fitting:
         target = target_in(self.document, reference)
         if not isinstance(target, Mapping) or self.nodes > _MAX_NODES:
             return self.anything(where, {})
-        if node:  # rules next to it hold as well
+        # Rules next to it hold as well.
+        if node:
             whole = intersection(node, _bare(target))
             if whole is None or reference in self.inside:
                 self.problems.append(f"{where} refers to {reference} beside rules of its own")
                 return {}
             return self.fit_inside(reference, whole, path, level)
+        # Written out, a schema that contains itself would never end.
         if reference in self.inside and self.rules.references != "recursive":
             if self.rules.references == "flat":
                 self.problems.append(f"{where} contains itself")
@@ -184,6 +186,7 @@ class _Fitting:
     def define(self, reference: str, target: Mapping[str, Any], level: int) -> None:
         """Add the target of a reference to the definitions."""
         name = self.names[reference] = self.named(reference)
+        # The name is taken before the target is fitted: the target can refer to itself.
         self.definitions[name] = {}
         schema = flat_root(target) if reference == "#" else target
         self.definitions[name] = self.fit_inside(reference, schema, name, level)
@@ -223,7 +226,8 @@ class _Fitting:
                 continue
             schema = option if isinstance(option, Mapping) else {}
             if node and not schema.keys() - {"required", *ANNOTATIONS}:
-                continue  # it only decides which properties go together
+                # It only decides which properties go together.
+                continue
             whole = intersection(resolved(schema, self.document), node) if node else dict(schema)
             if whole is not None and whole.get("enum") != []:
                 result.append(whole)
@@ -235,10 +239,12 @@ class _Fitting:
         kinds = _kinds(node) or _implied_kinds(node, listed)
         if not kinds:
             return self.anything(where, node)
+        # Keywords of objects and arrays belong to one type each, so these become alternatives.
         if len(kinds) > 1 and (not self.rules.lists_types or {"object", "array"}.intersection(kinds)):
             return self.union({}, [_of_kind(node, kind, listed) for kind in kinds], path, level)
         if kinds == ["null"] and not self.rules.lists_types:
-            return {"type": "string", "nullable": True}  # the provider has no type for null alone
+            # The provider has no type for null alone.
+            return {"type": "string", "nullable": True}
         result: dict[str, Any] = {"type": kinds}
         if len(kinds) == 1:
             result["type"] = kinds[0]

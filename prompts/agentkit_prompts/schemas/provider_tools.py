@@ -69,6 +69,7 @@ def gemini_form(tool: ToolSpec) -> Mapping[str, Any]:
 
     spec: dict[str, Any] = {"name": tool.name, "description": _cut(tool, GEMINI)}
     parameters, _ = fitted(tool.parameters, GEMINI)
+    # Gemini refuses an object without properties.
     if parameters.get("properties"):
         spec["parameters"] = parameters
     return _frozen(spec)
@@ -76,7 +77,9 @@ def gemini_form(tool: ToolSpec) -> Mapping[str, Any]:
 
 def gemini_chat_form(tool: ToolSpec) -> Mapping[str, Any]:
     """Return an entry of `tools` of a chat-completions request to Gemini, whose own rules hold there too."""
-    return tool.native if tool.native is not None else FrozenDict(type="function", function=gemini_form(tool))
+    if tool.native is not None:
+        return tool.native
+    return FrozenDict(type="function", function=gemini_form(tool))
 
 
 def _object(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -93,7 +96,9 @@ def _without_patterns(schema: Any) -> Any:
     """Return a schema without the patterns that are not read everywhere; the very same where it has no patterns."""
     if isinstance(schema, list | tuple):
         items = [_without_patterns(item) for item in schema]
-        return schema if all(map(is_, items, schema)) else items
+        if all(map(is_, items, schema)):
+            return schema
+        return items
     if not isinstance(schema, Mapping):
         return schema
     found = {
@@ -101,7 +106,9 @@ def _without_patterns(schema: Any) -> Any:
         for key, value in schema.items()
         if not (key == "pattern" and isinstance(value, str) and _is_uncommon(value))
     }
-    return schema if len(found) == len(schema) and all(map(is_, found.values(), schema.values())) else found
+    if len(found) == len(schema) and all(map(is_, found.values(), schema.values())):
+        return schema
+    return found
 
 
 def _is_uncommon(pattern: str) -> bool:

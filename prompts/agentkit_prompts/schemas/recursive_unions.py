@@ -62,6 +62,7 @@ def core_nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
                 continue
             seen[id(node)] = node
             yield node
+            # In a mapping of names to schemas, `default` can be the name of a field.
             is_schema = isinstance(node.get("type"), str)
             waiting += [value for key, value in node.items() if not (is_schema and key in _DATA)]
         elif isinstance(node, list | tuple):

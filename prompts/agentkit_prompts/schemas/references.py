@@ -44,7 +44,9 @@ def resolve(reference: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
     target = target_in(document, reference)
     if target is False:
         return {"not": {}}
-    return target if isinstance(target, Mapping) else {}
+    if isinstance(target, Mapping):
+        return target
+    return {}
 
 
 class ReferenceTable:
@@ -74,6 +76,7 @@ class ReferenceTable:
             return target_in(self.document, reference)
         if reference.startswith("#"):
             return self._named.get(reference)
+        # The library resolves addresses exactly; here only the cost depends on the target.
         name, _, fragment = reference.rpartition("/")[2].partition("#")
         schema = self._named.get(name) if name else self.document
         if fragment.startswith("/") and isinstance(schema, Mapping):

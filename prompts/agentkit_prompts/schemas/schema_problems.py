@@ -129,6 +129,7 @@ def _alternatives(
         )
         return
     meant = [errors for errors in context if not _is_of_another_kind(errors, len(path))]
+    # A model that writes one field of an object wrong needs the field, not a list of alternatives.
     if len(meant) == 1:
         yield from problems_of(meant[0], document)
         return
@@ -146,11 +147,9 @@ def _expected_at(errors: Sequence[ValidationError], depth: int) -> str:
     for error in here:
         if error.kind.name in ("type", "enum", "const"):
             return _expected(error).removeprefix("expected ")
-    return (
-        "an object of another form"
-        if not here or here[0].kind.name == "required"
-        else _expected(here[0]).removeprefix("expected ")
-    )
+    if not here or here[0].kind.name == "required":
+        return "an object of another form"
+    return _expected(here[0]).removeprefix("expected ")
 
 
 def _name_problem(error: ValidationError, path: tuple[Step, ...], document: Mapping[str, Any]) -> SchemaProblem:
@@ -167,7 +166,8 @@ def _expected(error: ValidationError) -> str:
         return f"expected {_json(kind.expected_value)}"
     if kind.name == "enum":
         return f"expected {_one_of(kind.options)}"
-    if kind.name == "pattern" and not hasattr(kind, "pattern"):  # the engine gave up
+    # The engine gave up.
+    if kind.name == "pattern" and not hasattr(kind, "pattern"):
         return "cannot be compared with the pattern of its schema: it takes too long"
     text = _EXPECTED.get(kind.name)
     if text is None:

@@ -44,12 +44,16 @@ def _words(schema: Mapping[str, Any]) -> str:
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if isinstance(values, list):
         shown = ", ".join([json.dumps(value, ensure_ascii=False, default=str) for value in values[:_MAX_VALUES]])
-        return shown if len(values) == 1 else f"one of {shown}"
+        if len(values) == 1:
+            return shown
+        return f"one of {shown}"
     kind = schema.get("type")
     if isinstance(kind, list):
         return " or ".join(map(str, kind))
     if kind is None:
-        return "object" if "properties" in schema else "any value"
+        if "properties" in schema:
+            return "object"
+        return "any value"
     return str(kind)
 
 

@@ -34,7 +34,8 @@ def annotations_of(function: Callable[..., Any], parameters: Iterable[Parameter]
         return _resolved(inner, inner, tool)
     found: dict[str, Any] = {}
     for maker in (inner.__new__, inner.__init__):  # type: ignore[misc]
-        if hasattr(maker, "__code__"):  # written in Python: `object` has neither
+        # Written in Python: `object` has neither.
+        if hasattr(maker, "__code__"):
             found |= _resolved(maker, maker, tool)
     return found
 

@@ -100,6 +100,7 @@ def reader_of(validate: Validate, schema: CoreSchema) -> ArgumentReader:
             raise TooManyValuesError(problem)
         return validate(text)
 
+    # Code of the author can block, so it never runs in the event loop.
     if has_own_code(parts):
         return ArgumentReader(validate, -1, checked)
     max_chars = min(limit, _QUICK_CHARS) // max(1, required // _REQUIRED_PER_CHARS)
@@ -119,6 +120,7 @@ class JsonArguments:
 
     def reader(self) -> ArgumentReader:
         """Return the reader of a tool."""
+        # Before the first call the validator is not ready, so the first call is read in a thread.
         return ArgumentReader(self.at_once, _QUICK_CHARS, self.thoroughly)
 
     def prepare(self) -> None:
@@ -183,7 +185,8 @@ def _check_finite(value: Any) -> None:
 
 
 def _check_missing(text: str, required: int) -> None:
-    if len(text) * required <= _MAX_MISSING:  # there cannot be more objects than characters
+    # There cannot be more objects than characters.
+    if len(text) * required <= _MAX_MISSING:
         return
     missing = 0
     for node in iter_nodes(from_json(text)):

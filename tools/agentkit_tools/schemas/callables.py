@@ -31,7 +31,9 @@ _MAX_CHARS = 64
 
 def raw(function: Any) -> Any:
     """Return the function inside a `classmethod` or `staticmethod` object."""
-    return function.__func__ if isinstance(function, classmethod | staticmethod) else function
+    if isinstance(function, classmethod | staticmethod):
+        return function.__func__
+    return function
 
 
 def inner_function(function: Any) -> Any:
@@ -72,12 +74,17 @@ def docstring_of(function: Any) -> str | None:
 def _own_docstring(thing: Any) -> str | None:
     """Return the docstring that is written for this very thing; objects have that of their class, which is not it."""
     if isinstance(thing, type):
-        text = thing.__doc__  # without one, dataclasses and named tuples have their signature
-        return None if text and re.fullmatch(rf"{re.escape(thing.__name__)}\(.*\)(?: -> None)?", text, re.S) else text
+        # Without one, dataclasses and named tuples have their signature.
+        text = thing.__doc__
+        if text and re.fullmatch(rf"{re.escape(thing.__name__)}\(.*\)(?: -> None)?", text, re.S):
+            return None
+        return text
     if hasattr(thing, "__name__"):
         return getattr(thing, "__doc__", None)
     found = getattr(thing, "__dict__", {}).get("__doc__")
-    return found if isinstance(found, str) else None
+    if isinstance(found, str):
+        return found
+    return None
 
 
 def is_model(function: Any) -> bool:

@@ -20,9 +20,12 @@ def context_of(hint: Any) -> Any:
     """Return the `ToolContext` in an annotation, which may be one of several options; None without one."""
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
-    if get_origin(hint) in _UNIONS:  # a context or None: the function is called from elsewhere too
+    # A context or None: the function is called from elsewhere too.
+    if get_origin(hint) in _UNIONS:
         return next((found for option in get_args(hint) if (found := context_of(option)) is not None), None)
-    return hint if hint is ToolContext or get_origin(hint) is ToolContext else None
+    if hint is ToolContext or get_origin(hint) is ToolContext:
+        return hint
+    return None
 
 
 def deps_type(hint: Any) -> Any:
@@ -31,7 +34,9 @@ def deps_type(hint: Any) -> Any:
     That is so for `ToolContext` alone, and for `Any`, `object`, `None` and type variables as its argument.
     """
     declared = get_args(context_of(hint))
-    return None if not declared or declared[0] is NoneType or _takes_any(declared[0]) else declared[0]
+    if not declared or declared[0] is NoneType or _takes_any(declared[0]):
+        return None
+    return declared[0]
 
 
 def _takes_any(declared: Any) -> bool:
@@ -84,4 +89,6 @@ def fits(deps: object, declared: Any) -> bool:
 
 def name_of_type(declared: Any) -> str:
     """Return a declared type the way its author wrote it."""
-    return declared.__qualname__ if isinstance(declared, type) and not get_args(declared) else str(declared)
+    if isinstance(declared, type) and not get_args(declared):
+        return declared.__qualname__
+    return str(declared)

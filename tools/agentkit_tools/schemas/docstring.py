@@ -40,17 +40,20 @@ _LINE = r"[ \t]* \n -{3,} [ \t]* $"
 _INDENTED = r"(?: \n (?!\S) .*)*"
 _TYPE = r"[\w.]+ (?:\[.*?\])?"
 _STYLES = (
-    _Style(  # numpy
+    # Numpy.
+    _Style(
         rf"(?imx)^(?:{_PARAMETERS} | {_OTHERS}) :? {_LINE} (?P<body> (?: \n (?! \S.* \n---) .*)*)",
         rf"(?mx)^{_NAMES} .* (?P<text>{_INDENTED})",
         r"(?m)^\S.*\n?",
     ),
-    _Style(  # sphinx
+    # Sphinx.
+    _Style(
         rf"(?mx)^(?P<body> : (?:{_FIELDS}) \b [^:\n]* : .* (?: \n (?: [ \t]+ \S.* | (?!:) \S.* | (?=\n[ \t\n])) )* )",
         rf"(?sx): [^:]*? (?P<names> {_NAME}) (?:=\w+)? : (?P<text> .*)",
         r"\A:.*?:",
     ),
-    _Style(  # google
+    # Google.
+    _Style(
         rf"(?imx)^(?:{_ARGUMENTS} | {_OTHERS}) : [ \t]* (?=\n[ \t]+\S) (?P<body>{_INDENTED})",
         rf"(?mx)^{_NAMES} [ ]* (?:\(.*?\))? [ ]* : (?P<text> .* {_INDENTED})",
         rf"(?x)\A (?:{_TYPE} (?:[ ]\|[ ]{_TYPE})*)? [ ]* (?:\(.*?\))? : \s",

@@ -26,7 +26,9 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import CoreSchema, PydanticUndefined, core_schema, to_jsonable_python
 from typing_extensions import ReadOnly, is_typeddict
-from typing_extensions import Unpack as OldUnpack  # one of its own before Python 3.12
+
+# One of its own before Python 3.12.
+from typing_extensions import Unpack as OldUnpack
 
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.schemas.annotations import annotations_of, context_annotations
@@ -46,7 +48,8 @@ class PlainSchema(GenerateJsonSchema):
         return False
 
     def sort(self, value: Any, parent_key: str | None = None) -> Any:
-        return value  # as it is generated: types first, and the same every time
+        # As it is generated: types first, and the same every time.
+        return value
 
     def default_schema(self, schema: Any) -> dict[str, Any]:
         made = super().default_schema(schema)
@@ -144,7 +147,9 @@ class Signature:
     @property
     def binding(self) -> Callable[[Arguments, Any], tuple[tuple[Any, ...], Arguments]] | None:
         """Return `bind`; None where arguments need not go through it."""
-        return self.bind if self.contexts or self.injected or self.positional is not None else None
+        if self.contexts or self.injected or self.positional is not None:
+            return self.bind
+        return None
 
     def add_context(self, name: str, hint: Any) -> None:
         """Note a parameter that receives the context."""
@@ -241,6 +246,7 @@ def _positional(parameters: Iterable[Parameter], defaults: Mapping[str, Any]) ->
         elif parameter.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD):
             by_position.append((parameter.name, defaults.get(parameter.name, parameter.default)))
         is_needed = is_needed or parameter.kind in (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL)
+    # Keywords are the cheaper way, and the arguments are a dict already.
     if not is_needed:
         return None
     return tuple(by_position)
@@ -332,7 +338,8 @@ def _describe(result: Signature, texts: Mapping[str, str], defaults: Mapping[str
         if text and "description" not in entry:
             entry["description"] = text
         if name in defaults and "default" not in entry and defaults[name] is not PydanticUndefined:
-            with suppress(ValueError, TypeError):  # a default that JSON cannot write is still what Python uses
+            # A default that JSON cannot write is still what Python uses.
+            with suppress(ValueError, TypeError):
                 default = to_jsonable_python(defaults[name])
                 if _is_finite(default):
                     entry["default"] = default

@@ -131,6 +131,7 @@ def _without_contradictions(result: dict[str, Any], *, is_nullable: bool, is_roo
 def _set_type(result: dict[str, Any], kind: Any, level: int) -> None:
     if isinstance(kind, list | tuple):
         names = [_named(one) for one in kind if isinstance(one, str)]
+        # A list with one unknown type could accept any value.
         if names and all(names):
             result["type"] = list(dict.fromkeys(names))
     elif isinstance(kind, Mapping):  # a schema instead of its type
@@ -139,7 +140,8 @@ def _set_type(result: dict[str, Any], kind: Any, level: int) -> None:
         for key, value in _parse_type(kind, level).items():
             result.setdefault(key, value)
     if "array" in _kinds(result.get("type")):
-        result.setdefault("items", {})  # some providers refuse an array without
+        # Some providers refuse an array without.
+        result.setdefault("items", {})
 
 
 def _named(kind: str) -> str | None:
@@ -148,6 +150,7 @@ def _named(kind: str) -> str | None:
 
 def _parse_type(kind: str, level: int) -> dict[str, Any]:
     """Read `String`, `List[int]`, `string[]`, `Dict<String, Integer>`, `Optional[int]`, `int | None`."""
+    # The patterns below are quadratic for texts of spaces.
     if level > MAX_LEVELS or len(kind) > _MAX_TYPE:
         return {}
     if known := _named(kind):
@@ -166,7 +169,9 @@ def _parse_type(kind: str, level: int) -> dict[str, Any]:
     known = _TYPES.get(outer)
     if known == "array" and "," not in inner:
         return {"type": "array", "items": _parse_type(inner, level + 1)}
-    return {"type": known} if known else {}
+    if known:
+        return {"type": known}
+    return {}
 
 
 def _set_required(result: dict[str, Any], schema: Mapping[str, Any]) -> None:

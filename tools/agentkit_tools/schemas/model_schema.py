@@ -29,6 +29,7 @@ def read_model(model: Any, texts: Mapping[str, str], *, tool: str) -> Signature:
     try:
         parameters = adapter.json_schema(schema_generator=PlainSchema)
         core: CoreSchema = adapter.core_schema
+        # By default pydantic ignores other fields; a model has to know that it invented one.
         if "extra" not in config:
             core = _closed(core)
         reader = reader_of(SchemaValidator(core, _use_prebuilt=False).validate_json, core)
@@ -38,7 +39,8 @@ def read_model(model: Any, texts: Mapping[str, str], *, tool: str) -> Signature:
             f"tool {tool}: no JSON Schema can describe {model.__name__}; {reason}", tool=tool
         ) from error
     definitions = parameters.get("$defs", {})
-    if (own := str(parameters.get("$ref", "")).rpartition("/")[2]) in definitions:  # it contains itself
+    # It contains itself.
+    if (own := str(parameters.get("$ref", "")).rpartition("/")[2]) in definitions:
         parameters = {**definitions[own], "$defs": definitions}
     if parameters.get("type") != "object":
         kind = parameters.get("type", "something else")
@@ -75,7 +77,9 @@ def _closed(schema: Any) -> Any:
         return {**node, "schema": _closed(inner)}
     if node["type"] in ("model-fields", "dataclass-args"):
         return {**node, "extra_behavior": "forbid"}
-    return {**node, "schema": _closed(node["schema"])} if isinstance(node.get("schema"), Mapping) else schema
+    if isinstance(node.get("schema"), Mapping):
+        return {**node, "schema": _closed(node["schema"])}
+    return schema
 
 
 def _described(parameters: dict[str, Any], model: Any, texts: Mapping[str, str], *, is_closed: bool) -> dict[str, Any]:

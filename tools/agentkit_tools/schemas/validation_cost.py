@@ -23,7 +23,8 @@ def hashes_numbers(parts: Parts) -> bool:
 
 
 def _hashes_numbers(node: Mapping[str, Any]) -> bool:
-    if node["type"] == "dict":  # the keys of JSON are text before anything is made of them
+    # The keys of JSON are text before anything is made of them.
+    if node["type"] == "dict":
         return _kind(node.get("keys_schema")) not in (*_TEXTS, "any")
     return node["type"] in ("set", "frozenset") and _kind(node.get("items_schema")) not in _TEXTS
 
@@ -33,7 +34,9 @@ def _kind(node: Any) -> str:
         isinstance(node, Mapping) and str(node.get("type")).startswith(("function-", "nullable")) and "schema" in node
     ):
         node = node["schema"]
-    return "any" if node is None else str(node.get("type"))
+    if node is None:
+        return "any"
+    return str(node.get("type"))
 
 
 def most_required(parts: Parts) -> int:
