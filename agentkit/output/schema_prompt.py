@@ -22,7 +22,8 @@ class SchemaPrompt(BasePrompt):
 
     def render(self, ctx: PromptContext) -> Rendered:
         """Render the words, and the schema after them."""
-        return Rendered.around(_PROMPT, Rendered.from_text(self.asked, pointer="output", trust="untrusted"), "")
+        schema = Rendered.from_text(self.asked, pointer="output", trust="untrusted")
+        return Rendered.joined([("", schema)], before=_PROMPT)
 
     @property
     def reads(self) -> frozenset[str]:

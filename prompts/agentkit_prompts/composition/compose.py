@@ -6,6 +6,7 @@ costs what is new in it.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from agentkit_prompts.composition.composition import Composition
@@ -71,14 +72,21 @@ def compose(
     declarations = memo.declarations(tools, output_schema) if memo is not None else Declarations(tools, output_schema)
     composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, declarations, text_tokens)
     if isinstance(budget, int):
-        budget = Budget(budget)
+        budget = _budget(budget)
     return _fit(composition, plan, budget)
+
+
+@lru_cache(maxsize=64)
+def _budget(limit: int) -> Budget:
+    """Return the budget of a limit. A session has the same limit every turn."""
+    return Budget(limit)
 
 
 def _check_arguments(
     layers: Layers, ctx: PromptContext, budget: int | Budget | None, tokenizer: TokenCounter | None
 ) -> None:
-    if type(layers) is not Layers or type(ctx) is not PromptContext:  # this order is the fast one
+    # The comparison of types is true for every correct call; the check with a message takes ten times as long.
+    if type(layers) is not Layers or type(ctx) is not PromptContext:
         check_types(
             PromptError, "compose", layers=(layers, Layers, "Layers"), ctx=(ctx, PromptContext, "a PromptContext")
         )
@@ -100,7 +108,9 @@ def _sections(plan: Plan, layers: Layers, ctx: PromptContext, memo: Memo | None)
                 sections[block.slot] = _remembered_section(block, ctx, memo)
             else:
                 sections[block.slot] = Section([_fragment(step, ctx) for step in block.steps], block.name)
-        except Exception:  # a custom prompt class can raise anything for a missing kwarg
+        except Exception:
+            # A prompt fails at its first missing kwarg, and a custom class with any exception. The caller should read
+            # about all missing kwargs of all prompts at once.
             layers.check_kwargs(ctx.user_input.additional_kwargs)
             raise
     return sections
@@ -123,13 +133,14 @@ def _remembered_section(block: Block, ctx: PromptContext, memo: Memo) -> Section
     all_inputs: list[Inputs] = []
     for number, step in enumerate(block.steps):
         own = step.reader.read(ctx)
-        all_inputs.append(own)
+        all_inputs.append(own.lasting())
+        # The plan is the same as in the turn before, so the fragments are those of the same prompts.
         if remembered.section.fragments and own.are_same(remembered.fragment_inputs[number]):
             fragments.append(remembered.section.fragments[number])
         else:
             fragments.append(_fragment(step, ctx))
     section = Section(fragments, block.name)
-    memo.messages[block.slot] = Remembered(section, inputs, tuple(all_inputs))
+    memo.messages[block.slot] = Remembered(section, inputs.lasting(), tuple(all_inputs))
     return section
 
 

@@ -224,5 +224,5 @@ def _mapped(message: Message, change: Callable[[str], str]) -> Message:
     name = message.name
     if name:
         name = change(name)
-    # What only a provider can read cannot be changed, so it goes.
+    # Opaque data and thinking are signed by the provider and cannot be changed, so they are removed.
     return replace(message, content=content, tool_calls=calls, name=name, thinking=(), opaque={})

@@ -168,7 +168,8 @@ class Contents:
         """Return the text of a message with a marker per media use: the text that spans count in."""
         if self._texts is None:
             place = message - int(self.sends_system)
-            if 0 <= place < len(self.conversation):  # one message of a long conversation
+            # The text of one message of a long conversation does not need the text of all others.
+            if 0 <= place < len(self.conversation):
                 return stored_text(self.conversation[place])
             self._texts = tuple(["".join([segment.text for segment in segments]) for _, segments in self.walk()])
         return self._texts[message]
@@ -200,7 +201,8 @@ class Contents:
         given: Conversation = getattr(self.context, name)
         if len(sent):
             at = given.complete_at()
-            yield from zip(sent, at[len(at) - len(sent) :], strict=True)  # a budget drops the first ones
+            # A budget drops the first messages, so those that are sent are the last ones.
+            yield from zip(sent, at[len(at) - len(sent) :], strict=True)
 
     @property
     def tokens(self) -> int:
@@ -212,7 +214,8 @@ class Contents:
             try:
                 count = self.text_tokens or type(self).own_tokens
                 self._tokens = count(self)
-            except ChatTemplateError:  # nothing is sent then; who sends it says why
+            except ChatTemplateError:
+                # Nothing can be sent then, and the target raises this error with its reason.
                 self._tokens = self.own_tokens()
         return self._tokens
 
@@ -225,7 +228,8 @@ class Contents:
         if system.text or self.sends_system:
             total += MESSAGE_OVERHEAD + system.derive(count_tokens, counter)
         if user.text or self.sends_user:
-            total += MESSAGE_OVERHEAD + count_tokens(user, counter)  # the input differs every turn
+            # Not remembered with the section: the input differs every turn.
+            total += MESSAGE_OVERHEAD + count_tokens(user, counter)
         traffic = self.intermediate
         if traffic.start < traffic.stop:
             total += traffic.total(per_message)

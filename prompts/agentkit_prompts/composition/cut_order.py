@@ -26,6 +26,7 @@ def largest(upper: int, fits: Callable[[int], bool], lower: int = 0) -> int:
 
 def largest_from(guess: int, upper: int, fits: Callable[[int], bool], lower: int = 0) -> int:
     """Return the same, looked for near a guess: far from there, where it may be costly, `fits` is not asked."""
+    # Doubled steps away from the guess, then bisection: few calls if the guess is near, and never many.
     step = 1
     if fits(guess):
         lower = guess
@@ -84,9 +85,11 @@ class UnitBounds:
             floor = size.min
             reached = largest(self.most, lambda kept: kept == 0 or node.tokens(kept - 1) < floor)
             self.least = max(self.least, reached)
+        # A template can take more tokens for fewer items, for example if it writes how many are left out.
         while self.least < self.most and not self._fits(self.least):
             self.least += 1
-        if node.tokens(self.least) >= node.tokens(self.most):  # the mark of a cut may cost more than what it cuts off
+        # The mark of a cut can take more tokens than the text that it replaces.
+        if node.tokens(self.least) >= node.tokens(self.most):
             self.least = self.most
         self.target = self.most
         if size.target is not None:
@@ -122,7 +125,8 @@ class Siblings:
         for index in ranked:
             self.order += [index] * (self.bounds[index].target - self.bounds[index].least)
         self.order += self._surplus()
-        for index in ranked:  # what takes no share gets what nobody else wants, so that all units are all there is
+        # Layers without a share (flex=0) receive the remaining units last, so that the order contains all units.
+        for index in ranked:
             if not nodes[index][1].size.flex:
                 self.order += [index] * (self.bounds[index].most - self.bounds[index].target)
 

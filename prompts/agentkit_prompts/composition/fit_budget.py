@@ -89,7 +89,7 @@ class Fitting:
             [(fragment[0], node) for fragment, node in zip(section.fragments, leaves, strict=True)]
             for section, leaves in zip(whole.sections, self.leaves, strict=True)
         )
-        # In the order they are sent, which is the order equal ones grow in.
+        # In the order they are sent: of layers with equal priority, the first one grows first.
         self.siblings = Siblings(
             [*system, ("conversation", self.history), *user, ("intermediate", self.traffic), *closing]
         )
@@ -111,6 +111,7 @@ class Fitting:
                 raise self._infeasible(limit)
             if self.tokens(kept) > limit:
                 kept = largest(kept, lambda units: self.tokens(units) <= limit, required)
+            # To render the text of a chat template is slow, so the search begins at the number that fits without it.
             if self.whole.text_tokens is not None:
                 most = len(self.siblings.order)
                 kept = largest_from(kept, most, lambda units: self.sent_tokens(units) <= limit, required)

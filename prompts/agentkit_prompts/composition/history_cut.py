@@ -50,7 +50,8 @@ class History(Node):
         if not 0 < kept < self.units or not block:
             return max(0, min(kept, self.units))
         totals, offset = self._messages.totals(self._count)
-        base = totals[offset]  # the cut follows from the messages alone, not from the log they are a view of
+        # Counted from the first message of the view, not of its log: the same messages have the same borders.
+        base = totals[offset]
         for step in range(self.units - kept, self.units - max(1, least) + 1):
             here, before = (totals[offset + self._starts[at]] - base for at in (step, step - 1))
             if here // block != before // block:

@@ -30,7 +30,13 @@ class Inputs(NamedTuple):
         for value, before in zip(self.values, earlier.values):  # noqa: B905 (one reader has read both)
             if value is not before and not _is_same_dict(value, before):
                 return False
-        return not any(map(_can_change, self.values))
+        return True
+
+    def lasting(self) -> Inputs:
+        """Return the inputs to compare the next turn with: none if an object in them can change without a trace."""
+        if any(map(_can_change, self.values)):
+            return UNKNOWN_INPUTS
+        return self
 
 
 UNKNOWN_INPUTS = Inputs((), can_be_found=False)

@@ -49,7 +49,8 @@ def breakpoints(composition: Contents) -> tuple[Breakpoint, ...]:
     system = composition.system
     points += _system_points(system, tokens, counter)
     if any(volatility_of(fragment.prompt) == "turn" for fragment in system.fragments if fragment.rendered.text):
-        return tuple(points)  # nothing after it can be kept
+        # A cache keeps a prefix, so it ends at the first text that changes every turn.
+        return tuple(points)
     first = 0
     if composition.sends_system:
         first = 1

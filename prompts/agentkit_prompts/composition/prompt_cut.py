@@ -126,7 +126,7 @@ class _Tree(_Part):
 
     def _cut(self, kept: int) -> Rendered:
         given = zip(self._children, self._siblings.given(kept), strict=True)
-        return render_around(self._wrap, self._ctx, [node.render(count) for (_, node), count in given])
+        return render_around(self._wrap, self._ctx, [(step, node.render(count)) for (step, node), count in given])
 
 
 def node_of(prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> _Leaf | _Tree:
@@ -135,7 +135,8 @@ def node_of(prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: To
     A prompt with a custom `render` is cut as a whole, because its rendering can be more than that of its children.
     """
     if prompt.fence:
-        whole = prompt.render(ctx)  # the fence goes around the part that is kept
+        # A cut must not cut the fence: it goes around the part that is kept.
+        whole = prompt.render(ctx)
     if (
         isinstance(prompt, WrapPrompt)
         and type(prompt).render is WrapPrompt.render
@@ -162,7 +163,8 @@ def _render_items(prompt: BasePrompt, ctx: PromptContext, count: int) -> Rendere
     first: dict[str, Any] = {str(prompt.items): items}
     if type(prompt).render is BasePrompt.render:
         return render_values(prompt, {**values, **first}, ctx)
-    if isinstance(prompt, ExamplesPrompt):  # a selector must not select again among those that it selected
+    # A selector must not select again among the examples that it selected.
+    if isinstance(prompt, ExamplesPrompt):
         prompt = prompt.model_copy(update={"examples": items, "selector": StaticSelector()})
     return prompt.render(ctx.evolve(**first))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agentkit_prompts.context.parts import Part, Text
+from agentkit_prompts.context.parts import Media, Part, Text
 from agentkit_prompts.templates.rendered import JoinedSegments, Rendered
 from agentkit_prompts.tree.prompt import BasePrompt
 
@@ -37,10 +37,16 @@ class Section(Rendered):
     def __init__(self, fragments: Sequence[Fragment], label: str) -> None:
         self.fragments = fragments
         self.label = label
-        shown = [(fragment.path, fragment.rendered) for fragment in fragments if fragment.rendered.text]
-        media = tuple([part for _, rendered in shown for part in rendered.media])
-        text = SEPARATOR.join([rendered.text for _, rendered in shown])
-        super().__init__(text, media, JoinedSegments(shown, SEPARATOR, label))
+        shown: list[tuple[str, Rendered]] = []
+        texts: list[str] = []
+        media: tuple[Media, ...] = ()
+        for path, _, rendered in fragments:
+            # A prompt without text leaves no blank line.
+            if rendered.text:
+                shown.append((path, rendered))
+                texts.append(rendered.text)
+                media += rendered.media
+        super().__init__(SEPARATOR.join(texts), media, JoinedSegments(shown, SEPARATOR, label))
 
 
 EMPTY = Section((), "")
@@ -55,6 +61,7 @@ def to_parts(rendered: Rendered) -> tuple[Part, ...]:
         if segment.media is None:
             texts.append(segment.text)
             continue
+        # Two neighbouring texts would be two parts of a message, which some servers refuse.
         if texts:
             parts.append(Text("".join(texts)))
             texts = []

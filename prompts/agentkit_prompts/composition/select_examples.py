@@ -70,14 +70,16 @@ async def prepare(layers: Layers, ctx: PromptContext) -> PromptContext:
     first, *others = [selection(*placed) for placed in selecting]
     tasks = [asyncio.ensure_future(one) for one in others]
     try:
-        made = [await first]  # needs no task: what cancels the caller reaches the selector
+        # The first needs no task: a cancellation of the caller reaches its selector directly.
+        made = [await first]
         return _with(ctx, made + [await task for task in tasks])
     except BaseException:
         for task in tasks:
             task.cancel()
         if tasks:
             for task in (await asyncio.wait(tasks, timeout=_GRACE))[0]:
-                _ = task.cancelled() or task.exception()  # asyncio complains about what nobody asked for
+                # asyncio logs an exception of a task that was never read.
+                _ = task.cancelled() or task.exception()
         raise
 
 

@@ -80,7 +80,8 @@ def why(composition: Contents, pointer: str) -> Why:
     if path is None or path.root not in CONTEXT_NAMES:
         answer = _of_prompts(composition, pointer) or _of_row(composition, pointer)
         if path is not None and path.root in _kwargs_read(composition):
-            path = ContextPath((KWARGS, *path))  # some templates read a kwarg by its name alone
+            # `AdditionalInfoPrompt` reads a kwarg by its name alone.
+            path = ContextPath((KWARGS, *path))
     if answer is None and path is not None:
         answer = _of_context(composition, pointer, path)
     answer = answer or _of_row(composition, pointer)
@@ -258,7 +259,8 @@ def _all_shown(composition: Contents) -> Iterator[_Shown]:
         if not span.pointer:
             continue
         paths = [parse_path(span.pointer)]
-        if paths == [None]:  # an expression of several values
+        # The pointer of an expression is the list of the names that it reads.
+        if paths == [None]:
             paths = [parse_path(name) for name in span.pointer.split(", ")]
         prompt = prompts.get(span.prompt)
         selected: Sequence[Example] = ()

@@ -127,7 +127,7 @@ class SlotPrompt(BasePrompt):
             return body
         if not body.text:
             return Rendered.from_text(self.lead)
-        return Rendered.around(f"{self.lead}\n", body, "")
+        return Rendered.joined([("", body)], before=f"{self.lead}\n")
 
 
 def _field(slot: str, index: int) -> str:

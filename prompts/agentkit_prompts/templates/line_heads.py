@@ -29,11 +29,13 @@ class LineHeads:
         words: Words that are heads if a colon follows, in any case.
         pattern: A regular expression instead of words; a space in it matches characters that are not seen. The group
             that matches must be untrusted for a head to be forged, and is broken after its first character.
+        per_item: Number of heads that the default template writes for each item.
     """
 
-    __slots__ = ("_flags", "_form")
+    __slots__ = ("_flags", "_form", "per_item")
 
-    def __init__(self, *words: str, pattern: str = "") -> None:
+    def __init__(self, *words: str, pattern: str = "", per_item: int = 1) -> None:
+        self.per_item = per_item
         form = pattern.replace(" ", _SPACE)
         self._flags = re.NOFLAG
         if words:
@@ -81,10 +83,13 @@ class LineHeads:
             return segments
         return broken_at(segments, texts, cuts)
 
-    def without_forged(self, rendered: Rendered) -> Rendered:
-        """Return the rendering of a list with its forged heads broken."""
+    def without_forged(self, rendered: Rendered, expected: int | None = None) -> Rendered:
+        """Return the rendering of a list with its forged heads broken.
+
+        `expected` is the number of heads that the template writes, if that is known.
+        """
         places = [*self._places(rendered.text)]
-        if not places:
+        if not places or len(places) == expected:
             return rendered
         # Usually the template wrote the heads itself, and the origin of all other text is not needed.
         if isinstance(rendered.source, TracedText) and not rendered.source.is_untrusted_in(places):

@@ -51,16 +51,23 @@ class Rendered(Deriving):
         return Rendered("".join([segment.text for segment in segments]), media, segments)
 
     @staticmethod
-    def joined(children: Sequence[tuple[str, Rendered]], separator: str = "", label: str = "") -> Rendered:
-        """Join renderings, each with the step of its prompt path; the separator belongs to the prompt `label`."""
-        media = [part for _, child in children for part in child.media]
-        text = separator.join([child.text for _, child in children])
-        return Rendered(text, tuple(media), JoinedSegments(children, separator, label))
+    def joined(
+        children: Sequence[tuple[str, Rendered]],
+        separator: str = "",
+        label: str = "",
+        *,
+        before: str = "",
+        after: str = "",
+    ) -> Rendered:
+        """Join renderings, each with the step of its prompt path, inside text of a template.
 
-    @staticmethod
-    def around(before: str, child: Rendered, after: str, step: str = "") -> Rendered:
-        """Put text of a template around a rendering; `step` is the step of its prompt path, if it is a child's."""
-        return Rendered.joined([("", Rendered.from_text(before)), (step, child), ("", Rendered.from_text(after))])
+        The separator belongs to the prompt `label`.
+        """
+        text = separator.join([child.text for _, child in children])
+        media: tuple[Media, ...] = ()
+        for _, child in children:
+            media += child.media
+        return Rendered(f"{before}{text}{after}", media, JoinedSegments(children, separator, label, before, after))
 
     def segments(self, prompt: str = "") -> Sequence[Segment]:
         """Return the text in order, cut where its origin changes; prompt paths are below `prompt`."""
@@ -117,21 +124,32 @@ class Rendered(Deriving):
 
 
 class JoinedSegments:
-    """Segments of renderings that are joined."""
+    """Segments of renderings that are joined, inside text of a template."""
 
-    __slots__ = ("_children", "_label", "_separator")
+    __slots__ = ("_after", "_before", "_children", "_label", "_separator")
 
-    def __init__(self, children: Sequence[tuple[str, Rendered]], separator: str, label: str) -> None:
+    def __init__(
+        self,
+        children: Sequence[tuple[str, Rendered]],
+        separator: str,
+        label: str,
+        before: str = "",
+        after: str = "",
+    ) -> None:
         self._children = children
         self._separator = separator
         self._label = label
+        self._before = before
+        self._after = after
 
     def __iter__(self) -> Iterator[Segment]:
+        yield Segment(self._before)
         separator = Segment(self._separator, prompt=self._label)
         for number, (step, child) in enumerate(self._children):
             if number:
                 yield separator
             yield from child.segments(step)
+        yield Segment(self._after)
 
 
 def count_tokens(rendered: Rendered, counter: TokenCounter) -> int:

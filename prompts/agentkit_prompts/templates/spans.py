@@ -99,6 +99,7 @@ def defused(segments: Sequence[Segment]) -> Sequence[Segment]:
 
     A value may contain one, and neighbouring values may form one together.
     """
+    # Looked for in the whole text, because two neighbouring segments can form a marker together.
     text = "".join([segment.text for segment in segments])
     if text.count(MEDIA_OPENING) == sum(1 for segment in segments if segment.media is not None):
         return segments
@@ -120,6 +121,7 @@ def broken_at(segments: Sequence[Segment], texts: Sequence[str], cuts: Sequence[
     result: list[Segment] = []
     start = 0
     for segment, text in zip(segments, texts, strict=True):
+        # Only the cuts of this segment: to look at all cuts for each of many segments would take minutes.
         first, last = bisect_right(cuts, start), bisect_right(cuts, start + len(text))
         if first < last and segment.media is None:
             offsets = [cut - start for cut in cuts[first:last]]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.context.conversation import Conversation
@@ -52,6 +54,7 @@ class TracedText:
         """Return the text, with these segments."""
         trace = self._trace
         media: tuple[Media, ...] = ()
+        # A marker without parts comes from a wrapped text that went through a filter.
         if trace.has_parts or MEDIA_OPENING in trace.text:
             media = tuple([segment.media for segment in self if segment.media is not None])
         return Rendered(trace.text, media, self)
@@ -64,27 +67,27 @@ class TracedText:
                 yield from self._shown(piece, piece.site)
 
     def is_untrusted_in(self, ranges: Iterable[tuple[int, int]]) -> bool:
-        """True if untrusted text is in one of these ranges of characters, which are in ascending order.
+        """True if untrusted text is in one of these ranges of characters.
 
         The origin is looked up for values in these ranges only: to look up all of them takes ten times as long.
         """
-        remaining = iter(ranges)
-        begin, end = next(remaining, (0, 0))
-        start = 0
-        for piece in self._trace.pieces():
-            stop = start + len(piece.text)
-            while end <= start:
-                following = next(remaining, None)
-                if following is None:
-                    return False
-                begin, end = following
-            if begin < stop and piece.site is not None and self._is_untrusted(piece, piece.site):
-                return True
-            start = stop
+        trace = self._trace
+        stops = [*accumulate(map(len, trace.texts))]
+        sites = [site for marked_sites, _ in trace.marks for site in marked_sites]
+        pieces: Sequence[Piece] = ()
+        for begin, end in ranges:
+            for number in range(bisect_right(stops, begin), bisect_left(stops, end) + 1):
+                if sites[number] is None:
+                    continue
+                pieces = pieces or [*trace.pieces()]
+                if self._is_untrusted(pieces[number]):
+                    return True
         return False
 
-    def _is_untrusted(self, piece: Piece, site: Site) -> bool:
-        return any(segment.trust == "untrusted" for segment in self._shown(piece, site))
+    def _is_untrusted(self, piece: Piece) -> bool:
+        if piece.site is None:
+            return False
+        return any(segment.trust == "untrusted" for segment in self._shown(piece, piece.site))
 
     def _shown(self, piece: Piece, site: Site) -> Iterator[Segment]:
         """Yield the segments of a value that an expression of the template printed."""
@@ -98,6 +101,7 @@ class TracedText:
         trust: Trust = "trusted" if is_trusted else self._trust_of(site.roots, item)
         place = self._place(pointer, site.roots)
         if isinstance(value, MediaText):
+            # The content of a file is never trusted: the developer has not read it.
             yield Segment(str(value), place, "untrusted", line=site.line, media=value.media)
         elif MEDIA_OPENING in value:
             yield from self._split(str(value), Segment("", place, trust, line=site.line))
@@ -163,7 +167,8 @@ class TracedText:
         """Return the lowest trust among the values that an expression reads."""
         own = getattr(item, "trust", None)
         is_trusted = own == "trusted"
-        if own is None:  # it is no part of an item with a trust: every value that it may be from counts
+        # A value that is no part of an item can come from every value that the expression reads.
+        if own is None:
             is_trusted = all(self._is_trusted(root) for root in roots)
         if is_trusted:
             return "trusted"

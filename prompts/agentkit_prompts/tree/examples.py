@@ -73,7 +73,7 @@ class ExamplesPrompt(BasePrompt):
     Under a budget the last selected go first, input and output together.
     """
 
-    _heads: ClassVar[LineHeads | None] = LineHeads("input", "output")
+    _heads: ClassVar[LineHeads | None] = LineHeads("input", "output", per_item=2)
     items: ClassVar[str | None] = "examples"
 
     size: Size = Size(cut="items", priority=20)
@@ -92,7 +92,8 @@ class ExamplesPrompt(BasePrompt):
     def _check(self) -> None:
         super()._check()
         if self.examples and type(self.selector) is StaticSelector:
-            self.selector.select("", self.examples)  # ids that are not there are found now rather than later
+            # Finds unknown ids now, instead of in the first turn.
+            self.selector.select("", self.examples)
 
     @property
     def reads(self) -> frozenset[str] | None:

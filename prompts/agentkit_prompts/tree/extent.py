@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from agentkit_prompts.errors import PromptError
+from agentkit_prompts.limits import MAX_DEPTH
 from agentkit_prompts.tree.prompt import BasePrompt
 
 __all__ = ["check_extent"]
 
-_MAX_LEVELS = 64
 _MAX_PROMPTS = 100_000
 
 
@@ -34,16 +34,16 @@ def _measure(path: str, prompt: BasePrompt, above: tuple[int, ...], extents: dic
     if id(prompt) in above:
         raise PromptError(f"{path}: {prompt.label} contains itself", name=path)
     extent = extents.get(id(prompt), _Extent(1, 1))
-    if id(prompt) not in extents and len(above) < _MAX_LEVELS:
+    if id(prompt) not in extents and len(above) < MAX_DEPTH:
         for step, child in prompt.children:
             inner = _measure(f"{path}.{step}", child, (*above, id(prompt)), extents)
             extent = _Extent(max(extent.height, inner.height + 1), extent.prompts + inner.prompts)
         extents[id(prompt)] = extent
-    if len(above) + extent.height > _MAX_LEVELS:
+    if len(above) + extent.height > MAX_DEPTH:
         raise PromptError(
-            f"{prompt.label}: prompts nest deeper than {_MAX_LEVELS} levels; put some of them side by side",
+            f"{prompt.label}: prompts nest deeper than {MAX_DEPTH} levels; put some of them side by side",
             name="depth",
-            value=_MAX_LEVELS,
+            value=MAX_DEPTH,
         )
     if extent.prompts > _MAX_PROMPTS:
         raise PromptError(

@@ -21,7 +21,7 @@ def fenced(rendered: Rendered, ctx: PromptContext) -> Rendered:
             "a fence needs PromptContext.session_key, a secret that stays the same for a session", name="session_key"
         )
     inner = rendered.replace(nonce, nonce[:1] + BREAK + nonce[1:])
-    return Rendered.around(f"<untrusted-{nonce}>\n", inner, f"\n</untrusted-{nonce}>")
+    return Rendered.joined([("", inner)], before=f"<untrusted-{nonce}>\n", after=f"\n</untrusted-{nonce}>")
 
 
 def without_forged_nonce(rendered: Rendered, nonce: str) -> Rendered:

@@ -85,7 +85,8 @@ class Layers(Declared):
                 name="history_block",
                 value=self.history_block,
             )
-        _ = self.additional_kwargs_schema  # to merge the schemas finds a conflict now instead of later
+        # To merge the schemas finds a conflict now, instead of in the first turn.
+        _ = self.additional_kwargs_schema
         for advice in self.volatile_before_stable():
             warn(advice, VolatilityWarning)
         return self
@@ -136,7 +137,8 @@ class Layers(Declared):
 
 
 def _own_problems(prompt: BasePrompt, kwargs: Mapping[str, Any]) -> list[Problem]:
-    """Return the problems of kwargs that the prompt itself reads: its children report theirs."""
+    """Return the problems of kwargs that the prompt itself reads."""
+    # The schema of a wrapper contains those of its children, which report their problems with their own paths.
     if not prompt.children or type(prompt).kwargs_problems is not BasePrompt.kwargs_problems:
         return prompt.kwargs_problems(kwargs)
     schema = prompt.template.kwargs_schema

@@ -116,12 +116,12 @@ class UserInputPrompt(BasePrompt):
         around = self.template.around("user_input", ctx.locale)
         if around is None or not isinstance(text, str) or type(self).values is not UserInputPrompt.values:
             return super().render(ctx)
-        # The input differs every turn: text around one slot needs no engine.
+        # The input differs every turn, and text around one slot needs no engine.
         shown = Rendered.from_text(text, pointer="user_input", trust="untrusted")
         before, after = around
         if not before and not after:
             return shown
-        return Rendered.around(before, shown, after)
+        return Rendered.joined([("", shown)], before=before, after=after)
 
 
 class ConversationPrompt(BasePrompt):

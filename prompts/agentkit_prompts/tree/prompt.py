@@ -179,9 +179,13 @@ class BasePrompt(Declared, ABC):
 def render_values(prompt: BasePrompt, values: Mapping[str, Any], ctx: PromptContext) -> Rendered:
     """Render the template of a prompt over `values`, and break the heads of items that untrusted text forges."""
     rendered = prompt.template.run(values, locale=ctx.locale)
-    if prompt._heads is None:
+    heads = prompt._heads
+    if heads is None:
         return rendered
-    return prompt._heads.without_forged(rendered)
+    expected = None
+    if prompt.items is not None and "template" not in prompt.model_fields_set:
+        expected = len(values[prompt.items]) * heads.per_item
+    return heads.without_forged(rendered, expected)
 
 
 def render_prompt(prompt: BasePrompt, ctx: PromptContext) -> Rendered:
@@ -189,6 +193,7 @@ def render_prompt(prompt: BasePrompt, ctx: PromptContext) -> Rendered:
     try:
         rendered = prompt.render(ctx)
     except RecursionError:
+        # The depth of prompts is checked when layers are made, but not that of custom classes that render each other.
         raise PromptError("prompts wrap each other without end, or the data nests too deeply") from None
     if not isinstance(rendered, Rendered):
         returned, method = type(rendered).__name__, f"{type(prompt).__name__}.render"
@@ -226,7 +231,9 @@ def _complete_formats(kind: type[BasePrompt]) -> None:
     defined = _METHODS & vars(definer).keys()
 
     def call(prompt: BasePrompt, method: str, ctx: PromptContext) -> Any:
-        return vars(definer)[method].__get__(prompt, kind)(ctx)  # it can be a static or class method
+        # By the class that defines it, because the attribute of a subclass can be made from `render` again. `__get__`
+        # makes a static or class method callable, too.
+        return vars(definer)[method].__get__(prompt, kind)(ctx)
 
     def render(self: BasePrompt, ctx: PromptContext) -> Rendered:
         if "format_2_multimodal" in defined:
@@ -254,7 +261,8 @@ def _render_to_format(prompt: BasePrompt, kind: type[BasePrompt], ctx: PromptCon
     Raises:
         KwargsError: The reason is that additional kwargs are missing or invalid; names all of them.
     """
-    if type(prompt).render is not kind.render:  # a subclass calls `super()`
+    # A subclass with its own `render` calls `super()`: it expects the text of the base class, not its own.
+    if type(prompt).render is not kind.render:
         return kind.render(prompt, ctx)
     try:
         return render_prompt(prompt, ctx)

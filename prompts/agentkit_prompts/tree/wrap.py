@@ -39,7 +39,8 @@ class WrapPrompt(BasePrompt):
     def _check(self) -> None:
         super()._check()
         check_extent("", self)
-        _ = self.additional_kwargs_schema  # to merge the schemas of the tree finds a conflict now instead of later
+        # To merge the schemas of the tree finds a conflict now, instead of in the first turn.
+        _ = self.additional_kwargs_schema
 
     @property
     def children(self) -> tuple[tuple[str, BasePrompt], ...]:
@@ -72,22 +73,20 @@ class WrapPrompt(BasePrompt):
 
     def render(self, ctx: PromptContext) -> Rendered:
         """Render the wrapped prompts, then the template around them."""
-        children: list[Rendered] = []
+        children: list[tuple[str, Rendered]] = []
         for step, prompt in self.children:
             try:
-                children.append(render_prompt(prompt, ctx))
+                children.append((step, render_prompt(prompt, ctx)))
             except PromptError as error:
                 raise error.at(step) from error.__cause__
         return render_around(self, ctx, children)
 
 
-def render_around(wrap: WrapPrompt, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
-    """Join the renderings of the wrapped prompts, and render the template of the wrapper around them."""
-    steps = [step for step, _ in wrap.children]
-    inner = Rendered.joined([*zip(steps, children, strict=True)], "\n")
+def render_around(wrap: WrapPrompt, ctx: PromptContext, children: Sequence[tuple[str, Rendered]]) -> Rendered:
+    """Join the renderings of the wrapped prompts, each with its step, and render the template around them."""
     around = wrap.template.around("wrapped_str", ctx.locale)
     # Most wrappers are text around one slot. To render them by the engine would double the cost of a warm turn.
     if around is not None and type(wrap).values is WrapPrompt.values:
         before, after = around
-        return Rendered.around(before, inner, after)
-    return render_values(wrap, {**wrap.values(ctx), "wrapped_str": wrapped_value(inner)}, ctx)
+        return Rendered.joined(children, "\n", before=before, after=after)
+    return render_values(wrap, {**wrap.values(ctx), "wrapped_str": wrapped_value(Rendered.joined(children, "\n"))}, ctx)

@@ -31,26 +31,26 @@ def wrapped(levels: int, times: int = 1) -> BasePrompt:
 
 def test_the_deepest_tree_that_is_allowed_is_sent() -> None:
     ctx = PromptContext(user_input=UserInput("hi"))
-    prompt = wrapped(63)
+    prompt = wrapped(99)
     assert prompt.format_2_str(ctx) == "x"
     assert "x" in str(compose(Layers(prompt), ctx).messages)
 
 
 def test_a_deeper_tree_is_refused_when_it_is_made() -> None:
-    for levels in (64, 200, 1_000):
+    for levels in (100, 200, 1_000):
         with pytest.raises(PromptError) as caught:
             wrapped(levels)
-        assert (caught.value.name, caught.value.value) == ("depth", 64), levels
+        assert (caught.value.name, caught.value.value) == ("depth", 100), levels
 
 
 def test_a_deeper_tree_of_custom_classes_is_refused_by_layers() -> None:
-    for levels in (64, 200, 5_000):
+    for levels in (100, 200, 5_000):
         prompt: BasePrompt = TextPrompt("x")
         for _ in range(levels):
             prompt = Around(inner=prompt)
         with pytest.raises(PromptError) as caught:
             Layers(prompt)
-        assert (caught.value.name, caught.value.value) == ("depth", 64), levels
+        assert (caught.value.name, caught.value.value) == ("depth", 100), levels
 
 
 def test_prompts_that_stand_at_too_many_places_are_refused() -> None:
