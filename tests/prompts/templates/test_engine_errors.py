@@ -40,6 +40,16 @@ def test_a_template_that_is_wrong_is_refused_with_its_line(source: str, line: in
 
 
 @for_cases(
+    ("source", "name"),
+    [("{{ a | shout }}", "shout"), ("{{ a is oddly }}", "oddly"), ("{{ a.__class__ }}", "__class__")],
+)
+def test_a_template_that_is_refused_names_the_filter_test_or_attribute(source: str, name: str) -> None:
+    with pytest.raises(TemplateError) as caught:
+        Template(source)
+    assert caught.value.name == name
+
+
+@for_cases(
     ("source", "line"),
     [
         ("a\n{{ x }}\n{{ missing }}", 3),

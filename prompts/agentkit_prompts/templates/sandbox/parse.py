@@ -99,7 +99,8 @@ def _check(tree: nodes.Template, file: str | None, first_line: int) -> None:
         for node in level:
             problem = _problem(node)
             if problem is not None:
-                raise TemplateError(problem, file=file, line=node.lineno + first_line - 1)
+                name = getattr(node, "name", None) or getattr(node, "attr", None)
+                raise TemplateError(problem, file=file, line=node.lineno + first_line - 1, name=name)
 
 
 def _problem(node: nodes.Node) -> str | None:
