@@ -70,6 +70,7 @@ class JsonValidator:
         _settle_references(schema)
         if is_lenient:
             _drop_patterns(schema)
+            _drop_added_items(schema)
         else:
             _check_pattern_sizes(schema)
         self._document = schema
@@ -215,6 +216,13 @@ def _drop_patterns(schema: dict[str, Any]) -> None:
             del node["pattern"]
         else:
             del node[pattern]
+
+
+def _drop_added_items(schema: dict[str, Any]) -> None:
+    """Delete `items: {}`, which arrays are given for providers: it would make all items evaluated ones."""
+    for node in list(iter_nodes(schema)):
+        if isinstance(node, dict) and node.get("items") == {} and "type" in node:
+            del node["items"]
 
 
 def _is_regular(pattern: str) -> bool:

@@ -118,6 +118,12 @@ def test_values_are_judged_as_json_schema_says_and_arrive_unchanged() -> None:
         (True, [1, None, [1, {"a": "b"}]], []),
         ({}, [1, None, [1, {"a": "b"}]], []),
         ({"not": {"pattern": "^a"}}, ["b"], ["ab", 1]),
+        (
+            {"type": "array", "prefixItems": [{"type": "string"}], "unevaluatedItems": False},
+            [["a"], []],
+            [["a", 1], [1]],
+        ),
+        ({"allOf": [{"type": "array", "prefixItems": [True]}], "unevaluatedItems": False}, [["a"]], [["a", 1], "x"]),
         ({"type": "array", "maxItems": 2.0}, [[1, 2]], [[1, 2, 3]]),
         ({"items": {"type": "integer"}}, [[1], "x"], [["x"]]),
         ({"$ref": "#/$defs/Page%5BItem%5D"}, [1], ["x"]),
