@@ -177,6 +177,7 @@ class StoredWriter:
     def __init__(self, frame: Frame, words: frozenset[str], recent: bool) -> None:
         self.frame = frame
         self._recent = recent
+        self._may_be_in = frame.tokens.may_be_in
         self._read = TreeReader(frame.tokens, words, is_split=bool(frame.tokens))
         self._counters: dict[Callable[[str], int], Callable[[Message], int]] = {}
         # The markers of each role, if the text between them never matters.
@@ -189,7 +190,9 @@ class StoredWriter:
             NotAloneError: The text depends on other messages, or the template acts on the content of the message.
         """
         content, frame = message.content, self.frame
-        if type(content) is not str or _has_more_than_text(message) or frame.tokens.may_be_in(content):
+        # Written in line, because it runs for every message of a new conversation.
+        has_more = message.tool_calls or message.tool_call_id or message.name or message.thinking
+        if has_more or type(content) is not str or self._may_be_in(content):
             return self._text_of_tree(message)
         if self._markers is not None:
             begin, end = self._markers[message.role]
@@ -234,10 +237,6 @@ class StoredWriter:
 def stored_writer(frame: Frame, words: frozenset[str], recent: bool) -> StoredWriter:
     """Return the writer of stored messages: the same for the same arguments, as it is a key of caches."""
     return StoredWriter(frame, words, recent)
-
-
-def _has_more_than_text(message: Message) -> bool:
-    return bool(message.tool_calls or message.tool_call_id or message.name or message.thinking)
 
 
 class HeadWriter:
