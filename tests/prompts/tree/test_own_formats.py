@@ -347,3 +347,47 @@ def test_media_of_a_class_of_ones_own_cost_what_each_of_them_adds() -> None:
 
     small, large = seconds(1_000), seconds(8_000)
     assert large < max(small, 0.01) * 40  # eight times as much; quadratic would be sixty-four times
+
+
+def test_a_class_that_renders_nothing_is_refused_with_the_name_that_was_meant() -> None:
+    class Mistyped(BasePrompt):
+        def format_to_str(self, ctx: PromptContext) -> str:
+            return "never called"
+
+    class Bare(BasePrompt):
+        """It defines nothing."""
+
+        def _help(self) -> str:
+            return "an own helper"
+
+    for make in (Mistyped, lambda: Mistyped(name="x"), lambda: Mistyped(fence=True)):
+        with pytest.raises(PromptError) as caught:
+            make()
+        assert (caught.value.name, caught.value.suggestion) == ("format_to_str", "format_2_str")
+    with pytest.raises(PromptError) as caught:
+        Bare()
+    assert (caught.value.name, caught.value.suggestion) == ("Bare", None)
+
+
+def test_a_class_is_used_as_soon_as_something_of_it_renders() -> None:
+    class Bare(BasePrompt):
+        pass
+
+    class WithTemplate(Bare):
+        template: Template = Template("{{ user_input }}?")
+
+    class WithValues(Bare):
+        def values(self, ctx: PromptContext) -> Any:
+            return {"user_input": "loud"}
+
+    class WithText(Bare):
+        def format_2_str(self, ctx: PromptContext) -> str:
+            return "text"
+
+    class Below(WithText):
+        pass
+
+    assert Bare("{{ user_input }}!").format_2_str(ASK) == "hi!"
+    assert WithTemplate().format_2_str(ASK) == "hi?"
+    assert WithValues().format_2_str(ASK) == ""
+    assert WithText().format_2_str(ASK) == Below().format_2_str(ASK) == "text"
