@@ -143,6 +143,11 @@ def _written(value: Any, depth: int) -> Any:
         # Sorted, so that equal sets have equal forms.
         items = sorted([_written(item, depth + 1) for item in value], key=repr)
         return {_TYPE: "set" if isinstance(value, set) else "frozenset", "value": items}
+    return _written_form(value)
+
+
+def _written_form(value: Any) -> dict[str, Any]:
+    """Return a value of another type in the form of its type."""
     for name, form in _FORMS.items():
         if isinstance(value, form.types):
             return {_TYPE: name, "value": form.write(value)}

@@ -18,7 +18,7 @@ from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.frozen import thawed
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
-from agentkit_prompts.errors import ChatTemplateError, Problem, PrompterError, listed
+from agentkit_prompts.errors import ChatTemplateError, Problem, Problems, PrompterError, listed
 from agentkit_prompts.names import nearest
 from agentkit_prompts.prompters.history import History, Tools, read_history, read_tools, tool_spec
 from agentkit_prompts.prompters.prompter_chat_template import TOKENS, PrompterLayout, check_layout
@@ -316,22 +316,26 @@ class Prompter:
         others = [key for key in given if key not in self.slots]
         shows_input = self.layers.input[0].input  # type: ignore[attr-defined]
         is_input = len(others) == 1 and not missing and (shows_input or not given[others[0]])
-        problems = [Problem(slot, "missing") for slot in missing]
+        unexpected = [] if is_input else others
         advice = ""
-        if others and not is_input:
-            for key in others:
-                names = nearest(str(key), self.slots) or "; there are no slots"
-                problems.append(Problem(str(key), f"unexpected{names}"))
-            if shows_input:
-                advice = "; one key that is not a slot may hold the user's own text"
-        for key, text in given.items():
-            if not isinstance(text, str | int | float):
-                problems.append(Problem(str(key), f"expected text, got {type(text).__name__}"))
+        if unexpected and shows_input:
+            advice = "; one key that is not a slot may hold the user's own text"
+        problems = self._slot_problems(given, missing, unexpected)
         if problems:
             raise PrompterError(f"input: {listed(problems)}{advice}", problems=problems)
         values = {slot: _text(given[slot]) for slot in self.slots}
         text = _text(given[others[0]]) if others else ""
         return UserInput(text, additional_kwargs=values)
+
+    def _slot_problems(self, given: Mapping[str, Any], missing: list[str], unexpected: list[Any]) -> Problems:
+        problems = [Problem(slot, "missing") for slot in missing]
+        for key in unexpected:
+            names = nearest(str(key), self.slots) or "; there are no slots"
+            problems.append(Problem(str(key), f"unexpected{names}"))
+        for key, text in given.items():
+            if not isinstance(text, str | int | float):
+                problems.append(Problem(str(key), f"expected text, got {type(text).__name__}"))
+        return problems
 
 
 def _checked(where: str, system: object, tokens: Mapping[str, object], options: Sequence[str]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from operator import countOf
 from typing import Any, NamedTuple, cast
 
@@ -63,10 +64,7 @@ def read_messages(
     if type(value) is tuple and countOf(map(type, value), Message) == len(value):
         return value
     check_types(MessageError, "read_messages", where=(where, str, "text"))
-    if isinstance(value, str | bytes | Mapping | Message) or not isinstance(value, Iterable):
-        problem = Problem(where, f"expected a list of messages, got {type(value).__name__}")
-        raise MessageError(str(problem), problems=[problem])
-    items = [_as_mapping(item) for item in value]
+    items = _items_of(value, where)
     if all(type(item) is Message for item in items):
         return tuple(cast("list[Message]", items))
     form = form or _form_of(items)
@@ -83,6 +81,13 @@ def read_messages(
         # The writer of this form added it, because the API wants the first message to come from the user.
         del messages[0]
     return tuple([read.message for read in messages])
+
+
+def _items_of(value: object, where: str) -> list[object]:
+    if isinstance(value, str | bytes | Mapping | Message) or not isinstance(value, Iterable):
+        problem = Problem(where, f"expected a list of messages, got {type(value).__name__}")
+        raise MessageError(str(problem), problems=[problem])
+    return [_as_mapping(item) for item in value]
 
 
 def _index(problem: Problem, where: str) -> int:
@@ -111,10 +116,10 @@ def _as_mapping(item: object) -> object:
 
 def _form_of(items: Sequence[object]) -> str:
     """Return the wire form of messages: `openai`, `responses` or `anthropic`."""
-    mappings = [item for item in items if isinstance(item, Mapping)]
+    mappings = _mappings(items)
     contents = [item.get("content") for item in mappings]
-    blocks = [part for content in contents for part in _mappings(content)]
-    types = {part["type"] for part in blocks if isinstance(part.get("type"), str)}
+    blocks = list(chain.from_iterable(map(_mappings, contents)))
+    types = _types_of(blocks)
     if types & _RESPONSES_PARTS or any(map(_is_item, mappings)):
         return "responses"
     if types & _ANTHROPIC_BLOCKS or any("source" in part for part in blocks):
@@ -125,6 +130,11 @@ def _form_of(items: Sequence[object]) -> str:
     if types and all(isinstance(content, list | tuple) for content in contents):
         return "anthropic"
     return "openai"
+
+
+def _types_of(blocks: Iterable[Mapping[str, Any]]) -> set[str]:
+    types = [block.get("type") for block in blocks]
+    return {kind for kind in types if isinstance(kind, str)}
 
 
 def _is_item(item: Mapping[str, Any]) -> bool:
@@ -254,10 +264,7 @@ class _Reader(PartReader):
         unknown = self.extras(item, read_keys, where)
         if role == "developer":
             role, unknown["role"] = "system", role
-        # In the Responses form thoughts come before the message of the reply that they belong to.
-        continued: _Draft | None = None
-        if role == "assistant" and self._reply is not None and not self._reply.size:
-            continued = self._reply
+        continued = self._thoughts_before(role)
         draft = continued or _Draft(where, role)
         draft.where, draft.name, draft.tool_call_id, draft.unknown = where, name, tool_call_id, unknown
         if role == "assistant":
@@ -269,6 +276,12 @@ class _Reader(PartReader):
         self._reply = None
         if role == "assistant" and self._form == "responses":
             self._reply = last
+
+    def _thoughts_before(self, role: str) -> _Draft | None:
+        """Return the draft of thoughts that come before their message in the Responses form."""
+        if role == "assistant" and self._reply is not None and not self._reply.size:
+            return self._reply
+        return None
 
     def _take_thought(self, draft: _Draft) -> None:
         """Move the reasoning of a message in the chat form from its unknown keys to its thoughts."""
