@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import jinja2
 from jinja2 import nodes
-from jinja2.compiler import Frame
+from jinja2.compiler import CodeGenerator, Frame
 from jinja2.ext import Extension
 from jinja2.ext import loopcontrols as LoopControls  # noqa: N812
 from jinja2.filters import do_indent
@@ -111,7 +111,7 @@ def _indent(s: Any, width: int | str = 4, first: bool = False, blank: bool = Fal
 _FILTERS: dict[str, Callable[..., Any]] = {_MARK: _mark_generation, "indent": _indent}
 
 
-class _ChatCodeGenerator(BoundedCodeGenerator):
+class _QuickKeys(CodeGenerator):
     """Reads a key of a dictionary without asking the sandbox: messages are dictionaries."""
 
     def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:  # noqa: N802 (as Jinja calls it)
@@ -133,6 +133,10 @@ class _ChatCodeGenerator(BoundedCodeGenerator):
         self.write(f") is dict and {key!r} in {value} else environment.{otherwise}({value}, {key!r}))")
 
 
+class _ChatCodeGenerator(_QuickKeys, BoundedCodeGenerator):
+    """Writes chat templates with limits."""
+
+
 class ChatEnvironment(BoundedEnvironment):
     """The sandbox of chat templates."""
 
@@ -147,6 +151,7 @@ class ChatEnvironment(BoundedEnvironment):
 class UnboundedEnvironment(ImmutableSandboxedEnvironment):
     """The sandbox of chat templates that are trusted: Jinja's own, without limits."""
 
+    code_generator_class = _QuickKeys
     context_class = ChatContext
 
     def __init__(self) -> None:

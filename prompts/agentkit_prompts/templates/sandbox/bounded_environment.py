@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial, reduce
 from itertools import islice
 from types import BuiltinMethodType, MethodType
 from typing import Any, NoReturn
@@ -31,6 +32,9 @@ _MAX_DEPTH = 80
 _MAX_LOOPS = 20
 """Loops inside of each other: Python allows no more in one function."""
 _MAX_TOKENS = 15_000
+
+
+_ONLY_TEXT = frozenset({str})
 
 
 class _CountTokens(Extension):
@@ -87,7 +91,7 @@ class BoundedContext(Context):
 
     def derived(self, locals: dict[str, Any] | None = None) -> Context:
         context = super().derived(locals)
-        context.meter = self.meter  # type: ignore[attr-defined]
+        context.meter = getattr(self, "meter", None)  # type: ignore[attr-defined]  # None without limits
         return context
 
     def shown(self, value: Any) -> str:
@@ -100,12 +104,13 @@ class BoundedContext(Context):
         self.meter.make(len(shown))
         return shown
 
-    def add(self, left: Any, right: Any) -> Any:
-        """Return `left + right`."""
-        if type(left) is str and type(right) is str:
-            self.meter.make_small(len(left) + len(right))
-            return left + right
-        return self.environment.call_binop(self, "+", left, right)  # type: ignore[attr-defined]
+    def add(self, *values: Any) -> Any:
+        """Return `a + b + ...`."""
+        if _ONLY_TEXT.issuperset(map(type, values)):
+            self.meter.make_small(sum(map(len, values)))
+            return "".join(values)
+        add = partial(self.environment.call_binop, self, "+")  # type: ignore[attr-defined]
+        return reduce(add, values)
 
     def join(self, values: Iterable[Any]) -> str:
         """Return `a ~ b`."""

@@ -33,6 +33,17 @@ def _is_small(node: nodes.Node) -> bool:
     return isinstance(node, nodes.Const) and (not isinstance(node.value, str) or len(node.value) < _MAX_SMALL)
 
 
+def _is_text_sum(node: nodes.Node) -> bool:
+    """True if a node is a sum with a text in it: its value is text, or an error."""
+    while isinstance(node, nodes.Add):
+        if isinstance(node.right, nodes.Const) and isinstance(node.right.value, str):
+            return True
+        node = node.left
+        if isinstance(node, nodes.Const) and isinstance(node.value, str):
+            return True
+    return False
+
+
 def _internal_name(name: str, line: int) -> nodes.InternalName:
     """Return a node that is written as a Python name. Jinja makes them in its parser only."""
     node = object.__new__(nodes.InternalName)
@@ -198,7 +209,7 @@ class BoundedCodeGenerator(CodeGenerator):
             super()._output_child_pre(node, frame, finalize)
             self.write("deep(")
         else:
-            self.write("shown(")
+            self.write("(" if _is_text_sum(node) else "shown(")
 
     def _output_child_post(self, node: nodes.Expr, frame: Frame, finalize: Any) -> None:
         self.write("))" if frame.eval_ctx.volatile or frame.eval_ctx.autoescape else ")")
@@ -211,10 +222,16 @@ class BoundedCodeGenerator(CodeGenerator):
         super().signature(node, frame, extra_kwargs)
 
     def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:
+        # A sum of many texts is one call.
+        operands: list[nodes.Expr] = [node.right]
+        left = node.left
+        while isinstance(left, nodes.Add):
+            operands.append(left.right)
+            left = left.left
         self.write("add(")
-        self.visit(node.left, frame)
-        self.write(", ")
-        self.visit(node.right, frame)
+        for operand in (left, *reversed(operands)):
+            self.visit(operand, frame)
+            self.write(", ")
         self.write(")")
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
