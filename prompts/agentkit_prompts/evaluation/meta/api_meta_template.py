@@ -96,7 +96,7 @@ class ApiMetaTemplate(MetaParser):
         return content
 
     def _with_roles(self, prompt: PromptList, meta: MetaFormat, mode: Mode) -> PromptList:
-        script, _ = read_prompt(meta, prompt, gen=mode == "gen")
+        script = read_prompt(meta, prompt, gen=mode == "gen")
         if not self._keep_text:
             script = _without_texts(script)
         result = PromptList()

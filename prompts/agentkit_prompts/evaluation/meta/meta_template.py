@@ -125,19 +125,18 @@ class MetaTemplate(MetaParser):
             for part in without_roles(prompt):
                 lines.append(part if isinstance(part, str) else media_text(part))
             return ["\n".join(lines)]
-        script, opened = read_prompt(meta, prompt, gen=mode == "gen")
-        found: list[str | int] = [*meta.begin]
+        script = read_prompt(meta, prompt, gen=mode == "gen")
+        pieces: list[str | int] = [*meta.begin]
         for turn in script:
             if isinstance(turn, str):
-                found.append(turn)
+                pieces.append(turn)
             elif turn.opens:
-                found += turn.begin
+                # The model writes the rest of the conversation, and with it the end.
+                return [*pieces, *turn.begin]
             else:
                 texts = (turn.prompt, *map(media_text, turn.media))
-                found += (*turn.begin, "\n".join(filter(None, texts)), *turn.end)
-        if not opened:
-            found += meta.end
-        return found
+                pieces += (*turn.begin, "\n".join(filter(None, texts)), *turn.end)
+        return [*pieces, *meta.end]
 
     def _parsed(self, prompt: PromptList, mode: Mode) -> str:
         return self._text(self._pieces(prompt, mode))

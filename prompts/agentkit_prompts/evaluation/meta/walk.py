@@ -1,12 +1,12 @@
-"""A prompt list read the way a meta template reads it: first into blocks, then into the turns that each role takes.
+"""A prompt list read the way a meta template reads it: cut into sections, whose items become turns of roles.
 
-The dataset's item has the text, the meta template's role how it is written; where both set a field, the dataset wins.
+The dataset's item has the text, the meta template's role how it is written; if both set a field, the dataset's wins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from agentkit_prompts.caller_warnings import warn
@@ -24,7 +24,7 @@ _DIALOGUES = ("round", "ice")
 
 @dataclass(slots=True)
 class Turn:
-    """The text of one role, and how it is written. `media` are content parts, `prompt` the text beside them."""
+    """The text of one role, and how it is written. `media` are content parts, `prompt` is the text before them."""
 
     role: str
     api_role: str
@@ -32,10 +32,10 @@ class Turn:
     prompt: str
     end: Pieces
     replies: bool
-    """Whether the model replies here."""
+    """True if this is a turn of the model."""
     media: Sequence[Mapping[str, Any]] = ()
     opens: bool = False
-    """Whether the prompt ends here: only the beginning of the turn is written."""
+    """True if the prompt ends here: only the beginning of the turn is written, and nothing follows it."""
 
 
 Script: TypeAlias = list[str | Turn]
@@ -44,205 +44,234 @@ Script: TypeAlias = list[str | Turn]
 
 class _Item(NamedTuple):
     position: int
-    item: Mapping[str, Any]
+    fields: Mapping[str, Any]
 
 
-class _Block(NamedTuple):
-    """A section, and its items: all of a dialogue (`round`, `ice`), or one that is by itself."""
+class _Section(NamedTuple):
+    """A section and its items: all items of a dialogue (`round`, `ice`), or a single item of `begin` or `end`."""
 
-    section: str
+    name: str
     items: list[_Item]
 
 
-def read_prompt(meta: MetaFormat, items: Sequence[object], *, gen: bool) -> tuple[Script, bool]:
-    """Return the turns of a prompt, and True if they end where the model's reply begins.
+def read_prompt(meta: MetaFormat, items: Iterable[object], *, gen: bool) -> Script:
+    """Return the turns of a prompt.
 
     With `gen` they stop at the first role of the last round of the last `round` that is marked `generate`; without
-    such a role nothing is cut. Role items outside every section are a round of their own.
+    such a role nothing is cut. Role items outside of every section are a round.
 
     Raises:
         InContextError: Sections or items are invalid, or a role is unknown; lists all of it.
     """
-    problems: Problems = []
-    blocks = _blocks(items, problems)
-    last_round = None
-    if gen:
-        rounds = [block for block in blocks if isinstance(block, _Block) and block.section == "round"]
-        last_round = rounds[-1] if rounds else None
+    cutter = _Cutter()
+    cutter.cut(items)
+    problems = cutter.problems
     script: Script = []
-    opened = False
-    for block in blocks:
-        if isinstance(block, str):
-            script.append(block)
+    for section in cutter.sections:
+        if isinstance(section, str):
+            script.append(section)
             continue
-        turns = [turn for item in block.items if (turn := _turn(meta, item, problems)) is not None]
-        if block.section not in _DIALOGUES:
-            script += turns
-            continue
-        write = _in_rounds if meta.round else _as_it_is
-        opened = write(meta, turns, script, gen=block is last_round)
-        if opened:
+        turns = _turns(meta, section, problems)
+        is_cut = gen and section is cutter.last_round and _cut_at_reply(meta, turns)
+        script += turns
+        # What comes after the reply is not sent, so it is not read either.
+        if is_cut:
             break
     if problems:
         raise refuse("prompt", problems)
-    return script, opened
+    return script
 
 
-def _in_rounds(meta: MetaFormat, turns: Sequence[Turn], script: Script, *, gen: bool) -> bool:
-    """Append the rounds of a dialogue; with `gen`, return True if the last one stopped at the model's reply."""
-    rounds = _rounds(meta, turns)
-    for round_ in rounds:
-        script += round_.get(_BEFORE, ())
-        for place, entry in enumerate(meta.round):
-            if isinstance(entry, str):
-                script.append(entry)
-                continue
-            # The template's round is written in full: a role that the dataset leaves out has its default text.
-            turn, *following = round_.get(place) or [_default_turn(entry)]
-            script.append(turn)
-            if gen and turn.replies and round_ is rounds[-1]:
-                turn.opens = True
-                return True
-            script += following
+# Sections
+
+
+@dataclass
+class _Cutter:
+    """Cuts a prompt list at its markers into texts and sections, in the order in which they are complete."""
+
+    sections: list[str | _Section] = field(default_factory=list)
+    last_round: _Section | None = None
+    problems: Problems = field(default_factory=list)
+    _open: list[_Section] = field(default_factory=list)
+    _loose: list[_Item] = field(default_factory=list)
+    """Items outside of every section, since the last marker."""
+
+    def cut(self, items: Iterable[object]) -> None:
+        for position, item in enumerate(items):
+            if isinstance(item, str):
+                # A text never waits for the end of a section: it goes before the dialogue that contains it.
+                self.sections.append(item)
+            elif not isinstance(item, Mapping):
+                text = f"must be text or a dict with a role, got {type(item).__name__}"
+                self.problems.append(Problem(f"[{position}]", text))
+            elif "section" in item:
+                self._end_loose()
+                self._mark(position, item)
+            else:
+                self._add(_Item(position, item))
+        for section in self._open:
+            _warn_of_open_section(section)
+        self._end_loose()
+
+    def _add(self, item: _Item) -> None:
+        if not self._open:
+            self._loose.append(item)
+        elif self._open[-1].name in _DIALOGUES:
+            self._open[-1].items.append(item)
+        else:
+            self.sections.append(_Section(self._open[-1].name, [item]))
+
+    def _mark(self, position: int, marker: Mapping[str, Any]) -> None:
+        """Open or close a section."""
+        name, pos, place = marker["section"], marker.get("pos"), f"[{position}]"
+        if name not in _SECTIONS:
+            text = f"unknown section {name!r}{nearest(str(name), _SECTIONS)}"
+            self.problems.append(Problem(f"{place}.section", text))
+        elif pos not in ("begin", "end"):
+            self.problems.append(Problem(f"{place}.pos", f"must be 'begin' or 'end', got {pos!r}"))
+        # OpenCompass itself opens the section `end` with pos 'end'.
+        elif pos == "begin" or (name == "end" and not self._open):
+            self._open.append(_Section(name, []))
+        elif not self._open or self._open[-1].name != name:
+            current = "no section is open"
+            if self._open:
+                current = f"{self._open[-1].name!r} is open"
+            text = f"closes section {name!r} while {current}; open and close them in pairs"
+            self.problems.append(Problem(place, text))
+        else:
+            self._complete(self._open.pop())
+
+    def _end_loose(self) -> None:
+        if self._loose:
+            self._complete(_Section("round", self._loose))
+            self._loose = []
+
+    def _complete(self, section: _Section) -> None:
+        # The items of `begin` and `end` were added one by one.
+        if section.name in _DIALOGUES:
+            self.sections.append(section)
+        if section.name == "round":
+            self.last_round = section
+
+
+def _warn_of_open_section(section: _Section) -> None:
+    name, items = section
+    if items:
+        text = (
+            f"prompt: section {name!r} is never closed, so its {len(items)} items are left out; "
+            f"add {{'section': {name!r}, 'pos': 'end'}}"
+        )
+        warn(InContextWarning(text, name=name))
+
+
+# Rounds
+
+
+def _turns(meta: MetaFormat, section: _Section, problems: Problems) -> Script:
+    """Return the turns of a section; a dialogue in the rounds of the template, if it has one."""
+    turns: list[Turn] = []
+    for item in section.items:
+        turn = _turn(meta, item, problems)
+        if turn is not None:
+            turns.append(turn)
+    if section.name in _DIALOGUES and meta.round:
+        return _in_rounds(meta, turns)
+    return [*turns]
+
+
+def _in_rounds(meta: MetaFormat, turns: Iterable[Turn]) -> Script:
+    """Return the turns of a dialogue with the entries of the template's round that they leave out."""
+    script: Script = []
+    place = 0
+    for turn in turns:
+        order = meta.order.get(turn.role)
+        # A reserved role has no place in the round: it follows the turn that it follows in the dataset.
+        if order is not None:
+            # A role that does not come after the one before it begins a new round.
+            if order < place:
+                script += _defaults(meta.round[place:])
+                place = 0
+            script += _defaults(meta.round[place:order])
+            place = order + 1
+        script.append(turn)
+    return script + _defaults(meta.round[place:])
+
+
+def _defaults(entries: Iterable[str | RoleFormat]) -> Script:
+    """Return entries of a round as they are written if the dataset leaves them out: roles with their default text."""
+    script: Script = []
+    for entry in entries:
+        if isinstance(entry, str):
+            script.append(entry)
+        else:
+            script.append(Turn(entry.role, entry.api_role, entry.begin, entry.prompt, entry.end, entry.generate))
+    return script
+
+
+def _cut_at_reply(meta: MetaFormat, script: Script) -> bool:
+    """Cut a dialogue after the turn in which the model replies; return False if the model has no turn."""
+    turns = [(number, turn) for number, turn in enumerate(script) if isinstance(turn, Turn)]
+    if meta.round:
+        # The roles of the round are complete in each round, so the last turns of these roles are the last round.
+        turns = [(number, turn) for number, turn in turns if turn.role in meta.order][-len(meta.order) :]
+    else:
+        turns.reverse()
+    for number, turn in turns:
+        if turn.replies:
+            turn.opens = True
+            del script[number + 1 :]
+            return True
     return False
 
 
-_BEFORE = -1
-"""Place of the turns of reserved roles that come before the first role of a round."""
+# Turns
 
 
-def _rounds(meta: MetaFormat, turns: Sequence[Turn]) -> list[dict[int, list[Turn]]]:
-    """Return, for each round, place in the template's round -> its turn, and turns of reserved roles that follow it.
-
-    A role that does not come after the one before it in the template's round begins a new round.
-    """
-    rounds: list[dict[int, list[Turn]]] = [{}]
-    place = _BEFORE
-    for turn in turns:
-        order = meta.order.get(turn.role)
-        if order is not None:
-            if order <= place:
-                rounds.append({})
-            place = order
-        rounds[-1].setdefault(place, []).append(turn)
-    return rounds
-
-
-def _default_turn(role: RoleFormat) -> Turn:
-    """Return the turn of a role that the dataset leaves out."""
-    return Turn(role.role, role.api_role, role.begin, role.prompt, role.end, role.generate)
-
-
-def _as_it_is(meta: MetaFormat, turns: Sequence[Turn], script: Script, *, gen: bool) -> bool:
-    """Append the turns in their own order, since the template has no round; else like `_in_rounds`."""
-    replies = [number for number, turn in enumerate(turns) if turn.replies]
-    if not gen or not replies:
-        script += turns
-        return False
-    script += turns[: replies[-1] + 1]
-    turns[replies[-1]].opens = True
-    return True
-
-
-def _blocks(items: Sequence[object], problems: Problems) -> list[str | _Block]:
-    """Cut a prompt list at its markers. Text goes before the dialogue that it is found in."""
-    blocks: list[str | _Block] = []
-    stack: list[_Block] = []
-    loose = _Block("round", [])
-    for position, item in enumerate(items):
-        if isinstance(item, str):
-            blocks.append(item)
-        elif not isinstance(item, Mapping):
-            problems.append(Problem(f"[{position}]", f"must be text or a dict with a role, got {type(item).__name__}"))
-        elif "section" in item:
-            if loose.items:
-                blocks.append(loose)
-                loose = _Block("round", [])
-            block = _marker(position, item, stack, problems)
-            if block is not None:
-                blocks.append(block)
-        elif not stack:
-            loose.items.append(_Item(position, item))
-        elif stack[-1].section in _DIALOGUES:
-            stack[-1].items.append(_Item(position, item))
-        else:
-            blocks.append(_Block(stack[-1].section, [_Item(position, item)]))
-    _warn_of_open_sections(stack)
-    if loose.items:
-        blocks.append(loose)
-    return blocks
-
-
-def _warn_of_open_sections(stack: Sequence[_Block]) -> None:
-    for name, items in stack:
-        if items:
-            text = (
-                f"prompt: section {name!r} is never closed, so its {len(items)} items are left out; "
-                f"add {{'section': {name!r}, 'pos': 'end'}}"
-            )
-            warn(InContextWarning(text, name=name))
-
-
-def _marker(position: int, item: Mapping[str, Any], stack: list[_Block], problems: Problems) -> _Block | None:
-    """Open or close a section; return the dialogue that this completes."""
-    name, pos, place = item["section"], item.get("pos"), f"[{position}]"
-    if name not in _SECTIONS:
-        problems.append(Problem(f"{place}.section", f"unknown section {name!r}{nearest(str(name), _SECTIONS)}"))
-    elif pos not in ("begin", "end"):
-        problems.append(Problem(f"{place}.pos", f"must be 'begin' or 'end', got {pos!r}"))
-    # OpenCompass itself opens the section `end` with pos 'end'.
-    elif pos == "begin" or (name == "end" and not stack):
-        stack.append(_Block(name, []))
-    elif not stack or stack[-1].section != name:
-        current = "no section is open"
-        if stack:
-            current = f"{stack[-1].section!r} is open"
-        problems.append(Problem(place, f"closes section {name!r} while {current}; open and close them in pairs"))
-    else:
-        block = stack.pop()
-        if name in _DIALOGUES:
-            return block
-    return None
-
-
-def _turn(meta: MetaFormat, placed: _Item, problems: Problems) -> Turn | None:
+def _turn(meta: MetaFormat, item: _Item, problems: Problems) -> Turn | None:
     """Merge the fields of a dataset's item into those of the model's role; None for a role that is unknown."""
-    item, place = placed.item, f"[{placed.position}]"
-    role = _role(meta, placed, problems)
+    fields, place = item.fields, f"[{item.position}]"
+    role = _role(meta, item, problems)
     if role is None:
         return None
     for key, kind, expected in (("api_role", str, "text"), ("generate", bool, "True or False")):
-        if key in item and not isinstance(item[key], kind):
-            problems.append(Problem(f"{place}.{key}", f"must be {expected}, got {item[key]!r}"[:200]))
-    begin, end = role.begin, role.end
-    if "begin" in item:
-        begin = read_marker(item["begin"], f"{place}.begin", problems)
-    if "end" in item:
-        end = read_marker(item["end"], f"{place}.end", problems)
-    media: tuple[Mapping[str, Any], ...] = ()
-    if item.get("prompt_mm"):
-        media = tuple(parts_of(placed.position, item, problems))
-    replies = item.get("generate", role.generate)
-    prompt = item.get("prompt")
-    if prompt is None:
-        prompt = role.prompt
-        if media:
-            prompt = ""  # the default text of the role is for items without content
-        if not (prompt or media or replies):
-            text = (
-                f"prompt: role {role.role!r} has no prompt in the dataset's template and none in the meta template, so "
-                "it is sent empty"
-            )
-            warn(InContextWarning(text, name=role.role))
-    elif not isinstance(prompt, str):
+        if key in fields and not isinstance(fields[key], kind):
+            problems.append(Problem(f"{place}.{key}", f"must be {expected}, got {fields[key]!r}"[:200]))
+    turn = Turn(
+        role=role.role,
+        api_role=fields.get("api_role") or role.api_role,
+        begin=_marker(item, "begin", role.begin, problems),
+        prompt=role.prompt,
+        end=_marker(item, "end", role.end, problems),
+        replies=fields.get("generate", role.generate),
+        media=tuple(parts_of(item.position, fields, problems)),
+    )
+    prompt = fields.get("prompt")
+    if isinstance(prompt, str):
+        turn.prompt = prompt
+    elif prompt is not None:
         problems.append(Problem(f"{place}.prompt", f"must be text, got {type(prompt).__name__}"))
-    return Turn(role.role, item.get("api_role") or role.api_role, begin, prompt, end, replies, media)
+    elif turn.media:
+        turn.prompt = ""  # the default text of the role is for items without content
+    elif not (turn.prompt or turn.replies):
+        text = (
+            f"prompt: role {role.role!r} has no prompt in the dataset's template and none in the meta template, so "
+            "it is sent empty"
+        )
+        warn(InContextWarning(text, name=role.role))
+    return turn
 
 
-def _role(meta: MetaFormat, placed: _Item, problems: Problems) -> RoleFormat | None:
+def _marker(item: _Item, key: str, default: Pieces, problems: Problems) -> Pieces:
+    """Return what an item is begun or ended with. An item that sets it to None has no marker."""
+    if key not in item.fields:
+        return default
+    return read_marker(item.fields[key], f"[{item.position}].{key}", problems)
+
+
+def _role(meta: MetaFormat, item: _Item, problems: Problems) -> RoleFormat | None:
     """Return the format of an item's role, or of its fallback; without a round a role of any name will do."""
-    place = f"[{placed.position}]"
-    name, fallback = placed.item.get("role"), placed.item.get("fallback_role")
+    place = f"[{item.position}]"
+    name, fallback = item.fields.get("role"), item.fields.get("fallback_role")
     for candidate in (name, fallback):
         if isinstance(candidate, str) and candidate in meta.roles:
             return meta.roles[candidate]
