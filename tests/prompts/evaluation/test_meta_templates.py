@@ -262,6 +262,11 @@ class TestApis:
             {"role": "user", "content": [{"type": "text", "text": "Look: "}, image]}
         ]
 
+    def test_a_list_of_messages_goes_in_front_of_a_message_without_content(self) -> None:
+        template = ApiMetaTemplate([{"role": "assistant", "content": "Look"}])
+        call = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
+        assert template.parse([call]) == [{**call, "content": "Look"}]
+
 
 class TestBadInput:
     def test_a_template_names_everything_that_is_wrong_with_it(self) -> None:

@@ -56,22 +56,22 @@ class ApiMetaTemplate(MetaParser):
         self._ahead: list[dict[str, Any]] = []
         self._decode = decode
         self._keep_text = keep_text
-        if isinstance(config, Mapping):
-            self._meta = read_meta(config, api=True) if config else None
+        if isinstance(config, Mapping) and config:
+            self._meta = read_meta(config, api=True)
+            self._check_markers(self._meta)
         elif isinstance(config, list | tuple):
             self._ahead = _messages(config)
-        elif config is not None:
-            raise InContextError(
-                f"meta template: expected a dict or a list of messages, got {type(config).__name__}",
-                name="config",
-                value=type(config).__name__,
-            )
-        if self._meta is not None:
-            if self._meta.ids and decode is None:
-                raise self._undecoded()
-            if self._meta.end:
-                text = "meta template: `end` is not sent to an API, whose messages have no end; leave it out"
-                warn(InContextWarning(text, name="end"))
+        elif config is not None and not isinstance(config, Mapping):
+            kind = type(config).__name__
+            text = f"meta template: expected a dict or a list of messages, got {kind}"
+            raise InContextError(text, name="config", value=kind)
+
+    def _check_markers(self, meta: MetaFormat) -> None:
+        if meta.ids and self._decode is None:
+            raise self._undecoded()
+        if meta.end:
+            text = "meta template: `end` is not sent to an API, whose messages have no end; leave it out"
+            warn(InContextWarning(text, name="end"))
 
     def _parsed(self, prompt: PromptList, mode: Mode) -> Any:
         if self._ahead:
@@ -84,36 +84,37 @@ class ApiMetaTemplate(MetaParser):
         return self._led(deepcopy(list(messages)))
 
     def _without(self, prompt: PromptList) -> str | list[Any]:
-        parts = without_roles(prompt)
-        if all(isinstance(part, str) for part in parts):
-            return "".join(map(str, parts))
-        content: list[Any] = []
-        for part in parts:
-            if isinstance(part, str):
-                content.append({"type": "text", "text": part})
-            else:
-                content.append(deepcopy(part))
+        content: str | list[Any] = ""
+        for part in without_roles(prompt):
+            addition: str | list[Any] = part if isinstance(part, str) else [deepcopy(part)]
+            content = _joined(content, addition)
         return content
 
     def _with_roles(self, prompt: PromptList, meta: MetaFormat, mode: Mode) -> PromptList:
         script = read_prompt(meta, prompt, gen=mode == "gen")
         if not self._keep_text:
             script = _without_texts(script)
-        result = PromptList()
-        for turn in script:
-            if isinstance(turn, str):
-                if turn.strip():
-                    self._add(result, self._asker(meta), turn)
-            elif not turn.opens:
-                self._add(result, turn.api_role, self._content(turn))
-        if not result:
+        messages = self._messages(script, meta)
+        if not messages:
             text = "prompt: there is nothing to send; give it at least one item before the reply of the model"
             raise InContextError(text, name="prompt")
         if meta.first:
-            return PromptList([deepcopy(dict(meta.first)), *result])
+            return PromptList([deepcopy(dict(meta.first)), *messages])
         if meta.begin:
-            return PromptList([self._text(meta.begin), *result])
-        return result
+            return PromptList([self._text(meta.begin), *messages])
+        return messages
+
+    def _messages(self, script: Script, meta: MetaFormat) -> PromptList:
+        messages = PromptList()
+        for turn in script:
+            if not isinstance(turn, str):
+                # The API writes the beginning of the reply itself.
+                if not turn.opens:
+                    self._add(messages, turn.api_role, self._content(turn))
+            # Newlines that only separate worked examples are no message.
+            elif turn.strip():
+                self._add(messages, self._asker(meta), turn)
+        return messages
 
     def _content(self, turn: Turn) -> str | list[Any]:
         """Return the content of a message: text with its markers, or content parts."""
@@ -163,6 +164,9 @@ def _without_texts(script: Script) -> Script:
 
 def _joined(first: Any, second: Any, separator: str = "") -> Any:
     """Return two contents as one: text, or content parts if one of them is parts."""
+    # The content of a message that only calls tools is None.
+    if second is None:
+        second = ""
     if isinstance(first, str) and isinstance(second, str):
         return f"{first}{separator}{second}"
     parts: list[Any] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.read_messages import read_messages
@@ -49,7 +49,7 @@ def chat_messages(prompt: str | PromptList | Sequence[Any]) -> list[dict[str, An
         kind = type(prompt).__name__
         text = f"chat messages: expected text, or the result of a meta template, got {kind}"
         raise InContextError(text, name="prompt", value=kind)
-    if prompt and all(isinstance(part, Mapping) and "type" in part and "role" not in part for part in prompt):
+    if prompt and all(map(_is_part, prompt)):
         return [{"role": "user", "content": deepcopy(list(prompt))}]
     messages: list[dict[str, Any]] = []
     problems: Problems = []
@@ -65,21 +65,27 @@ def chat_messages(prompt: str | PromptList | Sequence[Any]) -> list[dict[str, An
     return messages
 
 
+def _is_part(item: object) -> bool:
+    return isinstance(item, Mapping) and "type" in item and "role" not in item
+
+
 def _message(position: int, item: object) -> dict[str, Any] | None:
     """Return an item as a chat message; None for anything else."""
-    # Nearly every item is a role and its text: this saves the checks of classes below.
-    if type(item) is dict and len(item) == 2 and type(item.get("prompt")) is str and type(item.get("role")) is str:
-        return {"role": _chat_role(item["role"]), "content": item["prompt"]}
     if isinstance(item, str):
-        # The text before all roles is an instruction; any other text is of the user.
-        return {"role": "system" if position == 0 else "user", "content": item}
+        # The text before all roles is an instruction; any other text is a message of the user.
+        if position == 0:
+            return {"role": "system", "content": item}
+        return {"role": "user", "content": item}
     if not isinstance(item, Mapping) or not isinstance(item.get("role"), str):
         return None
-    if "prompt" not in item and "content" not in item:
-        return None
-    content = item.get("prompt", item.get("content"))
-    rest = {key: deepcopy(value) for key, value in item.items() if key not in ("role", "prompt", "content")}
-    return {"role": _chat_role(item["role"]), "content": deepcopy(content), **rest}
+    for key in ("prompt", "content"):
+        if key in item:
+            rest = {name: deepcopy(value) for name, value in item.items() if name not in _MESSAGE_KEYS}
+            return {"role": _chat_role(item["role"]), "content": deepcopy(item[key]), **rest}
+    return None
+
+
+_MESSAGE_KEYS = ("role", "prompt", "content")
 
 
 def to_messages(prompt: str | PromptList | Sequence[Any]) -> tuple[Message, ...]:
@@ -105,116 +111,129 @@ def as_prompt_list(
     Raises:
         ChatTemplateError: A message has no place, or there is nothing to reply to; lists everything.
     """
-    roles = _roles(meta)
-    problems: Problems = []
-    begin: list[Item] = []
-    turns: list[_Turn] = []
+    conversation = _Conversation(meta)
     for position, message in enumerate(messages):
-        turn = _read_turn(f"messages[{position}]", message, roles, problems)
-        if turn is None:
-            continue
-        # A system message before all turns is an instruction for the whole conversation, not a part of a round.
-        if turn.is_system and not turns and _opens(turn.name, meta, roles):
-            begin.append({"role": turn.name, "prompt": turn.text})
-        # A round has each role once: messages of one role in a row are one turn.
-        elif turns and turns[-1].name == turn.name:
-            turns[-1] = turns[-1]._replace(text=f"{turns[-1].text}\n{turn.text}")
-        else:
-            turns.append(turn)
+        conversation.add(f"messages[{position}]", message)
+    problems = conversation.problems
     if not messages:
         problems.append(Problem("messages", "empty; give at least one message of the user"))
     elif not problems and meta is not None:
-        problems += _order([turn.name for turn in turns], roles, meta, ask=ask)
+        problems += conversation.problems_of_order(meta, ask=ask)
     if problems:
         raise ChatTemplateError(f"meta template: {listed(problems)}", problems=problems)
-    reply = roles["assistant"] if ask and meta is not None else None
-    return _prompt_list(begin, turns, reply)
+    if ask and meta is not None:
+        conversation.ask()
+    return conversation.prompt_list()
 
 
-def _prompt_list(begin: Sequence[Item], turns: Sequence[_Turn], reply: str | None) -> PromptList:
-    """Return the items of a conversation, and the turn in which the role `reply` replies."""
-    dialogue: list[Item] = [{"role": turn.name, "prompt": turn.text} for turn in turns]
-    if reply is not None:
-        dialogue.append({"role": reply, "prompt": "", "generate": True})
-    prompt = PromptList(section("begin", begin))
-    if dialogue:
-        prompt += section("round", dialogue)
-    return prompt
+class _Conversation:
+    """The items that messages become in the roles of a meta template."""
 
+    def __init__(self, meta: MetaFormat | None) -> None:
+        self._meta = meta
+        self._roles = _names_of_roles(meta)
+        self._begin: list[Item] = []
+        self._dialogue: list[dict[str, Any]] = []
+        self.problems: Problems = []
 
-class _Turn(NamedTuple):
-    """A message of a conversation: the role of the meta template, and the text."""
+    def add(self, place: str, message: object) -> None:
+        """Add a message, or a problem if it has no place."""
+        if isinstance(message, Message):
+            message = {"role": message.role, "content": message.content, "tool_calls": message.tool_calls}
+        problem = self._problem_of(place, message)
+        if problem is not None:
+            self.problems.append(problem)
+            return
+        assert isinstance(message, Mapping)
+        name = self._roles[message["role"]]
+        content = PartReader(self.problems, allow_media=True).content(message.get("content"), f"{place}.content")
+        text = content
+        if not isinstance(content, str):
+            text = Message("user", content).text
+        # A system message before all turns is an instruction for the whole conversation, not a part of a round.
+        if message["role"] == "system" and not self._dialogue and self._opens(name):
+            self._begin.append({"role": name, "prompt": text})
+        # A round has each role once: messages of one role in a row are one turn.
+        elif self._dialogue and self._dialogue[-1]["role"] == name:
+            self._dialogue[-1]["prompt"] += f"\n{text}"
+        else:
+            self._dialogue.append({"role": name, "prompt": text})
 
-    name: str
-    text: str
-    is_system: bool
+    def ask(self) -> None:
+        """Add the turn in which the model replies."""
+        self._dialogue.append({"role": self._roles["assistant"], "prompt": "", "generate": True})
 
+    def prompt_list(self) -> PromptList:
+        prompt = PromptList(section("begin", self._begin))
+        if self._dialogue:
+            prompt += section("round", self._dialogue)
+        return prompt
 
-def _read_turn(place: str, message: object, roles: Mapping[str, str], problems: Problems) -> _Turn | None:
-    """Return a message as a turn; None if it has no place."""
-    if isinstance(message, Message):
-        message = {"role": message.role, "content": message.content, "tool_calls": message.tool_calls}
-    if not isinstance(message, Mapping):
-        text = f"must be a Message or a dict with role and content, got {type(message).__name__}"
-        problems.append(Problem(place, text))
-        return None
-    role = message.get("role")
-    if message.get("tool_calls"):
-        text = "a meta template has no place for tool calls; write them into the message"
-        problems.append(Problem(f"{place}.tool_calls", text))
-        return None
-    if not isinstance(role, str) or role not in roles:
-        problem = f"unknown role {role!r}"
+    def _problem_of(self, place: str, message: object) -> Problem | None:
+        if not isinstance(message, Mapping):
+            text = f"must be a Message or a dict with role and content, got {type(message).__name__}"
+            return Problem(place, text)
+        if message.get("tool_calls"):
+            text = "a meta template has no place for tool calls; write them into the message"
+            return Problem(f"{place}.tool_calls", text)
+        role = message.get("role")
+        if isinstance(role, str) and role in self._roles:
+            return None
+        text = f"unknown role {role!r}"
         if role in [*_CHAT_ROLES]:
-            problem = f"the meta template has no role for {role!r}"
-        problems.append(Problem(f"{place}.role", f"{problem}{nearest(str(role), sorted(roles))}"))
-        return None
-    content = PartReader(problems, allow_media=True).content(message.get("content"), f"{place}.content")
-    text = content if isinstance(content, str) else Message("user", content).text
-    return _Turn(roles[role], text, role == "system")
+            text = f"the meta template has no role for {role!r}"
+        return Problem(f"{place}.role", f"{text}{nearest(str(role), sorted(self._roles))}")
+
+    def _opens(self, name: str) -> bool:
+        """True if system messages of a role go before all rounds."""
+        return self._meta is None or name not in self._meta.order or name == self._roles.get("user")
+
+    def problems_of_order(self, meta: MetaFormat, *, ask: bool) -> Problems:
+        """Return the problems of a conversation that does not fit the round of the template."""
+        assistant = self._roles.get("assistant")
+        if assistant is None:
+            if not ask:
+                return []
+            return [Problem("round", "no role is marked generate=True or called BOT; mark the role of the model")]
+        names = [item["role"] for item in self._dialogue]
+        if meta.round:
+            names = [name for name in names if name in meta.order]
+        problems: Problems = []
+        if names and names[0] == assistant and self._asks_first(meta):
+            text = (
+                f"the conversation starts with {assistant!r}, but a round starts with {self._roles.get('user')!r}; "
+                "put a user message first"
+            )
+            problems.append(Problem("messages[0]", text))
+        if ask and (not names or names[-1] == assistant):
+            text = "no user message to reply to at the end; add one, or render with add_generation_prompt=False"
+            problems.append(Problem("messages[-1]", text))
+        return problems
+
+    def _asks_first(self, meta: MetaFormat) -> bool:
+        """True if the user comes before the model in a round, or has no turn in it."""
+        user_order = meta.order.get(self._roles.get("user", ""), -1)
+        return meta.order.get(self._roles["assistant"], 0) > user_order
 
 
-def _opens(name: str, meta: MetaFormat | None, roles: Mapping[str, str]) -> bool:
-    """True if the first system message goes before all rounds."""
-    return meta is None or name not in meta.order or name == roles.get("user")
-
-
-def _roles(meta: MetaFormat | None) -> dict[str, str]:
+def _names_of_roles(meta: MetaFormat | None) -> dict[str, str]:
     """Return chat role -> role of the meta template, if it has one; and each role of it by its own name."""
     if meta is None:
         return {role: names[0] for role, names in _CHAT_ROLES.items()}
     roles: dict[str, str] = {}
     for role in meta.roles.values():
         for name in (role.role, role.api_role):
-            chat_role = _chat_role(name)
-            if chat_role in _CHAT_ROLES:
-                roles.setdefault(chat_role, role.role)
-    replying = next((role.role for role in meta.speakers if role.generate), None)
-    if replying is not None:
-        roles["assistant"] = replying
+            if _chat_role(name) in _CHAT_ROLES:
+                roles.setdefault(_chat_role(name), role.role)
+    # What the round does goes before what its roles are called: the role that replies is the assistant.
+    replying = [role.role for role in meta.speakers if role.generate]
+    if replying:
+        roles["assistant"] = replying[0]
     answered = (roles.get("assistant"), roles.get("system"))
-    asking = next((role.role for role in meta.speakers if role.role not in answered), None)
-    if asking is not None:
-        roles.setdefault("user", asking)
+    asking = [role.role for role in meta.speakers if role.role not in answered]
+    if asking:
+        roles.setdefault("user", asking[0])
+    # A template without a system role gets the instructions as a text of the user.
     if "user" in roles:
         roles.setdefault("system", roles["user"])
     return {**{name: name for name in meta.roles}, **roles}
-
-
-def _order(names: Sequence[str], roles: Mapping[str, str], meta: MetaFormat, *, ask: bool) -> Problems:
-    """Return a problem if the order of the roles does not fit a round of the template."""
-    assistant, user = roles.get("assistant"), roles.get("user")
-    if assistant is None:
-        if not ask:
-            return []
-        return [Problem("round", "no role is marked generate=True or called BOT; mark the role of the model")]
-    speakers = [name for name in names if name in meta.order or not meta.round]
-    problems: Problems = []
-    user_order = meta.order.get(user or "", -1)
-    if speakers and speakers[0] == assistant and meta.order.get(assistant, 0) > user_order:
-        text = f"the conversation starts with {assistant!r}, but a round starts with {user!r}; put a user message first"
-        problems.append(Problem("messages[0]", text))
-    if ask and (not speakers or speakers[-1] == assistant):
-        text = "no user message to reply to at the end; add one, or render with add_generation_prompt=False"
-        problems.append(Problem("messages[-1]", text))
-    return problems

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from agentkit_prompts.context.parts import Text
 from agentkit_prompts.context.wire.read_parts import PartReader
@@ -66,10 +66,11 @@ class MetaParser(ABC):
             if isinstance(prompt, Mapping):
                 text += "; wrap role items as PromptList([...])"
             raise InContextError(text, name="prompt", value=kind)
-        held: list[Any] = list(prompt)
-        if held and all(isinstance(item, Mapping) and "role" in item and "content" in item for item in held):
-            return self._conversation(held, mode)
-        return [self.parse(one, mode) for one in held]
+        prompts: list[Any] = [*prompt]
+        # A list of messages is one prompt, any other list is many.
+        if prompts and all(map(_is_message, prompts)):
+            return self._conversation(prompts, mode)
+        return [self.parse(one, mode) for one in prompts]
 
     @abstractmethod
     def _parsed(self, prompt: PromptList, mode: Mode) -> Any: ...
@@ -101,6 +102,10 @@ class MetaParser(ABC):
             "or ask a MetaTemplate for pieces()",
             problems=[(marker, "token ids are not text") for marker in markers],
         )
+
+
+def _is_message(item: object) -> bool:
+    return isinstance(item, Mapping) and "role" in item and "content" in item
 
 
 def check_mode(mode: str) -> None:
@@ -135,29 +140,41 @@ def without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
     for position, item in enumerate(items):
         if is_marker(item):
             continue
-        if not isinstance(item, str | Mapping):
-            problems.append(Problem(f"[{position}]", f"must be text or a dict with a role, got {type(item).__name__}"))
-            continue
-        fields: Mapping[str, Any] = {"prompt": item} if isinstance(item, str) else item
-        begin, prompt, end = (_own_text(position, fields, key, problems) for key in ("begin", "prompt", "end"))
-        if own := f"{begin}{prompt}{end}":
-            text += separator + own
-            separator = "\n"
-            if end.endswith("\n"):
-                separator = ""
+        line = _line(position, item, problems)
+        if line.text:
+            text += separator + line.text
+            separator = line.separator
         elif not text:
             # An empty item still ends its line: the suites join the items by newlines, empty ones included.
             separator = "\n"
-        if media := parts_of(position, fields, problems):
-            if text:
-                parts.append(text)
-            parts += media
+        if line.media:
+            parts += [text, *line.media]
             text, separator = "", ""
     if problems:
         raise refuse("prompt", problems)
-    if text:
-        parts.append(text)
-    return parts
+    return [part for part in (*parts, text) if part != ""]
+
+
+class _Line(NamedTuple):
+    """An item as it is sent without a template."""
+
+    text: str
+    separator: str = "\n"
+    """Text between this item and the next one."""
+    media: Sequence[Mapping[str, Any]] = ()
+
+
+def _line(position: int, item: object, problems: Problems) -> _Line:
+    if isinstance(item, str):
+        return _Line(item)
+    if not isinstance(item, Mapping):
+        problems.append(Problem(f"[{position}]", f"must be text or a dict with a role, got {type(item).__name__}"))
+        return _Line("")
+    begin, prompt, end = (_own_text(position, item, key, problems) for key in ("begin", "prompt", "end"))
+    media = parts_of(position, item, problems)
+    if end.endswith("\n"):
+        return _Line(f"{begin}{prompt}{end}", "", media)
+    return _Line(f"{begin}{prompt}{end}", media=media)
 
 
 def _own_text(position: int, item: Mapping[str, Any], key: str, problems: Problems) -> str:
@@ -175,7 +192,9 @@ def _own_text(position: int, item: Mapping[str, Any], key: str, problems: Proble
 
 def parts_of(position: int, item: Mapping[str, Any], problems: Problems) -> Sequence[Mapping[str, Any]]:
     """Return the content parts of an item."""
-    media = item.get("prompt_mm") or ()
+    media = item.get("prompt_mm")
+    if not media:
+        return ()
     if isinstance(media, list | tuple) and all(isinstance(part, Mapping) for part in media):
         return media
     text = f"must be a list of content parts; MMPromptTemplate fills it; got {media!r}"[:300]

@@ -145,20 +145,21 @@ class MetaTemplate(MetaParser):
         return self.render(messages, add_generation_prompt=mode == "gen")
 
     def _stop_words(self) -> tuple[str, ...]:
-        """Return what ends a reply: eos as text, and tokens in brackets, since plain text may stand in a reply."""
+        """Return the texts that end a reply: eos, and the tokens in brackets at the end of the model's roles."""
         if self._meta is None:
             return ()
-        eos = self._meta.eos_token_id
-        ends = [(piece,) for piece in (eos if isinstance(eos, tuple) else () if eos is None else (eos,))]
-        words = [self._text(end) for end in ends if self._decode or isinstance(end[0], str)]
+        words = [self._written((token,)) for token in self._meta.eos_tokens]
         for role in self._meta.roles.values():
+            # A plain text at the end, such as a newline, may be a part of the reply.
             if role.generate:
                 words += _bracketed("".join(piece for piece in role.end if isinstance(piece, str)))
         return tuple(dict.fromkeys(word for word in words if word.strip()))
 
     def _written(self, marker: Pieces) -> str:
-        """Return a marker as text, without its ids where nothing decodes them."""
-        return self._text(marker if self._decode else [piece for piece in marker if isinstance(piece, str)])
+        """Return a marker as text, without its ids if nothing decodes them."""
+        if self._decode is None:
+            marker = tuple(piece for piece in marker if isinstance(piece, str))
+        return self._text(marker)
 
 
 def _bracketed(marker: str) -> list[str]:

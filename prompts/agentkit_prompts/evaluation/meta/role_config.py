@@ -69,6 +69,15 @@ class MetaFormat:
         return {role.role: role for role in (*self.speakers, *self.reserved)}
 
     @property
+    def eos_tokens(self) -> Pieces:
+        """The tokens at which a reply ends."""
+        if self.eos_token_id is None:
+            return ()
+        if isinstance(self.eos_token_id, tuple):
+            return self.eos_token_id
+        return (self.eos_token_id,)
+
+    @property
     def ids(self) -> list[str]:
         """Where markers hold token ids."""
         holders = {"begin": self.begin, "end": self.end}
