@@ -161,7 +161,8 @@ def _name_problem(error: ValidationError, path: tuple[Step, ...], document: Mapp
 def _expected(error: ValidationError) -> str:
     kind: Any = error.kind
     if kind.name == "type":
-        return f"expected {' or '.join(_ARTICLES.get(name, name) for name in kind.types)}"
+        names = [str(name) for name in kind.types]
+        return f"expected {' or '.join([_ARTICLES.get(name, name) for name in names])}"
     if kind.name == "const":
         return f"expected {_json(kind.expected_value)}"
     if kind.name == "enum":
