@@ -117,7 +117,9 @@ def _of_prompts(composition: Contents, name: str) -> Why | None:
         return None
     answers = [_of_prompt(composition, path, prompts[path]) for path in paths]
     spans = [span for span in composition.spans if any(is_inside(span.prompt, outer) for outer in (name, *paths))]
-    status = next((answer.status for answer in answers if answer.status == "shown"), answers[0].status)
+    status = answers[0].status
+    if spans:
+        status = "shown"
     return Why(name, tuple(spans), "; ".join(map(str, answers)), status)
 
 

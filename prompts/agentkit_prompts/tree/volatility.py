@@ -22,8 +22,12 @@ def volatility_of(prompt: BasePrompt) -> Volatility:
     """Return how often the text changes: as declared, or inferred from what the prompt and its children read."""
     if prompt.volatility is not None:
         return prompt.volatility
-    children = [volatility_of(child) for _, child in prompt.children]
-    return max((_own_volatility(prompt), *children), key=RANKS.__getitem__)
+    worst = _own_volatility(prompt)
+    for _, child in prompt.children:
+        volatility = volatility_of(child)
+        if RANKS[volatility] > RANKS[worst]:
+            worst = volatility
+    return worst
 
 
 def _own_volatility(prompt: BasePrompt) -> Volatility:
