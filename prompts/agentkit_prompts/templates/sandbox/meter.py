@@ -85,18 +85,21 @@ class Meter:
         self.limits = limits
         self.rounds = limits.rounds
         self.chars = limits.text_chars
-        self._end = thread_time() + limits.seconds
+        self._end = 0.0
         self._calls = 0
         self._level = 0
 
     @property
     def seconds(self) -> float:
         """CPU time that is left."""
-        return self._end - thread_time()
+        return self._end - thread_time() if self._end else self.limits.seconds
 
     def look(self) -> None:
-        """Check the clock."""
-        if thread_time() > self._end:
+        """Check the clock. It starts here: most templates have no loop, and reading it takes as long as a name."""
+        now = thread_time()
+        if not self._end:
+            self._end = now + self.limits.seconds
+        elif now > self._end:
             raise LimitReached(f"the template takes too long: more than {self.limits.seconds} s of CPU time")
 
     def tick(self) -> None:
