@@ -55,7 +55,8 @@ class BackgroundWorker:
             if not callable(extract):
                 raise InvalidArgument(
                     "worker: expected an extractor, a function of turns and known facts that returns drafts of facts, "
-                    f"got {extract!r}"
+                    f"got {extract!r}",
+                    name="extract",
                 )
             from agentkit_memory.facts.fact_worker import FactWorker
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from agentkit_prompts.errors import Picklable
+from collections.abc import Sequence
+from typing import Unpack
+
+from agentkit_prompts.errors import Picklable, Place
 
 __all__ = [
     "AlreadyUsed",
@@ -32,6 +35,16 @@ class InvalidArgument(StoreError, ValueError):
 
     An extractor raises it for an answer of its model that holds no valid drafts.
     """
+
+    @classmethod
+    def listing(cls, where: str, problems: Sequence[str]) -> InvalidArgument:
+        """Return the error of several problems, each of which begins with a name: `limit: expected ...`."""
+        names = [problem.partition(":")[0] for problem in problems]
+        return cls(
+            f"{where}: {'; '.join(problems)}",
+            name=", ".join(dict.fromkeys(names)),
+            problems=list(zip(names, problems, strict=True)),
+        )
 
 
 class StoreUnavailable(StoreError):
@@ -73,6 +86,7 @@ class HeadMoved(StoreError):
             f"conversation {session!r}: another writer {done}; they are in `session.conversation` now: look at them, "
             "then append again"
         )
+        self.name = session
         self.expected = expected
         self.actual = actual
         self.rewound = rewound
@@ -86,7 +100,9 @@ class AlreadyUsed(StoreError):
         """Return the error of a key that was used for other messages, `first` the number of the first of them."""
         return cls(
             f"conversation {session!r}: key {key!r} was used for other messages (message {first} on); "
-            "give every append a key of its own"
+            "give every append a key of its own",
+            name=key,
+            value=first,
         )
 
 
@@ -103,8 +119,8 @@ class IndexUnavailable(StoreError):
         owned: Whether another process owns it, which indexes what is queued.
     """
 
-    def __init__(self, problem: str, *, owned: bool = False) -> None:
-        super().__init__(problem)
+    def __init__(self, problem: str, *, owned: bool = False, **place: Unpack[Place]) -> None:
+        super().__init__(problem, **place)
         self.owned = owned
 
 
@@ -127,8 +143,8 @@ class IngestError(StoreError):
         source: The file, as it was given, or the name of the argument.
     """
 
-    def __init__(self, source: str, problem: str) -> None:
-        super().__init__(f"{source}: {problem}")
+    def __init__(self, source: str, problem: str, **place: Unpack[Place]) -> None:
+        super().__init__(f"{source}: {problem}", **place)
         self.source = source
 
 

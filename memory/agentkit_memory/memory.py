@@ -109,7 +109,8 @@ class Memory:
         if not self._opened:
             raise InvalidArgument(
                 "admin: this memory is a handle of one scope, made by `within`; what concerns the whole store is done "
-                "with the memory that `Memory.open` returned"
+                "with the memory that `Memory.open` returned",
+                name="admin",
             )
         return Admin(self._store, self.scope)
 
@@ -232,7 +233,7 @@ class Memory:
         check_name("session id", session_id)
         check_name("branch", branch)
         if not session_id:
-            raise InvalidArgument("a session id cannot be empty: name the conversation")
+            raise InvalidArgument("a session id cannot be empty: name the conversation", name="session")
         row = open_branch(self._store.database, self._own_scope(), session_id, branch, expires_at)
         return StoredSession(row, self.scope, load=load, allow_media=allow_media)
 
@@ -337,7 +338,9 @@ class Memory:
         if subject.tenant != self.scope.tenant:
             raise InvalidArgument(
                 f"erase: {subject.tenant!r} is not the tenant of this memory ({self.scope.tenant!r}); "
-                f"to erase it anyway, call memory.within({subject.tenant!r}).erase(...)"
+                f"to erase it anyway, call memory.within({subject.tenant!r}).erase(...)",
+                name="tenant",
+                value=subject.tenant,
             )
         return erase(self._store.database, self._store.indexes, subject)
 

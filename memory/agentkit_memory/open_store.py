@@ -47,12 +47,16 @@ class OpenStore:
         place: Path | str
         if isinstance(target, str) and is_address(target):
             if index is None:
-                raise InvalidArgument("a database on a server: give the folder of the index too: index=...")
+                raise InvalidArgument(
+                    "a database on a server: give the folder of the index too: index=...", name="index"
+                )
             place, beside = target, index
         elif isinstance(target, str | os.PathLike):
             place, beside = expanded(target) / "memory.db", expanded(target) / "index"
         else:
-            raise InvalidArgument(f"expected a folder or a postgresql:// URL to open a memory in, got {target!r}")
+            raise InvalidArgument(
+                f"expected a folder or a postgresql:// URL to open a memory in, got {target!r}", name="target"
+            )
         opener = None if index is None else index_opener(index)
         RecallLogs.check_keep(keep_recalls)
         self.database = Database.open(place, timeout=timeout, clock=clock)

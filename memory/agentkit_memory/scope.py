@@ -37,12 +37,16 @@ class Scope:
 
     def __post_init__(self) -> None:
         if not self.tenant:
-            raise InvalidArgument("a scope needs a tenant, such as Scope('local')")
+            raise InvalidArgument("a scope needs a tenant, such as Scope('local')", name="tenant")
         for field, name in zip(NAMES, self.names, strict=True):
             check_name(f"Scope.{field}", name)
         size = sum(len(name.encode()) for name in self.names)
         if size > MAX_BYTES:  # four names of characters that take three bytes or four
-            raise InvalidArgument(f"Scope: its names take {size:,} bytes together, at most {MAX_BYTES:,} can be stored")
+            raise InvalidArgument(
+                f"Scope: its names take {size:,} bytes together, at most {MAX_BYTES:,} can be stored",
+                name="names",
+                value=size,
+            )
 
     @classmethod
     def of(cls, scope: Scope | str) -> Scope:
@@ -51,7 +55,11 @@ class Scope:
             return scope
         if isinstance(scope, str):
             return cls(scope)
-        raise InvalidArgument(f"expected a Scope or the name of a tenant, got {type(scope).__name__}")
+        raise InvalidArgument(
+            f"expected a Scope or the name of a tenant, got {type(scope).__name__}",
+            name="scope",
+            value=type(scope).__name__,
+        )
 
     def narrow(self, *, user: str = "", session: str = "", agent: str = "") -> Scope:
         """Return the scope with the given names filled in; the tenant stays."""
@@ -88,8 +96,12 @@ def check_name(what: str, name: object) -> None:
         InvalidArgument: It is not text, too long, or holds NUL or an unpaired surrogate.
     """
     if not isinstance(name, str):
-        raise InvalidArgument(f"{what}: expected text, got {type(name).__name__}")
+        raise InvalidArgument(f"{what}: expected text, got {type(name).__name__}", name=what, value=type(name).__name__)
     if len(name) > MAX_NAME:
-        raise InvalidArgument(f"{what}: {len(name)} characters, at most {MAX_NAME} can be stored")
+        raise InvalidArgument(
+            f"{what}: {len(name)} characters, at most {MAX_NAME} can be stored", name=what, value=len(name)
+        )
     if "\0" in name or (not name.isascii() and any("\ud800" <= char <= "\udfff" for char in name)):
-        raise InvalidArgument(f"{what}: {name!r} holds NUL or an unpaired surrogate, which no database can store")
+        raise InvalidArgument(
+            f"{what}: {name!r} holds NUL or an unpaired surrogate, which no database can store", name=what
+        )

@@ -21,6 +21,7 @@ from agentkit_memory import (
 )
 from agentkit_prompts.context.messages import Message
 from tests.memory.embedders.word_embedder import Words
+from tests.raising import raises
 
 HUGE = 10**30
 """A whole number that no database holds."""
@@ -29,23 +30,23 @@ ENDLESS = 10**400
 
 
 @pytest.mark.parametrize(
-    ("arguments", "options", "message"),
+    ("arguments", "options", "name"),
     [
-        ((None,), {}, "expected a folder or a postgresql:// URL to open a memory in, got None"),
-        ((5,), {}, "expected a folder .*got 5"),
-        (("store",), {"index": 5}, "index: expected a folder, the address of a Qdrant server, or .*got 5"),
-        (("store",), {"clock": 5}, "clock: expected a function that returns seconds since 1970, got 5"),
-        (("store",), {"timeout": "long"}, "timeout: expected seconds .*got 'long'"),
-        (("store",), {"index": "mysql://root:secret@localhost"}, "index: expected a folder, .* got another address"),
-        (("store",), {"index": "\0"}, r"index: expected a folder, got '\\x00'"),
-        (("store",), {"index": Path("store/\ud800")}, r"index: expected a folder, got 'store/\\ud800'"),
+        ((None,), {}, "target"),
+        ((5,), {}, "target"),
+        (("store",), {"index": 5}, "index"),
+        (("store",), {"clock": 5}, "clock"),
+        (("store",), {"timeout": "long"}, "timeout"),
+        (("store",), {"index": "mysql://root:secret@localhost"}, "index"),
+        (("store",), {"index": "\0"}, "index"),
+        (("store",), {"index": Path("store/\ud800")}, "index"),
     ],
 )
 def test_what_cannot_be_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: Any, options: Any, message: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: Any, options: Any, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidArgument, match=message) as caught:
+    with raises(InvalidArgument, name=name) as caught:
         Memory.open(*arguments, **options)
     assert "secret" not in str(caught.value)
     assert not list(tmp_path.iterdir())
@@ -53,7 +54,7 @@ def test_what_cannot_be_opened(
 
 @pytest.mark.parametrize("keep", [HUGE, -1, "x"])
 def test_what_is_no_number_of_logs_to_keep(home: Path, keep: Any) -> None:
-    with pytest.raises(InvalidArgument, match="expected how many to keep, 0 or more, or None for all, got"):
+    with raises(InvalidArgument, name="keep"):
         Memory.open(home, keep_recalls=keep)
     assert not home.exists()
 
@@ -64,7 +65,7 @@ def test_a_clock_that_shows_no_time(home: Path, docs: Path, now: Any) -> None:
     with Memory.open(home, clock=lambda: times[0]) as memory:
         (docs / "a.md").write_text("zebra")
         for act in (lambda: memory.ingest(docs), lambda: memory.recall("zebra")):
-            with pytest.raises(StoreError, match="expected seconds since 1970 from the clock that was given, got"):
+            with raises(StoreError, name="clock"):
                 act()
         times[0] = 1_700_000_000.0
         memory.ingest(docs)
@@ -73,7 +74,7 @@ def test_a_clock_that_shows_no_time(home: Path, docs: Path, now: Any) -> None:
 
 @pytest.mark.parametrize("paths", [None, 5, [5], b"notes", {"notes": 1}, ["notes", None]])
 def test_what_is_no_path(memory: Memory, paths: Any) -> None:
-    with pytest.raises(IngestError, match="expected paths of files and folders, got"):
+    with raises(IngestError, source="ingest"):
         memory.ingest(paths)
 
 
@@ -85,48 +86,34 @@ def test_a_path_that_no_file_can_have_is_reported_and_the_others_are_ingested(me
 
 
 OPTIONS: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
-    (IngestOptions, {"lenient": 5}, "lenient: expected True or False, got 5"),
-    (IngestOptions, {"lenient": None}, "lenient: expected True or False, got None"),
-    (IngestOptions, {"record_text": 5}, "record_text: expected a tuple of names, got 5"),
-    (IngestOptions, {"record_text": (None,)}, r"record_text: expected a tuple of names, got \(None,\)"),
-    (IngestOptions, {"record_title": None}, "record_title: expected a tuple of names, got None"),
-    (IngestOptions, {"record_metadata": b"x"}, "record_metadata: expected a tuple of names, got b'x'"),
+    (IngestOptions, {"lenient": 5}, "lenient"),
+    (IngestOptions, {"lenient": None}, "lenient"),
+    (IngestOptions, {"record_text": 5}, "record_text"),
+    (IngestOptions, {"record_text": (None,)}, "record_text"),
+    (IngestOptions, {"record_title": None}, "record_title"),
+    (IngestOptions, {"record_metadata": b"x"}, "record_metadata"),
 ]
 
 
-@pytest.mark.parametrize(("kind", "options", "message"), OPTIONS)
-def test_what_is_no_option_of_an_ingestion(kind: Callable[..., Any], options: dict[str, Any], message: str) -> None:
-    with pytest.raises(IngestError, match=message):
+@pytest.mark.parametrize(("kind", "options", "name"), OPTIONS)
+def test_what_is_no_option_of_an_ingestion(kind: Callable[..., Any], options: dict[str, Any], name: str) -> None:
+    with raises(IngestError, name=name):
         kind(**options)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"options": 5}, "expected IngestOptions.* got 5"),
-        ({"options": []}, r"expected IngestOptions.* got \[\]"),
-        ({"on_progress": 5}, "expected a function to call with the progress, got 5"),
-    ],
-)
-def test_nothing_is_ingested_with_what_are_no_options(memory: Memory, docs: Path, options: Any, message: str) -> None:
+@pytest.mark.parametrize("options", [{"options": 5}, {"options": []}, {"on_progress": 5}])
+def test_nothing_is_ingested_with_what_are_no_options(memory: Memory, docs: Path, options: Any) -> None:
     (docs / "a.md").write_text("zebra")
-    with pytest.raises(IngestError, match=message):
+    with raises(IngestError, name=next(iter(options))):
         memory.ingest(docs, **options)
     assert not memory.recall("zebra")
 
 
-@pytest.mark.parametrize(
-    ("messages", "problem"),
-    [
-        (("x",), r"append\[0\]: expected a message or its mapping, got str"),
-        ((None,), r"append\[0\]: expected a message or its mapping, got NoneType"),
-        ((Message("user", "zebra"), {"role": "user"}), r"append\[1\]\.content: missing"),
-    ],
-)
-def test_what_is_no_message(memory: Memory, messages: Any, problem: str) -> None:
+@pytest.mark.parametrize("messages", [("x",), (None,), (Message("user", "zebra"), {"role": "user"})])
+def test_what_is_no_message(memory: Memory, messages: Any) -> None:
     session = memory.session("s")
     for act in (session.append, session.append_now):
-        with pytest.raises(InvalidArgument, match=problem):
+        with pytest.raises(InvalidArgument):
             act(*messages)
     assert not session.page() and not session.conversation
 
@@ -135,7 +122,7 @@ def test_what_is_no_message(memory: Memory, messages: Any, problem: str) -> None
 def test_what_cannot_replace_a_message(memory: Memory, replacement: Any) -> None:
     session = memory.session("s")
     session.append(Message("user", "zebra"))
-    with pytest.raises(InvalidArgument, match="expected text as the replacement, got"):
+    with raises(InvalidArgument, name="replacement"):
         session.redact(1, replacement)
     assert session.refresh()[0].text == "zebra"
 
@@ -151,19 +138,19 @@ def test_what_is_no_number_of_a_message(either: Memory, number: Any) -> None:
         lambda: session.redact(number),
         lambda: session.fork("other", at=number),
     ):
-        with pytest.raises(InvalidArgument, match="expected the number of a message, got"):
+        with pytest.raises(InvalidArgument):
             act()
     none: Any = None
     for act in (lambda: session.tool_calls(after=none), lambda: session.redact(none)):
-        with pytest.raises(InvalidArgument, match="expected the number of a message, got None"):
+        with pytest.raises(InvalidArgument):
             act()
     assert session.page(after=1 - 2**31, limit=2**63 - 1) and not session.page(after=2**31 - 1)
 
 
 def test_a_limit_that_no_database_holds(memory: Memory) -> None:
-    with pytest.raises(InvalidArgument, match=r"expected a limit of 1 or more messages, got 10+"):
+    with pytest.raises(InvalidArgument):
         memory.session("s").page(limit=HUGE)
-    with pytest.raises(InvalidArgument, match=r"expected a limit of 1 or more, got 10+"):
+    with pytest.raises(InvalidArgument):
         memory.recall_logs(limit=HUGE)
 
 
@@ -176,14 +163,14 @@ def test_what_is_no_time(memory: Memory, time: Any) -> None:
         lambda: session.append(Message("user", "zebra"), said_at=time),
         lambda: session.append_now(Message("user", "zebra"), said_at=time),
     ):
-        with pytest.raises(InvalidArgument, match="expected seconds since 1970, got"):
+        with pytest.raises(InvalidArgument):
             act()
     assert not session.page()
 
 
 @pytest.mark.parametrize("session", [5, "s", b""])
 def test_what_is_no_session(memory: Memory, session: Any) -> None:
-    with pytest.raises(InvalidArgument, match=r"expected a session, as `memory.session\(...\)` returns it, got"):
+    with pytest.raises(InvalidArgument):
         memory.recall("zebra", session=session)
 
 
@@ -197,51 +184,51 @@ def test_what_is_no_session(memory: Memory, session: Any) -> None:
     ids=str,
 )
 def test_what_is_no_gate(wrong: Any) -> None:
-    with pytest.raises(InvalidArgument, match=rf"Gate\.{next(iter(wrong))}: expected .*, got"):
+    with raises(InvalidArgument, name=next(iter(wrong))):
         Gate(**wrong)
 
 
 @pytest.mark.parametrize("options", [{"gate": 5}, {"gate": ""}, {"on_progress": 5}], ids=str)
 @pytest.mark.parametrize("embedder", [None, Words()], ids=["no change", "a change"])
 def test_what_a_change_of_the_model_cannot_be_checked_by(memory: Memory, embedder: Any, options: Any) -> None:
-    with pytest.raises(InvalidArgument, match=r"reembed: expected a .*, got"):
+    with pytest.raises(InvalidArgument):
         memory.admin.reembed(embedder, **options)
     assert not memory.admin.abandon_reembed()
 
 
 @pytest.mark.parametrize("extract", [5, "", []])
 def test_what_is_no_extractor(memory: Memory, extract: Any) -> None:
-    with pytest.raises(InvalidArgument, match=r"worker: expected an extractor, .*got"):
+    with raises(InvalidArgument, name="extract"):
         memory.worker(extract)
 
 
 @pytest.mark.parametrize("number", ["x", 1.5, True, HUGE, -HUGE])
 def test_what_is_no_number_of_a_log(memory: Memory, number: Any) -> None:
     for act in (lambda: memory.recall_logs(after=number), lambda: memory.recall_logs(before=number)):
-        with pytest.raises(InvalidArgument, match="expected the number of a log as"):
+        with pytest.raises(InvalidArgument):
             act()
 
 
 POLICIES: list[tuple[Callable[[], RecallPolicy], str]] = [
-    (lambda: RecallPolicy(name=5), "name: expected text"),  # type: ignore[arg-type]
-    (lambda: RecallPolicy(retrievers="bm25"), "retrievers: expected a tuple"),  # type: ignore[arg-type]
-    (lambda: RecallPolicy(retrievers=("bm25",)), "retrievers: expected a tuple"),  # type: ignore[arg-type]
-    (lambda: RecallPolicy(scorers=None), "scorers: expected a tuple"),  # type: ignore[arg-type]
-    (lambda: RecallPolicy(candidates="80", around=None, tokens="2"), "candidates: .*around: .*tokens: "),  # type: ignore[arg-type]
-    (lambda: RecallPolicy(diversity="much", collapse=1), "diversity: .*collapse: "),  # type: ignore[arg-type]
-    (lambda: RecallPolicy(diversity=math.nan, candidates=True), "candidates: .*diversity: "),
+    (lambda: RecallPolicy(name=5), "name"),  # type: ignore[arg-type]
+    (lambda: RecallPolicy(retrievers="bm25"), "retrievers"),  # type: ignore[arg-type]
+    (lambda: RecallPolicy(retrievers=("bm25",)), "retrievers"),  # type: ignore[arg-type]
+    (lambda: RecallPolicy(scorers=None), "scorers"),  # type: ignore[arg-type]
+    (lambda: RecallPolicy(candidates="80", around=None, tokens="2"), "candidates, around, tokens"),  # type: ignore[arg-type]
+    (lambda: RecallPolicy(diversity="much", collapse=1), "diversity, collapse"),  # type: ignore[arg-type]
+    (lambda: RecallPolicy(diversity=math.nan, candidates=True), "candidates, diversity"),
 ]
 
 
-@pytest.mark.parametrize(("make", "message"), POLICIES)
-def test_what_is_no_policy(make: Callable[[], RecallPolicy], message: str) -> None:
-    with pytest.raises(InvalidArgument, match=message):
+@pytest.mark.parametrize(("make", "name"), POLICIES)
+def test_what_is_no_policy(make: Callable[[], RecallPolicy], name: str) -> None:
+    with raises(InvalidArgument, name=name):
         make()
 
 
 def test_a_policy_that_is_none(memory: Memory) -> None:
     for policy in (5, ["default"], b"default"):
-        with pytest.raises(InvalidArgument, match="unknown policy"):
+        with raises(InvalidArgument, name="policy"):
             memory.recall("zebra", policy=policy)  # type: ignore[arg-type]
 
 
@@ -261,7 +248,7 @@ def test_names_that_no_database_holds_are_refused_or_found_nowhere(either: Memor
         lambda: either.sessions(after=name),
         lambda: either.sessions(limit=0),
     ):
-        with pytest.raises(InvalidArgument, match="sessions"):
+        with pytest.raises(InvalidArgument):
             ask()
     assert either.documents.get(name) is None
     assert isinstance(either.documents.list(after=name), tuple)

@@ -55,7 +55,9 @@ class Admin:
             IndexUnavailable: Another process owns the index.
         """
         if not is_whole(sample, 0):
-            raise StoreError(f"verify: expected how many items to search for, 0 or more, got {brief(sample)}")
+            raise StoreError(
+                f"verify: expected how many items to search for, 0 or more, got {brief(sample)}", name="sample"
+            )
         indexes = self._store.indexes
         space = indexes.active()
         found = indexes.verify(space)
@@ -216,7 +218,9 @@ class Admin:
         elif start.startswith(EXPORT_START):
             counts = fill(database, exported_rows(place)(), str(place))
         else:
-            raise StoreCorrupt(f"{place}: it is damaged, or neither a backup nor an export; nothing was written")
+            raise StoreCorrupt(
+                f"{place}: it is damaged, or neither a backup nor an export; nothing was written", path=str(place)
+            )
         renew(database)  # the copy may be of an older analysis of texts
         self._store.indexes.close_all()
         self._store.catch_up_later()

@@ -96,7 +96,12 @@ def _check_copy(path: Path, copy: Path) -> None:
         except (ValueError, TypeError, KeyError, RecursionError):
             raise _damaged(path, "its last line is not that of a backup, so it was cut or is no backup") from None
         if isinstance(version, int) and version > _FORMAT:
-            raise StoreVersion(f"{path}: a backup in format {version}, this agentkit reads up to {_FORMAT}; upgrade it")
+            raise StoreVersion(
+                f"{path}: a backup in format {version}, this agentkit reads up to {_FORMAT}; upgrade it",
+                path=str(path),
+                name="format",
+                value=version,
+            )
         if body != size - len(line) - 2:
             raise _damaged(path, f"it has {size - len(line) - 2:,} bytes of {body!r:.20}")
         file.seek(0)
@@ -125,4 +130,6 @@ def _about(path: Path) -> Iterator[None]:
 
 
 def _damaged(path: Path, why: str) -> StoreCorrupt:
-    return StoreCorrupt(f"{path}: this backup is damaged ({why}); nothing was written: use another copy of it")
+    return StoreCorrupt(
+        f"{path}: this backup is damaged ({why}); nothing was written: use another copy of it", path=str(path)
+    )

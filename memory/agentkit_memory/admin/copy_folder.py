@@ -35,9 +35,13 @@ def copy_folder(into: Database) -> Iterator[Path]:
     try:
         lock = FolderLock(folder)
     except IndexUnavailable as error:
-        raise StoreUnavailable(f"{folder}: another process restores into this store; wait for it") from error
+        raise StoreUnavailable(
+            f"{folder}: another process restores into this store; wait for it", path=str(folder), name="restore"
+        ) from error
     except IndexBroken as error:
-        raise StoreUnavailable(f"{folder}: the backup cannot be copied there ({error.__cause__})") from error
+        raise StoreUnavailable(
+            f"{folder}: the backup cannot be copied there ({error.__cause__})", path=str(folder), name="copy"
+        ) from error
     try:
         yield folder
     finally:

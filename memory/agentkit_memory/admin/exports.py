@@ -83,7 +83,11 @@ def exported_rows(path: Path) -> Callable[[], Iterator[Batch]]:
         raise file_problem(path, error) from error
     if problems:
         more = f" and {len(problems) - _MAX_PROBLEMS} more" if len(problems) > _MAX_PROBLEMS else ""
-        raise StoreCorrupt(f"{path}: {'; '.join(problems[:_MAX_PROBLEMS])}{more}; nothing was written: export it again")
+        raise StoreCorrupt(
+            f"{path}: {'; '.join(problems[:_MAX_PROBLEMS])}{more}; nothing was written: export it again",
+            path=str(path),
+            problems=[("", problem) for problem in problems],
+        )
     return lambda: _batches(path)
 
 
@@ -119,7 +123,8 @@ def _cut(path: Path, number: int) -> StoreCorrupt:
 
 def _damaged(path: Path, why: str) -> StoreCorrupt:
     return StoreCorrupt(
-        f"{path}: this export is damaged ({why}); nothing was written: use another copy, or export the store again"
+        f"{path}: this export is damaged ({why}); nothing was written: use another copy, or export the store again",
+        path=str(path),
     )
 
 
@@ -133,7 +138,10 @@ def _check_header(path: Path, line: bytes) -> None:
     if not known:
         raise StoreVersion(
             f"{path}: an export in format {version!r:.20} at revision {revision!r:.20}; this agentkit reads up to "
-            f"format {_FORMAT} at revision {REVISION!r}: upgrade agentkit"
+            f"format {_FORMAT} at revision {REVISION!r}: upgrade agentkit",
+            path=str(path),
+            name="format",
+            value=str(version),
         )
 
 

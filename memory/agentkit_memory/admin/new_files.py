@@ -24,14 +24,14 @@ def file_named(path: object) -> Path:
         InvalidArgument: It is not a path, or no file can have that name.
     """
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str) or not os.fspath(path):
-        raise InvalidArgument(f"expected the path of a file, got {path!r}")
+        raise InvalidArgument(f"expected the path of a file, got {path!r}", name="path")
     place = expanded(path)
     try:
         is_name = b"\0" not in os.fsencode(place)
     except ValueError:
         is_name = False
     if not is_name:
-        raise InvalidArgument(f"{str(place)!r}: no file can have this name; choose another one")
+        raise InvalidArgument(f"{str(place)!r}: no file can have this name; choose another one", path=str(place))
     return place
 
 
@@ -44,7 +44,11 @@ def new_file(path: Path) -> Iterator[Path]:
     """
     draft = path.with_name(f"{path.name}.partial")
     if path.exists() or path.is_symlink():
-        raise StoreUnavailable(f"{path}: there is such a file already; nothing was written: choose another name")
+        raise StoreUnavailable(
+            f"{path}: there is such a file already; nothing was written: choose another name",
+            path=str(path),
+            name="exists",
+        )
     try:
         draft.unlink(missing_ok=True)  # of one that was killed
         private_file(draft)
@@ -65,8 +69,12 @@ def file_problem(path: Path, error: OSError) -> StoreError:
     """Return the error of the memory layer for one of the file system."""
     why = error.strerror or type(error).__name__
     if error.errno in _FULL:
-        return StoreUnavailable(f"{path}: {why}; nothing is left of it: free some space, or choose another disk")
-    return StoreUnavailable(f"{path}: {why}; choose a file that can be read or made")
+        return StoreUnavailable(
+            f"{path}: {why}; nothing is left of it: free some space, or choose another disk",
+            path=str(path),
+            name="disk",
+        )
+    return StoreUnavailable(f"{path}: {why}; choose a file that can be read or made", path=str(path))
 
 
 def _flush_names(folder: Path) -> None:

@@ -156,7 +156,9 @@ def fill(database: Database, batches: Iterable[Batch], source: str) -> dict[str,
     except (IntegrityError, NotFound) as error:
         cause = str(getattr(error, "orig", None) or error).splitlines()[0][:200]
         raise StoreCorrupt(
-            f"{source}: its rows do not fit together ({cause}); nothing was written: use another copy"
+            f"{source}: its rows do not fit together ({cause}); nothing was written: use another copy",
+            path=str(source),
+            name="rows",
         ) from error
     failpoint("restore.committed")
     return counts
@@ -169,7 +171,9 @@ def _check_empty(connection: Connection, where: str) -> None:
     if held:
         raise StoreError(
             f"{where}: this store holds rows already (in {', '.join(held)}), so nothing was written: restore into an "
-            "empty one, a new folder or a new database"
+            "empty one, a new folder or a new database",
+            name="rows",
+            value=", ".join(held),
         )
 
 
@@ -178,7 +182,9 @@ def _check_model(before: Space, now: Space, source: str) -> None:
         by = f"model {now.model!r}" if now.model else "BM25 alone"
         raise EmbedderError(
             f"{source}: it was read by {by}, this store was opened with model {before.model!r}; nothing was written: "
-            "open it without that embedder, restore, and change the model afterwards"
+            "open it without that embedder, restore, and change the model afterwards",
+            name="embedder",
+            value=before.model,
         )
 
 

@@ -123,7 +123,9 @@ class Branch:
         if not isinstance(self.expires_at, float | int | None):
             raise StoreCorrupt(
                 f"{database.where}: conversation {name!r} is damaged: it expires at a time that is no number; restore a"
-                " backup"
+                " backup",
+                name=name,
+                value="expires_at",
             )
         self.shared: tuple[tuple[int, int, int], ...] = ()
         """Messages of other branches that it begins with: branch id, the message before the first, the last one."""
@@ -144,7 +146,9 @@ class Branch:
         """Return a branch that was there a moment ago."""
         found = cls.find(database, scope_id, name, branch)
         if found is None:
-            raise NotFound(f"conversation {name!r} was deleted{when}; open it again to begin a new one")
+            raise NotFound(
+                f"conversation {name!r} was deleted{when}; open it again to begin a new one", name=name, value="deleted"
+            )
         return found
 
     @classmethod
@@ -167,14 +171,20 @@ class Branch:
         def write(connection: Connection) -> None:
             head, _ = self._state(connection)
             if not 0 <= at <= head:
-                raise NotFound(f"conversation {self.name!r} holds {head} message(s), so it cannot be forked at {at}")
+                raise NotFound(
+                    f"conversation {self.name!r} holds {head} message(s), so it cannot be forked at {at}",
+                    name="at",
+                    value=at,
+                )
             row = {"conversation_id": self.conversation_id, "name": name, "parent_id": self.id}
             new = self.database.insert(branches).values(**row, head_seq=at, fork_seq=at, itemised_seq=at)
             made_id = connection.scalar(new.on_conflict_do_nothing().returning(branches.c.id))
             if made_id is None:
                 raise AlreadyUsed(
                     f"conversation {self.name!r} has a branch {name!r} already; "
-                    f"open it with session({self.name!r}, branch={name!r}), or give the fork another name"
+                    f"open it with session({self.name!r}, branch={name!r}), or give the fork another name",
+                    name="branch",
+                    value=name,
                 )
             self._copy_notes(connection, made_id, at)
 
@@ -253,7 +263,11 @@ class Branch:
     def _state(self, connection: Connection) -> tuple[int, int]:
         row = connection.execute(_STATE, {"branch": self.id}).one_or_none()
         if row is None or row.head_seq < 0:  # less than 0 while it is being deleted
-            raise NotFound(f"conversation {self.name!r} was deleted; open it again to begin a new one")
+            raise NotFound(
+                f"conversation {self.name!r} was deleted; open it again to begin a new one",
+                name=self.name,
+                value="deleted",
+            )
         return row.head_seq, row.edits
 
     def tail(self, after: int) -> list[Message]:
@@ -317,7 +331,11 @@ class Branch:
         with self.database.read() as connection:
             self.expires_at = connection.scalar(ends)
         if self.expires_at is not None and self.expires_at <= now:
-            raise NotFound(f"conversation {self.name!r} has expired; open it again to begin a new one")
+            raise NotFound(
+                f"conversation {self.name!r} has expired; open it again to begin a new one",
+                name=self.name,
+                value="expired",
+            )
 
     def append(
         self,

@@ -71,7 +71,7 @@ def newest_sessions(database: Database, scope: Scope, *, limit: int) -> tuple[tu
 
 def _check_limit(where: str, limit: object) -> None:
     if not is_whole(limit, 1):
-        raise InvalidArgument(f"{where}: expected a limit of 1 or more, got {brief(limit)}")
+        raise InvalidArgument(f"{where}: expected a limit of 1 or more, got {brief(limit)}", name="limit")
 
 
 def _is_sound(row: Any) -> bool:

@@ -32,7 +32,8 @@ def dump(name: str, message: Message) -> str:
     except ValueError as error:  # bytes or text that JSON cannot hold
         raise InvalidArgument(
             f"conversation {name!r}: a message of role {message.role} cannot be stored ({error}); "
-            "replace its unpaired surrogates, or store media as files"
+            "replace its unpaired surrogates, or store media as files",
+            name=name,
         ) from error
 
 
@@ -46,13 +47,18 @@ def load(name: str, seq: int, version: int, body: str) -> Message:
     where = f"conversation {name!r}, message {seq}"
     if not isinstance(version, int) or not isinstance(body, str):  # SQLite stores any type in any column
         kinds = f"its format is {type(version).__name__}, its body {type(body).__name__}"
-        raise StoreCorrupt(f"{where}: the stored message is damaged ({kinds}); restore a backup")
+        raise StoreCorrupt(f"{where}: the stored message is damaged ({kinds}); restore a backup", path=where)
     if version > MESSAGE_FORMAT:
-        raise StoreVersion(f"{where}: in format {version}, this agentkit reads up to {MESSAGE_FORMAT}; upgrade it")
+        raise StoreVersion(
+            f"{where}: in format {version}, this agentkit reads up to {MESSAGE_FORMAT}; upgrade it",
+            path=where,
+            name="format",
+            value=version,
+        )
     try:
         return MESSAGES.validate_json(body)
     except ValueError as error:
-        raise StoreCorrupt(f"{where}: the stored message is damaged ({error}); restore a backup") from error
+        raise StoreCorrupt(f"{where}: the stored message is damaged ({error}); restore a backup", path=where) from error
 
 
 def stored_texts(body: str) -> list[str]:

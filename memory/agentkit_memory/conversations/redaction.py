@@ -85,7 +85,7 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
         connection.execute(EDIT, {"conversation": branch.conversation_id})
         row = connection.execute(_FIND, place).one_or_none()
         if row is None:
-            raise NotFound(f"conversation {branch.name!r} has no message {seq}")
+            raise NotFound(f"conversation {branch.name!r} has no message {seq}", name="seq", value=seq)
         old = load(branch.name, seq, *row)
         new = _redacted(old, replacement)
         body = dump(branch.name, new)

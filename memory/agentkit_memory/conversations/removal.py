@@ -222,7 +222,7 @@ def expire(database: Database, now: float) -> dict[str, int]:
 
 def _check_time(what: str, at: object) -> None:
     if not is_time(at, finite=False):
-        raise InvalidArgument(f"{what}: expected seconds since 1970, got {at!r}")
+        raise InvalidArgument(f"{what}: expected seconds since 1970, got {at!r}", name=what)
 
 
 def delete_named(database: Database, scope: Scope, name: str) -> bool:
@@ -266,7 +266,9 @@ def open_branch(
         if found is None:
             raise NotFound(
                 f"conversation {name!r} has no branch {branch!r}: begin it with session.fork({branch!r}, at=...)"
-                f"{nearest(branch, [each.name for each in main.all()])}"
+                f"{nearest(branch, [each.name for each in main.all()])}",
+                name="branch",
+                value=branch,
             )
     if expires_at is not None:
         found.expires_at = None if expires_at == math.inf else expires_at

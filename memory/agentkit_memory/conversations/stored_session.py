@@ -222,7 +222,7 @@ class StoredSession:
             StoreError: The database cannot be read, or the conversation is gone.
         """
         if not is_whole(limit, 1):
-            raise InvalidArgument(f"page: expected a limit of 1 or more messages, got {limit!r}")
+            raise InvalidArgument(f"page: expected a limit of 1 or more messages, got {limit!r}", name="limit")
         bounds = {name: number for name, number in (("after", after), ("before", before)) if number is not None}
         for name, number in bounds.items():
             _check_number(f"page: {name}", number)
@@ -243,7 +243,7 @@ class StoredSession:
         """
         check_name("name of a fork", id)
         if not id:
-            raise InvalidArgument("a fork needs a name to open it by again")
+            raise InvalidArgument("a fork needs a name to open it by again", name="id")
         if at is not None:
             _check_number("fork: at", at)
         return StoredSession(
@@ -391,7 +391,7 @@ class StoredSession:
 
         _check_number("redact: seq", seq)
         if not isinstance(replacement, str):
-            raise InvalidArgument(f"redact: expected text as the replacement, got {replacement!r}")
+            raise InvalidArgument(f"redact: expected text as the replacement, got {replacement!r}", name="replacement")
         with self._lock:
             redact(self._branch, seq, replacement)
             self._catch_up()
@@ -442,9 +442,9 @@ def _check(key: str | None, said_at: float | None) -> None:
     if key is not None:
         check_name("idempotency key", key)
     if said_at is not None and not is_time(said_at):
-        raise InvalidArgument(f"said_at: expected seconds since 1970, got {brief(said_at)}")
+        raise InvalidArgument(f"said_at: expected seconds since 1970, got {brief(said_at)}", name="said_at")
 
 
 def _check_number(what: str, number: object) -> None:
     if not is_whole(number, -_MAX_SEQ, _MAX_SEQ):
-        raise InvalidArgument(f"{what}: expected the number of a message, got {brief(number)}")
+        raise InvalidArgument(f"{what}: expected the number of a message, got {brief(number)}", name=what)

@@ -70,22 +70,23 @@ _POSTGRES: tuple[tuple[str, type[StoreError], str], ...] = (
 def translate(error: Exception, where: str) -> StoreError:
     """Return the `StoreError` for an error of the driver or of SQLAlchemy."""
     if isinstance(error, UnicodeDecodeError):  # SQLite's message quotes a damaged schema
-        return StoreCorrupt(f"{where}: it holds text that is not UTF-8; {_RESTORE}")
+        return StoreCorrupt(f"{where}: it holds text that is not UTF-8; {_RESTORE}", path=where, name="UTF-8")
     cause: Any = error.orig if isinstance(error, DBAPIError) else error
     code = code_of(cause)
     message = (str(cause).strip().split("\n")[0] or type(cause).__name__)[:_MAX_QUOTED]
     if is_undecodable(error):
-        return StoreCorrupt(f"{where}: {message.split(' with text')[0]}; {_RESTORE}")
+        return StoreCorrupt(f"{where}: {message.split(' with text')[0]}; {_RESTORE}", path=where, name="UTF-8")
     table = _SQLITE if code.startswith("SQLITE") else _POSTGRES
     for prefix, kind, advice in table:
         if code.startswith(prefix):
-            return kind(f"{where}: {message}; {advice}")
+            return kind(f"{where}: {message}; {advice}", path=where, name=prefix)
     if isinstance(error, DBAPIError) and error.connection_invalidated:
-        advice = _UNKNOWN if at_its_end(error) else _LOST
-        return StoreUnavailable(f"{where}: {message}; {advice}")
+        if at_its_end(error):
+            return StoreUnavailable(f"{where}: {message}; {_UNKNOWN}", path=where, name="unknown")
+        return StoreUnavailable(f"{where}: {message}; {_LOST}", path=where, name="lost")
     if not code:
         advice = (
             "open it again" if isinstance(cause, SQLiteError) else "check that the server runs and the address is right"
         )
         return StoreUnavailable(f"{where}: {message}; {advice}")
-    return StoreError(f"{where}: {message} ({code or type(cause).__name__})")
+    return StoreError(f"{where}: {message} ({code or type(cause).__name__})", path=where, name=code)

@@ -92,16 +92,22 @@ class Database:
             StoreError: The database is locked, read-only, corrupt, newer than this code or cannot be reached.
         """
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout <= 1_000_000:
-            raise InvalidArgument(f"timeout: expected seconds to wait for a lock, 0 or more, got {timeout!r}")
+            raise InvalidArgument(
+                f"timeout: expected seconds to wait for a lock, 0 or more, got {timeout!r}", name="timeout"
+            )
         if not callable(clock):
-            raise InvalidArgument(f"clock: expected a function that returns seconds since 1970, got {clock!r}")
+            raise InvalidArgument(
+                f"clock: expected a function that returns seconds since 1970, got {clock!r}", name="clock"
+            )
         if isinstance(target, Path):
             where = str(target)
             try:
                 private_database(target)
             except (OSError, ValueError) as error:
                 raise StoreUnavailable(
-                    f"{where}: its folder cannot be made or used ({error}); choose another one"
+                    f"{where}: its folder cannot be made or used ({error}); choose another one",
+                    path=where,
+                    name="folder",
                 ) from error
             database = cls(SQLiteFile(target, timeout), where, timeout, clock)
         else:
@@ -130,7 +136,9 @@ class Database:
         """
         now: object = self._clock()
         if not is_time(now):
-            raise StoreError(f"{self.where}: expected seconds since 1970 from the clock that was given, got {now!r}")
+            raise StoreError(
+                f"{self.where}: expected seconds since 1970 from the clock that was given, got {now!r}", name="clock"
+            )
         return float(now)
 
     @property
@@ -248,7 +256,8 @@ class Database:
             if code_of(error.orig) in ("SQLITE_CONSTRAINT_FOREIGNKEY", "23503"):
                 raise NotFound(
                     f"{self.where}: the owner of this was deleted or erased meanwhile; nothing was written: "
-                    "open it again"
+                    "open it again",
+                    name="owner",
                 ) from error
             if may_clash:
                 raise
@@ -343,7 +352,7 @@ class Database:
         return FewAtOnce(_MAX_COMPUTING if self.is_sqlite else _MAX_WAITING)
 
     def _refusal(self) -> StoreClosed:
-        return StoreClosed(f"{self.where}: this memory {self._closed}")
+        return StoreClosed(f"{self.where}: this memory {self._closed}", path=self.where, name="memory")
 
 
 def upserts(table: Table, changes: dict[str, Any] | None = None) -> Mapping[str, Insert]:

@@ -46,7 +46,10 @@ def migrate(connection: Connection, where: str) -> None:
     if now not in {script.revision for script in scripts.walk_revisions()}:
         raise StoreVersion(
             f"{where}: at revision {now!r:.60}, this version of agentkit knows up to {REVISION!r}; "
-            "upgrade agentkit, or open another store"
+            "upgrade agentkit, or open another store",
+            path=where,
+            name="revision",
+            value=now,
         )
 
     def steps(revision: tuple[str, ...], _: MigrationContext) -> list[RevisionStep]:

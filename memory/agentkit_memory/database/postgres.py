@@ -143,9 +143,11 @@ def _engine(address: str, timeout: float) -> Engine:
             arguments = {"connect_timeout": max(1, round(timeout)), "options": options}
             made = create_engine(url, connect_args=arguments)
     except ImportError as error:
-        raise StoreUnavailable("a postgresql:// store needs psycopg: install the extra `postgres`") from error
+        raise StoreUnavailable(
+            "a postgresql:// store needs psycopg: install the extra `postgres`", name="psycopg"
+        ) from error
     except (ArgumentError, NoSuchModuleError, ValueError):
         pass  # which quotes the address: it is not to be behind ours
     if made is None:
-        raise InvalidArgument(_NO_DATABASE)
+        raise InvalidArgument(_NO_DATABASE, name="database")
     return made

@@ -93,7 +93,9 @@ def _let_go(path: Path) -> None:
             if each.samefile(path):
                 raise StoreUnavailable(
                     f"{path}: this process was forked while another thread was using this file, and SQLite cannot tell "
-                    "the two apart; fork while nobody uses the memory, or start processes by `spawn` or `forkserver`"
+                    "the two apart; fork while nobody uses the memory, or start processes by `spawn` or `forkserver`",
+                    path=str(path),
+                    name="fork",
                 )
 
 

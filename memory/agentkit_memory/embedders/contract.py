@@ -62,11 +62,17 @@ def model_of(embedder: Embedder) -> str:
     """
     name: object = getattr(embedder, "model", None)
     if not isinstance(embedder, Embedder):
-        raise EmbedderError(f"expected an embedder, an object with `embed(texts)`, got {type(embedder).__name__}")
+        raise EmbedderError(
+            f"expected an embedder, an object with `embed(texts)`, got {type(embedder).__name__}",
+            name="embedder",
+            value=type(embedder).__name__,
+        )
     if not isinstance(name, str) or not name.strip():
         raise EmbedderError(
             f"{type(embedder).__name__}: expected the name of its model in the attribute `model`, got {name!r}; "
-            "vectors are kept under that name, so that those of two models are never mixed"
+            "vectors are kept under that name, so that those of two models are never mixed",
+            name="model",
+            value=type(embedder).__name__,
         )
     try:
         check_name(f"{type(embedder).__name__}.model", name)
@@ -91,21 +97,33 @@ def unit_vectors(model: str, embedded: object, texts: Sequence[str | Image], dim
         EmbedderError: It is not one vector for each text, or their lengths differ.
     """
     if isinstance(embedded, str | bytes) or not isinstance(embedded, Iterable):
-        raise EmbedderError(f"model {model!r}: expected a list of vectors, got {type(embedded).__name__}")
+        raise EmbedderError(
+            f"model {model!r}: expected a list of vectors, got {type(embedded).__name__}",
+            name=model,
+            value=type(embedded).__name__,
+        )
     rows = _listed(embedded, len(texts))
     if len(rows) != len(texts):
         raise EmbedderError(
-            f"model {model!r}: returned {len(rows)} vectors for {len(texts)} texts; expected one per text, in order"
+            f"model {model!r}: returned {len(rows)} vectors for {len(texts)} texts; expected one per text, in order",
+            name=model,
+            value=len(rows),
         )
     found = [_unit_vector(row) for row in rows]
     sizes = {len(each) for each in found if not isinstance(each, str)}
     if max(sizes, default=0) > MAX_DIMENSIONS:
         raise EmbedderError(
-            f"model {model!r}: returned vectors of {max(sizes):,} dimensions; at most {MAX_DIMENSIONS:,} can be stored"
+            f"model {model!r}: returned vectors of {max(sizes):,} dimensions; at most {MAX_DIMENSIONS:,} can be stored",
+            name=model,
+            value=max(sizes),
         )
     if not dimensions and len(sizes) > 1:
         lengths = ", ".join(map(str, sorted(sizes)))
-        raise EmbedderError(f"model {model!r}: returned vectors of {lengths} dimensions; expected one length")
+        raise EmbedderError(
+            f"model {model!r}: returned vectors of {lengths} dimensions; expected one length",
+            name=model,
+            value="lengths",
+        )
     for number, (each, text) in enumerate(zip(found, texts, strict=True)):
         which = f"model {model!r}, {_which(text, number + 1, len(texts))}"
         if isinstance(each, str):

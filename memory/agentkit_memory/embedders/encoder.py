@@ -159,7 +159,8 @@ class Encoder:
         if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit <= _MAX_CALL:
             raise EmbedderError(
                 f"model {self.model!r}: question_timeout: expected seconds, more than 0 and at most {_MAX_CALL:g}, got "
-                f"{limit!r}"
+                f"{limit!r}",
+                name="question_timeout",
             )
         return limit
 
@@ -201,7 +202,7 @@ class Encoder:
         self, texts: Sequence[str | Image], act: Callable[[Any], Any], limit: float | None = None
     ) -> list[Vector | str]:
         if self._trouble and time.monotonic() < self._ask_again:
-            raise EmbedderUnavailable(self._trouble)
+            raise EmbedderUnavailable(self._trouble, name=self.model)
         try:
             expected = self._expected()
             call = call_of_model(lambda: unit_vectors(self.model, self._embedded(act, texts), texts, expected))
@@ -225,7 +226,9 @@ class Encoder:
         except Exception as error:
             what = "images" if isinstance(texts[0], Image) else "texts"
             raise EmbedderError(
-                f"model {self.model!r}: could not embed {len(texts)} {what} ({type(error).__name__}: {error})"
+                f"model {self.model!r}: could not embed {len(texts)} {what} ({type(error).__name__}: {error})",
+                name=self.model,
+                value=type(error).__name__,
             ) from error
         self._trouble = ""
         return found
@@ -237,7 +240,7 @@ class Encoder:
     def _away(self, problem: str) -> EmbedderUnavailable:
         self._trouble = problem
         self._ask_again = time.monotonic() + self._pause
-        return EmbedderUnavailable(problem)
+        return EmbedderUnavailable(problem, name=self.model)
 
     def _expected(self) -> int:
         if not self._dimensions:

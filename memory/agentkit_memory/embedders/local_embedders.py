@@ -76,7 +76,7 @@ class FastembedEmbedder(LocalModel):
         known = {each["model"].lower(): each["model"] for each in TextEmbedding.list_supported_models()}
         if self._name.lower() not in known:
             hint = nearest(self._name, known.values())
-            raise EmbedderError(f"model {self.model!r}: fastembed has no model of this name{hint}")
+            raise EmbedderError(f"model {self.model!r}: fastembed has no model of this name{hint}", name=self.model)
         return TextEmbedding(self._name, **self._settings)
 
 
@@ -121,7 +121,8 @@ class SentenceTransformersEmbedder(LocalModel):
         if self._is_of_hub and (not _HUB_NAME.fullmatch(self._name) or ".." in self._name):
             raise EmbedderError(
                 f"model {self._name[:200]!r}: expected its name on the hub, MODEL or OWNER/MODEL; a folder is given as "
-                "a pathlib.Path to SentenceTransformersEmbedder"
+                "a pathlib.Path to SentenceTransformersEmbedder",
+                name="model",
             )
         self._settings = {"device": device, "local_files_only": offline, "trust_remote_code": False}
         self._options = {"batch_size": batch_size, "show_progress_bar": False}
@@ -146,6 +147,8 @@ class SentenceTransformersEmbedder(LocalModel):
         if self._is_of_hub and os.path.lexists(self._name):  # the library would take it for the model
             raise EmbedderError(
                 f"model {self.model!r}: expected a name of the hub, and the current folder holds {self._name!r} "
-                "too; to load that folder, give it as a pathlib.Path"
+                "too; to load that folder, give it as a pathlib.Path",
+                name="model",
+                value=self._name,
             )
         return SentenceTransformer(self._name, **self._settings)

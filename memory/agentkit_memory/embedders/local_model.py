@@ -40,7 +40,10 @@ class LocalModel(ABC):
 
     def __init__(self, model: str, batch_size: int) -> None:
         if batch_size < 1:
-            raise EmbedderError(f"{type(self).__name__}: batch_size: expected a whole number from 1, got {batch_size}")
+            raise EmbedderError(
+                f"{type(self).__name__}: batch_size: expected a whole number from 1, got {batch_size}",
+                name="batch_size",
+            )
         self.model = model
         """Name of the vectors, such as `fastembed:BAAI/bge-small-en-v1.5`."""
         self._batch_size = batch_size
@@ -90,7 +93,7 @@ class LocalModel(ABC):
 
     def _check(self) -> None:
         if self._has_ended:
-            raise StoreClosed(f"model {self.model!r}: the process ends")
+            raise StoreClosed(f"model {self.model!r}: the process ends", name=self.model)
 
     def _ready(self) -> Any:
         with self._lock:
@@ -105,12 +108,14 @@ class LocalModel(ABC):
         except EmbedderError:
             raise
         except ImportError as error:
-            raise EmbedderUnavailable(f"model {self.model!r}: needs {self._needs}") from error
+            raise EmbedderUnavailable(f"model {self.model!r}: needs {self._needs}", name=self._needs) from error
         except Exception as error:  # of its downloader, of ONNX or torch, of the disk
             message = " ".join(str(error).split())[:200]
             raise EmbedderUnavailable(
                 f"model {self.model!r}: it is not on this machine and could not be fetched, or its files are damaged "
-                f"({type(error).__name__}: {message}); {self._advice}"
+                f"({type(error).__name__}: {message}); {self._advice}",
+                name=self.model,
+                value=type(error).__name__,
             ) from error
 
 

@@ -119,7 +119,9 @@ class OpenAIEmbedder:
         except (openai.OpenAIError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise EmbedderError(
                 f"model {self.model!r} at {self._host(client)}: the answer is not one vector for each of {len(given)} "
-                f"texts ({type(error).__name__}: {str(error)[:200]}); check that the address speaks OpenAI's protocol"
+                f"texts ({type(error).__name__}: {str(error)[:200]}); check that the address speaks OpenAI's protocol",
+                name=self.model,
+                value=type(error).__name__,
             ) from error
         raise refused  # outside: the error of the SDK may quote the key, and would be its context
 
@@ -134,20 +136,22 @@ class OpenAIEmbedder:
             from openai import DefaultHttpxClient, OpenAI
         except ImportError as error:
             raise EmbedderUnavailable(
-                f"model {self.model!r}: needs the openai SDK: install the extra `openai`"
+                f"model {self.model!r}: needs the openai SDK: install the extra `openai`", name="openai"
             ) from error
         address = self._base_url or os.environ.get("OPENAI_BASE_URL")
         key = (self._api_key or os.environ.get("OPENAI_API_KEY") or "").strip()
         if not key and not address:
             raise EmbedderUnavailable(
                 f"model {self.model!r}: there is no API key: set OPENAI_API_KEY (or pass api_key=), or set "
-                "OPENAI_BASE_URL (base_url=) to the address of a server that needs none"
+                "OPENAI_BASE_URL (base_url=) to the address of a server that needs none",
+                name="OPENAI_API_KEY",
             )
         if address and not _is_address(address):
             raise EmbedderError(
                 f"model {self.model!r}: base_url (OPENAI_BASE_URL) must be an address such as "
                 f"http://localhost:8000/v1, without query or fragment, got something else of {len(address)} characters;"
-                " it is not shown, as it may be a key"
+                " it is not shown, as it may be a key",
+                name="base_url",
             )
         if not address:
             return OpenAI(api_key=key, base_url=address)
@@ -171,12 +175,13 @@ class OpenAIEmbedder:
             return self._away(f"refused ({message}): set OPENAI_API_KEY or api_key= to a key that may use this model")
         if status == 404:
             return self._away(f"answered {message}: check the name of the model, and that the address ends with /v1")
-        return EmbedderError(f"model {self.model!r} at {self._host(client)}: {message}")
+        return EmbedderError(f"model {self.model!r} at {self._host(client)}: {message}", name=self.model)
 
     def _away(self, what: str) -> EmbedderUnavailable:
         return EmbedderUnavailable(
             f"model {self.model!r}: {self._host(self._connected())} {what}; stored items are queued, and found with "
-            "BM25 meanwhile"
+            "BM25 meanwhile",
+            name=self.model,
         )
 
     @staticmethod

@@ -47,7 +47,8 @@ class Embedders:
         if found is None:
             raise EmbedderUnavailable(
                 f"{self._database.where}: this store is read by model {model!r}, and no embedder of it was given; "
-                "BM25 still works: for dense retrieval, open it with `embedder=`"
+                "BM25 still works: for dense retrieval, open it with `embedder=`",
+                name=model,
             )
         return found
 
@@ -78,5 +79,7 @@ def embedder_named(name: str) -> ModelEmbedder:
     make = _KINDS.get(kind)
     if make is None or not model:
         hint = nearest(kind, _KINDS) if make is None else f", such as {kind}:MODEL"
-        raise EmbedderError(f"embedder {name.rpartition('@')[2]!r:.80}: expected KIND:MODEL{hint}")
+        raise EmbedderError(
+            f"embedder {name.rpartition('@')[2]!r:.80}: expected KIND:MODEL{hint}", name="embedder", value=kind
+        )
     return make(model)

@@ -296,7 +296,9 @@ def _step(database: Database, request: _Request, scope: int) -> bool:
     if seen and not any(removed.values()) and database.is_sqlite:  # no other process can have removed them
         raise StoreCorrupt(
             f"{database.where}: rows that are found cannot be deleted, so an index of the file is damaged: "
-            "restore a backup, or `sqlite3 FILE .recover`; what was erased before stays erased"
+            "restore a backup, or `sqlite3 FILE .recover`; what was erased before stays erased",
+            path=database.where,
+            name="index",
         )
     return seen
 

@@ -235,7 +235,7 @@ class Facts:
             hold_scope(connection, own)
             known = _read(connection, [fact], [own])
             if not known:
-                raise NotFound(f"not in this scope: fact {fact!r:.80}; nothing was changed")
+                raise NotFound(f"not in this scope: fact {fact!r:.80}; nothing was changed", value=str(fact))
             (old,) = known
             since = old.valid_from if isinstance(valid_from, EllipsisType) else valid_from
             until = old.valid_to if isinstance(valid_to, EllipsisType) else valid_to
@@ -243,7 +243,7 @@ class Facts:
             if metadata is not None and not metadata:
                 meta = "{}"
             elif metadata is None and old.problem:
-                raise InvalidArgument(f"fact {old.id}: {old.problem}; give its metadata anew")
+                raise InvalidArgument(f"fact {old.id}: {old.problem}; give its metadata anew", name="metadata")
             if text is not None and text != old.text:
                 withdraw(connection, [old.id])  # first: a worker may be about to keep the vector of the old text
                 forget_embeddings(connection, [old.id])
@@ -287,9 +287,9 @@ class Facts:
             superseded: Whether to return superseded ones too.
         """
         if not is_whole(limit, 1):
-            raise InvalidArgument(f"facts: expected a limit of 1 or more, got {limit!r}")
+            raise InvalidArgument(f"facts: expected a limit of 1 or more, got {limit!r}", name="limit")
         if not is_whole(after):
-            raise InvalidArgument(f"facts: expected the number of a fact as 'after', got {after!r}")
+            raise InvalidArgument(f"facts: expected the number of a fact as 'after', got {after!r}", name="after")
         own = known_ids(self._database, self._scope)
         with self._database.read() as connection:
             bound = {"scopes": own, "after": after, "most": limit}
@@ -312,20 +312,20 @@ class Facts:
     @staticmethod
     def _check(text: str, valid_from: float | None, valid_to: float | None, metadata: Mapping[str, object]) -> str:
         if not isinstance(text, str) or not text.strip():
-            raise InvalidArgument(f"a fact needs a text, got {text!r}")
-        problems = [] if storable(text) == text else ["the text holds NUL or an unpaired surrogate"]
+            raise InvalidArgument(f"a fact needs a text, got {text!r}", name="text")
+        problems = [] if storable(text) == text else ["text: it holds NUL or an unpaired surrogate"]
         for name, value in (("valid_from", valid_from), ("valid_to", valid_to)):
             if value is not None and not is_time(value):
-                problems.append(f"{name} is {brief(value)}, expected seconds since 1970")
+                problems.append(f"{name}: expected seconds since 1970, got {brief(value)}")
         if not problems and valid_from is not None and valid_to is not None and valid_to <= valid_from:
-            problems.append(f"it ends ({valid_to}) before it begins ({valid_from})")
+            problems.append(f"valid_to: it ends ({valid_to}) before it begins ({valid_from})")
         meta = "{}"
         try:
             meta = written_metadata(metadata, sort_keys=True)
         except ValueError as error:
-            problems.append(f"its metadata {error}")
+            problems.append(f"metadata: it {error}")
         if problems:
-            raise InvalidArgument(f"fact {text[:80]!r}: {'; '.join(problems)}")
+            raise InvalidArgument.listing(f"fact {text[:80]!r}", problems)
         return meta
 
     def _check_known(self, connection: Connection, own: int, facts: Sequence[str], sources: Sequence[str]) -> None:
@@ -336,7 +336,7 @@ class Facts:
             there.update(connection.scalars(_KNOWN, {"ids": batch, "scopes": required(readable)}))
         unknown += [f"item {each}" for each in sources if each not in there]
         if unknown:
-            raise NotFound(f"not in this scope: {', '.join(unknown)}; nothing was stored")
+            raise NotFound(f"not in this scope: {', '.join(unknown)}; nothing was stored", value=", ".join(unknown))
 
 
 def newest_facts(connection: Connection, own: int, now: float, limit: int) -> list[StoredFact]:
@@ -348,10 +348,10 @@ def newest_facts(connection: Connection, own: int, now: float, limit: int) -> li
 def _ids(name: str, given: object) -> list[str]:
     listed = [given] if isinstance(given, str) else given
     if not isinstance(listed, Iterable) or isinstance(listed, bytes | Mapping):
-        raise InvalidArgument(f"a fact: expected an id or ids as {name!r}, got {given!r}")
+        raise InvalidArgument(f"a fact: expected an id or ids as {name!r}, got {given!r}", name=name)
     ids = list(listed)
     if not all(isinstance(each, str) for each in ids):
-        raise InvalidArgument(f"a fact: expected ids as {name!r}, which are text, got {ids!r}")
+        raise InvalidArgument(f"a fact: expected ids as {name!r}, which are text, got {ids!r}", name=name)
     return sorted({storable(each) for each in ids})
 
 

@@ -35,14 +35,20 @@ class FolderLock:
             private_folder(folder)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            raise IndexBroken(f"{folder}: the index folder cannot be written ({error}); make it writable") from error
+            raise IndexBroken(
+                f"{folder}: the index folder cannot be written ({error}); make it writable",
+                path=str(folder),
+                name="write",
+            ) from error
         try:
             lock(self._file)
         except OSError as error:
             if not isinstance(error, BlockingIOError):
                 self.release()
                 raise IndexBroken(
-                    f"{folder}: the index folder cannot be locked ({error}); keep it on a disk that has locks"
+                    f"{folder}: the index folder cannot be locked ({error}); keep it on a disk that has locks",
+                    path=str(folder),
+                    name="lock",
                 ) from error
             owner = os.pread(self._file, 20, 0).decode("ascii", "replace").strip() if os.name == "posix" else ""
             self.release()
@@ -51,6 +57,9 @@ class FolderLock:
                 "written is queued in the database and indexed by that process when it next recalls; to recall here, "
                 "end it",
                 owned=True,
+                path=str(folder),
+                name="owner",
+                value=owner,
             ) from error
         if os.name == "posix":
             os.ftruncate(self._file, 0)

@@ -186,7 +186,9 @@ class Worker:
         if owner != self.index.id:
             raise IndexUnavailable(
                 f"{self._database.where}: another process built an index of it elsewhere, so this one is out of date; "
-                "let one index serve one database, and open the memory again"
+                "let one index serve one database, and open the memory again",
+                path=self._database.where,
+                name="index",
             )
         if not free:
             return []

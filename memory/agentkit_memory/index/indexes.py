@@ -103,7 +103,9 @@ class Indexes:
             IndexBroken: It cannot be opened.
         """
         if not self._lock.acquire(timeout=_MAX_WAIT):
-            raise IndexUnavailable(f"{self.database.where}: the index is being opened; ask again")
+            raise IndexUnavailable(
+                f"{self.database.where}: the index is being opened; ask again", path=self.database.where
+            )
         try:
             found = self._find(space, attach=False)
             return None if found is None else found[1]
@@ -254,7 +256,9 @@ class Indexes:
     def _find(self, space: Space | None, *, attach: bool) -> tuple[Space, VectorIndex] | None:
         """Return an open index; with the lock held."""
         if self._closed:
-            raise StoreClosed(f"{self.database.where}: this memory {self._closed}")
+            raise StoreClosed(
+                f"{self.database.where}: this memory {self._closed}", path=self.database.where, name="memory"
+            )
         if space is None:
             space = self.active()
         found = self._open.get(space.name)
@@ -313,7 +317,8 @@ class Indexes:
             if points and index.shared:
                 raise IndexBroken(
                     f"{self.database.where}: the index of space {space.name!r} on the server holds {points} points "
-                    "of another database; name another collection, or delete that one"
+                    "of another database; name another collection, or delete that one",
+                    name=space.name,
                 )
             if points:
                 index.clear()

@@ -23,14 +23,17 @@ def index_opener(index: str | os.PathLike[str] | IndexOpener) -> IndexOpener:
     if isinstance(index, str) and is_address(index):
         raise InvalidArgument(
             "index: expected a folder, or the address of a Qdrant server such as http://localhost:6333, got another "
-            "address; it is not shown, as it may hold a password. A folder of such a name is ./NAME"
+            "address; it is not shown, as it may hold a password. A folder of such a name is ./NAME",
+            name="index",
         )
     if isinstance(index, str | os.PathLike):
         return edge_indexes(index)
     if not callable(index):
         raise InvalidArgument(
             f"index: expected a folder, the address of a Qdrant server, or a function of a space's name and dimensions "
-            f"that opens an index, got {index!r}"
+            f"that opens an index, got {index!r}",
+            name="index",
+            value=type(index).__name__,
         )
     return index
 
@@ -50,7 +53,8 @@ def edge_indexes(folder: str | os.PathLike[str]) -> IndexOpener:
         storable = False
     if not storable:
         raise InvalidArgument(
-            f"index: expected a folder, got {str(place)!r}: NUL or an unpaired surrogate in it; choose another name"
+            f"index: expected a folder, got {str(place)!r}: NUL or an unpaired surrogate in it; choose another name",
+            name="index",
         )
 
     def open_edge(space: str, dimensions: int) -> VectorIndex:

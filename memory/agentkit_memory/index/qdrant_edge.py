@@ -27,7 +27,7 @@ else:
     try:
         import qdrant_edge as edge
     except ImportError as missing:
-        raise StoreUnavailable("recall needs Qdrant Edge: install the extra `vector`") from missing
+        raise StoreUnavailable("recall needs Qdrant Edge: install the extra `vector`", name="vector") from missing
 
 __all__ = ["EdgeIndex"]
 
@@ -400,7 +400,9 @@ class EdgeIndex:
             raise IndexUnavailable(
                 f"{self.folder}: {free >> 20} MB are free on its disk, an index is written while there are "
                 f"{needed >> 20}; what is stored is intact, what is to be indexed is queued in the database: free some "
-                "space, or give the index a folder on another disk"
+                "space, or give the index a folder on another disk",
+                path=str(self.folder),
+                name="disk",
             )
 
     def _busy(self) -> IndexUnavailable:
@@ -424,7 +426,9 @@ class EdgeIndex:
         if isinstance(error, Exception) or type(error).__name__ == _PANIC:
             raise IndexBroken(
                 f"{self.folder}: the vector index failed ({error}); what is stored is intact: check the disk, or close "
-                "the memory and delete this folder, then the index is built again from the database"
+                "the memory and delete this folder, then the index is built again from the database",
+                path=str(self.folder),
+                name="index",
             ) from error
 
 

@@ -22,7 +22,9 @@ else:
         from qdrant_client import QdrantClient, models
         from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
     except ImportError as missing:
-        raise StoreUnavailable("a Qdrant server needs its client: install the extra `vector`") from missing
+        raise StoreUnavailable(
+            "a Qdrant server needs its client: install the extra `vector`", name="vector"
+        ) from missing
 
 __all__ = ["QdrantIndex", "connect"]
 
@@ -49,9 +51,11 @@ def connect(location: str, api_key: str | None = None, timeout: float = 5.0) -> 
     try:
         return QdrantClient(path=location, force_disable_check_same_thread=True)
     except RuntimeError as error:
-        raise IndexUnavailable(f"{location}: {error}") from error
+        raise IndexUnavailable(f"{location}: {error}", path=str(location), name="owner") from error
     except (OSError, ValueError) as error:
-        raise IndexBroken(f"{location}: the folder cannot be used as an index ({error})") from error
+        raise IndexBroken(
+            f"{location}: the folder cannot be used as an index ({error})", path=str(location), name="folder"
+        ) from error
 
 
 class QdrantIndex:
@@ -194,7 +198,9 @@ class QdrantIndex:
         if numbers < _MIN_VERSION:
             raise IndexBroken(
                 f"the Qdrant server is version {version}; upgrade it to {'.'.join(map(str, _MIN_VERSION))} or newer: "
-                "with older ones, other scopes influence the term weights of the scope that is read"
+                "with older ones, other scopes influence the term weights of the scope that is read",
+                name="version",
+                value=str(version),
             )
 
     def _ensure(self, server: QdrantClient) -> str:
@@ -221,7 +227,9 @@ class QdrantIndex:
             what = "is not an index of agentkit" if not isinstance(name, str) else f"has {size} dimensions"
             raise IndexBroken(
                 f"collection {self.collection!r} {what}; expected one that agentkit made, of {self.dimensions} "
-                "dimensions: name another collection, or delete it"
+                "dimensions: name another collection, or delete it",
+                name=self.collection,
+                value=self.dimensions,
             )
         if not self._is_local:
             for field in (SCOPE, VERSION):
@@ -235,7 +243,7 @@ class QdrantIndex:
         client = self._client
         if client is None:
             why = self._inherited or "was closed; open the memory again"
-            raise StoreClosed(f"collection {self.collection!r}: this index {why}")
+            raise StoreClosed(f"collection {self.collection!r}: this index {why}", name=self.collection)
         try:
             with self._mutex:
                 yield client
@@ -254,13 +262,17 @@ class QdrantIndex:
     def _away(self, why: str) -> IndexUnavailable:
         return IndexUnavailable(
             f"collection {self.collection!r}: the Qdrant server is away, slow or failing ({why}); what is stored is "
-            "intact, what is written is queued in the database: try again when it is back"
+            "intact, what is written is queued in the database: try again when it is back",
+            name=self.collection,
+            value="away",
         )
 
     def _broken(self, why: str) -> IndexBroken:
         return IndexBroken(
             f"collection {self.collection!r}: the Qdrant server refused ({why}); what is stored is intact: if the "
-            "collection is gone or damaged, delete it and open the memory again, then it is built from the database"
+            "collection is gone or damaged, delete it and open the memory again, then it is built from the database",
+            name=self.collection,
+            value="refused",
         )
 
 

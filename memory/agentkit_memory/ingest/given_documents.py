@@ -98,7 +98,9 @@ class Documents:
         data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else bytes(content)
         kind = _format(source)
         if kind == "image" and not isinstance(content, str):
-            raise IngestError(source, "an image needs an alt text: add Document(ALT_TEXT, image=Image(...))")
+            raise IngestError(
+                source, "an image needs an alt text: add Document(ALT_TEXT, image=Image(...))", name="alt_text"
+            )
         if isinstance(content, str) and kind in ("pdf", "image"):
             kind = "text"
         store = DocumentStore(self._database, scope_id(self._database, self._scope), self._scope.key)

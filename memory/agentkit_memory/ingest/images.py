@@ -34,12 +34,16 @@ def checked_image(source: str, image: Image) -> Image:
     try:
         content = image.read()
     except MediaError as error:
-        raise IngestError(source, str(error)) from error
+        raise IngestError(source, str(error), name="path") from error
     if len(content) > MAX_IMAGE:
-        raise IngestError(source, f"has {len(content):,} bytes, at most {MAX_IMAGE:,} are stored: scale the image down")
+        raise IngestError(
+            source, f"has {len(content):,} bytes, at most {MAX_IMAGE:,} are stored: scale the image down", name="size"
+        )
     kind = next((kind for mark, at, kind in _SIGNATURES if content[at : at + len(mark)] == mark), None)
     if kind is None:
-        raise IngestError(source, "is not a PNG, JPEG, GIF or WebP image, which models take; convert it first")
+        raise IngestError(
+            source, "is not a PNG, JPEG, GIF or WebP image, which models take; convert it first", name="format"
+        )
     return Image(content, kind, image.name or image.label)
 
 
@@ -51,10 +55,17 @@ def checked_alt(source: str, alt: object) -> str:
     """
     if not isinstance(alt, str) or not alt.strip():
         raise IngestError(
-            source, f"is an image, recalled by its alt text: expected text that describes it, got {brief(alt)}"
+            source,
+            f"is an image, recalled by its alt text: expected text that describes it, got {brief(alt)}",
+            name="alt_text",
         )
     if len(alt.encode("utf-8", "surrogatepass")) > CHUNK_BYTES:
-        raise IngestError(source, f"its alt text has {len(alt):,} characters, at most {CHUNK_BYTES:,} bytes are stored")
+        raise IngestError(
+            source,
+            f"its alt text has {len(alt):,} characters, at most {CHUNK_BYTES:,} bytes are stored",
+            name="alt_text",
+            value=len(alt),
+        )
     return alt
 
 

@@ -52,7 +52,8 @@ class IngestOptions:
             expected = "expected a function from the path of an image to its alt text"
             problems.append(f"alt_text: {expected}, got {self.alt_text!r:.80}")
         if problems:
-            raise IngestError("IngestOptions", "; ".join(problems))
+            names = ", ".join([problem.partition(":")[0] for problem in problems])
+            raise IngestError("IngestOptions", "; ".join(problems), name=names)
 
     @property
     def record_key(self) -> str:
@@ -67,7 +68,9 @@ def given_options(options: object, on_progress: object) -> IngestOptions:
         IngestError: They are not `IngestOptions`, or `on_progress` is not callable.
     """
     if not isinstance(options, IngestOptions | None):
-        raise IngestError("ingest", f"expected IngestOptions(...) as the options, got {options!r}")
+        raise IngestError("ingest", f"expected IngestOptions(...) as the options, got {options!r}", name="options")
     if on_progress is not None and not callable(on_progress):
-        raise IngestError("ingest", f"expected a function to call with the progress, got {on_progress!r}")
+        raise IngestError(
+            "ingest", f"expected a function to call with the progress, got {on_progress!r}", name="on_progress"
+        )
     return options or IngestOptions()

@@ -187,11 +187,16 @@ class _Run:
         """
         if self._options.alt_text is None:
             advice = "give IngestOptions(alt_text=...), or `documents.add` it"
-            raise IngestError(file.source, f"is an image, which is recalled by its alt text: {advice}")
+            raise IngestError(file.source, f"is an image, which is recalled by its alt text: {advice}", name="alt_text")
         try:
             alt: object = self._options.alt_text(file.path)
         except Exception as error:
-            raise IngestError(file.source, f"alt_text failed ({type(error).__name__}: {error})") from error
+            raise IngestError(
+                file.source,
+                f"alt_text failed ({type(error).__name__}: {error})",
+                name="alt_text",
+                value=type(error).__name__,
+            ) from error
         return storable(checked_alt(file.source, alt))
 
     def _stamp(self, reading: FileStream, alt: str) -> str:

@@ -30,17 +30,17 @@ def check_question(
     """
     problems = []
     if not isinstance(query, str):
-        problems.append(f"expected the question as text, got {type(query).__name__}")
+        problems.append(f"query: expected the question as text, got {type(query).__name__}")
     if not is_whole(limit, 1, MAX_CANDIDATES):
-        problems.append(f"expected a limit of 1 to {MAX_CANDIDATES:,} documents, got {limit!r}")
+        problems.append(f"limit: expected 1 to {MAX_CANDIDATES:,} documents, got {limit!r}")
     if visible is not None and not is_whole(visible, 0):
-        problems.append(f"expected how many messages are visible, 0 or more, or None for all, got {visible!r}")
+        problems.append(f"visible: expected how many messages are visible, 0 or more, or None for all, got {visible!r}")
     if now is not None and not (isinstance(now, datetime) or is_time(now)):
-        problems.append(f"expected `now` as a datetime or seconds since 1970, got {now!r}")
+        problems.append(f"now: expected a datetime or seconds since 1970, got {now!r}")
     known = get_args(Speaker)
     if roles is not None and not (isinstance(roles, list | tuple | set | frozenset) and {*known} >= {*map(str, roles)}):
-        problems.append(f"expected roles out of {known}, such as ('user',), or None for all, got {roles!r:.80}")
+        problems.append(f"roles: expected some of {known}, such as ('user',), or None for all, got {roles!r:.80}")
     if not isinstance(where, RecallFilter | None):
-        problems.append(f"expected RecallFilter(...) as `where`, or None for everything, got {brief(where)}")
+        problems.append(f"where: expected RecallFilter(...), or None for everything, got {brief(where)}")
     if problems:
-        raise InvalidArgument("recall: " + "; ".join(problems))
+        raise InvalidArgument.listing("recall", problems)

@@ -74,7 +74,7 @@ class RecallFilter:
         if not problems and len(times) == 2 and times[1] <= times[0]:
             problems.append(f"until: expected a time after `since`, got {self.until!r}: nothing could be recalled")
         if problems:
-            raise InvalidArgument("RecallFilter: " + "; ".join(problems))
+            raise InvalidArgument.listing("RecallFilter", problems)
 
     def allows(self, item: StoredItem) -> bool:
         """Return whether an item meets every condition."""

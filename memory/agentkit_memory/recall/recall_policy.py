@@ -85,7 +85,7 @@ class RecallPolicy:
             if not right
         ]
         if problems:
-            raise InvalidArgument(f"RecallPolicy {self.name!r}: " + "; ".join(problems))
+            raise InvalidArgument.listing(f"RecallPolicy {self.name!r}", problems)
 
     def score(self, question: Question, pool: Pool, served: frozenset[str]) -> None:
         """Fuse the scores of the retrievers that could be asked into one a candidate, and set the parts of each."""
@@ -127,10 +127,12 @@ class RecallPolicy:
             raise
         except Exception as error:
             raise InvalidArgument(
-                f"{where} failed on {len(pool)} candidates ({type(error).__name__}: {error})"
+                f"{where} failed on {len(pool)} candidates ({type(error).__name__}: {error})",
+                path=where,
+                value=type(error).__name__,
             ) from error
         if not right:
-            raise InvalidArgument(f"{where}: expected one finite number for each of {len(pool)} candidates")
+            raise InvalidArgument(f"{where}: expected one finite number for each of {len(pool)} candidates", path=where)
         return scores
 
     def describe(self) -> dict[str, Any]:
@@ -178,6 +180,8 @@ def named_policy(policy: RecallPolicy | str | None) -> RecallPolicy:
     found = POLICIES.get(name) if isinstance(name, str) else None
     if found is None:
         raise InvalidArgument(
-            f"recall: unknown policy {policy!r}; expected one of {', '.join(POLICIES)}, or a RecallPolicy"
+            f"recall: unknown policy {policy!r}; expected one of {', '.join(POLICIES)}, or a RecallPolicy",
+            name="policy",
+            value=str(policy),
         )
     return found

@@ -57,7 +57,8 @@ def reranked(reranker: Reranker, question: str, order: list[ScoredItem]) -> tupl
     if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit <= _MAX_TIMEOUT:
         raise InvalidArgument(
             f"reranker {reranker.name!r}: rerank_timeout: expected seconds, more than 0 and at most {_MAX_TIMEOUT:g}, "
-            f"got {brief(limit)}"
+            f"got {brief(limit)}",
+            name="rerank_timeout",
         )
     head = tuple(order[:_MAX_RERANKED])
     late = f"not reranked: reranker {reranker.name!r} did not answer within {limit:g} seconds"
@@ -75,7 +76,8 @@ def reranked(reranker: Reranker, question: str, order: list[ScoredItem]) -> tupl
     if len(scores) != len(head) or not all(map(_is_score, scores)):
         raise InvalidArgument(
             f"reranker {reranker.name!r}: expected one finite number for each of {len(head)} candidates, got "
-            f"{brief(scores)}"
+            f"{brief(scores)}",
+            name=reranker.name,
         )
     for each, score in zip(head, scores, strict=True):
         each.parts[reranker.name] = float(score)

@@ -75,7 +75,7 @@ class PolicyPart:
                 wanted = f"a number from {least:g} up" if name in self.minimum else "a number"
                 problems.append(f"{name}: expected {wanted}, got {brief(value)}")
         if problems:
-            raise InvalidArgument(f"{type(self).__name__}: " + "; ".join(problems))
+            raise InvalidArgument.listing(type(self).__name__, problems)
 
 
 @dataclass(frozen=True)

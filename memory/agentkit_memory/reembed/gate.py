@@ -37,11 +37,15 @@ class Gate:
         for name in ("self_retrieval", "overlap", "failing"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-                raise InvalidArgument(f"Gate.{name}: expected a share between 0 and 1, got {brief(value)}")
+                raise InvalidArgument(f"Gate.{name}: expected a share between 0 and 1, got {brief(value)}", name=name)
         if not is_whole(self.sample, 1):
-            raise InvalidArgument(f"Gate.sample: expected a whole number, 1 or more, got {brief(self.sample)}")
+            raise InvalidArgument(
+                f"Gate.sample: expected a whole number, 1 or more, got {brief(self.sample)}", name="sample"
+            )
         if not isinstance(self.questions, list | tuple) or not all(isinstance(each, str) for each in self.questions):
-            raise InvalidArgument(f"Gate.questions: expected a tuple or list of texts, got {self.questions!r}")
+            raise InvalidArgument(
+                f"Gate.questions: expected a tuple or list of texts, got {self.questions!r}", name="questions"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,9 +50,11 @@ def reembed(
 ) -> Reembedding:
     """Change the model of a store; see `Admin.reembed`."""
     if not isinstance(gate, Gate | None):
-        raise InvalidArgument(f"reembed: expected a Gate, or None for no checks, got {gate!r}")
+        raise InvalidArgument(f"reembed: expected a Gate, or None for no checks, got {gate!r}", name="gate")
     if on_progress is not None and not callable(on_progress):
-        raise InvalidArgument(f"reembed: expected a function to call with the progress, got {on_progress!r}")
+        raise InvalidArgument(
+            f"reembed: expected a function to call with the progress, got {on_progress!r}", name="on_progress"
+        )
     database = indexes.database
     model = "" if encoder is None else encoder.model
     if indexes.active().name == space_name(model):

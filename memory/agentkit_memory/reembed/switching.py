@@ -84,7 +84,9 @@ def _fits(connection: Connection, database: Database, model: str) -> bool:
     raise EmbedderError(
         f"{database.where}: this store is read {now}, not by model {model!r}; vectors of two models are never mixed: "
         f"open it without that embedder and call `memory.admin.reembed(embedder)` to change the model{begun}, or give "
-        "the embedder that it is read by"
+        "the embedder that it is read by",
+        name="embedder",
+        value=model,
     )
 
 
@@ -111,7 +113,9 @@ def begin(database: Database, model: str, dimensions: int) -> Space:
         if others := known_spaces(connection, "building"):
             raise InvalidArgument(
                 f"{database.where}: a change to {_called(others[0].model)!r} was begun and is not finished: finish it, "
-                f"or abandon it with `memory.admin.abandon_reembed()`, before {_called(model)!r} is built"
+                f"or abandon it with `memory.admin.abandon_reembed()`, before {_called(model)!r} is built",
+                name="embedder",
+                value=str(others[0].model),
             )
         active = active_space(connection)
         if find_space(connection, active.name) is None:  # never indexed, and no longer the only one

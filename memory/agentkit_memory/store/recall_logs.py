@@ -74,7 +74,9 @@ class RecallLogs:
             InvalidArgument: It is neither None nor a whole number from 0 up.
         """
         if keep is not None and not is_whole(keep, 0):
-            raise InvalidArgument(f"recall logs: expected how many to keep, 0 or more, or None for all, got {keep!r}")
+            raise InvalidArgument(
+                f"recall logs: expected how many to keep, 0 or more, or None for all, got {keep!r}", name="keep"
+            )
 
     def write(self, scope: Scope, known: int | None, make: Callable[[], RecallLog]) -> None:
         """Queue a log; `Database.deferred.settle` waits for it.
@@ -123,10 +125,12 @@ class RecallLogs:
             InvalidArgument: No scope was given, the limit is less than 1, or a number is invalid.
         """
         if not is_whole(limit, 1):
-            raise InvalidArgument(f"recall logs: expected a limit of 1 or more, got {limit!r}")
+            raise InvalidArgument(f"recall logs: expected a limit of 1 or more, got {limit!r}", name="limit")
         for name, number in (("after", after), ("before", before)):
             if number is not None and not is_whole(number):
-                raise InvalidArgument(f"recall logs: expected the number of a log as {name!r}, got {brief(number)}")
+                raise InvalidArgument(
+                    f"recall logs: expected the number of a log as {name!r}, got {brief(number)}", name=name
+                )
         bound = {
             "scopes": required(scope_ids),
             "after": after or 0,

@@ -75,7 +75,9 @@ def required(scope_ids: Sequence[int] | None) -> list[int]:
         InvalidArgument: No scope was given.
     """
     if scope_ids is None or isinstance(scope_ids, str) or not all(type(each) is int for each in scope_ids):
-        raise InvalidArgument(f"reading needs a scope: expected the numbers from `readable_ids`, got {scope_ids!r}")
+        raise InvalidArgument(
+            f"reading needs a scope: expected the numbers from `readable_ids`, got {scope_ids!r}", name="scope_ids"
+        )
     return list(scope_ids)
 
 

@@ -88,12 +88,14 @@ def _space(row: Row[Any]) -> Space:
 
 
 def _damaged(name: object) -> StoreCorrupt:
-    return StoreCorrupt(f"the row of the space {name!r:.80} is damaged; restore a backup")
+    return StoreCorrupt(f"the row of the space {name!r:.80} is damaged; restore a backup", name=str(name))
 
 
 def no_longer_read(where: str, name: str) -> StoreClosed:
     """Return the error of who uses the index of a space that was retired meanwhile."""
-    return StoreClosed(f"{where}: space {name!r} is no longer read: the model was changed; ask again")
+    return StoreClosed(
+        f"{where}: space {name!r} is no longer read: the model was changed; ask again", name=str(name), path=where
+    )
 
 
 def index_writes(connection: Connection, name: str) -> int:

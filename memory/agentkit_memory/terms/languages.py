@@ -144,6 +144,8 @@ def _stemmer(language: str) -> Callable[[str], str]:
     try:
         import snowballstemmer
     except ImportError as missing:
-        raise StoreUnavailable("recall needs the stemmers of snowballstemmer: install the extra `vector`") from missing
+        raise StoreUnavailable(
+            "recall needs the stemmers of snowballstemmer: install the extra `vector`", name="vector"
+        ) from missing
     stemmer: Callable[[str], str] = snowballstemmer.stemmer(language).stemWord
     return stemmer

@@ -15,6 +15,7 @@ from agentkit_memory.index.vector_index import Point, VectorIndex
 from agentkit_memory.terms.bm25_vectors import document_vector
 from agentkit_prompts.context.messages import Message
 from tests.memory.embedders.word_embedder import Words
+from tests.raising import raises
 from tests.waiting import until
 
 ANIMALS = ("zebra", "heron", "otter", "newt", "puma", "lynx")
@@ -69,7 +70,7 @@ def test_copies_and_texts_without_words_are_no_damage(memory: Memory) -> None:
 
 def test_a_sample_is_a_number(memory: Memory) -> None:
     for wrong in (-1, 1.5, "5", True, None):
-        with pytest.raises(StoreError, match="how many items"):
+        with raises(StoreError, name="sample"):
             memory.admin.verify(sample=wrong)  # type: ignore[arg-type]
 
 

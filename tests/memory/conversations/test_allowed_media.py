@@ -12,6 +12,7 @@ from agentkit.memory import Memory
 from agentkit_memory.errors import InvalidArgument
 from agentkit_prompts import ContextError, PromptContext
 from agentkit_prompts.errors import MessageError
+from tests.raising import raises
 
 PRIVATE = "http://127.0.0.1:1/a.png"
 
@@ -28,12 +29,12 @@ def message(request: pytest.FixtureRequest) -> dict[str, Any]:
 def test_a_stored_session(tmp_path: Path, message: dict[str, Any]) -> None:
     with Memory.open(tmp_path / "home") as memory:
         session = memory.session("one")
-        with pytest.raises(InvalidArgument, match="allow_media"):
+        with pytest.raises(InvalidArgument):
             session.append(message)
-        with pytest.raises(InvalidArgument, match="allow_media"):
+        with pytest.raises(InvalidArgument):
             session.append_now(message)
         assert len(session.append(message, allow_media=True)) == 1
-        with pytest.raises(InvalidArgument, match="allow_media"):
+        with pytest.raises(InvalidArgument):
             session.append(message)
         opened = memory.session("two", allow_media=True)
         opened.append(message)
@@ -43,19 +44,19 @@ def test_a_stored_session(tmp_path: Path, message: dict[str, Any]) -> None:
 
 def test_a_session_in_memory(message: dict[str, Any]) -> None:
     session = InMemorySession()
-    with pytest.raises(MessageError, match="allow_media"):
+    with pytest.raises(MessageError):
         session.append(message)
     assert session.append(message, allow_media=True)[0].parts[0]
 
 
 @pytest.mark.parametrize("name", ["conversation", "intermediate"])
 def test_a_context(name: str, message: dict[str, Any]) -> None:
-    with pytest.raises(ContextError, match="allow_media"):
+    with pytest.raises(ContextError):
         PromptContext(user_input="q", **{name: [message]})  # type: ignore[arg-type]
     context = PromptContext(user_input="q", allow_media=True, **{name: [message]})  # type: ignore[arg-type]
     assert getattr(context, name)[0].parts[0]
-    with pytest.raises(ContextError, match="allow_media"):
+    with pytest.raises(ContextError):
         context.evolve(**{name: [message]})  # type: ignore[arg-type]
     assert getattr(context.evolve(allow_media=True, **{name: [message]}), name)[0].parts[0]  # type: ignore[arg-type]
-    with pytest.raises(ContextError, match="allow_media: expected True or False"):
+    with raises(ContextError, name="allow_media"):
         PromptContext(user_input="q", allow_media="yes")  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ from agentkit_memory.errors import StoreVersion
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Image, Text
 from tests.effort import tries
+from tests.raising import raises
 
 HELLO = Message("user", "hello")
 HI = Message("assistant", "hi")
@@ -52,7 +53,7 @@ def test_views_handed_out_before_do_not_change(memory: Memory) -> None:
 def test_an_append_to_an_outdated_view_writes_nothing_and_brings_the_view_up_to_date(either: Memory) -> None:
     mine, theirs = either.session("s"), either.session("s")
     theirs.append(HELLO, HI)
-    with pytest.raises(HeadMoved, match=r"another writer added 2 message.*append again") as caught:
+    with raises(HeadMoved, name="s") as caught:
         mine.append(Message("user", "mine"))
     assert (caught.value.expected, caught.value.actual) == (0, 2)
     assert list(mine.conversation) == [HELLO, HI]
@@ -79,7 +80,7 @@ def test_the_same_append_under_the_same_key_happens_once(either: Memory) -> None
 def test_a_key_that_was_used_for_other_messages_is_refused(either: Memory) -> None:
     session = either.session("s")
     session.append(HELLO, key="k")
-    with pytest.raises(AlreadyUsed, match="'k' was used for other messages"):
+    with raises(AlreadyUsed, name="k", value=1):
         session.append(HI, key="k")
     assert list(either.session("s").conversation) == [HELLO]
 
@@ -99,7 +100,7 @@ def test_a_conversation_needs_a_name_that_can_be_stored(memory: Memory, name: st
 
 def test_text_that_is_no_unicode_is_refused_and_nothing_of_the_append_is_kept(memory: Memory) -> None:
     session = memory.session("s")
-    with pytest.raises(InvalidArgument, match="surrogates"):
+    with raises(InvalidArgument, name="s"):
         session.append(HELLO, Message("user", "\ud800"))
     assert len(memory.session("s").conversation) == len(session.conversation) == 0
 
@@ -108,7 +109,7 @@ def test_a_message_of_a_newer_format_asks_for_an_upgrade(memory: Memory) -> None
     memory.session("s").append(HELLO)
     with memory._store.database.write() as connection:
         connection.execute(text("UPDATE messages SET format = 99"))
-    with pytest.raises(StoreVersion, match=r"format 99.*upgrade it"):
+    with raises(StoreVersion, name="format", path="conversation 's', message 1", value=99):
         memory.session("s")
 
 
@@ -116,7 +117,7 @@ def test_a_damaged_message_is_named(memory: Memory) -> None:
     memory.session("s").append(HELLO, HI)
     with memory._store.database.write() as connection:
         connection.execute(text("UPDATE messages SET body = '{' WHERE seq = 2"))
-    with pytest.raises(StoreCorrupt, match="conversation 's', message 2"):
+    with raises(StoreCorrupt, path="conversation 's', message 2"):
         memory.session("s")
 
 
@@ -125,7 +126,7 @@ def test_a_conversation_that_was_deleted_says_so(memory: Memory) -> None:
     with memory._store.database.write() as connection:
         connection.execute(text("DELETE FROM conversations"))
     for act in (session.refresh, lambda: session.append(HELLO)):
-        with pytest.raises(StoreError, match="was deleted"):
+        with raises(StoreError, name="s", value="deleted"):
             act()
 
 
@@ -135,7 +136,7 @@ def test_a_closed_memory_says_so(home: Path) -> None:
     memory.close()
     memory.close()
     for act in (lambda: session.append(HELLO), session.refresh, lambda: memory.recall("x")):
-        with pytest.raises(StoreClosed, match="open it again"):
+        with raises(StoreClosed, name="memory"):
             act()
 
 

@@ -32,6 +32,7 @@ from agentkit_memory.store.scope_rows import readable_ids
 from agentkit_memory.store.stored_item import StoredItem
 from agentkit_prompts.context.messages import Message, ToolCall
 from tests.memory.embedders.word_embedder import Words
+from tests.raising import raises
 
 SECRET = "my card is q4929-1111"  # with a letter that is in no number, time or id
 
@@ -197,7 +198,7 @@ def test_there_must_be_something_to_redact(either: Memory) -> None:
     session = either.session("s")
     session.append(*user("a"))
     for seq in (0, 2, -1):
-        with pytest.raises(NotFound, match=f"no message {seq}"):
+        with raises(NotFound, name="seq", value=seq):
             session.redact(seq)
 
 
@@ -247,7 +248,7 @@ def test_an_expired_conversation_is_not_recalled_and_then_deleted(either: Memory
     assert "ebras" not in everything(either)
     assert [each.query for each in either.recall_logs()] == ["violins?"]
     assert either.admin.verify().orphans == 0 and either.admin.expire() == {}
-    with pytest.raises(NotFound, match="was deleted; open it again"):
+    with raises(NotFound, name="old", value="deleted"):
         old.append(*user("more"))
 
 
@@ -258,7 +259,7 @@ def test_nothing_is_added_to_what_has_expired_unless_it_was_given_more_time(eith
     session.append(*user("old"))
     now[0] = 2000.0
     for _ in range(2):
-        with pytest.raises(NotFound, match="has expired; open it again to begin a new one"):
+        with raises(NotFound, name="s", value="expired"):
             session.append(*user("lost otherwise"))
     assert not session.append_now(*user("lost otherwise"))
     now[0] = 1500.0
@@ -279,7 +280,7 @@ def test_an_expired_conversation_begins_anew_when_it_is_opened(either: Memory) -
     now[0] = 2999.0
     assert len(either.session("s", branch="f").conversation) == 1
     now[0] = 3000.0
-    with pytest.raises(NotFound, match="no branch 'f'"):
+    with raises(NotFound, name="branch", value="f"):
         either.session("s", branch="f")
     fresh = either.session("s")
     fresh.append(*user("new"))
@@ -290,13 +291,13 @@ def test_an_expired_conversation_begins_anew_when_it_is_opened(either: Memory) -
 def test_a_time_that_is_none_and_a_name_that_nobody_can_have_are_refused(either: Memory) -> None:
     wrong: Any
     for wrong in ("soon", math.nan, True):
-        with pytest.raises(InvalidArgument, match="expected seconds since 1970"):
+        with raises(InvalidArgument, name="expire: now"):
             either.admin.expire(wrong)
-        with pytest.raises(InvalidArgument, match="expected seconds since 1970"):
+        with raises(InvalidArgument, name="expires_at"):
             either.session("s", expires_at=wrong)
-    with pytest.raises(InvalidArgument, match="holds NUL"):
+    with raises(InvalidArgument, name="session id"):
         either.delete_session("a\0b")
-    with pytest.raises(InvalidArgument, match="holds NUL"):
+    with raises(InvalidArgument, name="branch"):
         either.session("s", branch="a\0b")
     assert count(either, "conversations") == 0
 
@@ -309,7 +310,7 @@ def test_a_time_to_expire_can_be_taken_back(either: Memory) -> None:
     either.session("s", expires_at=math.inf)
     now[0] = 3000.0
     assert either.admin.expire() == {} and [each.text for each in items_of(either)] == ["zebra"]
-    with pytest.raises(InvalidArgument, match="expires_at: expected seconds"):
+    with raises(InvalidArgument, name="expires_at"):
         either.session("s", expires_at=math.nan)
 
 

@@ -12,6 +12,7 @@ import pytest
 from agentkit_memory import HeadMoved, Memory, StoredSession
 from agentkit_memory.errors import StoreCorrupt
 from agentkit_prompts.context.messages import Message, ToolCall
+from tests.raising import raises
 
 
 def turn(name: str) -> list[Message]:
@@ -116,7 +117,7 @@ def test_a_damaged_note_is_named_and_hurts_no_other(memory: Memory, home: Path, 
     connection.close()
     session.refresh()
     assert session.note("colour") == "red"
-    with pytest.raises(StoreCorrupt, match="conversation 's': the stored note 'additional_kwargs' is damaged"):
+    with raises(StoreCorrupt, name="additional_kwargs", path="s"):
         _ = session.additional_kwargs
     session.keep_kwargs({"root": "/srv"})
     assert session.additional_kwargs == {"root": "/srv"}

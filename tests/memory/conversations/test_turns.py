@@ -19,6 +19,7 @@ from agentkit_memory.store.scope_rows import readable_ids
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Image, Text
 from tests.effort import spread
+from tests.raising import raises
 
 
 def rows(memory: Memory, columns: str = "text") -> list[Any]:
@@ -140,7 +141,7 @@ def test_only_the_scopes_that_are_named_are_looked_at(either: Memory) -> None:
         either.within(tenant).session("s").append(Message("user", tenant))
     assert all_of(either, scopes=[either.within("a")._own_scope()]) == 1
     assert all_of(either, scopes=[]) == 0 and rows(either) == ["a"]
-    with pytest.raises(InvalidArgument, match="reading needs a scope"):
+    with raises(InvalidArgument, name="scope_ids"):
         itemise(either._store.database, "a", 1)  # type: ignore[arg-type]
 
 

@@ -33,6 +33,7 @@ from agentkit_memory.errors import EmbedderUnavailable
 from agentkit_memory.process.store_threads import EmbedderLoop
 from agentkit_prompts.ranking.embedder import Embedder
 from tests.memory.embedders.word_embedder import Words
+from tests.raising import raises
 from tests.waiting import LONG
 
 
@@ -68,18 +69,18 @@ def test_vectors_have_length_1_whatever_their_scale() -> None:
 
 
 @pytest.mark.parametrize(
-    ("embedded", "said"),
+    ("embedded", "value"),
     [
-        (None, "model 'm': expected a list of vectors, got NoneType"),
-        ("vectors", "model 'm': expected a list of vectors, got str"),
-        ([[1.0]], "model 'm': returned 1 vectors for 2 texts; expected one per text, in order"),
-        ([[1.0]] * 3, "model 'm': returned 3 vectors for 2 texts"),
-        ([[1.0], [1.0, 2.0]], "model 'm': returned vectors of 1, 2 dimensions; expected one length"),
-        ([[0.0] * 65_537] * 2, "model 'm': returned vectors of 65,537 dimensions; at most 65,536 can be stored"),
+        (None, "NoneType"),
+        ("vectors", "str"),
+        ([[1.0]], 1),
+        ([[1.0]] * 3, 3),
+        ([[1.0], [1.0, 2.0]], "lengths"),
+        ([[0.0] * 65_537] * 2, 65_537),
     ],
 )
-def test_what_is_not_one_vector_for_each_text_is_refused(embedded: object, said: str) -> None:
-    with pytest.raises(EmbedderError, match=said):
+def test_what_is_not_one_vector_for_each_text_is_refused(embedded: object, value: str | int) -> None:
+    with raises(EmbedderError, name="m", value=value):
         unit_vectors("m", embedded, ["one", "three"])
 
 
@@ -111,9 +112,9 @@ def test_an_embedder_names_its_model() -> None:
     for name in (None, "", " ", 7, "x" * 256, "a\0b"):
         embedder = Words()
         embedder.model = name  # type: ignore[assignment]
-        with pytest.raises(EmbedderError, match="Words"):
+        with pytest.raises(EmbedderError):
             model_of(embedder)
-    with pytest.raises(EmbedderError, match="expected an embedder, an object with `embed"):
+    with raises(EmbedderError, name="embedder", value="object"):
         model_of(object())  # type: ignore[arg-type]
 
 
@@ -203,7 +204,7 @@ def test_a_model_that_is_away_is_not_asked_again_for_a_moment(encoder: Callable[
     words = Words(wrong=away)
     asking = encoder(words, LONG)
     for act in (asking, asking.questions, asking):
-        with pytest.raises(EmbedderUnavailable, match=r"model 'words-1': it is away \(ConnectionRefusedError: nobody"):
+        with raises(EmbedderUnavailable, name="words-1"):
             act(["text"])
     assert len(words.calls) == 1
     again = encoder(words, 0.01)
@@ -216,7 +217,7 @@ def test_a_model_that_is_away_is_not_asked_again_for_a_moment(encoder: Callable[
 
 def test_a_question_that_cannot_be_embedded(encoder: Callable[..., Encoder]) -> None:
     words = Words(wrong=lambda text: [math.inf] * 64)
-    with pytest.raises(EmbedderError, match=r"text 1 of 1 \(8 characters\): its vector holds NaN or infinity"):
+    with pytest.raises(EmbedderError):
         encoder(words).questions(["question"])
     with pytest.raises(EmbedderError):
         encoder(words).measure()
@@ -255,7 +256,7 @@ def test_async_embedders_are_waited_for_in_one_loop(encoder: Callable[..., Encod
 
     assert asyncio.run(inside()) == 1
     assert len(loops) == 1
-    with pytest.raises(EmbedderUnavailable, match="TimeoutError: too slow"):
+    with raises(EmbedderUnavailable, name="async"):
         asking(["bad"])
 
 
@@ -292,17 +293,17 @@ def test_an_adapter_can_be_named_by_its_model(name: str, model: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "kind"),
     [
-        ("fastembed", r"expected KIND:MODEL, such as fastembed:MODEL$"),
-        ("fastembd:x", r"did you mean 'fastembed'\? There is: fastembed, openai, sentence-transformers$"),
-        ("sentence-transformer:x", r"did you mean 'sentence-transformers'\?"),
-        ("openai:", r"such as openai:MODEL$"),
-        ("", r"there is: fastembed, openai, sentence-transformers$"),
+        ("fastembed", "fastembed"),
+        ("fastembd:x", "fastembd"),
+        ("sentence-transformer:x", "sentence-transformer"),
+        ("openai:", "openai"),
+        ("", ""),
     ],
 )
-def test_a_name_that_is_none_says_which_there_are(name: str, said: str) -> None:
-    with pytest.raises(EmbedderError, match=said):
+def test_a_name_that_is_none_says_which_there_are(name: str, kind: str) -> None:
+    with raises(EmbedderError, name="embedder", value=kind):
         embedder_named(name)
 
 
@@ -319,8 +320,9 @@ def test_without_its_package_an_adapter_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     for act in (make().embed, make().embed_query):
-        with pytest.raises(EmbedderUnavailable, match=f"needs .*: install the extra `{extra}`"):
+        with pytest.raises(EmbedderUnavailable) as caught:
             act(["text"])
+        assert f"`{extra}`" in str(caught.value)
 
 
 LOCAL = {
@@ -379,11 +381,11 @@ def test_fastembed_embeds_chunks_and_questions_and_is_loaded_once(
         "passages ['a', 'b'] 8",
         "questions ['c']",
     ]
-    with pytest.raises(EmbedderUnavailable, match=r"'fastembed:away/model': it is not on this machine .*cache_dir="):
+    with raises(EmbedderUnavailable, name="fastembed:away/model", value="ValueError"):
         FastembedEmbedder("away/model").embed(["a"])
     assert capsys.readouterr().out == "load away/model None False -\n"
-    for name, hint in (("BAAI/bge-smal", r"; did you mean 'BAAI/bge-small-en-v1.5'\?"), ("zzz", "; there is: BAAI")):
-        with pytest.raises(EmbedderError, match=f"fastembed has no model of this name{hint}"):
+    for name in ("BAAI/bge-smal", "zzz"):
+        with raises(EmbedderError, name=f"fastembed:{name}"):
             FastembedEmbedder(name).embed(["a"])
 
 
@@ -399,7 +401,7 @@ def test_sentence_transformers_embeds_chunks_and_questions_and_is_loaded_once(
         "passages ['a', 'b'] 8",
         "questions ['c']",
     ]
-    with pytest.raises(EmbedderUnavailable, match=r"are damaged \(OSError: We couldn't connect .* give the folder"):
+    with raises(EmbedderUnavailable, name="sentence-transformers:away/model", value="OSError"):
         SentenceTransformersEmbedder("away/model", offline=True).embed(["a"])
     assert capsys.readouterr().out == "load away/model None True False\n"
 
@@ -453,7 +455,7 @@ def test_the_end_of_a_process_waits_for_the_texts_that_are_embedded_and_no_other
 @pytest.mark.parametrize("size", [0, -1])
 def test_a_batch_holds_a_text_at_least(size: int) -> None:
     for make in (FastembedEmbedder, SentenceTransformersEmbedder):
-        with pytest.raises(EmbedderError, match=f"{make.__name__}: batch_size: expected .* from 1, got {size}"):
+        with raises(EmbedderError, name="batch_size"):
             make(batch_size=size)
 
 
@@ -463,7 +465,7 @@ def test_a_folder_is_loaded_only_when_it_is_given_as_a_path(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "owner/model").mkdir(parents=True)
-    with pytest.raises(EmbedderError, match=r"the current folder holds 'owner/model' too; .* as a pathlib\.Path"):
+    with raises(EmbedderError, name="model", value="owner/model"):
         embedder_named("sentence-transformers:owner/model").embed(["a"])
     assert capsys.readouterr().out == ""
     assert SentenceTransformersEmbedder(Path("owner/model")).embed(["a"]) == [[1.0, 1.0]]
@@ -593,7 +595,7 @@ def test_an_endpoint_that_is_away_or_slow(endpoint: Endpoint) -> None:
         raise ConnectionResetError
 
     endpoint.act = hang_up
-    with pytest.raises(EmbedderUnavailable, match=r"127\.0\.0\.1:\d+ cannot be reached \(.*found with BM25 meanwhile"):
+    with raises(EmbedderUnavailable, name="openai:m"):
         OpenAIEmbedder("m", base_url=endpoint.url, max_retries=0).embed(["a"])
     release = threading.Event()
 
@@ -602,7 +604,7 @@ def test_an_endpoint_that_is_away_or_slow(endpoint: Endpoint) -> None:
         return 500, {}
 
     endpoint.act = dawdle
-    with pytest.raises(EmbedderUnavailable, match="cannot be reached"):
+    with raises(EmbedderUnavailable, name="openai:m"):
         OpenAIEmbedder("m", base_url=endpoint.url, question_timeout=0.1).embed_query(["a"])
     release.set()
 
@@ -610,12 +612,10 @@ def test_an_endpoint_that_is_away_or_slow(endpoint: Endpoint) -> None:
 def test_a_key_and_an_address_come_from_the_environment(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    with pytest.raises(EmbedderUnavailable, match="there is no API key: set OPENAI_API_KEY"):
+    with raises(EmbedderUnavailable, name="OPENAI_API_KEY"):
         OpenAIEmbedder("m").embed(["a"])
     monkeypatch.setenv("OPENAI_BASE_URL", "localhost:8000")
-    with pytest.raises(
-        EmbedderError, match=r"must be an address such as http://localhost:8000/v1, .*, got something else"
-    ):
+    with raises(EmbedderError, name="base_url"):
         OpenAIEmbedder("m").embed(["a"])
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
     monkeypatch.setenv("OPENAI_API_KEY", " key-of-mine ")
@@ -642,7 +642,7 @@ def test_local_models_by_their_real_packages_say_what_is_missing_offline(
     ):
         if importlib.util.find_spec(package) is not None:
             tried += 1
-            with pytest.raises(EmbedderUnavailable, match="it is not on this machine and could not be fetched"):
+            with pytest.raises(EmbedderUnavailable):
                 embedder.embed(["text"])
     if not tried:
         pytest.skip("needs the extra `dense` or `sentence-transformers`")

@@ -38,6 +38,7 @@ from agentkit_memory.terms.bm25_vectors import SPACE
 from agentkit_prompts.context.messages import Message, ToolCall
 from tests.effort import spread
 from tests.memory.embedders.word_embedder import Words
+from tests.raising import raises
 
 MARKER = "Xanadu-4929"
 TABLES = (
@@ -176,7 +177,7 @@ def test_a_writer_that_keeps_the_file_from_being_rewritten_is_reported(home: Pat
     with Memory.open(home, timeout=0.05) as memory:
         with closing(sqlite3.connect(home / "memory.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(StoreError, match="another process is writing"):
+            with raises(StoreError, name="SQLITE_BUSY"):
                 memory.admin.compact()
         assert memory.admin.compact()
 
@@ -208,7 +209,7 @@ def test_a_subject_owns_the_scopes_that_have_all_its_names(either: Memory, subje
 
 
 def test_a_memory_erases_only_within_its_own_tenant(either: Memory) -> None:
-    with pytest.raises(InvalidArgument, match=r"'other' is not the tenant of this memory \('local'\)"):
+    with raises(InvalidArgument, name="tenant", value="other"):
         either.erase("other")
     either.within("other").session("s").append(Message("user", "x"))
     assert either.within("other").erase("other").removed["messages"] == 1
@@ -242,7 +243,7 @@ def test_what_was_open_when_its_subject_was_erased_says_so_and_never_writes_to_s
     other = either.within(Scope("local", user="eve"))
     other.session("s").append(Message("user", "eve's"))
     assert other._own_scope() != number
-    with pytest.raises(NotFound, match="was deleted"):
+    with raises(NotFound, name="s", value="deleted"):
         session.append(Message("user", "y"))
     either._store.logs.write(ada.scope, number, lambda: RecallLog("q", {}, (), 1))
     assert either.recall_logs() == ada.recall_logs() == ()
@@ -398,7 +399,7 @@ def test_rows_that_cannot_be_removed_end_an_erasure_and_not_the_patience(home: P
         memory.recall("fact")
     with closing(sqlite3.connect(home / "memory.db")) as file:  # as where an index tells of rows that are not there
         file.execute("CREATE TRIGGER damage BEFORE DELETE ON items BEGIN SELECT RAISE(IGNORE); END")
-    with Memory.open(home) as memory, pytest.raises(StoreCorrupt, match="rows that are found cannot be deleted"):
+    with Memory.open(home) as memory, raises(StoreCorrupt, name="index"):
         memory.erase(ADA)
 
 

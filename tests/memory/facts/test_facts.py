@@ -20,6 +20,7 @@ from agentkit_memory.store.item_rows import read_items
 from agentkit_memory.store.outbox import enqueue
 from agentkit_memory.store.scope_rows import readable_ids
 from agentkit_prompts.context.messages import Message
+from tests.raising import raises
 from tests.waiting import LONG
 
 
@@ -117,14 +118,14 @@ def test_a_fact_that_was_taken_from_a_fact_ends_with_what_that_was_taken_from(ei
 @pytest.mark.parametrize("wrong", [None, 5, b"x", {"x": 1}, [5], [None]])
 @pytest.mark.parametrize("name", ["sources", "supersedes"])
 def test_what_is_no_id_is_refused(memory: Memory, name: str, wrong: Any) -> None:
-    with pytest.raises(InvalidArgument, match=f"'{name}'"):
+    with raises(InvalidArgument, name=name):
         memory.facts.add("x", **{name: wrong})
     assert memory.facts.list() == ()
 
 
 @pytest.mark.parametrize("arguments", [{"after": "x"}, {"after": 10**30}, {"after": None}, {"limit": 10**30}])
 def test_a_page_that_cannot_be(either: Memory, arguments: dict[str, Any]) -> None:
-    with pytest.raises(InvalidArgument, match="expected"):
+    with raises(InvalidArgument, name=next(iter(arguments))):
         either.facts.list(**arguments)
 
 
@@ -136,7 +137,7 @@ def test_facts_are_listed_by_pages_in_the_order_they_were_added(either: Memory) 
     assert either.facts.list(after=added[2].number, limit=3) == tuple(added[3:6])
     assert either.facts.list(after=7) == ()
     for limit in (0, True, "all"):
-        with pytest.raises(InvalidArgument, match="limit of 1 or more"):
+        with raises(InvalidArgument, name="limit"):
             either.facts.list(limit=limit)  # type: ignore[arg-type]
 
 
@@ -155,29 +156,29 @@ def test_facts_of_another_scope_are_as_if_they_were_not(either: Memory) -> None:
     assert either.within("other").facts.get(shared.id) is None
     assert [each.text for each in ada.facts.list()] == ["ada's"]
     assert not bob.facts.remove(mine.id) and not ada.facts.remove(shared.id)
-    with pytest.raises(NotFound, match=rf"not in this scope: fact {mine.id}, item {mine.id}; nothing was stored"):
+    with raises(NotFound, value="fact 252b8a45-b788-5fad-92be-cab013c8751d, item 252b8a45-b788-5fad-92be-cab013c8751d"):
         bob.facts.add("stolen", supersedes=mine.id, sources=mine.id)
     assert bob.facts.list() == () and ada.facts.get(mine.id) == mine
     assert ada.facts.add("seen", sources=shared.id).sources == (shared.id,)  # what one may read, one may quote
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "name"),
     [
-        ({"text": ""}, "needs a text"),
-        ({"text": " \n"}, "needs a text"),
-        ({"text": 7}, "needs a text"),
-        ({"text": "a\0"}, "NUL"),
-        ({"text": "\ud800"}, "surrogate"),
-        ({"text": "a", "valid_from": math.nan}, "valid_from is nan"),
-        ({"text": "a", "valid_from": 2.0, "valid_to": 1.0}, r"ends \(1.0\) before it begins"),
-        ({"text": "a", "valid_to": "soon", "metadata": {"x": object()}}, "valid_to is 'soon'.*metadata is not JSON"),
+        ({"text": ""}, "text"),
+        ({"text": " \n"}, "text"),
+        ({"text": 7}, "text"),
+        ({"text": "a\0"}, "text"),
+        ({"text": "\ud800"}, "text"),
+        ({"text": "a", "valid_from": math.nan}, "valid_from"),
+        ({"text": "a", "valid_from": 2.0, "valid_to": 1.0}, "valid_to"),
+        ({"text": "a", "valid_to": "soon", "metadata": {"x": object()}}, "valid_to, metadata"),
     ],
 )
 def test_a_fact_that_cannot_be_is_refused_with_all_that_is_wrong(
-    memory: Memory, arguments: dict[str, object], said: str
+    memory: Memory, arguments: dict[str, object], name: str
 ) -> None:
-    with pytest.raises(InvalidArgument, match=said):
+    with raises(InvalidArgument, name=name):
         memory.facts.add(**arguments)  # type: ignore[arg-type]
     assert memory.facts.list() == ()
 
@@ -185,15 +186,15 @@ def test_a_fact_that_cannot_be_is_refused_with_all_that_is_wrong(
 def test_ids_that_no_database_can_hold_are_ids_of_nothing(either: Memory) -> None:
     assert either.facts.get("a\0b") is None
     assert not either.facts.remove("a\ud800b")
-    with pytest.raises(NotFound, match="nothing was stored"):
+    with raises(NotFound, value="fact a�b"):
         either.facts.add("Bo has a boat.", supersedes="a\0b")
-    with pytest.raises(NotFound, match="nothing was stored"):
+    with raises(NotFound, value="item a�b"):
         either.facts.add("Bo has a boat.", sources=["a\0b"])
     assert either.facts.list() == ()
 
 
 def test_metadata_that_is_no_json_is_refused(either: Memory) -> None:
-    with pytest.raises(InvalidArgument, match="metadata is not JSON"):
+    with raises(InvalidArgument, name="metadata"):
         either.facts.add("Bo has a boat.", metadata={"length": math.nan})
 
 
@@ -285,13 +286,13 @@ def test_a_fact_is_updated_by_its_id(either: Memory) -> None:
 
 def test_what_cannot_be_updated_changes_nothing(memory: Memory) -> None:
     fact = memory.facts.add("Ada lives in Rome.", valid_from=5.0)
-    with pytest.raises(NotFound, match="not in this scope"):
+    with raises(NotFound, value="d39274be-03ee-59e7-947b-7d3e6d6ee69d"):
         memory.within("other").facts.update(fact.id, "Ada lives in Oslo.")
-    with pytest.raises(InvalidArgument, match=r"it ends \(1.0\) before it begins"):
+    with raises(InvalidArgument, name="valid_to"):
         memory.facts.update(fact.id, "Ada lives in Oslo.", valid_to=1.0)
-    with pytest.raises(InvalidArgument, match="needs a text"):
+    with raises(InvalidArgument, name="text"):
         memory.facts.update(fact.id, " ")
-    with pytest.raises(InvalidArgument, match=r"NUL.*metadata"):
+    with raises(InvalidArgument, name="text, metadata"):
         memory.facts.update(fact.id, "a\0", metadata={"a": object()})
     assert memory.facts.get(fact.id) == fact
 

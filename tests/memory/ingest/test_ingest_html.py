@@ -17,6 +17,7 @@ from agentkit_memory.ingest.readers.blocks import PART, Block
 from agentkit_memory.ingest.readers.file_stream import FileStream
 from agentkit_memory.ingest.readers.html import html_blocks
 from tests.effort import spread
+from tests.raising import raises
 
 pytest.importorskip("lxml", reason="needs the extra `ingest`")
 
@@ -98,9 +99,9 @@ def test_a_page_says_how_it_is_encoded(tmp_path: Path, content: bytes, said: str
 
 
 def test_bytes_that_are_no_text_are_reported_with_their_place_or_replaced(tmp_path: Path) -> None:
-    with pytest.raises(IngestError, match=r"is not UTF-8 text \(byte 6\)"):
+    with raises(IngestError, source="page.html"):
         read(tmp_path, b"<p>caf\xe9</p>")
-    with pytest.raises(IngestError, match="binary"):
+    with raises(IngestError, source="page.html"):
         read(tmp_path, b"<p>\0</p>")
     file = tmp_path / "page.html"
     file.write_bytes(b"<p>caf\xe9</p>")
@@ -173,7 +174,7 @@ def test_pages_made_to_be_slow_or_deep_end(tmp_path: Path, content: bytes) -> No
 @pytest.mark.parametrize("start", [b"<!--", b'<a href="', b"<"])
 def test_a_tag_or_comment_without_end_is_refused(tmp_path: Path, start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(html, "_MAX_TAG", 1024 * 1024)
-    with pytest.raises(IngestError, match=r"has a tag or comment of more than 1 MiB before byte \d+"):
+    with raises(IngestError, source="page.html"):
         read(tmp_path, b"<p>fine</p>" + start + b"x" * 2_000_000)
 
 

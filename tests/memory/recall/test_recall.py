@@ -20,6 +20,7 @@ from agentkit_memory.process.failpoints import VARIABLE
 from agentkit_memory.store.item_rows import read_newest
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import Document
+from tests.raising import raises
 
 
 def test_the_chunk_that_answers_comes_first_with_its_place(either: Memory, docs: Path) -> None:
@@ -131,17 +132,17 @@ def test_equal_text_of_several_files_is_recalled_once(memory: Memory, docs: Path
 
 
 @pytest.mark.parametrize(
-    ("query", "limit", "said"),
+    ("query", "limit", "name"),
     [
-        (None, 5, "question as text"),
-        ("x", 0, "limit of 1"),
-        ("x", True, "limit of 1"),
-        ("x", 2.5, "limit of 1"),
-        ("x", 10**30, "limit of 1"),
+        (None, 5, "query"),
+        ("x", 0, "limit"),
+        ("x", True, "limit"),
+        ("x", 2.5, "limit"),
+        ("x", 10**30, "limit"),
     ],
 )
-def test_what_cannot_be_asked(memory: Memory, query: Any, limit: Any, said: str) -> None:
-    with pytest.raises(InvalidArgument, match=said):
+def test_what_cannot_be_asked(memory: Memory, query: Any, limit: Any, name: str) -> None:
+    with raises(InvalidArgument, name=name):
         memory.recall(query, limit=limit)
 
 

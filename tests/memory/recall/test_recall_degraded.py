@@ -15,6 +15,7 @@ from agentkit_memory import IndexBroken, IndexUnavailable, Memory, RecallFilter,
 from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.index.vector_index import Hit, SparseVector, VectorIndex
 from agentkit_prompts.context.messages import Message
+from tests.raising import raises
 
 HOLD = """if True:
     import sys
@@ -184,7 +185,7 @@ def test_an_index_on_a_full_disk_is_read_and_not_written(
             memory.session("s").append(Message("user", "The stork stands there.", name="Ada"))
             recall = memory.recall("heron")
             assert len(recall) == 2
-            with pytest.raises(IndexUnavailable, match="free some space"):
+            with raises(IndexUnavailable, name="disk"):
                 memory.worker().drain()
             assert [found.text for found in memory.recall("stork")] == ["The stork stands there."]
             (docs / "crane.md").write_text("The crane flies south.")
@@ -192,7 +193,7 @@ def test_an_index_on_a_full_disk_is_read_and_not_written(
             assert (len(report.added), report.pending) == (1, 2)
             assert [found.text for found in memory.recall("crane", limit=1)] == ["The crane flies south."]
             assert len(memory.recall("heron")) == 2  # each once, whether the index or SQL found it
-            with pytest.raises(IndexUnavailable, match="free some space"):
+            with raises(IndexUnavailable, name="disk"):
                 memory.admin.repair()
             erased = memory.erase(Scope("local", user="nobody"))
             assert not erased.compacted and "still in its files" in str(erased)
@@ -248,7 +249,7 @@ def test_a_rebuild_for_which_a_disk_has_no_room_leaves_the_index_as_it_is(
     memory.worker().drain()
     with monkeypatch.context() as full:
         full.setattr("agentkit_memory.index.qdrant_edge._MIN_FREE", 2**62)
-        with pytest.raises(IndexUnavailable, match="free some space"):
+        with raises(IndexUnavailable, name="disk"):
             memory.admin.rebuild()
         assert memory.recall("heron").degraded == ()
     assert memory.admin.verify().ok
@@ -261,7 +262,7 @@ def test_a_rebuild_that_fails_halfway_is_gone_on_with_by_the_next_use(
     memory.worker().drain()
     with monkeypatch.context() as broken:
         broken.setattr("qdrant_edge.EdgeShard.create", None)
-        with pytest.raises(IndexBroken, match="what is stored is intact"):
+        with raises(IndexBroken, name="index"):
             memory.admin.rebuild()
         assert [each.text for each in memory.recall("heron").knowledge] == ["The heron is a bird."]
     memory.worker().drain()

@@ -14,6 +14,7 @@ import pytest
 from agentkit_memory import POLICIES, InvalidArgument, Memory, RecallFilter
 from agentkit_memory.recall.candidates import ScoredItem
 from agentkit_prompts.context.messages import Message
+from tests.raising import raises
 from tests.waiting import LONG, until
 
 
@@ -138,7 +139,7 @@ def test_filters_that_make_no_sense_name_every_problem(conditions: dict[str, Any
 
 
 def test_a_filter_of_another_type_is_refused(memory: Memory) -> None:
-    with pytest.raises(InvalidArgument, match="expected RecallFilter"):
+    with raises(InvalidArgument, name="where"):
         memory.recall("x", where={"kinds": ["turn"]})  # type: ignore[arg-type]
 
 
@@ -211,10 +212,10 @@ def test_a_reranker_that_hangs_is_not_asked_again_until_it_has_answered(memory: 
 @pytest.mark.parametrize("returned", [[], [1.0], [float("nan")] * 2, ["a", "b"], [1.0] * 3, [10**400, 1.0]])
 def test_a_reranker_that_returns_something_else_is_an_error(memory: Memory, returned: list[Any]) -> None:
     memory.session("s").append(Message("user", "a zebra"), Message("user", "a zebra of stripes"))
-    with pytest.raises(InvalidArgument, match="one finite number for each of 2 candidates"):
+    with raises(InvalidArgument, name="longest"):
         memory.recall("zebra", policy=replace(POLICIES["default"], reranker=Broken(lambda: returned)))
     for part in (3, type("Named", (), {"name": "x"})(), type("Nameless", (), {"rerank": print})()):
-        with pytest.raises(InvalidArgument, match="reranker: expected an object"):
+        with raises(InvalidArgument, name="reranker"):
             replace(POLICIES["default"], reranker=part)
 
 
@@ -233,5 +234,5 @@ def deep() -> Any:
 
 @pytest.mark.parametrize("make", [endless, deep, lambda: {"eq": {"a": endless()}}])
 def test_values_that_nest_without_end_are_refused(make: Any) -> None:
-    with pytest.raises(InvalidArgument, match="expected values that JSON can hold, at most 32 levels deep"):
+    with pytest.raises(InvalidArgument):
         RecallFilter(metadata={"x": make()})

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-import pytest
-
 from agentkit_memory import InvalidArgument, Memory, Scope
 from agentkit_memory.store.recall_logs import RecallLogs
 from agentkit_memory.store.records import Candidate, RecallLog
+from tests.raising import raises
 
 FULL = RecallLog(
     "how hot?",
@@ -51,7 +50,7 @@ def test_logs_are_read_by_pages_in_the_order_of_writing_whatever_the_clock_says(
     assert [each.query for each in first] == ["a", "b"]
     assert queries(either, after=first[-1].id, limit=2) == ["c", "d"]
     assert queries(either, before=first[-1].id) == ["a"]
-    with pytest.raises(InvalidArgument, match="limit of 1 or more"):
+    with raises(InvalidArgument, name="limit"):
         either.recall_logs(limit=0)
 
 
@@ -60,7 +59,7 @@ def test_logs_are_those_of_exactly_one_scope(either: Memory) -> None:
     write(either, "shared")
     write(ada, "mine")
     assert (queries(either), queries(ada), queries(either.within("other"))) == (["shared"], ["mine"], [])
-    with pytest.raises(InvalidArgument, match="reading needs a scope"):
+    with raises(InvalidArgument, name="scope_ids"):
         either._store.logs.page(None)
 
 
@@ -85,5 +84,5 @@ def test_no_logs_are_kept_where_none_are_wanted(memory: Memory) -> None:
     write(memory, "a", logs=RecallLogs(memory._store.database, keep=0))
     assert queries(memory) == []
     for keep in (-1, True, "all"):
-        with pytest.raises(InvalidArgument, match="0 or more, or None"):
+        with raises(InvalidArgument, name="keep"):
             RecallLogs(memory._store.database, keep=keep)  # type: ignore[arg-type]

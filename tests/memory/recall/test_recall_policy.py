@@ -21,6 +21,7 @@ from agentkit_memory.recall.scorers import RecencyScorer
 from agentkit_memory.recall.term_weights import term_weights
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.tokens.counter import ESTIMATE
+from tests.raising import raises
 
 DEFAULT = POLICIES["default"]
 
@@ -184,9 +185,9 @@ class Odd:
 def test_a_part_with_invalid_scores_is_named(memory: Memory, docs: Path, outcome: object) -> None:
     write(docs, "The heron nests.")
     memory.ingest(docs)
-    with pytest.raises(InvalidArgument, match=r"'odd'.* candidates"):
+    with raises(InvalidArgument, path="RecallPolicy 'default': 'odd'"):
         memory.recall("heron", policy=replace(DEFAULT, scorers=(Odd(outcome),)))
-    with pytest.raises(InvalidArgument, match="'bm25'"):
+    with raises(InvalidArgument, path="RecallPolicy 'default': 'bm25'"):
         memory.recall("heron", policy=replace(DEFAULT, retrievers=(OddRetriever(outcome),)))
 
 
@@ -195,18 +196,18 @@ class OddRetriever(Odd):
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "name"),
     [
-        (partial(BM25Retriever, share="x"), "share: expected a number from 0 up, got 'x'"),
+        (partial(BM25Retriever, share="x"), "share"),
         (partial(BM25Retriever, answer=[]), "answer"),
         (lambda: DenseRetriever(share=-1.0), "share"),
-        (lambda: RecencyScorer(math.nan), "weight: expected a number, got nan"),
+        (lambda: RecencyScorer(math.nan), "weight"),
         (lambda: RecencyScorer(half_life=0.0), "half_life"),
-        (lambda: replace(DEFAULT, candidates=10**30), "candidates: expected 1 to 10,000"),
+        (lambda: replace(DEFAULT, candidates=10**30), "candidates"),
     ],
 )
-def test_parts_whose_numbers_mean_nothing_are_refused(make: Callable[[], object], said: str) -> None:
-    with pytest.raises(InvalidArgument, match=said):
+def test_parts_whose_numbers_mean_nothing_are_refused(make: Callable[[], object], name: str) -> None:
+    with raises(InvalidArgument, name=name):
         make()
 
 

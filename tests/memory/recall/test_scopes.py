@@ -20,24 +20,22 @@ from agentkit_memory.index.vector_index import Point
 from agentkit_memory.terms.bm25_vectors import document_vector, query_vector
 from agentkit_prompts import Message
 from tests.effort import tries
+from tests.raising import raises
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
+    ("names", "name", "value"),
     [
-        ({"tenant": ""}, "tenant"),
-        ({"tenant": "a\0b"}, "NUL"),
-        ({"tenant": "a", "user": "\ud800"}, "surrogate"),
-        ({"tenant": "a", "session": "s" * 256}, "256 characters"),
-        ({"tenant": "a", "agent": 7}, "expected text, got int"),
-        (
-            dict.fromkeys(("tenant", "user", "session", "agent"), "\U00020000" * 200),
-            "3,200 bytes together, at most 2,600",
-        ),
+        ({"tenant": ""}, "tenant", None),
+        ({"tenant": "a\0b"}, "Scope.tenant", None),
+        ({"tenant": "a", "user": "\ud800"}, "Scope.user", None),
+        ({"tenant": "a", "session": "s" * 256}, "Scope.session", 256),
+        ({"tenant": "a", "agent": 7}, "Scope.agent", "int"),
+        (dict.fromkeys(("tenant", "user", "session", "agent"), "\U00020000" * 200), "names", 3_200),
     ],
 )
-def test_a_scope_that_no_store_can_hold_is_refused(names: dict[str, str], said: str) -> None:
-    with pytest.raises(InvalidArgument, match=said):
+def test_a_scope_that_no_store_can_hold_is_refused(names: dict[str, str], name: str, value: str | int | None) -> None:
+    with raises(InvalidArgument, name=name, value=value):
         Scope(**names)
 
 
@@ -47,12 +45,12 @@ def test_the_longest_names_of_a_scope_can_be_stored(either: Memory) -> None:
     theirs = either.within(Scope(names[0], names[1], names[2], f"{names[3]}abcdefgh"))
     theirs.session("talk").append(Message("user", "I saw a zebra"))
     assert [found.text for found in theirs.recall("zebra")] == ["I saw a zebra"]
-    with pytest.raises(InvalidArgument, match="2,601 bytes together"):
+    with raises(InvalidArgument, name="names", value=2601):
         replace(theirs.scope, agent=f"{theirs.scope.agent}i")
 
 
 def test_memory_cannot_be_opened_without_a_tenant(home: Path) -> None:
-    with pytest.raises(InvalidArgument, match="expected a Scope or the name of a tenant"):
+    with raises(InvalidArgument, name="scope", value="NoneType"):
         Memory.open(home, scope=None)  # type: ignore[arg-type]
     assert not home.exists()
 

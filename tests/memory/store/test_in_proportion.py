@@ -20,6 +20,7 @@ from agentkit_memory import AlreadyUsed, HeadMoved, Memory, NotFound, Scope
 from agentkit_memory.database.residue import may_hold, parts_of
 from agentkit_prompts.context.messages import Message, ToolCall
 from tests.memory.embedders.word_embedder import Words
+from tests.raising import raises
 
 
 def said(*texts: object) -> list[Message]:
@@ -76,7 +77,7 @@ def test_an_append_without_reading_links_results_and_follows_redactions_rewinds_
     unread = late.append(*said("g"))
     assert either.delete_session("s")
     for act in (lambda: late.append(*said("h")), lambda: list(unread)):
-        with pytest.raises(NotFound, match="was deleted"):
+        with raises(NotFound, name="s", value="deleted"):
             act()
 
 
@@ -130,7 +131,7 @@ def test_deleting_a_long_conversation_lets_others_write_in_between(either: Memor
         for table in ("conversations", "branches", "messages", "items"):
             assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar() == 0
     for gone in (session, fork):
-        with pytest.raises(NotFound, match="was deleted"):
+        with raises(NotFound, name="long", value="deleted"):
             gone.append(*said("late"))
     assert len(either.session("long").append(*said("anew"))) == 1
     either.worker().drain()

@@ -19,6 +19,7 @@ from agentkit_memory.store.records import RecallLog
 from agentkit_memory.store.scope_rows import readable_ids
 from agentkit_prompts.context.messages import Message
 from tests.effort import tries
+from tests.raising import raises
 
 NAMES = st.sampled_from(["", "1", "2", "'", '" --', "%", "1\n", "é"])
 SCOPES = st.builds(Scope, st.sampled_from(["a", "b", "a'; --"]), NAMES, NAMES, NAMES)
@@ -73,7 +74,7 @@ def test_a_reader_gets_what_is_shared_or_theirs_and_nothing_else(
 def test_a_read_that_does_not_say_whose_is_an_error(
     memory: Memory, read: Callable[[Connection, Any], object], wrong: object
 ) -> None:
-    with memory._store.database.read() as connection, pytest.raises(InvalidArgument, match="reading needs a scope"):
+    with memory._store.database.read() as connection, raises(InvalidArgument, name="scope_ids"):
         read(connection, wrong)
 
 
