@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.context.items import Example
 from agentkit_prompts.errors import InContextError, Problem, Problems, brief
-from agentkit_prompts.evaluation.problems import problems_of_error, refuse, unknown_names
+from agentkit_prompts.evaluation.problems import problems_of_error, raise_problems, unknown_names
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate
 
 __all__ = ["DatasetReader", "Row", "part_of"]
@@ -45,13 +45,12 @@ class DatasetReader:
     test_split: str = "test"
 
     def __post_init__(self) -> None:
-        columns = self.input_columns
-        names: Any = columns
-        if isinstance(columns, str):
-            names = tuple(columns.split())
+        names: Any = self.input_columns
+        if isinstance(names, str):
+            names = tuple(names.split())
         problems: Problems = []
-        if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-            problems.append(Problem("input_columns", f"must be column names, got {columns!r}"[:200]))
+        if not _is_names(names):
+            problems.append(Problem("input_columns", f"must be column names, got {self.input_columns!r}"[:200]))
         elif not names:
             problems.append(Problem("input_columns", "empty; name at least one column"))
         if not isinstance(self.output_column, str | None):
@@ -66,8 +65,7 @@ class DatasetReader:
                 part_of(range(0), getattr(self, field))
             except InContextError as error:
                 problems += problems_of_error(field, error)
-        if problems:
-            raise refuse("reader", problems)
+        raise_problems("reader", problems)
         object.__setattr__(self, "input_columns", tuple(names))
 
     def split(self, dataset: Mapping[str, Sequence[Row]] | Sequence[Row]) -> tuple[Sequence[Row], Sequence[Row]]:
@@ -84,8 +82,7 @@ class DatasetReader:
         if isinstance(dataset, Mapping):
             names = dict.fromkeys((self.train_split, self.test_split))
             missing = unknown_names("", names, dataset, "no such split; add it (--rows SPLIT=FILE)")
-            if missing:
-                raise refuse("dataset", missing)
+            raise_problems("dataset", missing)
             train, test = dataset[self.train_split], dataset[self.test_split]
         else:
             train = test = dataset
@@ -104,8 +101,7 @@ class DatasetReader:
             columns.append(self.output_column)
         problems += _problems_of_split("train", train, columns)
         problems += _problems_of_split("test", test, self.input_columns)
-        if problems:
-            raise refuse("dataset", problems)
+        raise_problems("dataset", problems)
 
     def query(self, row: Row) -> str:
         """Return what a row asks, as text to look for examples with.
@@ -182,11 +178,16 @@ def part_of(rows: Sequence[Any], size: float | str | None) -> Sequence[Any]:
 
 def _slice(text: str) -> slice:
     match = _SLICE.fullmatch(text.strip())
-    bounds = [None if bound is None else int(bound) for bound in match.groups()] if match else []
-    if not bounds or bounds[2] == 0:
-        problem = f"{text!r} is not a slice; write it as '[start:stop]' or '[start:stop:step]'"
-        raise InContextError(problem, value=text)
-    return slice(*bounds)
+    if match is not None:
+        bounds = [None if bound is None else int(bound) for bound in match.groups()]
+        if bounds[2] != 0:
+            return slice(*bounds)
+    problem = f"{text!r} is not a slice; write it as '[start:stop]' or '[start:stop:step]'"
+    raise InContextError(problem, value=text)
+
+
+def _is_names(names: object) -> bool:
+    return isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
 
 
 def _is_size(size: object) -> bool:

@@ -40,14 +40,17 @@ def _chat(template: RowTemplate, reader: DatasetReader, row: Row) -> list[Item]:
         column = reader.input_columns[0]
     if _is_messages(columns.get(column)):
         return _of_messages(columns[column], f"column {column!r}")
-    # Texts before lists of texts: a row of texts has one turn, although a text is a sequence, too.
     if columns and all(isinstance(value, str) for value in columns.values()):
         return _turn(template, row, reader)
-    if columns and all(_is_list_of_texts(value) for value in columns.values()):
+    if columns and all(map(_is_list_of_texts, columns.values())):
         return _turns(template, row, reader, columns)
+    raise _no_turns(columns)
+
+
+def _no_turns(columns: Mapping[str, Any]) -> InContextError:
     problems = [Problem(name, f"is a {type(value).__name__}") for name, value in columns.items()]
     kinds = ", ".join([f"{name} {text}" for name, text in problems]) or "no columns"
-    raise InContextError(
+    return InContextError(
         "dialogue: the columns of a row must be texts, or lists of texts with one for each turn, or one must contain "
         f"messages with role and content; {kinds}",
         problems=problems,
@@ -80,20 +83,24 @@ def _turns(template: RowTemplate, row: Row, reader: DatasetReader, columns: Mapp
 def _turn(template: RowTemplate, row: Row, reader: DatasetReader) -> list[Item]:
     """Return one turn; a template that ends with a question is answered by the answer of the row."""
     prompt = template.item(row)
-    items: list[Any] = []
+    items: list[Any]
     if isinstance(prompt, str):
-        items.append({"role": "HUMAN", "prompt": prompt})
+        items = [_question(prompt)]
     elif isinstance(prompt, PromptList):
-        for item in prompt:
-            if isinstance(item, str) and item:
-                items.append({"role": "HUMAN", "prompt": item})
-            elif not isinstance(item, str) and not is_marker(item):
-                items.append(item)
+        # Sections have no meaning here: the turns of all rows become one `round`.
+        items = [_question(item) for item in prompt if item and not is_marker(item)]
     else:
-        items += _of_messages(prompt, "the template")
+        items = _of_messages(prompt, "the template")
     if not items or items[-1]["role"] != REPLY:
         items.append({"role": REPLY, "prompt": row.get(reader.output_column or "", "")})
     return items
+
+
+def _question(item: Item) -> dict[str, Any]:
+    """Return an item with a role: a text is a question of the user."""
+    if isinstance(item, str):
+        return {"role": "HUMAN", "prompt": item}
+    return item
 
 
 def _of_messages(messages: Any, place: str) -> list[Item]:

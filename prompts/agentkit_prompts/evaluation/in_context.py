@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from agentkit_prompts.errors import InContextError, Problem
+from agentkit_prompts.errors import InContextError, Problem, Problems
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader, Row
 from agentkit_prompts.evaluation.dialogues import dialogue_requests
 from agentkit_prompts.evaluation.inferencer import Inferencer
-from agentkit_prompts.evaluation.problems import at_row, refuse
+from agentkit_prompts.evaluation.problems import at_row, raise_problems, refuse
 from agentkit_prompts.evaluation.prompt_list import PromptList, copies
 from agentkit_prompts.evaluation.retrievers import from_the_front, retrieve, shows_nothing
 from agentkit_prompts.evaluation.row_checks import (
@@ -102,17 +102,17 @@ class InContext:
             self.separator = self.end = ""
         self._shown: dict[tuple[int, bool], Any] = {}
         problems = problems_of_rows(reader, retriever, train)
-        if shows and inferencer.asks == "dialogue":
-            problems.append(Problem("retriever", _NO_EXAMPLES))
-        elif shows:
-            name = "prompt_template"
-            if prompt_template is None:
-                name = "ice_template"
-            problems += misfits(self.prompt_template, ice_template, name)
-        if problems:
-            raise refuse("infer_cfg", problems)
+        if shows:
+            problems += self._problems_of_examples("ice_template" if prompt_template is None else "prompt_template")
+        raise_problems("infer_cfg", problems)
         if shows:
             warn_of_no_place(self.prompt_template)
+
+    def _problems_of_examples(self, name: str) -> Problems:
+        """Return the reasons why the rows cannot be asked after worked examples; `name` is the template that asks."""
+        if self.inferencer.asks == "dialogue":
+            return [Problem("retriever", _NO_EXAMPLES)]
+        return misfits(self.prompt_template, self.ice_template, name)
 
     @classmethod
     def from_cfg(
@@ -151,10 +151,7 @@ class InContext:
         if answer is None:
             return []
         answers = [row[answer] for row in rows if answer in row]
-        try:
-            return list(dict.fromkeys(answers))
-        except TypeError:  # values that are lists or dicts
-            return [value for number, value in enumerate(answers) if value not in answers[:number]]
+        return _distinct(answers)
 
     def ids(self, rows: Sequence[Row]) -> list[tuple[int, ...]]:
         """Return, for each row, the positions of its worked examples among the training rows.
@@ -187,8 +184,12 @@ class InContext:
         items = [self._example(template, number, keep_separator) for number in ids]
         if all(isinstance(item, str) for item in items):
             return self.separator.join(items) + self.end
+        # Messages of a chat API have no texts between them, so they have no separator.
         if not any(isinstance(item, str | PromptList) for item in items):
             return [message for item in items for message in copies(item)]
+        return self._separated(items)
+
+    def _separated(self, items: Sequence[Any]) -> PromptList:
         examples = PromptList()
         for item in items:
             # OpenCompass joins a text and the separator after it, but keeps the separator after turns apart.
@@ -396,7 +397,7 @@ class InContext:
 
     def _checked(self, ids: Sequence[int]) -> RowTemplate:
         """Return the template of examples when these rows can be shown; name all reasons when they cannot."""
-        template, size, answer = self.ice_template, len(self.train), self.reader.output_column
+        template, size = self.ice_template, len(self.train)
         if template is None:
             raise InContextError(
                 f"{len(ids)} rows are chosen as worked examples, and there is no ice_template to show them with; "
@@ -407,16 +408,30 @@ class InContext:
         if odd:
             text = f"worked examples: no row {', '.join(odd)} to show: there are {size}, counted from 0"
             raise InContextError(text, name="ids", value=", ".join(odd))
+        # A template without labels shows each row in the same way, so it needs no answer.
         if template.labels:
-            without = [str(number) for number in ids if answer is None or answer not in self.train[number]]
-            if without:
-                raise InContextError(
-                    f"worked examples: rows {', '.join(without)} have no column {answer!r}, whose value chooses one of "
-                    f"the labels {', '.join(map(repr, template.labels))}",
-                    path=f"train[{without[0]}]",
-                    name=answer,
-                )
+            self._check_answers(ids, template.labels)
         return template
+
+    def _check_answers(self, ids: Sequence[int], labels: Sequence[Any]) -> None:
+        answer = self.reader.output_column
+        without = [str(number) for number in ids if answer is None or answer not in self.train[number]]
+        if without:
+            raise InContextError(
+                f"worked examples: rows {', '.join(without)} have no column {answer!r}, whose value chooses one of "
+                f"the labels {', '.join(map(repr, labels))}",
+                path=f"train[{without[0]}]",
+                name=answer,
+            )
+
+
+def _distinct(values: Sequence[Any]) -> list[Any]:
+    """Return values without repetitions, in order."""
+    try:
+        return list(dict.fromkeys(values))
+    except TypeError:
+        # Values that are lists or dicts have no hash. They are few, because they are labels.
+        return [value for number, value in enumerate(values) if value not in values[:number]]
 
 
 def _asked_with(prompt_template: RowTemplate | None, ice_template: RowTemplate | None) -> RowTemplate:

@@ -10,7 +10,7 @@ from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.context.frozen import FrozenDict
 from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems, brief
 from agentkit_prompts.evaluation.multi_turn import InferMode
-from agentkit_prompts.evaluation.problems import refuse, unknown_names
+from agentkit_prompts.evaluation.problems import raise_problems, unknown_names
 from agentkit_prompts.names import nearest
 
 __all__ = ["ASKED", "Asks", "Inferencer"]
@@ -49,6 +49,7 @@ _GENERATION: Mapping[str, str] = {
     "top_k": "a whole number",
 }
 _FILES = ("output_json_filepath", "output_json_filename")
+_OUT = "the answers go to the file that `run(..., out=)` names"
 _MEANINGLESS = ("save_every",)
 """Keys of the originals that change nothing here: every answer is written when it arrives."""
 
@@ -122,8 +123,7 @@ class Inferencer:
         problems = self._problems_of_values() + self._problems_of_use()
         if isinstance(self.generation_kwargs, Mapping):
             problems += _generation_problems(self.generation_kwargs)
-        if problems:
-            raise refuse(f"inferencer {self.name}", problems)
+        raise_problems(f"inferencer {self.name}", problems)
 
     def _problems_of_values(self) -> Problems:
         """Return a problem for each field with a wrong value."""
@@ -141,18 +141,21 @@ class Inferencer:
     def _problems_of_use(self) -> Problems:
         """Return a problem for each field that has no meaning for this inferencer."""
         problems: Problems = []
-        is_run = self.name in ASKED
-        is_dialogue, scores = self.asks == "dialogue", self.asks in ("ppl", "ll")
-        lengths = self.max_out_len if isinstance(self.max_out_len, list | tuple) else ()
-        if self.infer_mode is not None and is_run and not is_dialogue:
+        # The prompts of an inferencer that is not run are built with any settings.
+        asks: Asks | None = ASKED.get(self.name)
+        if self.infer_mode is not None and asks not in ("dialogue", None):
             problems.append(Problem("infer_mode", f"is for dialogues: {', '.join(_DEFAULT_MODES)}"))
-        if len(lengths) > 1 and not is_dialogue:
+        if self._has_lengths() and asks != "dialogue":
             problems.append(Problem("max_out_len", "has a number for each turn, and one turn is asked"))
-        if self.labels is not None and is_run and not scores:
+        if self.labels is not None and asks not in ("ppl", "ll", None):
             problems.append(Problem("labels", "is for inferencers that score: PPLInferencer, LLInferencer"))
-        if self.normalizing_str is not None and self.asks != "ppl":
+        if self.normalizing_str is not None and asks != "ppl":
             problems.append(Problem("normalizing_str", "is for PPLInferencer"))
         return problems
+
+    def _has_lengths(self) -> bool:
+        """True if the replies have different maximum lengths."""
+        return isinstance(self.max_out_len, list | tuple) and len(self.max_out_len) > 1
 
     @property
     def asks(self) -> Asks:
@@ -177,21 +180,24 @@ class Inferencer:
             return cls(name=name, gen_field_replace_token=cfg.get("gen_field_replace_token", ""))
         own = [field.name for field in fields(cls) if field.name not in ("name", "generation_kwargs")]
         problems = unknown_names("", cfg, ("type", *own, "generation_kwargs", *_GENERATION, *_MEANINGLESS, *_FILES))
-        problems += [
-            Problem(key, "the answers go to the file that `run(..., out=)` names") for key in _FILES if key in cfg
-        ]
-        if problems:
-            raise refuse(f"inferencer {name}", problems)
+        problems += [Problem(key, _OUT) for key in _FILES if key in cfg]
+        raise_problems(f"inferencer {name}", problems)
         options = {key: value for key, value in cfg.items() if key in own}
         # Some shipped files have labels although nothing is scored.
         if name == "GenInferencer" and options.pop("labels", None) is not None:
             text = "inferencer GenInferencer: labels have no meaning for it and are left out"
             warn(InContextWarning(text, name="labels"))
-        sampling = cfg.get("generation_kwargs", {})
-        outer = {key: value for key, value in cfg.items() if key in _GENERATION}
-        if outer:
-            sampling = {**sampling, **outer}
-        return cls(name=name, **options, generation_kwargs=sampling)
+        return cls(name=name, **options, generation_kwargs=_sampling(cfg))
+
+
+def _sampling(cfg: Mapping[str, Any]) -> Any:
+    """Return the sampling settings of a configuration: those next to `generation_kwargs` replace those in it."""
+    sampling = cfg.get("generation_kwargs", {})
+    outer = {key: value for key, value in cfg.items() if key in _GENERATION}
+    # Without outer settings a value that is no dict stays as it is, for the check of the class.
+    if outer:
+        return {**sampling, **outer}
+    return sampling
 
 
 def _generation_problems(sampling: Mapping[str, Any]) -> Problems:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems
-from agentkit_prompts.evaluation.problems import refuse
+from agentkit_prompts.evaluation.problems import raise_problems
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, copies, section
 from agentkit_prompts.evaluation.row_template import RowTemplate, items_of, problems_of
 from agentkit_prompts.names import nearest
@@ -67,8 +67,7 @@ class MultiTurnPromptTemplate(RowTemplate):
 
     def __init__(self, template: Mapping[str, Any]) -> None:
         problems = problems_of(template)
-        if problems:
-            raise refuse("MultiTurnPromptTemplate", problems)
+        raise_problems("MultiTurnPromptTemplate", problems)
         self.template = deepcopy(dict(template))
 
     def item(
@@ -172,8 +171,7 @@ def _columns(row: Mapping[str, Any], names: Sequence[str]) -> list[list[Any]]:
                 text = f"column {name!r} is text, so each character is a turn; make it a list"
                 warn(InContextWarning(f"MultiTurnPromptTemplate: {text}", name=name))
             columns.append(list(value))
-    if problems:
-        raise refuse("MultiTurnPromptTemplate", problems)
+    raise_problems("MultiTurnPromptTemplate", problems)
     return columns
 
 

@@ -79,20 +79,8 @@ class MMPromptTemplate(PromptTemplate):
         """Return (kind, text or address) of each piece of a row's content."""
         if not self._kinds:
             return ()
-        name = next((name for name in _CONTENT if name in row), None)
-        if name is None:
-            raise InContextError(
-                f"MMPromptTemplate: the row has no column {' or '.join(map(repr, _CONTENT))}, which contains the text "
-                f"and media to show; columns: {', '.join(map(str, row)) or 'none'}",
-                name="content",
-            )
-        if not isinstance(row[name], str):
-            raise InContextError(
-                f"MMPromptTemplate: column {name!r} must contain text with tags, got {type(row[name]).__name__}",
-                name=name,
-                value=type(row[name]).__name__,
-            )
-        content = read_tags(row[name])
+        name, tagged = _tagged_text(row)
+        content = read_tags(tagged)
         unused = [kind for kind in dict(content) if kind not in self._kinds]
         if unused:
             raise InContextError(
@@ -109,6 +97,25 @@ class MMPromptTemplate(PromptTemplate):
             if isinstance(item, Mapping):
                 problems += inside(f"{place}.prompt_mm", _problems_of_parts(item.get("prompt_mm", {})))
         return problems
+
+
+def _tagged_text(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the name and the text of the column that contains the content of a row."""
+    for name in _CONTENT:
+        if name not in row:
+            continue
+        if not isinstance(row[name], str):
+            raise InContextError(
+                f"MMPromptTemplate: column {name!r} must contain text with tags, got {type(row[name]).__name__}",
+                name=name,
+                value=type(row[name]).__name__,
+            )
+        return name, row[name]
+    raise InContextError(
+        f"MMPromptTemplate: the row has no column {' or '.join(map(repr, _CONTENT))}, which contains the text "
+        f"and media to show; columns: {', '.join(map(str, row)) or 'none'}",
+        name="content",
+    )
 
 
 def _problems_of_parts(parts: object) -> Problems:
@@ -132,22 +139,19 @@ def read_tags(content: str) -> list[tuple[str, str]]:
     """
     if not _TAG.search(content):
         return [("text", content)]
-    found: list[tuple[str, str]] = []
-    kind, start, held = "", 0, ""
+    pieces: list[tuple[str, str]] = []
+    kind, start, text = "", 0, ""
     for tag in _TAG.finditer(content):
-        held += content[start : tag.start()]
+        text += content[start : tag.start()]
         start = tag.end()
-        starts = _STARTS.get(tag[0], "")
+        next_kind = _STARTS.get(tag[0], "")
         # The same tag again changes nothing: AISBench looks for the end tag, or the tag of another kind.
-        if kind and starts == kind:
-            continue
-        if kind or held.strip():
-            found.append((kind or "text", held))
-        kind, held = starts, ""
-    held += content[start:]
-    if kind or held.strip():
-        found.append((kind or "text", held))
-    return found
+        if not kind or next_kind != kind:
+            pieces.append((kind, text))
+            kind, text = next_kind, ""
+    pieces.append((kind, text + content[start:]))
+    # A piece between its tags may be empty; white space outside of all pieces only separates them.
+    return [(kind or "text", text) for kind, text in pieces if kind or text.strip()]
 
 
 def _has_two_schemes(part: Mapping[str, Any]) -> bool:

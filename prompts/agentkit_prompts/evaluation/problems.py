@@ -8,7 +8,7 @@ from typing import Any
 from agentkit_prompts.errors import InContextError, Problem, Problems, PromptError, listed
 from agentkit_prompts.names import nearest
 
-__all__ = ["at_row", "inside", "problems_of_error", "refuse", "unknown_names"]
+__all__ = ["at_row", "inside", "problems_of_error", "raise_problems", "refuse", "unknown_names"]
 
 
 def refuse(subject: str, problems: Sequence[Problem]) -> InContextError:
@@ -17,6 +17,12 @@ def refuse(subject: str, problems: Sequence[Problem]) -> InContextError:
     if subject:
         text = f"{subject}: {text}"
     return InContextError(text, problems=problems)
+
+
+def raise_problems(subject: str, problems: Sequence[Problem]) -> None:
+    """Raise the error that lists all problems of `subject`; without problems, return."""
+    if problems:
+        raise refuse(subject, problems)
 
 
 def unknown_names(place: str, given: Iterable[Any], names: Iterable[str], problem: str = "unknown key") -> Problems:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems
 from agentkit_prompts.evaluation.columns import Slots, Tokens, slots
-from agentkit_prompts.evaluation.problems import inside, refuse
+from agentkit_prompts.evaluation.problems import inside, raise_problems
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, copies, section
 from agentkit_prompts.evaluation.row_template import SECTIONS, RowTemplate, items_of, located, problems_of
 from agentkit_prompts.limits import MAX_CACHED
@@ -53,13 +53,9 @@ class PromptTemplate(RowTemplate):
         column_token_map: Mapping[str, str] | None = None,
     ) -> None:
         problems: Problems = []
-        for name, token in (("ice_token", ice_token), ("sep_token", sep_token)):
-            if not isinstance(token, str | None):
-                problems.append(Problem(name, f"must be text, got {type(token).__name__}"))
-        problems += _problems_of_tokens(column_token_map)
+        problems += _problems_of_tokens(ice_token, sep_token, column_token_map)
         problems += self._problems(template, ice_token if isinstance(ice_token, str) else "")
-        if problems:
-            raise refuse(type(self).__name__, problems)
+        raise_problems(type(self).__name__, problems)
         if doubt := _doubt(template, ice_token):
             warn(InContextWarning(f"{type(self).__name__}: {doubt.text}", name=doubt.place))
         self.template = deepcopy(template)
@@ -226,16 +222,21 @@ class PromptTemplate(RowTemplate):
         return problems
 
 
-def _problems_of_tokens(tokens: object) -> Problems:
-    if tokens is None:
-        return []
-    if not isinstance(tokens, Mapping):
-        return [Problem("column_token_map", f"must map column names to tokens, got {type(tokens).__name__}")]
-    return [
-        Problem(f"column_token_map[{name!r}]", f"must be text that is not empty, got {token!r}")
-        for name, token in tokens.items()
-        if not isinstance(token, str) or not token
-    ]
+def _problems_of_tokens(ice_token: object, sep_token: object, columns: object) -> Problems:
+    problems: Problems = []
+    for name, token in (("ice_token", ice_token), ("sep_token", sep_token)):
+        if not isinstance(token, str | None):
+            problems.append(Problem(name, f"must be text, got {type(token).__name__}"))
+    if isinstance(columns, Mapping):
+        for name, token in columns.items():
+            # An empty token would match between all characters.
+            if not isinstance(token, str) or not token:
+                text = f"must be text that is not empty, got {token!r}"
+                problems.append(Problem(f"column_token_map[{name!r}]", text))
+    elif columns is not None:
+        text = f"must map column names to tokens, got {type(columns).__name__}"
+        problems.append(Problem("column_token_map", text))
+    return problems
 
 
 def _problems_of_prompt(prompt: object, place: str, ice_token: str) -> Problems:
@@ -258,18 +259,32 @@ def _is_labelled(template: object) -> bool:
 def _doubt(template: Any, ice_token: str | None) -> Problem | None:
     """Return the part of a template that probably does something else than its author expects."""
     if _is_labelled(template):
-        foreign = [key for key in template if key not in SECTIONS]
-        if len(foreign) == len(template):
-            return None
-        names = ", ".join(f"{key!r}{nearest(str(key), SECTIONS)}" for key in foreign)
-        sections = "`, `".join(key for key in template if key in SECTIONS)
-        text = f"labels `{sections}`: they are no sections, because the template has other keys: {names}"
-        return Problem(str(foreign[0]), text)
-    texts = [
-        repr(item[:_SHOWN_CHARS])
-        for place, item in located(template)
-        if place.startswith("round") and isinstance(item, str) and item.strip().replace(ice_token or "\0", "")
-    ]
+        return _mixed_keys(template)
+    return _text_in_round(template, ice_token)
+
+
+def _mixed_keys(template: Mapping[Any, Any]) -> Problem | None:
+    """Return a problem if some labels of a template are names of sections: another key is probably misspelt."""
+    labels = [key for key in template if key not in SECTIONS]
+    sections = [key for key in template if key in SECTIONS]
+    if not sections:
+        return None
+    names = ", ".join(f"{key!r}{nearest(str(key), SECTIONS)}" for key in labels)
+    text = f"labels `{'`, `'.join(sections)}`: they are no sections, because the template has other keys: {names}"
+    return Problem(str(labels[0]), text)
+
+
+def _text_in_round(template: Any, ice_token: str | None) -> Problem | None:
+    texts: list[str] = []
+    for place, item in located(template):
+        if not place.startswith("round") or not isinstance(item, str):
+            continue
+        # The place of worked examples is a text, too.
+        content = item.strip()
+        if ice_token is not None:
+            content = content.replace(ice_token, "")
+        if content:
+            texts.append(repr(item[:_SHOWN_CHARS]))
     if not texts:
         return None
     text = f"{', '.join(texts)} in `round` has no role, so it is sent before all turns; give it a role"

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.errors import InContextError, Problem, Problems
 from agentkit_prompts.evaluation.columns import safe_format
-from agentkit_prompts.evaluation.problems import refuse
+from agentkit_prompts.evaluation.problems import raise_problems
 from agentkit_prompts.evaluation.row_template import RowTemplate
 
 __all__ = ["Messages", "RawPromptTemplate"]
@@ -40,8 +40,7 @@ class RawPromptTemplate(RowTemplate):
         problems: Problems = []
         for position, message in enumerate(messages):
             problems += _problems(f"messages[{position}]", message, ice_token)
-        if problems:
-            raise refuse("RawPromptTemplate", problems)
+        raise_problems("RawPromptTemplate", problems)
         self.messages: tuple[Any, ...] = tuple(deepcopy(message) for message in messages)
         self.format_variables = format_variables
         self.ice_token = ice_token

@@ -43,28 +43,34 @@ def problems_of_rows(reader: DatasetReader, retriever: ExampleSelector, train: S
 
 
 def _missing_rows(reader: DatasetReader, retriever: ExampleSelector, size: int) -> Problem | None:
-    advice = f"of {size} training rows, counted from 0"
-    if not size:
-        names = dict.fromkeys((reader.train_split, reader.test_split))
-        splits = ", ".join(f"{name!r}: [...]" for name in names)
-        advice = (
-            f"and there are no training rows: add --rows {reader.train_split}=FILE (Python: the rows as {{{splits}}}, "
-            "or train=), or use ZeroRetriever"
-        )
     if type(retriever) is StaticSelector and retriever.ids is not None:
         missing = [name for name in retriever.ids if not name.isdecimal() or int(name) >= size]
         if not missing:
             return None
+        advice = f"of {size} training rows, counted from 0"
+        if not size:
+            advice = _advice_without_rows(reader)
         return Problem("retriever.ids", f"shows row {', '.join(missing)}, {advice}")
     count = getattr(retriever, "k", None)
+    # A selector of the caller may have no `k`; it shows at least one example.
     if type(count) is not int:
         count = 1
     if count <= size:
         return None
     text = f"{type(retriever).__name__} shows {count} worked examples"
     if not size:
-        return Problem("train", f"{text}, {advice}")
+        return Problem("train", f"{text}, {_advice_without_rows(reader)}")
     return Problem("retriever.k", f"{text}, and there are {size} training rows; ask for fewer")
+
+
+def _advice_without_rows(reader: DatasetReader) -> str:
+    # The names of the splits may be the same.
+    names = dict.fromkeys((reader.train_split, reader.test_split))
+    splits = ", ".join(f"{name!r}: [...]" for name in names)
+    return (
+        f"and there are no training rows: add --rows {reader.train_split}=FILE (Python: the rows as {{{splits}}}, "
+        "or train=), or use ZeroRetriever"
+    )
 
 
 def misfits(asked: RowTemplate, ice_template: RowTemplate | None, name: str) -> Problems:
@@ -198,19 +204,23 @@ def _misspelt(text: str, columns: set[str], unused: set[str], asked: Sequence[st
         if braces[1:-1] in columns:
             continue
         problem = f"`{braces}` is no column and stays as it is{also}"
-        column = name
-        if name not in unused:
-            column = similar(name, sorted(unused)) or _folded(name, unused) or ""
-        if column:
+        column = _meant(name, unused)
+        if column is not None:
             yield braces, f"{problem}; did you mean `{{{column}}}`?"
+        # Without a missing column, braces that look like no column mean themselves.
         elif missing:
             yield braces, problem
-        # Without a missing column, braces that look like no column mean themselves.
 
 
-def _folded(name: str, names: set[str]) -> str | None:
-    """Return the name that differs only in case."""
-    return next((other for other in sorted(names) if other.casefold() == name.casefold()), None)
+def _meant(name: str, columns: set[str]) -> str | None:
+    """Return the column that braces with a name or a misspelt name probably mean."""
+    if name in columns:
+        return name
+    alike = similar(name, sorted(columns))
+    if alike:
+        return alike
+    # `similar` counts letters that differ, so it misses a name in capitals.
+    return next((column for column in sorted(columns) if column.casefold() == name.casefold()), None)
 
 
 def _prompts(template: Any) -> Iterator[str]:

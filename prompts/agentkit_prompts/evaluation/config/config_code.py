@@ -171,12 +171,17 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
             name = f"{'.' * node.level}{module}"
             raise Unreadable(f"no file for the import of {name}", name)
         for alias in node.names:
+            name = alias.asname or alias.name
             if variables is None:
-                self.scope[alias.asname or alias.name] = Imported(f"{module}.{alias.name}")
+                self.scope[name] = Imported(f"{module}.{alias.name}")
             elif alias.name == "*":
-                self.charge(len(variables))
-                self.scope.update({name: value for name, value in variables.items() if not name.startswith("_")})
+                self._import_all(variables)
             elif alias.name in variables:
-                self.scope[alias.asname or alias.name] = variables[alias.name]
+                self.scope[name] = variables[alias.name]
             else:
                 raise Unreadable(f"{module} has no variable {alias.name!r}", alias.name)
+
+    def _import_all(self, variables: Mapping[str, Any]) -> None:
+        # Collections of many files import each file's variables with `*`: each import costs what it copies.
+        self.charge(len(variables))
+        self.scope.update({name: value for name, value in variables.items() if not name.startswith("_")})

@@ -12,7 +12,7 @@ from agentkit_prompts.evaluation.dataset_reader import DatasetReader
 from agentkit_prompts.evaluation.inferencer import Inferencer
 from agentkit_prompts.evaluation.multi_turn import MultiTurnPromptTemplate
 from agentkit_prompts.evaluation.multimodal import MMPromptTemplate
-from agentkit_prompts.evaluation.problems import problems_of_error, refuse, unknown_names
+from agentkit_prompts.evaluation.problems import problems_of_error, raise_problems, unknown_names
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate
 from agentkit_prompts.evaluation.raw_template import RawPromptTemplate
 from agentkit_prompts.evaluation.retrievers import BM25Selector, RandomSelector, WindowSelector
@@ -83,8 +83,7 @@ def read_cfg(
         arguments[key] = _template(infer_cfg.get(key), f"infer_cfg[{key!r}]", problems)
     arguments |= _retriever(infer_cfg.get("retriever"), embedder, problems)
     arguments |= _inferencer(infer_cfg.get("inferencer"), infer_cfg.get(_LENGTH), problems)
-    if problems:
-        raise refuse("", problems)
+    raise_problems("", problems)
     return arguments
 
 
@@ -121,17 +120,24 @@ def _template(cfg: Any, place: str, problems: Problems) -> Any:
     if cls is None:
         return None
     settings = {key: value for key, value in cfg.items() if key != "type"}
-    parameters = inspect.signature(cls).parameters
-    required = [key for key, parameter in parameters.items() if parameter.default is parameter.empty]
-    missing = [key for key in required if key not in settings]
-    wrong = unknown_names(place, settings, tuple(parameters))
-    wrong += [Problem(f"{place}.{key}", "missing") for key in missing]
-    if missing and "type" not in cfg:
+    wrong = _problems_of_settings(cls, settings, place)
+    # A configuration without `type` is often the template itself.
+    if "type" not in cfg and "template" not in cfg:
         wrong.append(Problem(place, "labels and their prompts, or a dialogue, belong under `template`"))
     if wrong:
         problems += wrong
         return None
     return _made(place, lambda: cls(**settings), problems)
+
+
+def _problems_of_settings(cls: Any, settings: _Settings, place: str) -> Problems:
+    """Return the keys of a template that its class does not take, and the keys that are missing."""
+    # Classes of the caller are valid, too: only the signature shows what they take.
+    parameters = inspect.signature(cls).parameters
+    required = [key for key, parameter in parameters.items() if parameter.default is parameter.empty]
+    problems = unknown_names(place, settings, tuple(parameters))
+    problems += [Problem(f"{place}.{key}", "missing") for key in required if key not in settings]
+    return problems
 
 
 def _template_class(cfg: Mapping[str, Any], place: str, problems: Problems) -> Any:

@@ -15,7 +15,7 @@ from agentkit_prompts.evaluation.meta.chat_messages import chat_messages
 from agentkit_prompts.evaluation.meta.meta_base import MetaParser, Mode, without_roles
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat, read_meta
 from agentkit_prompts.evaluation.meta.walk import Script, Turn, read_prompt
-from agentkit_prompts.evaluation.problems import refuse
+from agentkit_prompts.evaluation.problems import raise_problems
 from agentkit_prompts.evaluation.prompt_list import PromptList
 
 __all__ = ["CHAT_META", "ApiMetaTemplate"]
@@ -194,6 +194,5 @@ def _messages(config: Sequence[object]) -> list[dict[str, Any]]:
             problems.append(Problem(f"[{index}].content", text))
         else:
             messages.append(deepcopy(dict(message)))
-    if problems:
-        raise refuse("meta template", problems)
+    raise_problems("meta template", problems)
     return messages

@@ -12,7 +12,7 @@ from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.context.wire.read_parts import PartReader
 from agentkit_prompts.errors import ChatTemplateError, InContextError, MessageError, Problem, Problems, listed
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat
-from agentkit_prompts.evaluation.problems import refuse
+from agentkit_prompts.evaluation.problems import raise_problems
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, section
 from agentkit_prompts.limits import MAX_CACHED
 from agentkit_prompts.names import nearest
@@ -60,8 +60,7 @@ def chat_messages(prompt: str | PromptList | Sequence[Any]) -> list[dict[str, An
             problems.append(Problem(f"[{position}]", text))
         else:
             messages.append(message)
-    if problems:
-        raise refuse("chat messages", problems)
+    raise_problems("chat messages", problems)
     return messages
 
 
@@ -191,15 +190,14 @@ class _Conversation:
     def problems_of_order(self, meta: MetaFormat, *, ask: bool) -> Problems:
         """Return the problems of a conversation that does not fit the round of the template."""
         assistant = self._roles.get("assistant")
-        if assistant is None:
-            if not ask:
-                return []
+        if assistant is None and ask:
             return [Problem("round", "no role is marked generate=True or called BOT; mark the role of the model")]
-        names = [item["role"] for item in self._dialogue]
-        if meta.round:
-            names = [name for name in names if name in meta.order]
+        if assistant is None:
+            return []
+        # Reserved roles may be anywhere; without a round all roles may.
+        names = [item["role"] for item in self._dialogue if item["role"] in meta.order or not meta.round]
         problems: Problems = []
-        if names and names[0] == assistant and self._asks_first(meta):
+        if names[:1] == [assistant] and self._asks_first(meta):
             text = (
                 f"the conversation starts with {assistant!r}, but a round starts with {self._roles.get('user')!r}; "
                 "put a user message first"
@@ -221,10 +219,10 @@ def _names_of_roles(meta: MetaFormat | None) -> dict[str, str]:
     if meta is None:
         return {role: names[0] for role, names in _CHAT_ROLES.items()}
     roles: dict[str, str] = {}
-    for role in meta.roles.values():
-        for name in (role.role, role.api_role):
-            if _chat_role(name) in _CHAT_ROLES:
-                roles.setdefault(_chat_role(name), role.role)
+    names = [(name, role.role) for role in meta.roles.values() for name in (role.role, role.api_role)]
+    for name, role in names:
+        if _chat_role(name) in _CHAT_ROLES:
+            roles.setdefault(_chat_role(name), role)
     # What the round does goes before what its roles are called: the role that replies is the assistant.
     replying = [role.role for role in meta.speakers if role.generate]
     if replying:

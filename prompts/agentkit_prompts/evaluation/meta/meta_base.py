@@ -11,7 +11,7 @@ from agentkit_prompts.context.parts import Text
 from agentkit_prompts.context.wire.read_parts import PartReader
 from agentkit_prompts.errors import InContextError, Problem, Problems
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat
-from agentkit_prompts.evaluation.problems import refuse
+from agentkit_prompts.evaluation.problems import raise_problems, refuse
 from agentkit_prompts.evaluation.prompt_list import PromptList, is_marker
 from agentkit_prompts.names import nearest
 
@@ -150,8 +150,7 @@ def without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
         if line.media:
             parts += [text, *line.media]
             text, separator = "", ""
-    if problems:
-        raise refuse("prompt", problems)
+    raise_problems("prompt", problems)
     return [part for part in (*parts, text) if part != ""]
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.errors import InContextWarning, Problem, Problems
-from agentkit_prompts.evaluation.problems import inside, refuse, unknown_names
+from agentkit_prompts.evaluation.problems import inside, raise_problems, unknown_names
 
 __all__ = ["MetaFormat", "Pieces", "RoleFormat", "read_marker", "read_meta"]
 
@@ -116,8 +116,7 @@ def read_meta(config: Mapping[str, Any], *, api: bool) -> MetaFormat:
     start = read_marker(begin, "begin", problems)
     eos = _eos(config.get("eos_token_id"), problems)
     end = read_marker(config.get("end"), "end", problems)
-    if problems:
-        raise refuse("meta template", problems)
+    raise_problems("meta template", problems)
     return MetaFormat(start, round_, end, tuple(role for role in reserved if isinstance(role, RoleFormat)), eos, first)
 
 

@@ -13,7 +13,7 @@ from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.errors import InContextWarning, Problem, Problems
 from agentkit_prompts.evaluation.meta.meta_base import parts_of
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat, Pieces, RoleFormat, read_marker
-from agentkit_prompts.evaluation.problems import refuse
+from agentkit_prompts.evaluation.problems import raise_problems
 from agentkit_prompts.names import nearest
 
 __all__ = ["Script", "Turn", "read_prompt"]
@@ -77,8 +77,7 @@ def read_prompt(meta: MetaFormat, items: Iterable[object], *, gen: bool) -> Scri
         # What comes after the reply is not sent, so it is not read either.
         if is_cut:
             break
-    if problems:
-        raise refuse("prompt", problems)
+    raise_problems("prompt", problems)
     return script
 
 
