@@ -103,7 +103,7 @@ def _question(item: Item) -> dict[str, Any]:
     return item
 
 
-def _of_messages(messages: Any, place: str) -> list[Item]:
+def _of_messages(messages: Any, place: str) -> list[Any]:
     wrong = [repr(message.get("role"))[:40] for message in messages if message.get("role") not in _ROLES]
     if wrong:
         text = f"dialogue: {place} has messages of role {', '.join(wrong)}; expected {', '.join(_ROLES)}"
