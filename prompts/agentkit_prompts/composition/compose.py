@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.contents import TextTokens
 from agentkit_prompts.composition.declarations import Declarations, OutputRequest
-from agentkit_prompts.composition.inputs import Inputs
-from agentkit_prompts.composition.memo import NOTHING_REMEMBERED, Memo, Remembered
+from agentkit_prompts.composition.inputs import are_same, lasting
+from agentkit_prompts.composition.memo import Memo, Remembered
 from agentkit_prompts.composition.plan import Block, Plan, Step, plan_of
 from agentkit_prompts.composition.sections import EMPTY, Fragment, Section
 from agentkit_prompts.composition.select_examples import select
@@ -125,22 +125,30 @@ def _fragment(step: Step, ctx: PromptContext) -> Fragment:
 
 def _remembered_section(block: Block, ctx: PromptContext, memo: Memo) -> Section:
     """Return the rendering of one message: that of the turn before if its inputs are the same, or a new one."""
-    inputs = block.reader.read(ctx)
-    remembered = memo.messages.get(block.slot, NOTHING_REMEMBERED)
-    if inputs.are_same(remembered.inputs):
-        return remembered.section
-    fragments: list[Fragment] = []
-    all_inputs: list[Inputs] = []
-    for number, step in enumerate(block.steps):
-        own = step.reader.read(ctx)
-        all_inputs.append(own.lasting())
+    inputs = block.read(ctx)
+    earlier = memo.messages.get(block.slot)
+    if earlier is None:
+        fragments = [_fragment(step, ctx) for step in block.steps]
+        fragment_inputs = [lasting(step.read(ctx)) for step in block.steps]
+    elif are_same(inputs, earlier.inputs):
+        return earlier.section
+    else:
+        fragments = []
+        fragment_inputs = []
         # The plan is the same as in the turn before, so the fragments are those of the same prompts.
-        if remembered.section.fragments and own.are_same(remembered.fragment_inputs[number]):
-            fragments.append(remembered.section.fragments[number])
-        else:
-            fragments.append(_fragment(step, ctx))
+        for step, fragment, earlier_inputs in zip(
+            block.steps, earlier.section.fragments, earlier.fragment_inputs, strict=True
+        ):
+            own = step.read(ctx)
+            if are_same(own, earlier_inputs):
+                own = earlier_inputs
+            else:
+                fragment = _fragment(step, ctx)
+                own = lasting(own)
+            fragments.append(fragment)
+            fragment_inputs.append(own)
     section = Section(fragments, block.name)
-    memo.messages[block.slot] = Remembered(section, inputs.lasting(), tuple(all_inputs))
+    memo.messages[block.slot] = Remembered(section, lasting(inputs), fragment_inputs)
     return section
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentkit_prompts.composition.declarations import NO_DECLARATIONS, Declarations, OutputRequest
-from agentkit_prompts.composition.inputs import UNKNOWN_INPUTS, Inputs
+from agentkit_prompts.composition.inputs import Inputs
 from agentkit_prompts.composition.plan import Plan
-from agentkit_prompts.composition.sections import EMPTY, Section
+from agentkit_prompts.composition.sections import Section
 from agentkit_prompts.context.prompt_context import ToolSpec
 
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema
 
-__all__ = ["NOTHING_REMEMBERED", "Memo", "Remembered"]
+__all__ = ["Memo", "Remembered"]
 
 
 class Remembered(NamedTuple):
@@ -22,12 +23,8 @@ class Remembered(NamedTuple):
     section: Section
     inputs: Inputs
     """Inputs of all its prompts."""
-    fragment_inputs: tuple[Inputs, ...]
+    fragment_inputs: Sequence[Inputs]
     """Inputs of each of its prompts."""
-
-
-NOTHING_REMEMBERED = Remembered(EMPTY, UNKNOWN_INPUTS, ())
-"""The message of a session without an earlier turn."""
 
 
 class Memo:

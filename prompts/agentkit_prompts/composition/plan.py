@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from agentkit_prompts.composition.inputs import InputReader
+from agentkit_prompts.composition.inputs import InputReader, input_reader
 from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.prompt import BasePrompt
@@ -18,7 +18,7 @@ class Step(NamedTuple):
 
     path: str
     prompt: BasePrompt
-    reader: InputReader
+    read: InputReader
     """Reads the inputs of the prompt."""
 
 
@@ -36,7 +36,7 @@ class Block(NamedTuple):
     """0 for the system message, 1 for the user message, 2 for the closing message."""
     name: str
     steps: tuple[Step, ...]
-    reader: InputReader
+    read: InputReader
     """Reads the inputs of all prompts of the message."""
 
 
@@ -90,11 +90,11 @@ def _block(slot: int, name: str, prompts: Iterable[tuple[str, BasePrompt]]) -> B
         # The input differs every turn, so to remember a prompt that reads it would cost more than it saves.
         if names is not None and "user_input" in names:
             names = None
-        steps.append(Step(path, prompt, InputReader(names)))
+        steps.append(Step(path, prompt, input_reader(names)))
     # The steps of one turn have the same input, which is worth remembering for a message of one prompt only.
     if all_names is not None and "user_input" in all_names and len(steps) > 1:
         all_names = None
-    return Block(slot, name, tuple(steps), InputReader(all_names))
+    return Block(slot, name, tuple(steps), input_reader(all_names))
 
 
 def _names_read(prompt: BasePrompt) -> frozenset[str] | None:

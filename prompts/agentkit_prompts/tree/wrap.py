@@ -74,11 +74,12 @@ class WrapPrompt(BasePrompt):
     def render(self, ctx: PromptContext) -> Rendered:
         """Render the wrapped prompts, then the template around them."""
         children: list[tuple[str, Rendered]] = []
-        for step, prompt in self.children:
+        for index, prompt in enumerate(self.wrapped_prompts):
             try:
-                children.append((step, render_prompt(prompt, ctx)))
+                rendered = render_prompt(prompt, ctx)
             except PromptError as error:
-                raise error.at(step) from error.__cause__
+                raise error.at(f"wrapped_prompts[{index}]") from error.__cause__
+            children.append((f"wrapped_prompts[{index}]", rendered))
         return render_around(self, ctx, children)
 
 
