@@ -31,26 +31,30 @@ def in_turns(
     chat: list[Item], infer_mode: InferMode, prompt: Callable[[list[Item]], PromptList]
 ) -> Generator[PromptList, str | None, list[str | None]]:
     """Yield the prompts of a dialogue, whose items of role BOT are the answers; see `requests`."""
-    replies = [place for place, item in enumerate(chat) if isinstance(item, dict) and item["role"] == REPLY]
-    given: list[str | None] = []
+    places = [place for place, item in enumerate(chat) if isinstance(item, dict) and item["role"] == REPLY]
+    answers: list[str | None] = []
     if infer_mode == "last":
-        replies = replies[-1:]
-    for place in replies:
-        reply = yield prompt(chat[:place])
-        if reply is not None and not isinstance(reply, str):
-            raise InContextError(
-                f"MultiTurnPromptTemplate: the answer to request {len(given)} must be text, or None when it "
-                f"failed, got {type(reply).__name__}",
-                name=f"request {len(given)}",
-                value=type(reply).__name__,
-            )
-        given.append(reply)
+        places = places[-1:]
+    for place in places:
+        answer = yield prompt(chat[:place])
+        _check_answer(len(answers), answer)
+        answers.append(answer)
         # Only in this mode do later turns see the answers of the model.
         if infer_mode == "every":
-            if reply is None:
+            if answer is None:
                 break
-            chat[place] = {**cast("dict[str, Any]", chat[place]), "prompt": reply}
-    return given
+            chat[place] = {**cast("dict[str, Any]", chat[place]), "prompt": answer}
+    return answers
+
+
+def _check_answer(number: int, answer: object) -> None:
+    if not isinstance(answer, str | None):
+        kind = type(answer).__name__
+        raise InContextError(
+            f"MultiTurnPromptTemplate: the answer to request {number} must be text, or None when it failed, got {kind}",
+            name=f"request {number}",
+            value=kind,
+        )
 
 
 class MultiTurnPromptTemplate(RowTemplate):
@@ -66,8 +70,7 @@ class MultiTurnPromptTemplate(RowTemplate):
     """
 
     def __init__(self, template: Mapping[str, Any]) -> None:
-        problems = problems_of(template)
-        raise_problems("MultiTurnPromptTemplate", problems)
+        raise_problems("MultiTurnPromptTemplate", problems_of(template))
         self.template = deepcopy(dict(template))
 
     def item(

@@ -49,16 +49,10 @@ class PromptList(list[Item]):
                 "wrap a list of items as PromptList(items)",
                 name="dst",
             )
-        found: list[Item] = []
+        items: list[Item] = []
         for position, item in enumerate(self):
             if isinstance(item, str):
-                before, *others = item.split(src)
-                if before:
-                    found.append(before)
-                for piece in others:
-                    found += copies(dst)
-                    if piece:
-                        found.append(piece)
+                items += _replaced(item, src, dst)
             elif src in _prompt(position, item):
                 raise InContextError(
                     f"PromptList[{position}]: {src!r} stands in the prompt of role {item.get('role')!r}, and what "
@@ -67,21 +61,22 @@ class PromptList(list[Item]):
                     name=src,
                 )
             else:
-                found.append(dict(item))
-        return PromptList(found)
+                items.append(dict(item))
+        return PromptList(items)
 
     def _map(self, change: Callable[[str], str]) -> PromptList:
-        found: list[Item] = []
+        items: list[Item] = []
         for position, item in enumerate(self):
             if isinstance(item, str):
-                found.append(change(item))
-            else:
-                prompt = _prompt(position, item)
-                changed = dict(item)
-                if prompt:
-                    changed["prompt"] = change(prompt)
-                found.append(changed)
-        return PromptList(found)
+                items.append(change(item))
+                continue
+            prompt = _prompt(position, item)
+            copy = dict(item)
+            # An item without a prompt has the default text of the model's role: it stays without one.
+            if prompt:
+                copy["prompt"] = change(prompt)
+            items.append(copy)
+        return PromptList(items)
 
     def __add__(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
         self, other: str | Iterable[Item] | None, /
@@ -126,6 +121,18 @@ def is_marker(item: object) -> bool:
 def copies(items: Iterable[Item]) -> list[Item]:
     """Return the items, with dicts of their own."""
     return [dict(item) if isinstance(item, dict) else item for item in items]
+
+
+def _replaced(text: str, src: str, dst: PromptList) -> list[Item]:
+    """Return the pieces of a text, with items between them."""
+    items: list[Item] = []
+    for number, piece in enumerate(text.split(src)):
+        if number:
+            items += copies(dst)
+        # An empty text would be a line without text in a prompt without roles.
+        if piece:
+            items.append(piece)
+    return items
 
 
 def _items(other: object) -> list[Item]:

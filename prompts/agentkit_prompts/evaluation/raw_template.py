@@ -100,14 +100,17 @@ def _problems(place: str, message: object, ice_token: object) -> Problems:
     if not isinstance(message, Mapping):
         return [Problem(place, f"must be a dict or the ice_token, got {type(message).__name__}")]
     if "expand_column" in message:
-        name = message["expand_column"]
-        if isinstance(name, str):
-            return []
-        return [Problem(f"{place}.expand_column", f"must name a column, got {name!r}")]
+        return _problems_of_expansion(place, message["expand_column"])
     problems = [Problem(f"{place}.{key}", "missing") for key in ("role", "content") if key not in message]
     if "role" in message and message["role"] not in _ROLES:
         problems.append(Problem(f"{place}.role", f"expected {', '.join(_ROLES)}, got {message['role']!r}"))
     return problems
+
+
+def _problems_of_expansion(place: str, column: object) -> Problems:
+    if isinstance(column, str):
+        return []
+    return [Problem(f"{place}.expand_column", f"must name a column, got {column!r}")]
 
 
 def _expanded(row: Mapping[str, Any], name: str) -> Messages:

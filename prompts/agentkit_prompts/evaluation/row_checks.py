@@ -44,13 +44,7 @@ def problems_of_rows(reader: DatasetReader, retriever: ExampleSelector, train: S
 
 def _missing_rows(reader: DatasetReader, retriever: ExampleSelector, size: int) -> Problem | None:
     if type(retriever) is StaticSelector and retriever.ids is not None:
-        missing = [name for name in retriever.ids if not name.isdecimal() or int(name) >= size]
-        if not missing:
-            return None
-        advice = f"of {size} training rows, counted from 0"
-        if not size:
-            advice = _advice_without_rows(reader)
-        return Problem("retriever.ids", f"shows row {', '.join(missing)}, {advice}")
+        return _missing_ids(reader, retriever.ids, size)
     count = getattr(retriever, "k", None)
     # A selector of the caller may have no `k`; it shows at least one example.
     if type(count) is not int:
@@ -61,6 +55,16 @@ def _missing_rows(reader: DatasetReader, retriever: ExampleSelector, size: int) 
     if not size:
         return Problem("train", f"{text}, {_advice_without_rows(reader)}")
     return Problem("retriever.k", f"{text}, and there are {size} training rows; ask for fewer")
+
+
+def _missing_ids(reader: DatasetReader, ids: Sequence[str], size: int) -> Problem | None:
+    missing = [name for name in ids if not name.isdecimal() or int(name) >= size]
+    if not missing:
+        return None
+    advice = f"of {size} training rows, counted from 0"
+    if not size:
+        advice = _advice_without_rows(reader)
+    return Problem("retriever.ids", f"shows row {', '.join(missing)}, {advice}")
 
 
 def _advice_without_rows(reader: DatasetReader) -> str:
@@ -184,12 +188,14 @@ def _doubts_of(name: str, template: Any, columns: set[str], asked: Sequence[str]
     if template is None:
         return []
     tokens = getattr(template, "tokens", ())
+    # A token of a column may itself have braces, which then name no column.
+    braces_of_tokens = "\0".join(token for token, _ in tokens)
     doubts: Problems = []
     for text in _prompts(template):
-        tokens_in_text = {column for token, column in tokens if token in text}
-        unused = {column for column in columns if f"{{{column}}}" not in text and column not in tokens_in_text}
+        used = {column for token, column in tokens if token in text}
+        unused = {column for column in columns - used if f"{{{column}}}" not in text}
         for braces, problem in _misspelt(text, columns, unused, asked):
-            if not any(braces in token for token, _ in tokens):
+            if braces not in braces_of_tokens:
                 doubts.append(Problem(f"{name}.{braces}", problem))
     return doubts
 
@@ -219,7 +225,7 @@ def _meant(name: str, columns: set[str]) -> str | None:
     alike = similar(name, sorted(columns))
     if alike:
         return alike
-    # `similar` counts letters that differ, so it misses a name in capitals.
+    # `similar` compares letters as they are, so it does not notice a name in capitals.
     return next((column for column in sorted(columns) if column.casefold() == name.casefold()), None)
 
 

@@ -196,19 +196,18 @@ class ExpressionReader(ast.NodeVisitor):
         # Identity costs nothing, whatever the values are.
         if isinstance(operator, ast.Is | ast.IsNot):
             return
-        # Each item of the right side may be compared with all characters of the left one.
-        steps = 1
-        if isinstance(left, str):
-            steps += len(left) // _CHARS_PER_STEP
-        if isinstance(operator, ast.In | ast.NotIn) and isinstance(right, list | tuple | range):
-            steps *= len(right)
-        elif isinstance(operator, ast.In | ast.NotIn) and isinstance(right, dict | set):
-            key(left)
+        items = 1
+        if isinstance(operator, ast.In | ast.NotIn):
+            items = _compared_items(left, right)
         elif not is_scalar(right):
             raise Unreadable(f"comparing with a {type(right).__name__}")
         if not is_scalar(left):
             raise Unreadable(f"comparing a {type(left).__name__}")
-        self.charge(steps)
+        # Each item of the right side may be compared with all characters of the left one.
+        steps = 1
+        if isinstance(left, str):
+            steps += len(left) // _CHARS_PER_STEP
+        self.charge(steps * items)
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
         if self.visit(node.test):
@@ -234,6 +233,7 @@ class ExpressionReader(ast.NodeVisitor):
     def visit_ListComp(self, node: ast.ListComp) -> list[Any]:
         return [self.visit(node.elt) for _ in self._comprehend(node.generators)]
 
+    # A generator is used once in configurations, as an argument, so a list has the same effect.
     def visit_GeneratorExp(self, node: ast.GeneratorExp) -> list[Any]:
         return [self.visit(node.elt) for _ in self._comprehend(node.generators)]
 
@@ -271,6 +271,7 @@ class ExpressionReader(ast.NodeVisitor):
             if not isinstance(value, Imported):
                 return self._call_method(value, node.func.attr, args, kwargs)
             return self._call_imported(Imported(f"{value}.{node.func.attr}"), args, kwargs)
+        # These three read the scope or a type, so no function of their arguments alone can compute them.
         if _is_call(node, "locals"):
             return self._variables(self.scope.maps[0])
         if _is_call(node, "globals"):
@@ -303,6 +304,7 @@ class ExpressionReader(ast.NodeVisitor):
         if name not in methods:
             raise Unreadable(f"the method {name!r} of a {type(value).__name__} is not supported; {EXPORT}", name)
         result = methods[name](value, *args, **kwargs)
+        # These return or extend a container that was paid for: charging for it again would make loops quadratic.
         if name in _LOOKUPS:
             bounded(value)
             return result
@@ -345,6 +347,17 @@ class ExpressionReader(ast.NodeVisitor):
         finally:
             self.scope = outer
         return None
+
+
+def _compared_items(value: Any, container: Any) -> int:
+    """Return the number of items that a value may be compared with to find it in a container."""
+    if isinstance(container, list | tuple | range):
+        return len(container)
+    if isinstance(container, dict | set):
+        key(value)
+    elif not is_scalar(container):
+        raise Unreadable(f"comparing with a {type(container).__name__}")
+    return 1
 
 
 def _is_call(node: ast.expr, name: str) -> bool:

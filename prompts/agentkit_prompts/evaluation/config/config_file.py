@@ -110,6 +110,7 @@ def load_datasets(path: str | os.PathLike[str], *, root: str | os.PathLike[str] 
     """
     variables = load_config(path, root=root)
     assert isinstance(variables, _Variables)
+    # A dataset that cannot be read may not be left out: the score would be a score of other rows.
     unread = variables.unread()
     if unread:
         text = _some([variable.reason for variable in unread])
@@ -119,20 +120,24 @@ def load_datasets(path: str | os.PathLike[str], *, root: str | os.PathLike[str] 
         names = ", ".join(list(variables)[:10]) or "none"
         text = f"{path}: no list of datasets with infer_cfg and reader_cfg; variables: {names}"
         raise InContextError(text, path=str(path), name="datasets")
-    problems: Problems = []
-    for number, dataset in enumerate(datasets):
-        for key in ("infer_cfg", "reader_cfg"):
-            if not isinstance(dataset.get(key), Mapping):
-                problems.append(Problem(f"datasets[{number}].{key}", f"missing in dataset {_name(dataset)}"))
+    problems = [problem for number, dataset in enumerate(datasets) for problem in _missing(number, dataset)]
     if problems:
         raise InContextError(f"{path}: {_some([*map(str, problems)])}", path=str(path), problems=problems)
     return datasets
+
+
+def _missing(number: int, dataset: Mapping[str, Any]) -> Problems:
+    """Return a problem for each part that a dataset needs to be asked and does not have."""
+    text = f"missing in dataset {_name(dataset)}"
+    keys = [key for key in ("infer_cfg", "reader_cfg") if not isinstance(dataset.get(key), Mapping)]
+    return [Problem(f"datasets[{number}].{key}", text) for key in keys]
 
 
 def _datasets_of(variables: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the list `datasets`, or else every list of datasets, or else the file as one dataset."""
     if _is_datasets(variables.get("datasets")):
         return list(variables["datasets"])
+    # Suites name the list of each file after the dataset, such as `gsm8k_datasets`.
     lists = [value for value in variables.values() if _is_datasets(value)]
     if not lists and _is_dataset(variables):
         return [dict(variables)]
@@ -188,6 +193,7 @@ class _Files:
         return self._variables[real]
 
     def _read_text(self, path: str) -> str:
+        # A relative path starts at the configuration, because the working directory has nothing to do with it.
         return _text(self._inside(self._stack[-1].parent / path), MAX_SOURCE_CHARS, self._root)
 
     def _inside(self, file: Path) -> Path:

@@ -45,6 +45,7 @@ class Function:
     def __init__(self, node: ast.FunctionDef, scope: Scope) -> None:
         self.node, self.scope = node, scope
 
+    # A list of functions can be copied; a copy of the scope of each would be as large as the file.
     def __deepcopy__(self, memo: object) -> Function:
         return self
 
@@ -52,6 +53,7 @@ class Function:
 def variables_of(node: ast.AST) -> set[str]:
     """Return the variables that a statement may set or change."""
     names: set[str] = set()
+    # Too many names are harmless: an unread variable is an error only if it is used. One too few gives a wrong prompt.
     for inner in ast.walk(node):
         match inner:
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()):

@@ -121,9 +121,10 @@ def _template(cfg: Any, place: str, problems: Problems) -> Any:
         return None
     settings = {key: value for key, value in cfg.items() if key != "type"}
     wrong = _problems_of_settings(cls, settings, place)
-    # A configuration without `type` is often the template itself.
-    if "type" not in cfg and "template" not in cfg:
+    # A configuration with neither key is often the template itself.
+    if not {"type", "template"} & cfg.keys():
         wrong.append(Problem(place, "labels and their prompts, or a dialogue, belong under `template`"))
+    # The class would name the same keys again, with less about them.
     if wrong:
         problems += wrong
         return None
@@ -168,17 +169,21 @@ def _retriever(cfg: Any, embedder: Embedder | None, problems: Problems) -> dict[
         return {}
     make, keys = _RETRIEVERS[name]
     problems += unknown_names(place, cfg, (*_COMMON, *keys))
-    for key in ("ice_separator", "ice_eos_token"):
-        if not isinstance(cfg.get(key, ""), str):
-            problems.append(Problem(f"{place}.{key}", f"must be text, got {brief(cfg[key])}"))
-    default = "\n"
-    if name == "ZeroRetriever":
-        default = ""  # it shows nothing that could be separated
-    return {
-        "retriever": _made(place, lambda: make(cfg, embedder), problems),
-        "separator": cfg.get("ice_separator", default),
-        "end": cfg.get("ice_eos_token", default),
+    separators = {
+        "separator": _separator(cfg, "ice_separator", place, problems),
+        "end": _separator(cfg, "ice_eos_token", place, problems),
     }
+    return {"retriever": _made(place, lambda: make(cfg, embedder), problems), **separators}
+
+
+def _separator(cfg: _Settings, key: str, place: str, problems: Problems) -> Any:
+    default = "\n"
+    if _name(cfg["type"]) == "ZeroRetriever":
+        default = ""  # it shows nothing that could be separated
+    separator = cfg.get(key, default)
+    if not isinstance(separator, str):
+        problems.append(Problem(f"{place}.{key}", f"must be text, got {brief(separator)}"))
+    return separator
 
 
 def _inferencer(cfg: Any, length: Any, problems: Problems) -> dict[str, Any]:

@@ -203,7 +203,8 @@ class _Conversation:
                 "put a user message first"
             )
             problems.append(Problem("messages[0]", text))
-        if ask and (not names or names[-1] == assistant):
+        # The last turn, if there is one, has to be a question.
+        if ask and names[-1:] in ([], [assistant]):
             text = "no user message to reply to at the end; add one, or render with add_generation_prompt=False"
             problems.append(Problem("messages[-1]", text))
         return problems
@@ -219,18 +220,18 @@ def _names_of_roles(meta: MetaFormat | None) -> dict[str, str]:
     if meta is None:
         return {role: names[0] for role, names in _CHAT_ROLES.items()}
     roles: dict[str, str] = {}
-    names = [(name, role.role) for role in meta.roles.values() for name in (role.role, role.api_role)]
-    for name, role in names:
-        if _chat_role(name) in _CHAT_ROLES:
-            roles.setdefault(_chat_role(name), role)
+    for role in meta.roles.values():
+        roles.setdefault(_chat_role(role.role), role.role)
+        roles.setdefault(_chat_role(role.api_role), role.role)
+    roles = {name: role for name, role in roles.items() if name in _CHAT_ROLES}
     # What the round does goes before what its roles are called: the role that replies is the assistant.
-    replying = [role.role for role in meta.speakers if role.generate]
-    if replying:
-        roles["assistant"] = replying[0]
+    for role in reversed(meta.speakers):
+        if role.generate:
+            roles["assistant"] = role.role
     answered = (roles.get("assistant"), roles.get("system"))
-    asking = [role.role for role in meta.speakers if role.role not in answered]
-    if asking:
-        roles.setdefault("user", asking[0])
+    for name in meta.order:
+        if name not in answered:
+            roles.setdefault("user", name)
     # A template without a system role gets the instructions as a text of the user.
     if "user" in roles:
         roles.setdefault("system", roles["user"])

@@ -146,10 +146,10 @@ def _entries(
         elif isinstance(value, Mapping):
             role = _role(value, place, problems)
             if role is not None:
-                if role.role in places:
-                    text = f"{role.role!r} is there twice (see {places[role.role]}); write it once"
+                first_place = places.setdefault(role.role, place)
+                if first_place != place:
+                    text = f"{role.role!r} is there twice (see {first_place}); write it once"
                     problems.append(Problem(f"{place}.role", text))
-                places.setdefault(role.role, place)
                 entries.append(role)
         else:
             expected = "a dict with a role"
