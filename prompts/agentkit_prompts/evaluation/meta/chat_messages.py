@@ -144,7 +144,7 @@ class _Conversation:
             self.problems.append(problem)
             return
         assert isinstance(message, Mapping)
-        name = self._roles[message["role"]]
+        name = self._roles[str(message["role"])]
         content = PartReader(self.problems, allow_media=True).content(message.get("content"), f"{place}.content")
         text = content
         if not isinstance(content, str):

@@ -197,7 +197,9 @@ def _rsplit(meter: Meter, value: Any, sep: Any = None, maxsplit: Any = -1) -> No
 
 
 def _splitlines(meter: Meter, value: Any, keepends: Any = False) -> None:
-    breaks = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029" if isinstance(value, str) else (b"\n", b"\r")
+    breaks: list[Any] = [b"\n", b"\r"]
+    if isinstance(value, str):
+        breaks = list("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
     meter.make(len(value))
     meter.make_items(sum([value.count(one) for one in breaks]), _CHARS_PER_PART)
 
