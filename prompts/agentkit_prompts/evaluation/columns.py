@@ -72,12 +72,7 @@ def slots(text: str, names: tuple[str, ...], tokens: Tokens = ()) -> Slots:
 
 @lru_cache(MAX_CACHED)
 def _pattern(names: tuple[str, ...], tokens: Tokens) -> tuple[re.Pattern[str] | None, Mapping[str, str]]:
-    wrong = [brief(name) for name in names if not isinstance(name, str)]
-    if wrong:
-        raise InContextError(
-            f"names of columns must be strings, got {', '.join(wrong)}",
-            problems=[(name, "must be a string") for name in wrong],
-        )
+    _check_names(names)
     columns = {f"{{{name}}}": name for name in names}
     columns.update({token: name for token, name in tokens if name in names})
     if not columns:
@@ -85,6 +80,16 @@ def _pattern(names: tuple[str, ...], tokens: Tokens) -> tuple[re.Pattern[str] | 
     # An alternative matches before a longer one that begins with it: the longest has to come first.
     longest_first = sorted(columns, key=len, reverse=True)
     return re.compile(f"({'|'.join(map(re.escape, longest_first))})"), columns
+
+
+def _check_names(names: tuple[str, ...]) -> None:
+    # Rows come from files: a table without a header has numbers as names.
+    wrong = [brief(name) for name in names if not isinstance(name, str)]
+    if wrong:
+        raise InContextError(
+            f"names of columns must be strings, got {', '.join(wrong)}",
+            problems=[(name, "must be a string") for name in wrong],
+        )
 
 
 def _no_text(row: Mapping[str, Any], names: tuple[str, ...], error: Exception) -> InContextError:

@@ -167,9 +167,12 @@ def part_of(rows: Sequence[Any], size: float | str | None) -> Sequence[Any]:
         raise InContextError(text, value=brief(size))
     if size <= 0 or size >= len(rows):
         return rows
-    count = int(size)
     if size < 1:
-        count = int(size * len(rows))
+        return _drawn(rows, int(size * len(rows)))
+    return _drawn(rows, int(size))
+
+
+def _drawn(rows: Sequence[Any], count: int) -> Sequence[Any]:
     # OpenCompass draws with the number of rows as seed: the same rows are read here.
     order = list(range(len(rows)))
     Random(count).shuffle(order)

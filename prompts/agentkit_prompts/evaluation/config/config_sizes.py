@@ -95,14 +95,12 @@ class _Copier:
 
     def _container(self, value: Any, depth: int) -> _Copy:
         if isinstance(value, dict):
-            names = [self.copy(name, depth + 1) for name in value]
-            items = [self.copy(item, depth + 1) for item in value.values()]
-            result: Any = {name.value: item.value for name, item in zip(names, items, strict=True)}
+            inner = [self.copy(one, depth + 1) for item in value.items() for one in item]
+            # Names and values alternate.
+            result: Any = {name.value: item.value for name, item in zip(inner[::2], inner[1::2], strict=True)}
         else:
-            names = []
-            items = [self.copy(item, depth + 1) for item in value]
-            result = type(value)(item.value for item in items)
-        inner = [*names, *items]
+            inner = [self.copy(item, depth + 1) for item in value]
+            result = type(value)(copy.value for copy in inner)
         return _Copy(result, 1 + sum(copy.values for copy in inner), sum(copy.chars for copy in inner))
 
 

@@ -12,7 +12,7 @@ import itertools
 import math
 import operator
 import posixpath
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from string import Formatter
 from typing import Any
 
@@ -95,18 +95,25 @@ def _format(text: str, *args: Any, **kwargs: Any) -> str:
     for literal, field, spec, conversion in Formatter().parse(text):
         part = literal
         if field is not None:
-            if spec or conversion or not (field.isidentifier() or field.isdecimal() or field == ""):
+            # A field such as `0.name` or `0[key]` would read attributes; a format can make a text of any length.
+            if spec or conversion:
                 raise Unreadable(f"the field {field[:40]!r} of format()")
-            if field == "":
-                part += text_of(args[next(numbers)])
-            elif field.isdecimal():
-                part += text_of(args[int(field)])
-            else:
-                part += text_of(kwargs[field])
+            part += text_of(_argument(field, numbers, args, kwargs))
         size += len(part)
         check_size(size, str)
         parts.append(part)
     return "".join(parts)
+
+
+def _argument(field: str, numbers: Iterator[int], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return the argument of `format` that a field names; an empty field is the next argument."""
+    if field == "":
+        return args[next(numbers)]
+    if field.isdecimal():
+        return args[int(field)]
+    if field.isidentifier():
+        return kwargs[field]
+    raise Unreadable(f"the field {field[:40]!r} of format()")
 
 
 def _join(separator: str, values: Any) -> str:

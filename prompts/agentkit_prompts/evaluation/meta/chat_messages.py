@@ -145,10 +145,7 @@ class _Conversation:
             return
         assert isinstance(message, Mapping)
         name = self._roles[str(message["role"])]
-        content = PartReader(self.problems, allow_media=True).content(message.get("content"), f"{place}.content")
-        text = content
-        if not isinstance(content, str):
-            text = Message("user", content).text
+        text = self._text(f"{place}.content", message.get("content"))
         # A system message before all turns is an instruction for the whole conversation, not a part of a round.
         if message["role"] == "system" and not self._dialogue and self._opens(name):
             self._begin.append({"role": name, "prompt": text})
@@ -157,6 +154,13 @@ class _Conversation:
             self._dialogue[-1]["prompt"] += f"\n{text}"
         else:
             self._dialogue.append({"role": name, "prompt": text})
+
+    def _text(self, place: str, content: object) -> str:
+        """Return the text of a content; media are replaced by their names."""
+        parts = PartReader(self.problems, allow_media=True).content(content, place)
+        if isinstance(parts, str):
+            return parts
+        return Message("user", parts).text
 
     def ask(self) -> None:
         """Add the turn in which the model replies."""

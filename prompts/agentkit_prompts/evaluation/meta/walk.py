@@ -131,14 +131,14 @@ class _Cutter:
         # OpenCompass itself opens the section `end` with pos 'end'.
         elif pos == "begin" or (name == "end" and not self._open):
             self._open.append(_Section(name, []))
-        elif not self._open or self._open[-1].name != name:
+        elif self._open and self._open[-1].name == name:
+            self._complete(self._open.pop())
+        else:
             current = "no section is open"
             if self._open:
                 current = f"{self._open[-1].name!r} is open"
             text = f"closes section {name!r} while {current}; open and close them in pairs"
             self.problems.append(Problem(place, text))
-        else:
-            self._complete(self._open.pop())
 
     def _end_loose(self) -> None:
         if self._loose:
@@ -245,19 +245,26 @@ def _turn(meta: MetaFormat, item: _Item, problems: Problems) -> Turn | None:
         media=tuple(parts_of(item.position, fields, problems)),
     )
     prompt = fields.get("prompt")
-    if isinstance(prompt, str):
+    if prompt is None:
+        _use_default_text(turn)
+    elif isinstance(prompt, str):
         turn.prompt = prompt
-    elif prompt is not None:
+    else:
         problems.append(Problem(f"{place}.prompt", f"must be text, got {type(prompt).__name__}"))
-    elif turn.media:
-        turn.prompt = ""  # the default text of the role is for items without content
+    return turn
+
+
+def _use_default_text(turn: Turn) -> None:
+    """Use the text of the role in the meta template; warn if it has no text, unless the model fills the turn."""
+    # The default text is for items without content, and media are content.
+    if turn.media:
+        turn.prompt = ""
     elif not (turn.prompt or turn.replies):
         text = (
-            f"prompt: role {role.role!r} has no prompt in the dataset's template and none in the meta template, so "
+            f"prompt: role {turn.role!r} has no prompt in the dataset's template and none in the meta template, so "
             "it is sent empty"
         )
-        warn(InContextWarning(text, name=role.role))
-    return turn
+        warn(InContextWarning(text, name=turn.role))
 
 
 def _marker(item: _Item, key: str, default: Pieces, problems: Problems) -> Pieces:
