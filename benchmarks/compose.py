@@ -41,7 +41,7 @@ from agentkit.prompts.chat_templates import CHAT_TEMPLATES
 warnings.simplefilter("ignore")
 WORDS = "the quick brown fox jumps over the lazy dog while seven wizards mix potent drinks under bright lamps "
 BUDGET = 1_000_000
-GOALS = {"messages": {"ours warm": 1.65, "ours cold": 10}, "string": {"ours warm": 1, "ours cold": 9}}
+GOALS = {"messages": {"ours warm": 2.0, "ours cold": 14}, "string": {"ours warm": 1, "ours cold": 9}}
 numbers = count()
 QWEN: Any = CHAT_TEMPLATES.get("qwen2d5")()
 BEGINS = {"user": "<|im_start|>user\n", "assistant": "<|im_start|>assistant\n"}
@@ -224,7 +224,7 @@ def messages(size: int) -> Callable[[int], Iterable[Figure]]:
             **({"langchain-core": peer} if peer is not None else {}),
         }
         taken = interleave({name: repeat(work) for name, work in candidates.items()}, 200, rounds)
-        goals = GOALS["messages"] if size <= 100 else {"ours warm": 1.6}
+        goals = GOALS["messages"] if size <= 100 else {"ours warm": 2.0}
         return figures(f"W1 messages, N={size}", taken, goals=goals)
 
     return measure
@@ -256,7 +256,7 @@ def chat(size: int) -> Callable[[int], Iterable[Figure]]:
         }
         assert len({len(work()) for work in candidates.values()}) == 1
         taken = interleave({name: repeat(work) for name, work in candidates.items()}, 4000 // size, rounds)
-        goals = {"ours warm": 3.0, "ours cold": 15.0} if size <= 100 else {"ours warm": 3.0}
+        goals = {"ours warm": 4.0, "ours cold": 20.0} if size <= 100 else {"ours warm": 3.0}
         return figures(f"W1 chat template, N={size}", taken, goals=goals)
 
     return measure
