@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_tools.calling.tool_result import ToolResult, unknown_tool
+from agentkit_tools.calling.deadline import DeadlineError, LimitedTask, Outcome, Within, grace_around, outcome
+from agentkit_tools.calling.tool_result import ToolResult, failed, unknown_tool
 from agentkit_tools.errors import ends_run
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
@@ -65,32 +66,42 @@ class _Round:
     async def answer_all(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Answer calls concurrently."""
         if len(calls) == 1:
-            return [await self._answer(calls[0])]
-        tasks: list[asyncio.Task[ToolResult]] = []
-        tasks += [asyncio.create_task(self._answer_in_task(call, tasks)) for call in calls]
+            return [await self._answer(calls[0], outcome)]
+        tasks: list[LimitedTask[ToolResult]] = []
+        for call in calls:
+            task: LimitedTask[ToolResult] = LimitedTask(grace_around(), partial(self._answer_late, call))
+            task.start(self._answer_in_task(call, task, tasks))
+            tasks.append(task)
         try:
-            return [await task for task in tasks]
+            return [_value(await task.ended) for task in tasks]
         except BaseException as error:
-            _cancel(tasks)
+            for task in tasks:
+                task.cancel()
             # A coroutine that is closed cannot await.
             if isinstance(error, GeneratorExit):
                 raise
-            for end in await asyncio.gather(*tasks, return_exceptions=True):
-                if isinstance(end, _RunEnded):
-                    raise end.reason  # noqa: B904 (it has its own cause)
-            raise
+            reason = error
+            for task in tasks:
+                reason = await task.left(reason)
+            if reason is error:
+                raise
+            raise reason  # noqa: B904 (it has its own cause)
 
-    async def _answer_in_task(self, call: ToolCall, siblings: Sequence[asyncio.Task[ToolResult]]) -> ToolResult:
-        """Answer a call in a task; an exception that ends the run cancels the sibling tasks at once."""
+    async def _answer_in_task(
+        self, call: ToolCall, task: LimitedTask[ToolResult], batch: Sequence[LimitedTask[ToolResult]]
+    ) -> ToolResult:
+        """Answer a call in a task; an exception that ends the run cancels the other tasks of the batch at once."""
         try:
-            return await self._answer(call)
+            return await self._answer(call, task.within)
         except BaseException as error:
             if isinstance(error, GeneratorExit) or not ends_run(error):
                 raise
-            _cancel([task for task in siblings if task is not asyncio.current_task()])
-            raise _RunEnded(error) from error
+            for other in batch:
+                if other is not task:
+                    other.cancel()
+            raise
 
-    async def _answer(self, call: ToolCall) -> ToolResult:
+    async def _answer(self, call: ToolCall, within: Within) -> ToolResult:
         if self.on_start is not None and (waiting := self.on_start(call)) is not None:
             await waiting
         tool = self.tools.get(call.name)
@@ -100,21 +111,20 @@ class _Round:
             context = _UNSEEN
             if tool.sees_context:
                 context = self.context(call)
-            result = await tool.call(call, context)
+            result = await tool.call_within(call, context, within)
+        return await self._ended(result)
+
+    async def _answer_late(self, call: ToolCall) -> ToolResult:
+        """Answer a call whose tool ignored its time limit."""
+        return await self._ended(failed(call, DeadlineError(), self.tools[call.name].policy))
+
+    async def _ended(self, result: ToolResult) -> ToolResult:
         if self.on_end is not None and (waiting := self.on_end(result)) is not None:
             await waiting
         return result
 
 
-class _RunEnded(Exception):
-    """Carries an exception that ends the run out of a task: asyncio raises some of them from the loop, at once."""
-
-    def __init__(self, reason: BaseException) -> None:
-        self.reason = reason
-
-
-def _cancel(tasks: Sequence[asyncio.Task[ToolResult]]) -> None:
-    for task in tasks:
-        # A second cancellation would interrupt its cleanup.
-        if not task.cancelling():
-            task.cancel()
+def _value(end: Outcome[ToolResult]) -> ToolResult:
+    if end.error is not None:
+        raise end.error
+    return cast(ToolResult, end.value)

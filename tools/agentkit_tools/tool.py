@@ -20,7 +20,7 @@ from agentkit_prompts.context.prompt_context import ToolSpec, Trust
 from agentkit_prompts.errors import ContextError, check_types
 from agentkit_tools.calling.approval import needs_approval
 from agentkit_tools.calling.arguments import ToolArguments
-from agentkit_tools.calling.deadline import DeadlineError
+from agentkit_tools.calling.deadline import DeadlineError, Within, outcome
 from agentkit_tools.calling.enforcement import Semaphores, enforced
 from agentkit_tools.calling.failures_in_a_row import after, unavailable
 from agentkit_tools.calling.function_runner import FunctionRunner
@@ -358,12 +358,16 @@ class Tool(Generic[P, R]):
             BaseException: What the tool raised that does not derive from `Exception`, such as `KeyboardInterrupt`,
                 `SystemExit` or what an engine for durable execution controls its flow with.
         """
+        return await self.call_within(call, context, outcome)
+
+    async def call_within(self, call: ToolCall, context: ToolContext[Any], within: Within) -> ToolResult:
+        """Answer a call, like `call`; `within` awaits the function if it needs to be awaited only once."""
         refused = unavailable(self.policy, call, context)
         if refused is not None:
             return refused
-        return after(await self._call_in_turn(call, context), self.policy, call, context)
+        return after(await self._call_in_turn(call, context, within), self.policy, call, context)
 
-    async def _call_in_turn(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
+    async def _call_in_turn(self, call: ToolCall, context: ToolContext[Any], within: Within) -> ToolResult:
         """Answer a call of a tool that is available."""
         text = call.arguments or "{}"
         spent = 0.0
@@ -378,7 +382,7 @@ class Tool(Generic[P, R]):
                 return failed(call, error, self.policy)
             spent = perf_counter() - start
         if self._semaphores is None:
-            return await self._runner.run(self.function, call, arguments, context, self.policy, spent)
+            return await self._runner.run(self.function, call, arguments, context, self.policy, within, spent)
         read = partial(self._read, text)
         return await enforced(self.policy, self._semaphores, call, context, read, partial(self._attempt, call))
 
@@ -390,7 +394,8 @@ class Tool(Generic[P, R]):
 
     async def _attempt(self, call: ToolCall, arguments: Arguments, context: ToolContext[Any]) -> ToolResult:
         """Call the function once."""
-        return await self._runner.run(self.function, call, arguments, context, self.policy)
+        # In a new task: after an attempt that ignores its time limit there can be another attempt.
+        return await self._runner.run(self.function, call, arguments, context, self.policy, outcome)
 
     async def needs_approval(self, call: ToolCall, context: ToolContext[Any]) -> bool:
         """Return whether a person must agree to `call` first; a call whose arguments are wrong needs no approval.

@@ -11,7 +11,7 @@ import pytest
 
 from agentkit.prompts import ToolCall
 from agentkit.testing import controlled_time
-from agentkit.tools import ToolContext, ToolResult, by_name, tool
+from agentkit.tools import Tool, ToolContext, ToolResult, by_name, tool
 from agentkit_tools.dispatch import call_tools
 from tests.waiting import eventually
 
@@ -164,3 +164,136 @@ async def test_what_a_listener_raises_about_a_later_call_is_raised_once_the_call
     with pytest.raises(ListenerError):
         await call_tools([call("slow", 1), call("slow", 2), call("slow", 4)], TOOLS, context, on_end=ended)
     assert log == ["start 1", "start 2", "start 4", "end 4", "end 2", "end 1"]
+
+
+async def stubborn() -> None:
+    """Ignores its cancellation until the test is over."""
+    while "over" not in log:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            continue
+
+
+async def waits_for_a_stubborn_task() -> None:
+    await asyncio.create_task(stubborn())
+
+
+async def is_stubborn_when_it_is_closed() -> None:
+    try:
+        await stubborn()
+    finally:
+        await asyncio.sleep(60)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("function", [stubborn, waits_for_a_stubborn_task, is_stubborn_when_it_is_closed])
+@pytest.mark.parametrize("retries", [0, 1])
+async def test_a_call_that_ignores_its_time_limit_ends_before_the_calls_that_take_longer(
+    function: Any, retries: int
+) -> None:
+    ended: list[tuple[str, str, str]] = []
+    who: ContextVar[str] = ContextVar("who", default="")
+    hanging = Tool.from_function(function, name="hanging", timeout=1, retries=retries, backoff=0)
+
+    @tool
+    async def later() -> str:
+        await asyncio.sleep(30)
+        return "done"
+
+    async def on_end(result: ToolResult) -> None:
+        ended.append((result.call_id, result.status, who.get()))
+        await asyncio.sleep(0.1)
+
+    calls = [ToolCall("a", "later", ""), ToolCall("b", "hanging", ""), ToolCall("c", "hanging", "")]
+
+    def on_start(call: ToolCall) -> None:
+        who.set(call.id)
+
+    with controlled_time() as clock:
+        results = await call_tools(calls, by_name([later, hanging]), context, on_start=on_start, on_end=on_end)
+        seconds = clock.seconds
+    assert [result.status for result in results] == ["success", "timeout", "timeout"]
+    assert ended == [("b", "timeout", "b"), ("c", "timeout", "c"), ("a", "success", "a")]
+    assert seconds == pytest.approx(30.1)
+    log.append("over")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("function", [stubborn, waits_for_a_stubborn_task, is_stubborn_when_it_is_closed])
+async def test_cancelling_calls_that_ignore_it_ends_and_their_ends_are_not_heard(function: Any) -> None:
+    ended: list[ToolResult] = []
+    hanging = Tool.from_function(function, name="hanging", timeout=60)
+    calls = [ToolCall("a", "hanging", ""), ToolCall("b", "hanging", "")]
+    with controlled_time() as clock:
+        task = asyncio.create_task(call_tools(calls, by_name([hanging]), context, on_end=ended.append))
+        await asyncio.sleep(1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.sleep(1)
+        assert clock.seconds < 10
+    assert ended == []
+    log.append("over")
+
+
+async def test_a_call_that_was_late_and_answers_in_spite_of_it_has_answered() -> None:
+    @tool(timeout=1)
+    async def late(n: int) -> str:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(1)
+        return "late"
+
+    @tool(timeout=1)
+    async def cleans_up(n: int) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(1)
+
+    async def on_end(result: ToolResult) -> None:
+        await asyncio.sleep(10)
+        current = asyncio.current_task()
+        assert current is not None and current.cancelling() == 0
+
+    with controlled_time() as clock:
+        calls = [call("late", 1), call("cleans_up", 2)]
+        results = await call_tools(calls, by_name([late, cleans_up]), context, on_end=on_end)
+        assert clock.seconds == pytest.approx(12)
+    assert [result.status for result in results] == ["success", "timeout"]
+
+
+async def test_a_tool_that_cancels_its_own_task_cancels_the_run() -> None:
+    @tool
+    async def cancels(n: int) -> None:
+        current = asyncio.current_task()
+        assert current is not None
+        current.cancel()
+        await asyncio.sleep(60)
+
+    with pytest.raises(asyncio.CancelledError):
+        await call_tools([call("slow", 1), call("cancels", 2)], by_name([slow, cancels]), context)
+
+
+async def test_a_task_group_that_fails_is_an_error_of_its_call_only() -> None:
+    async def fails() -> None:
+        raise ValueError
+
+    @tool
+    async def grouped(n: int) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fails())
+            group.create_task(asyncio.sleep(60))
+
+    ended: list[str] = []
+
+    async def on_end(result: ToolResult) -> None:
+        await asyncio.sleep(0.01)
+        ended.append(result.status)
+
+    calls = [call("grouped", 1), call("slow", 2)]
+    results = await call_tools(calls, by_name([slow, grouped]), context, on_end=on_end)
+    assert [result.status for result in results] == ["error", "success"]
+    assert sorted(ended) == ["error", "success"]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
@@ -14,7 +14,6 @@ from pydantic_core import ErrorDetails, from_json
 from agentkit_prompts.limits import MAX_MESSAGE_CHARS, MAX_SHOWN_CHARS
 from agentkit_prompts.schemas.schema_problems import InvalidValueError, SchemaProblem
 from agentkit_prompts.schemas.subschemas import schema_at, type_of
-from agentkit_tools.calling.deadline import outcome
 from agentkit_tools.calling.tool_policy import ToolPolicy
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, describe_error, ends_run
@@ -92,10 +91,7 @@ class ToolArguments:
             DeadlineError: It took longer than a call may.
         """
         read = partial(self.read, tool, text, repair=policy.repair)
-        result, late = await outcome(run_in_thread(read), policy.timeout)
-        if result is None:
-            raise cast(BaseException, late)
-        arguments, error = result
+        arguments, error = await run_in_thread(read, policy.timeout)
         # They end a thread, not the run.
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise _unreadable(tool, error)

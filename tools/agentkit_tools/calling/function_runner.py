@@ -14,10 +14,11 @@ from inspect import (
     isgeneratorfunction,
     isroutine,
 )
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_tools.calling.deadline import outcome
+from agentkit_tools.calling.deadline import Within
 from agentkit_tools.calling.result_content import collect, gather
 from agentkit_tools.calling.tool_policy import ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult, failed, finished
@@ -62,35 +63,66 @@ class FunctionRunner:
         arguments: Arguments,
         context: ToolContext[Any],
         policy: ToolPolicy,
+        within: Within,
         spent: float = 0.0,
     ) -> ToolResult:
-        """Call the function once. `spent` are the seconds of its time limit that have passed already."""
-        seconds = None if policy.timeout is None else max(policy.timeout - spent, 0.0)
-        result, error = await outcome(self._result(function, call, arguments, context, policy), seconds)
+        """Call the function once.
+
+        Args:
+            function: The function of the tool.
+            call: The call of the model.
+            arguments: Its validated arguments.
+            context: Its context.
+            policy: The policy of the tool.
+            within: Awaits code of the tool with a time limit.
+            spent: Seconds of the time limit that have passed already.
+        """
+        if self.mode == "model":
+            return finished(call, cast("ModelArguments", arguments).made, policy, self.nothing)
+        seconds = None
+        if policy.timeout is not None:
+            seconds = max(policy.timeout - spent, 0.0)
+        if self.mode == "sync":
+            return await self._in_thread(function, call, arguments, context, policy, within, seconds)
+        result, error = await within(self._awaited(function, call, arguments, context, policy), seconds)
         if error is not None:
             return failed(call, error, policy)
         return cast(ToolResult, result)
 
-    async def _result(
+    async def _awaited(
         self, function: Any, call: ToolCall, arguments: Arguments, context: ToolContext[Any], policy: ToolPolicy
     ) -> ToolResult:
-        if self.mode == "model":
-            return finished(call, cast("ModelArguments", arguments).made, policy, self.nothing)
         args: tuple[Any, ...] = ()
         if self.bind is not None:
             args, arguments = self.bind(arguments, context)
-        if self.mode == "sync":
-            return await self._in_thread(partial(function, *args, **arguments), call, policy)
         value = function(*args, **arguments)
         if self.mode == "async":
             value = await value
-        return finished(call, await _settled(value, policy), policy, self.nothing)
+        return await self._finished(call, value, policy)
 
-    async def _in_thread(self, function: Callable[[], Any], call: ToolCall, policy: ToolPolicy) -> ToolResult:
+    async def _finished(self, call: ToolCall, value: Any, policy: ToolPolicy) -> ToolResult:
+        """Return the result of a call that returned a value or an async generator."""
+        if isasyncgen(value):
+            value = await collect(value, policy.max_result_chars)
+        return finished(call, value, policy, self.nothing)
+
+    async def _in_thread(
+        self,
+        function: Any,
+        call: ToolCall,
+        arguments: Arguments,
+        context: ToolContext[Any],
+        policy: ToolPolicy,
+        within: Within,
+        seconds: float | None,
+    ) -> ToolResult:
         """Run a sync function and make its result in a thread: both can take long."""
 
         def run() -> Any:
-            value = function()
+            args, kwargs = (), arguments
+            if self.bind is not None:
+                args, kwargs = self.bind(arguments, context)
+            value = function(*args, **kwargs)
             if self.yields and isgenerator(value):
                 value = gather(lambda: value, policy.max_result_chars)
             if isawaitable(value) or isasyncgen(value):
@@ -98,23 +130,26 @@ class FunctionRunner:
                 return value
             return finished(call, value, policy, self.nothing)
 
-        value, error = await run_in_thread(run)
+        start = perf_counter()
+        value, error = await run_in_thread(run, seconds)
         if error is not None:
             if ends_run(error, in_thread=True):
                 raise error
             return failed(call, error, policy)
         if isinstance(value, ToolResult):
             return value
+        if seconds is not None:
+            seconds = max(seconds - (perf_counter() - start), 0.0)
+        result, error = await within(self._settled(call, value, policy), seconds)
+        if error is not None:
+            return failed(call, error, policy)
+        return cast(ToolResult, result)
+
+    async def _settled(self, call: ToolCall, value: Any, policy: ToolPolicy) -> ToolResult:
+        """Await what a sync function returned."""
         if isawaitable(value):
             value = await value
-        return finished(call, await _settled(value, policy), policy, self.nothing)
-
-
-async def _settled(value: Any, policy: ToolPolicy) -> Any:
-    """Return a value, or the items of an async generator."""
-    if isasyncgen(value):
-        return await collect(value, policy.max_result_chars)
-    return value
+        return await self._finished(call, value, policy)
 
 
 def _mode_of(function: Any) -> RunMode:

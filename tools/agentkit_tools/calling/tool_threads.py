@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from agentkit_prompts.system.daemon_threads import DaemonThreads
+from agentkit_tools.calling.deadline import DeadlineError
 from agentkit_tools.errors import ToolError
 
 __all__ = ["abandoned_threads", "busy_threads", "run_in_thread"]
@@ -47,11 +48,14 @@ def busy_threads() -> int:
     return _tools.busy + _recalls.busy
 
 
-async def run_in_thread(call: Callable[[], T], *, is_recall: bool = False) -> tuple[T, BaseException | None]:
-    """Return what `call()` returned or raised in a daemon thread, in a copy of the current context.
+async def run_in_thread(
+    call: Callable[[], T], seconds: float | None = None, *, is_recall: bool = False
+) -> tuple[T, BaseException | None]:
+    """Return the value or the exception of `call()`, run in a daemon thread in a copy of the current context.
 
-    When the task that waits is cancelled, a call that has begun goes on in its thread. Where all threads do, no further
-    call begins: the error is a `ToolError`. Recalls have threads of their own, so that no tool keeps one from its turn.
+    After `seconds` the error is a `DeadlineError`. A call that has begun continues in its thread if it is late, or if
+    the task that waits for it is cancelled. If all threads do that, no further call begins: the error is a `ToolError`.
+    Recalls have separate threads, so that no tool delays them.
     """
     threads = _tools
     if is_recall:
@@ -64,11 +68,20 @@ async def run_in_thread(call: Callable[[], T], *, is_recall: bool = False) -> tu
     waiting: asyncio.Future[None] = loop.create_future()
     # `asyncio.wrap_future` would keep the result alive until the next garbage collection.
     future.add_done_callback(partial(_wake, loop, waiting))
+    timer: asyncio.TimerHandle | None = None
+    if seconds is not None:
+        timer = loop.call_later(seconds, _set_result, waiting)
     try:
         await waiting
     except BaseException:
         threads.leave(future)
         raise
+    finally:
+        if timer is not None:
+            timer.cancel()
+    if not future.done():
+        threads.leave(future)
+        return cast(T, None), DeadlineError()
     error = future.exception()
     # The future has an exception if the call did not begin or its thread was killed.
     return future.result() if error is None else (cast(T, None), error)
@@ -76,12 +89,13 @@ async def run_in_thread(call: Callable[[], T], *, is_recall: bool = False) -> tu
 
 def _wake(loop: asyncio.AbstractEventLoop, waiting: asyncio.Future[None], _: Future[Any]) -> None:
     # The event loop can be closed already.
-    def set_result() -> None:
-        if not waiting.done():
-            waiting.set_result(None)
-
     with suppress(RuntimeError):
-        loop.call_soon_threadsafe(set_result)
+        loop.call_soon_threadsafe(_set_result, waiting)
+
+
+def _set_result(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 def _ended(call: Callable[[], T]) -> tuple[T, BaseException | None]:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.errors import check_types
-from agentkit_tools.calling.deadline import outcome
+from agentkit_tools.calling.deadline import Within, outcome
 from agentkit_tools.calling.tool_result import ToolResult, failed
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool import Tool
@@ -41,9 +41,10 @@ class WrappedTool(Tool):
                 setattr(self, slot, getattr(inner, slot))
         self._arounds: tuple[Around, ...] = (*getattr(inner, "_arounds", ()), around)
 
-    async def call(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
+    async def call_within(self, call: ToolCall, context: ToolContext[Any], within: Within) -> ToolResult:
         """Answer a call through the wrappers; an exception that they raise becomes an error result."""
-        proceed: Proceed = super().call
+        # Wrappers that continue after a tool has ignored its time limit need both in new tasks.
+        proceed: Proceed = partial(super().call_within, within=outcome)
         for around in self._arounds:
             proceed = partial(around, proceed)
         result, error = await outcome(_checked(proceed, call, context), None)
