@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, TypedDict, Unpack, cast, final
 
@@ -208,7 +209,7 @@ class PromptContext(_WithNonce):
         try:
             view: MappingProxyType[str, Any] = self._derived
         except AttributeError:
-            values = {name: getattr(self, name) for name in _VISIBLE}
+            values: dict[str, Any] = dict(zip(_VISIBLE, _visible_values(self), strict=True))
             # Templates read the kwargs of the input by this shorter name too.
             values["additional_kwargs"] = self.user_input.additional_kwargs
             view = MappingProxyType(values)
@@ -239,6 +240,7 @@ _DEFAULTS = {item.name: item.default for item in fields(PromptContext) if item.d
 _DEFAULTS["extra"] = NO_DATA
 _UNTRUSTED = frozenset({name for name, declared in _DECLARED.items() if declared.trust == "untrusted"})
 _VISIBLE = tuple([name for name, declared in _DECLARED.items() if not declared.hidden])
+_visible_values = attrgetter(*_VISIBLE)
 CONTEXT_FIELDS = tuple(_DECLARED)
 CONTEXT_NAMES: frozenset[str] = frozenset({*_VISIBLE, "additional_kwargs"})
 """The names every template can read."""

@@ -29,13 +29,15 @@ class LineHeads:
         words: Words that are heads if a colon follows, in any case.
         pattern: A regular expression instead of words; a space in it matches characters that are not seen. The group
             that matches must be untrusted for a head to be forged, and is broken after its first character.
+        sign: Character that must be untrusted for a head to be forged, if `pattern` requires the same one in all heads.
         per_item: Number of heads that the default template writes for each item.
     """
 
-    __slots__ = ("_flags", "_form", "per_item")
+    __slots__ = ("_flags", "_form", "_sign", "per_item")
 
-    def __init__(self, *words: str, pattern: str = "", per_item: int = 1) -> None:
+    def __init__(self, *words: str, pattern: str = "", sign: str = "", per_item: int = 1) -> None:
         self.per_item = per_item
+        self._sign = sign
         form = pattern.replace(" ", _SPACE)
         self._flags = re.NOFLAG
         if words:
@@ -83,16 +85,34 @@ class LineHeads:
             return segments
         return broken_at(segments, texts, cuts)
 
+    def _fits(self, text: str, expected: int) -> bool:
+        """True if a look at the signs, or else at the lines, shows that a text has at most the expected heads."""
+        if not self._sign:
+            return len([line for line in text.splitlines() if line]) <= expected
+        # `str.count` takes ten times as long in a long text.
+        position = -1
+        for _ in range(expected + 1):
+            position = text.find(self._sign, position + 1)
+            if position < 0:
+                return True
+        return False
+
     def without_forged(self, rendered: Rendered, expected: int | None = None) -> Rendered:
         """Return the rendering of a list with its forged heads broken.
 
         `expected` is the number of heads that the template writes, if that is known.
         """
+        traced = rendered.source if isinstance(rendered.source, TracedText) else None
+        # To match every line takes as long as the rendering. So the cheap tests come first.
+        if expected is not None and self._fits(rendered.text, expected):
+            return rendered
+        if traced is not None and self._sign and not traced.is_in_values(self._sign):
+            return rendered
         places = [*self._places(rendered.text)]
         if not places or len(places) == expected:
             return rendered
         # Usually the template wrote the heads itself, and the origin of all other text is not needed.
-        if isinstance(rendered.source, TracedText) and not rendered.source.is_untrusted_in(places):
+        if traced is not None and not traced.is_untrusted_in(places):
             return rendered
         segments = rendered.segments()
         broken = self.broken_in(segments)

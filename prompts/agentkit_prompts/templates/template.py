@@ -256,10 +256,6 @@ class Template:
             found = self._around.get(self._fallback(locale))
         return found[1] if found is not None and found[0] == name else None
 
-    def around_always(self, name: str) -> tuple[str, str] | None:
-        """Return what `around` does for every locale, or None where they may differ."""
-        return self.around(name) if isinstance(self.text, str) else None
-
     def problems(self, values: Mapping[str, Any]) -> list[Problem]:
         """Return what the params schema has against `values`."""
         return self._check(values)[1] if self._check is not None else []

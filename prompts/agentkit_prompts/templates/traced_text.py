@@ -55,7 +55,8 @@ class TracedText:
         trace = self._trace
         media: tuple[Media, ...] = ()
         # A marker without parts comes from a wrapped text that went through a filter.
-        if trace.has_parts or MEDIA_OPENING in trace.text:
+        # To look for a single character first is ten times as fast in a long text.
+        if trace.has_parts or ("<" in trace.text and MEDIA_OPENING in trace.text):
             media = tuple([segment.media for segment in self if segment.media is not None])
         return Rendered(trace.text, media, self)
 
@@ -66,6 +67,14 @@ class TracedText:
             else:
                 yield from self._shown(piece, piece.site)
 
+    def is_in_values(self, character: str) -> bool:
+        """True if a character is in a value that the template printed, not only in the text of the template."""
+        numbers = [number for number, text in enumerate(self._trace.texts) if character in text]
+        if not numbers:
+            return False
+        sites = self._sites()
+        return any(sites[number] is not None for number in numbers)
+
     def is_untrusted_in(self, ranges: Iterable[tuple[int, int]]) -> bool:
         """True if untrusted text is in one of these ranges of characters.
 
@@ -73,7 +82,7 @@ class TracedText:
         """
         trace = self._trace
         stops = [*accumulate(map(len, trace.texts))]
-        sites = [site for marked_sites, _ in trace.marks for site in marked_sites]
+        sites = self._sites()
         pieces: Sequence[Piece] = ()
         for begin, end in ranges:
             for number in range(bisect_right(stops, begin), bisect_left(stops, end) + 1):
@@ -83,6 +92,10 @@ class TracedText:
                 if self._is_untrusted(pieces[number]):
                     return True
         return False
+
+    def _sites(self) -> list[int | None]:
+        """Return the number of the site of each text of the trace."""
+        return [site for sites, _ in self._trace.marks for site in sites]
 
     def _is_untrusted(self, piece: Piece) -> bool:
         if piece.site is None:

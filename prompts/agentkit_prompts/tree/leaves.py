@@ -144,7 +144,7 @@ class RecalledPrompt(BasePrompt):
     Under a budget the last go first.
     """
 
-    _heads: ClassVar[LineHeads | None] = LineHeads(pattern=_ITEM)
+    _heads: ClassVar[LineHeads | None] = LineHeads(pattern=_ITEM, sign="[")
     items: ClassVar[str | None] = "recalled"
 
     size: Size = Size(cut="items", priority=35)
@@ -162,7 +162,7 @@ class RecalledPrompt(BasePrompt):
 class MemoPrompt(BasePrompt):
     """The recalled documents, each with its label and its title. Under a budget the last go first."""
 
-    _heads: ClassVar[LineHeads | None] = LineHeads(pattern=_ITEM)
+    _heads: ClassVar[LineHeads | None] = LineHeads(pattern=_ITEM, sign="[")
     items: ClassVar[str | None] = "documents"
 
     size: Size = Size(cut="items", priority=30)
@@ -203,7 +203,7 @@ class KnowledgePrompt(BasePrompt):
 class SummaryPrompt(BasePrompt):
     """The summary of the messages that are not shown; nothing without a summary."""
 
-    _heads: ClassVar[LineHeads | None] = LineHeads(pattern=_ITEM)
+    _heads: ClassVar[LineHeads | None] = LineHeads(pattern=_ITEM, sign="[")
 
     size: Size = Size(cut="head", priority=45)
 

@@ -183,7 +183,9 @@ def render_values(prompt: BasePrompt, values: Mapping[str, Any], ctx: PromptCont
     if heads is None:
         return rendered
     expected = None
-    if prompt.items is not None and "template" not in prompt.model_fields_set:
+    # A class of the developer can have a default template that writes other heads.
+    is_default = "template" not in prompt.model_fields_set and type(prompt).__module__.startswith(_OURS)
+    if prompt.items is not None and is_default:
         expected = len(values[prompt.items]) * heads.per_item
     return heads.without_forged(rendered, expected)
 

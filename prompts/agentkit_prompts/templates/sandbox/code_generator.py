@@ -175,12 +175,16 @@ class BoundedCodeGenerator(CodeGenerator):
         index = self._indices.pop(id(nodes), None)
         if index is not None:
             round_number = index or f"{frame.symbols.ref('loop')}.index0"
-            self.writeline(f"if not {round_number} % {_ROUNDS_PER_LOOK}: look()")
+            self.writeline(f"if {round_number} % {_ROUNDS_PER_LOOK} == {_ROUNDS_PER_LOOK - 1}: look()")
         loops = self._loops
         if index:
             self._loops = [*loops, index]
+            self.begin_round(index)
         super().blockvisit(nodes, frame)
         self._loops = loops
+
+    def begin_round(self, index: str) -> None:
+        """Write what every round of a loop begins with."""
 
     # Other statements
 
@@ -305,9 +309,7 @@ class TracingCodeGenerator(BoundedCodeGenerator):
 
     def write_commons(self) -> None:
         super().write_commons()
-        self.writeline(
-            "text = context.trace.texts.append; mark = context.trace.marks.append; emit = context.trace.emit"
-        )
+        self.writeline("texts = context.trace.texts; mark = context.trace.marks.append; emit = context.trace.emit")
 
     def _replaced(self, counter: nodes.Getattr, code: nodes.InternalName) -> nodes.Expr:
         if id(counter) in self._sites:
@@ -338,17 +340,24 @@ class TracingCodeGenerator(BoundedCodeGenerator):
             texts.append(variable)
             sites.append(self._sites[id(item)])
             variables.append(variable)
-        mark = f"({tuple(sites)!r}, {self._index()})"
+        mark = f"({tuple(sites)!r}, {self._index() if variables else '()'})"
         if variables:
             self.writeline(f"if {' and '.join(f'type({variable}) is str' for variable in variables)}:")
             self.indent()
-        self.writeline("; ".join([*(f"text({text})" for text in texts), f"mark({mark})"]))
+        if texts:
+            self.writeline(f"texts += ({', '.join(texts)},); mark({mark})")
         if variables:
             self.outdent()
             self.writeline(f"else: emit({mark}, ({', '.join(texts)},))")
 
+    def begin_round(self, index: str) -> None:
+        # All marks of a round have the same indices.
+        self.writeline(f"{index}s = ({', '.join(self._loops)},)")
+
     def _index(self) -> str:
-        return f"({', '.join(self._loops)},)" if self._loops else "()"
+        if not self._loops:
+            return "()"
+        return f"{self._loops[-1]}s"
 
     def start_write(self, frame: Frame, node: nodes.Node | None = None) -> None:
         if frame.buffer is not None:

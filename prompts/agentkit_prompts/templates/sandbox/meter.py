@@ -114,7 +114,10 @@ class Meter:
         self.rounds -= count
         if self.rounds < 0:
             raise LimitReached(f"the template does too much work: more than {self.limits.rounds:,} rounds and items")
-        if count > _LARGE:
+        # Loops with more rounds than that look at the clock themselves.
+        self._calls += count
+        if self._calls >= _CALLS_PER_LOOK:
+            self._calls = 0
             self.look()
 
     def make(self, chars: int) -> None:

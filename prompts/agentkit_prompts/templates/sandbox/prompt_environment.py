@@ -16,6 +16,7 @@ from jinja2.runtime import Context, LoopContext, Macro
 from jinja2.sandbox import modifies_known_mutable
 from jinja2.utils import Cycler, Joiner, Namespace, missing
 
+from agentkit_prompts.context.frozen import FrozenList
 from agentkit_prompts.limits import MAX_SHOWN_CHARS
 from agentkit_prompts.templates.sandbox.attributes import attribute, element, refuse_private
 from agentkit_prompts.templates.sandbox.bounded_environment import BoundedContext, BoundedEnvironment
@@ -35,6 +36,8 @@ __all__ = ["PromptContext", "PromptEnvironment", "prompt_environment", "traced_c
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _DATA = (str, bytes, int, float, list, tuple, range, date, time, timedelta)
 """Types whose methods templates can call."""
+_LISTS = frozenset({list, tuple, FrozenList})
+"""Types of most values of loops."""
 _MAPPING_METHODS = frozenset({"copy", "get", "items", "keys", "values"})
 _JINJA_METHODS: dict[type, frozenset[str]] = {
     Cycler: frozenset({"next", "reset"}),
@@ -91,6 +94,9 @@ class PromptContext(BoundedContext):
         return "".join(texts)
 
     def rounds(self, value: Any) -> Any:
+        if type(value) in _LISTS:
+            self.meter.visit(len(value))
+            return value
         require(value)
         if isinstance(value, set | frozenset):
             raise Fault(f"a {type(value).__name__} has no fixed order: sort it first, with `|sort`")
