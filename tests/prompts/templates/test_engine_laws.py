@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit_prompts.errors import TemplateError
+from agentkit_prompts.templates.sandbox.offered import FUNCTIONS
 from agentkit_prompts.templates.sandbox.program import compile_program
-from agentkit_prompts.templates.sandbox.static_analysis import FUNCTIONS
 from tests.prompts.laws import law
 
 OUTSIDE = ("a", "b", "c")

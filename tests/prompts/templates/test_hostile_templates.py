@@ -14,8 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit.prompts import Template, TemplateError
+from agentkit.prompts import TemplateError
 from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
+from agentkit_prompts.templates.sandbox.program import Program, compile_program
+from agentkit_prompts.templates.sandbox.trace import Trace
 from tests.effort import spread
 from tests.prompts.laws import law
 from tests.prompts.templates.hostile_grammar import CORPUS, Grammar, hostile_values
@@ -26,10 +28,37 @@ MAX_SECONDS = 2.5
 """CPU time of the thread: the limit is 0.7 s, and one operation can take half a second more; coverage takes a multiple."""
 SMALL_STACK = 512 * 1024
 VALUES = hostile_values()
+UNTRUSTED = "\u2603untrusted"
+"""Text that only values have, and no template."""
+VALUES["text"] = f"{UNTRUSTED} {VALUES['text']}"
+READ_FROM_OUTSIDE = {*VALUES}
 
 
 def as_prompt(source: str) -> None:
-    Template(source).run(VALUES)
+    """Run a template, and check what each rendering and each error promises."""
+    file = "hostile.prompt.j2"
+    try:
+        program = compile_program(source, file=file)
+        trace = program.trace(VALUES)
+    except TemplateError as error:
+        assert error.file == file
+        assert error.line is not None
+        assert 1 <= error.line <= source.count("\n") + 1
+        raise
+    check_pieces(source, program, trace)
+
+
+def check_pieces(source: str, program: Program, trace: Trace) -> None:
+    """Check that the pieces tile the text, and that each text that is not of the template has an origin."""
+    pieces = list(trace.pieces())
+    assert "".join(piece.text for piece in pieces) == trace.text
+    assert len(trace.text) <= program.limits.output_chars
+    for piece in pieces:
+        # Text of the template is in its source as it is: these templates have no escapes outside of expressions.
+        assert piece.site in program.sites if piece.site is not None else piece.text in source
+        if UNTRUSTED in piece.text:
+            assert piece.site is not None
+            assert set(piece.site.roots) & READ_FROM_OUTSIDE
 
 
 def as_chat_template(source: str) -> None:
@@ -39,7 +68,7 @@ def as_chat_template(source: str) -> None:
 
 
 def slow_ones(sources: list[str], run: Callable[[str], None]) -> list[tuple[float, str]]:
-    """Run templates in a thread with a small stack; return those that took long, and raise what is not typed."""
+    """Run templates in a thread with a small stack; return those that took long; raise all that is not typed."""
     slow: list[tuple[float, str]] = []
     failed: list[BaseException] = []
 
@@ -51,6 +80,7 @@ def slow_ones(sources: list[str], run: Callable[[str], None]) -> list[tuple[floa
             except (TemplateError, ChatTemplateError):
                 pass
             except BaseException as error:
+                error.add_note(f"template: {source[:500]}")
                 failed.append(error)
             taken = time.thread_time() - start
             if taken > MAX_SECONDS:
@@ -63,8 +93,8 @@ def slow_ones(sources: list[str], run: Callable[[str], None]) -> list[tuple[floa
     finally:
         threading.stack_size(before)
     thread.join()
-    for error in failed:
-        raise error
+    if failed:
+        raise BaseExceptionGroup(f"{len(failed)} of {len(sources)} templates fail", failed)
     return slow
 
 

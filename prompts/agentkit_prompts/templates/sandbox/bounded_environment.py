@@ -23,7 +23,8 @@ from agentkit_prompts.templates.sandbox.faults import Fault
 from agentkit_prompts.templates.sandbox.formatting import BoundFormat
 from agentkit_prompts.templates.sandbox.guards import OPERATOR_GUARDS
 from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
-from agentkit_prompts.templates.sandbox.restrictions import REMOVED_FILTERS, REMOVED_GLOBALS
+from agentkit_prompts.templates.sandbox.offered import FUNCTIONS
+from agentkit_prompts.templates.sandbox.restrictions import REMOVED_FILTERS
 
 __all__ = ["BoundedContext", "BoundedEnvironment", "SafeNamespace", "levels"]
 
@@ -197,9 +198,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         self.filters = checked_filters(offered, shown)
         tests: dict[str, Any] = self.tests
         self.tests = checked_tests(tests, strict=strict)
-        self.globals.update(dict=Dict(), namespace=SafeNamespace)
-        for name in REMOVED_GLOBALS:
-            self.globals.pop(name, None)
+        functions: dict[str, Any] = {**self.globals, "dict": Dict(), "namespace": SafeNamespace}
+        self.globals = {name: function for name, function in functions.items() if name in FUNCTIONS}
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         if len(source) > MAX_SOURCE_CHARS:

@@ -13,8 +13,9 @@ from jinja2.utils import Namespace
 
 from agentkit_prompts.templates.sandbox.faults import Fault
 from agentkit_prompts.templates.sandbox.formatting import BoundFormat
-from agentkit_prompts.templates.sandbox.guards import FILTER_GUARDS, METHOD_GUARDS
+from agentkit_prompts.templates.sandbox.guards import FILTER_GUARDS, METHOD_GUARDS, SET_METHODS
 from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
+from agentkit_prompts.templates.sandbox.offered import FREE_TESTS, GUARDED_TESTS, is_offered_filter, is_offered_method
 from agentkit_prompts.templates.sandbox.restrictions import REMOVED_METHODS
 
 __all__ = ["Dict", "checked_filters", "checked_tests", "guarded_call", "refuse_method"]
@@ -55,6 +56,8 @@ _OF_TYPE = frozenset(
     )
 )
 """Tests that do not look into the value."""
+_FEW_ARGUMENTS = 10
+"""Arguments of a call that need not be counted: the template names each of them."""
 _NESTING = (Macro, LoopContext, BlockReference)
 """Callables that run code of the template."""
 
@@ -76,7 +79,7 @@ def checked_filters(filters: dict[str, Callable[..., Any]], shown: Callable[...,
         filters: Filters of Jinja.
         shown: Returns the text of a value that a text filter reads: `shown(meter, value)`; `str` by default.
     """
-    return {name: _checked_filter(name, run, shown) for name, run in filters.items()}
+    return {name: _checked_filter(name, run, shown) for name, run in filters.items() if is_offered_filter(name)}
 
 
 def _checked_filter(name: str, run: Callable[..., Any], shown: Callable[..., Any] | None) -> Callable[..., Any]:
@@ -178,6 +181,7 @@ def checked_tests(tests: dict[str, Callable[..., Any]], *, strict: bool) -> dict
     return {
         name: run if name in _OF_UNDEFINED or (name in _OF_TYPE and not strict) else _checked_test(name, run, strict)
         for name, run in tests.items()
+        if name in FREE_TESTS or name in GUARDED_TESTS
     }
 
 
@@ -207,8 +211,18 @@ def refuse_method(value: Any, name: str, *, is_prompt: bool = False) -> None:
         raise Fault(f"{type(value).__name__}.{name} is not available in templates: {row.reason}", name)
 
 
+def refuse_unknown_method(target: BuiltinMethodType | MethodType) -> None:
+    """Raise an error for a method that templates cannot call, or whose cost is not known."""
+    refuse_method(target.__self__, target.__name__)
+    if not is_offered_method(target):
+        shown = f"{type(target.__self__).__name__}.{target.__name__}"
+        raise Fault(f"{shown} is not one of the methods that templates can call", target.__name__)
+
+
 def guarded_call(meter: Meter, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function, a method or a macro within the limits."""
+    if len(args) + len(kwargs) > _FEW_ARGUMENTS:
+        meter.visit(len(args) + len(kwargs))
     if isinstance(target, _NESTING):
         meter.enter()
         try:
@@ -222,7 +236,7 @@ def guarded_call(meter: Meter, target: Any, args: tuple[Any, ...], kwargs: dict[
         meter.deep(argument)
         refuse_large(argument)
     if isinstance(target, BuiltinMethodType | MethodType):
-        refuse_method(target.__self__, target.__name__)
+        refuse_unknown_method(target)
         args = _checked_method(meter, target.__self__, target.__name__, args, kwargs)
     elif args and (isinstance(target, Dict) or (isinstance(target, type) and issubclass(target, Namespace))):
         args = (_pairs(meter, args[0]), *args[1:])
@@ -240,6 +254,9 @@ def _checked_method(
         guard = METHOD_GUARDS.get(name)
         if guard is not None:
             guard(meter, owner, *args, **kwargs)
+        return args
+    if name in SET_METHODS:
+        METHOD_GUARDS[name](meter, owner, *args)
         return args
     if name == "fromkeys" and args:
         keys = args[0] if hasattr(args[0], "__len__") else meter.items(args[0])

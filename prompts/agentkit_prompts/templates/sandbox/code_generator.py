@@ -210,13 +210,15 @@ class BoundedCodeGenerator(CodeGenerator):
 
     def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: Any) -> None:
         if frame.eval_ctx.volatile or frame.eval_ctx.autoescape:
+            # Each escaped text is a new one, and is counted.
+            self.write("context.meter.result(")
             super()._output_child_pre(node, frame, finalize)
             self.write("deep(")
         else:
             self.write("(" if _is_text_sum(node) else "shown(")
 
     def _output_child_post(self, node: nodes.Expr, frame: Frame, finalize: Any) -> None:
-        self.write("))" if frame.eval_ctx.volatile or frame.eval_ctx.autoescape else ")")
+        self.write(")))" if frame.eval_ctx.volatile or frame.eval_ctx.autoescape else ")")
 
     # Expressions
 

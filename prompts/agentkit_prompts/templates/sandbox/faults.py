@@ -18,9 +18,11 @@ __all__ = ["Fault", "LimitReached", "PromptUndefined", "UndefinedName", "false_i
 class Fault(TemplateRuntimeError):
     """An operation that a template must not do, before its place in the template is known."""
 
-    def __init__(self, message: str, variable: str | None = None) -> None:
+    def __init__(self, message: str, variable: str | None = None, line: int | None = None) -> None:
         super().__init__(message)
         self.variable = variable
+        self.line = line
+        """Line of the file, if it is known when the error is raised."""
 
 
 class LimitReached(Fault):

@@ -7,7 +7,7 @@ about to be made, or refuses. An operation without a guard takes time in proport
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from agentkit_prompts.templates.sandbox.faults import Fault
@@ -27,6 +27,7 @@ __all__ = [
     "FILTER_GUARDS",
     "METHOD_GUARDS",
     "OPERATOR_GUARDS",
+    "SET_METHODS",
     "check_format_spec",
     "check_strftime",
     "fields_of",
@@ -216,6 +217,15 @@ def _codec(meter: Meter, value: Any, encoding: Any = "utf-8", errors: Any = "str
             raise Fault(f"templates cannot use the encoding or error handler {str(name)[:40]!r}; valid: {valid}")
 
 
+def _sets(meter: Meter, value: Any, *others: Any) -> None:
+    for other in others:
+        if not isinstance(other, Collection):
+            raise Fault(f"expected a list or a set, got {type(other).__name__}")
+        meter.visit(len(other))
+        meter.keys(other if isinstance(other, list | tuple | set | frozenset) else list(other))
+    meter.make_items(len(value) + sum(map(len, others)), _CHARS_PER_PART)
+
+
 def check_strftime(pattern: Any, *, any_directive: bool = False) -> None:
     """Refuse long patterns, and directives that do not mean the same on every machine."""
     if not isinstance(pattern, str):
@@ -235,7 +245,11 @@ def check_format_spec(spec: str) -> None:
         raise Fault(f"the format {spec[:40]!r} is wider than {MAX_FIELD_WIDTH:,} characters")
 
 
+SET_METHODS = frozenset(
+    ("difference", "intersection", "isdisjoint", "issubset", "issuperset", "symmetric_difference", "union")
+)
 METHOD_GUARDS: dict[str, Guard] = {
+    **dict.fromkeys(SET_METHODS, _sets),
     **dict.fromkeys(("center", "ljust", "rjust", "zfill"), _width),
     **dict.fromkeys(("rfind", "rindex", "rpartition", "strip", "lstrip", "rstrip"), _search_back),
     **dict.fromkeys(("endswith", "startswith"), _affix),
@@ -247,7 +261,7 @@ METHOD_GUARDS: dict[str, Guard] = {
     "split": _split,
     "splitlines": _splitlines,
 }
-"""Guards of methods of texts, by the name of the method."""
+"""Guards of methods of texts and sets, by the name of the method."""
 
 
 # Filters

@@ -21,14 +21,18 @@ _MAX_COLLIDING_KEYS = 1_000
 """Keys whose hashes an attacker can choose. Finding one of them may compare it with all others."""
 _FIRST_CHOSEN_HASH = 1 << 60
 """Numbers from here on can have the same hash: Python reduces them modulo 2**61 - 1."""
+_WIDE = 1 << 64
+_BITS_PER_CHAR = 1_024
+"""Square of bits of a large number that counts as one character: writing its digits takes quadratic time."""
 _CHARS_PER_ITEM = 8
 """Characters that an item of a new list counts as: the size of a reference."""
+_TOO_LARGE = "a value is too large: its parts are counted as often as they are contained"
 _LARGE = 1_000
 """Characters or items that take long enough to look at the clock."""
 _CALLS_PER_LOOK = 64
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, *_VIEWS, Namespace)
-_SCALARS = frozenset({bool, float, int, type(None)})
+_SCALARS = frozenset({bool, float, type(None)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +161,10 @@ class Meter:
             refuse_large(value)
         return value
 
-    def too_long(self, chars: int) -> NoReturn:
+    def too_long(self, chars: int, line: int | None = None) -> NoReturn:
         """Refuse a text."""
-        raise Fault(f"the template makes a text of {chars:,} characters: more than {self.limits.output_chars:,}")
+        limit = self.limits.output_chars
+        raise Fault(f"the template makes a text of {chars:,} characters: more than {limit:,}", line=line)
 
     def enter(self) -> None:
         """Start a macro, a recursive loop or a block."""
@@ -195,10 +200,15 @@ class Meter:
             inner: list[Any] = []
             for container in level:
                 values += len(container)
+                if values > MAX_VALUES:
+                    raise Fault(_TOO_LARGE)
                 for item in container:
                     kind = type(item)
                     if kind is str:
                         chars += len(item)
+                    elif kind is int:
+                        if not -_WIDE < item < _WIDE:
+                            chars += item.bit_length() ** 2 // _BITS_PER_CHAR
                     elif kind in _SCALARS:
                         continue
                     elif isinstance(item, dict):
@@ -209,8 +219,8 @@ class Meter:
                         inner.append(item)
                     elif isinstance(item, str | bytes):
                         chars += len(item)
-                if values > MAX_VALUES or chars > self.limits.text_chars:
-                    raise Fault("a value is too large: its parts are counted as often as they are contained")
+                if chars > self.limits.text_chars:
+                    raise Fault(_TOO_LARGE)
             depth += 1
             if depth > MAX_DEPTH + 4 and inner:  # arguments and pairs of a mapping are levels too
                 raise Fault(f"a value nests deeper than {MAX_DEPTH} levels")

@@ -100,6 +100,7 @@ class Program:
     def _located(self, code: _Code, error: Exception, values: Mapping[str, object]) -> TemplateError:
         """Return an error with the line of the template at which it happened."""
         variable = error.variable if isinstance(error, Fault) else None
+        line = error.line if isinstance(error, Fault) else None
         if isinstance(error, UndefinedName):
             message = f"{error}{nearest(str(variable), [name for name in values if isinstance(name, str)])}"
         elif isinstance(error, Fault):
@@ -110,7 +111,7 @@ class Program:
             message = "the template needs more memory than there is"
         else:
             message = f"{type(error).__name__}: {_message(error)}"
-        return TemplateError(message, file=self.file, line=code.line_of(error), variable=variable)
+        return TemplateError(message, file=self.file, line=line or code.line_of(error), variable=variable)
 
     def __repr__(self) -> str:
         return f"Program({self.source[:40]!r})"

@@ -13,7 +13,6 @@ __all__ = [
     "MAX_PRECISION",
     "MAX_SEARCH",
     "REMOVED_FILTERS",
-    "REMOVED_GLOBALS",
     "REMOVED_METHODS",
     "RESTRICTIONS",
     "TIME_DIRECTIVES",
@@ -152,5 +151,4 @@ def _removed(kind: str) -> dict[str, Restriction]:
 
 
 REMOVED_FILTERS = _removed("filter")
-REMOVED_GLOBALS = _removed("function")
 REMOVED_METHODS = _removed("method")

@@ -14,12 +14,11 @@ from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from jinja2 import nodes
 
+from agentkit_prompts.templates.sandbox.offered import FUNCTIONS
 from agentkit_prompts.templates.sandbox.values import Site
 
-__all__ = ["FUNCTIONS", "Analysis", "analyse"]
+__all__ = ["Analysis", "analyse"]
 
-FUNCTIONS = frozenset({"cycler", "dict", "joiner", "namespace", "range"})
-"""Functions of templates. A name is one of them if it is called; anywhere else it is read from outside first."""
 _COUNTERS = frozenset(("depth", "depth0", "first", "index", "index0", "last", "length", "revindex", "revindex0"))
 """Fields of `loop` that say nothing about its items."""
 

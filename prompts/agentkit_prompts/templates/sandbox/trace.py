@@ -100,10 +100,22 @@ class Trace:
         # The same long text can be printed many times: together they can be longer than the memory.
         length = sum(map(len, self.texts))
         if length > self.meter.limits.output_chars:
-            self.meter.too_long(length)
+            self.meter.too_long(length, self._line_of_limit())
         self.text = "".join(self.texts)
         if "<" in self.text and MEDIA_OPENING in self.text:
             self._break_markers()
+
+    def _line_of_limit(self) -> int | None:
+        """Return the line of the expression whose text passes the limit of the output."""
+        length = 0
+        line = None
+        for piece in self.pieces():
+            length += len(piece.text)
+            if piece.site is not None:
+                line = piece.site.line
+            if length > self.meter.limits.output_chars and line is not None:
+                break
+        return line
 
     def pieces(self) -> Iterator[Piece]:
         """Yield the text, cut at every `{{ }}`."""
