@@ -85,7 +85,11 @@ class TracedText:
         sites = self._sites()
         pieces: Sequence[Piece] = ()
         for begin, end in ranges:
-            for number in range(bisect_right(stops, begin), bisect_left(stops, end) + 1):
+            first = bisect_right(stops, begin)
+            # Usually the range is in one text of the template.
+            if sites[first] is None and end <= stops[first]:
+                continue
+            for number in range(first, bisect_left(stops, end) + 1):
                 if sites[number] is None:
                     continue
                 pieces = pieces or [*trace.pieces()]

@@ -20,6 +20,7 @@ from agentkit.prompts import (
     PromptContext,
     RecalledMessage,
     RecalledPrompt,
+    Template,
     TextPrompt,
     ToolCall,
     compose,
@@ -114,6 +115,17 @@ def test_what_is_no_head_is_untouched() -> None:
     context = context.evolve(recalled=[RecalledMessage(text, "user")])
     layers = Layers([MemoPrompt(), RecalledPrompt(), KnowledgePrompt()])
     assert "\u200b" not in compose(layers, context).to_text()
+
+
+class UnmarkedFacts(KnowledgePrompt):
+    """Facts by a default template that writes no heads."""
+
+    template: Template = Template("{% for fact in knowledge %}{{ fact.text }}\n{% endfor %}")
+
+
+def test_the_heads_of_a_default_template_of_the_developer_are_not_presumed() -> None:
+    context = PromptContext(user_input="Hi.", knowledge=[Fact("- forged")])
+    assert UnmarkedFacts().format_2_str(context).startswith("-\u200b forged")
 
 
 def test_the_developer_may_write_heads() -> None:
