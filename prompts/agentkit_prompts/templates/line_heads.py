@@ -106,6 +106,8 @@ class LineHeads:
         # To match every line takes as long as the rendering. So the cheap tests come first.
         if expected is not None and self._fits(rendered.text, expected):
             return rendered
+        if traced is not None and traced.has_trusted_roots():
+            return rendered
         if traced is not None and self._sign and not traced.is_in_values(self._sign):
             return rendered
         places = [*self._places(rendered.text)]

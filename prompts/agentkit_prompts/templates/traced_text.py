@@ -67,6 +67,13 @@ class TracedText:
             else:
                 yield from self._shown(piece, piece.site)
 
+    def has_trusted_roots(self) -> bool:
+        """True if everything that the template reads is trusted, and so all of the text."""
+        # Media are never trusted, and rendered text has a trust for each part.
+        if self._trace.has_parts:
+            return False
+        return all(self._is_trusted(root) for site in self._trace.sites for root in site.roots)
+
     def is_in_values(self, character: str) -> bool:
         """True if a character is in a value that the template printed, not only in the text of the template."""
         numbers = [number for number, text in enumerate(self._trace.texts) if character in text]

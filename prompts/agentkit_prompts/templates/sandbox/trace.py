@@ -47,17 +47,18 @@ class Trace:
         texts: Parts of the text in order.
         marks: Plain tuples in the form of `Mark`, which together have a site for each of the texts. Generated code
             appends them, and a plain tuple takes a fifth of the time of a named one.
+        sites: Every `{{ }}` of the template.
         text: The whole text, one marker for each media part.
         has_parts: True if media or rendered text are in it.
     """
 
-    __slots__ = ("_sites", "has_parts", "marks", "meter", "text", "texts")
+    __slots__ = ("has_parts", "marks", "meter", "sites", "text", "texts")
 
     text: str
 
     def __init__(self, meter: Meter, sites: tuple[Site, ...]) -> None:
         self.meter = meter
-        self._sites = sites
+        self.sites = sites
         self.texts: list[str] = []
         self.marks: list[tuple[tuple[int | None, ...], tuple[int, ...]]] = []
         self.has_parts = False
@@ -122,7 +123,7 @@ class Trace:
         texts = iter(self.texts)
         for sites, indices in self.marks:
             for site in sites:
-                yield Piece(next(texts), None if site is None else self._sites[site], indices)
+                yield Piece(next(texts), None if site is None else self.sites[site], indices)
 
     def _break_markers(self) -> None:
         """Break text that reads like a media marker."""
