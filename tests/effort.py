@@ -23,6 +23,11 @@ def spread(values: Iterable[Any], every: int) -> list[Any]:
     ]
 
 
+def some(values: Iterable[Any], every: int) -> list[Any]:
+    """Return the values of `spread` that this run of the tests tries, for a loop in a test."""
+    return [one.values[0] for one in spread(values, every) if tries(0, 1) or not one.marks]
+
+
 def paired(first: Iterable[Any], second: Sequence[Any], of: int = 1) -> list[Any]:
     """Return every pair of two lists: by default each of the first is tried with `of` of the second, in turn."""
     return [

@@ -11,7 +11,7 @@ import pytest
 
 from agentkit.prompts import Template, TemplateError
 from tests.cases import for_cases
-from tests.effort import spread
+from tests.effort import some
 
 DOUBLE = "{% set x = x + x %}" * 60
 PAIR = "{% set x = [x, x] %}" * 60
@@ -190,7 +190,7 @@ QUICK = frozenset(
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("name", spread(BOMBS, 3))
+@for_cases("name", some(BOMBS, 3))
 def test_a_bomb_ends_soon_and_in_a_template_error(name: str) -> None:
     template = Template(BOMBS[name])
     start = thread_time()

@@ -192,7 +192,7 @@ def test_a_template_is_text_in_a_known_syntax() -> None:
         compile_program("x", syntax="mustache")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@for_cases(
     ("source", "text"),
     [
         ("hello {name}!", "hello Ada!"),
@@ -211,7 +211,7 @@ def test_fstring_syntax_takes_plain_names(source: str, text: str | None) -> None
         assert compile_program(source, syntax="fstring").trace({"name": "Ada"}).text == text
 
 
-@pytest.mark.parametrize(
+@for_cases(
     "field",
     [
         "{}",

@@ -9,6 +9,7 @@ import pytest
 from agentkit.prompts import Template, TemplateError
 from agentkit_prompts.templates.sandbox.program import Program, compile_program
 from agentkit_prompts.templates.sandbox.values import RenderedText, Site, Trusted
+from tests.cases import for_cases
 
 DOCUMENTS = [{"text": "first", "title": "A"}, {"text": "second", "title": ""}]
 
@@ -80,7 +81,7 @@ def test_nested_loops_give_one_index_each() -> None:
     assert pieces(program.source, {"rows": rows}) == expected
 
 
-@pytest.mark.parametrize(
+@for_cases(
     "source",
     [
         "{% for k in additional_kwargs %}{{ k }}{% endfor %}",
@@ -151,7 +152,7 @@ def test_names_are_what_is_needed_from_outside() -> None:
     assert dict(program.names) == {"a": 1, "b": 2, "loop": 3}
 
 
-@pytest.mark.parametrize(
+@for_cases(
     ("source", "required"),
     [
         ("{{ a }}", ["a"]),
@@ -188,7 +189,7 @@ def test_a_value_goes_before_a_function_of_the_same_name() -> None:
     assert Template("{{ dict is mapping }} {{ range(2) | list }}").render({"dict": {}}) == "True [0, 1]"
 
 
-@pytest.mark.parametrize(
+@for_cases(
     ("source", "kwargs"),
     [
         ("{{ additional_kwargs.a }}", {"a": True}),

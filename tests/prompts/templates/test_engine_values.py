@@ -27,6 +27,7 @@ from agentkit_prompts.errors import TemplateError
 from agentkit_prompts.templates.sandbox.meter import Limits
 from agentkit_prompts.templates.sandbox.program import compile_program
 from agentkit_prompts.templates.sandbox.values import RenderedText
+from tests.cases import for_cases
 from tests.paths import ROOT
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -111,7 +112,7 @@ class Anonymous:
     pass
 
 
-@pytest.mark.parametrize(
+@for_cases(
     ("value", "text"),
     [
         ("text", "text"),
@@ -166,7 +167,6 @@ class Anonymous:
         (["a", Text("b")], "ab"),
         ({"media": PIXEL, "text": Text("x")}, '{"media": "[image: pixel.png]", "text": "x"}'),
     ],
-    ids=lambda value: type(value).__name__ + repr(value)[:30] if not isinstance(value, str | None) else "",
 )
 def test_a_value_has_one_text(value: object, text: str | None) -> None:
     if text is None:
@@ -178,7 +178,7 @@ def test_a_value_has_one_text(value: object, text: str | None) -> None:
         assert show(value, "{{ '' ~ v }}") == text
 
 
-@pytest.mark.parametrize(
+@for_cases(
     ("value", "words"),
     [
         (b"bytes", "decode"),
@@ -203,7 +203,6 @@ def test_a_value_has_one_text(value: object, text: str | None) -> None:
         (ValueError("<thing at 0x7f0011223344>"), "memory address"),
         (Prompted(3), "__prompt__ must give text or content parts"),
     ],
-    ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
 def test_a_value_without_one_text_is_an_error_that_says_what_to_do(value: object, words: str) -> None:
     for source in ("{{ v }}", "{{ v ~ '' }}", "{{ v|string }}", "{% set b %}{{ v }}{% endset %}"):
@@ -240,7 +239,7 @@ def deep_prompt(depth: int = 10_000) -> Prompted:
 
 
 @pytest.mark.parametrize("value", [cyclic_list(), cyclic_dict(), deep_list()], ids=["list", "dict", "deep"])
-@pytest.mark.parametrize(
+@for_cases(
     "source",
     ["{{ v }}", "{{ v|tojson }}", "{{ v ~ '' }}", "{{ [v]|join }}", "{{ '%s' % (v,) }}", "{{ '{}'.format(v) }}"],
 )
@@ -261,7 +260,7 @@ def test_comparing_cyclic_and_deep_data_is_a_template_error() -> None:
     assert "nests deeper" in str(error_of(Prompted(cyclic_list())))
 
 
-@pytest.mark.parametrize(
+@for_cases(
     "source",
     [
         "{{ v.broken }}",
@@ -326,7 +325,7 @@ def test_a_marker_is_not_formed_by_two_neighbours() -> None:
     assert text == DEFUSED
 
 
-@pytest.mark.parametrize(
+@for_cases(
     ("source", "words"),
     [
         ("{{ v }}", r"'v' is undefined; did you mean 'vv'\? There is: other, vv"),
@@ -454,7 +453,7 @@ def test_long_but_honest_contexts_pass() -> None:
     assert text.count("\n") == 1_000 + 9_999
 
 
-@pytest.mark.parametrize(
+@for_cases(
     "shown",
     [
         "{{ conversation }}",

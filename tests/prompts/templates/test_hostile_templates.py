@@ -18,7 +18,8 @@ from agentkit.prompts import TemplateError
 from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
 from agentkit_prompts.templates.sandbox.program import Program, compile_program
 from agentkit_prompts.templates.sandbox.trace import Trace
-from tests.effort import spread
+from tests.cases import for_cases
+from tests.effort import some
 from tests.prompts.laws import law
 from tests.prompts.templates.hostile_grammar import CORPUS, Grammar, hostile_values
 
@@ -107,7 +108,7 @@ def test_the_corpus_holds_a_thousand_templates() -> None:
 
 @pytest.mark.untraced
 @RUNS
-@pytest.mark.parametrize("start", spread(range(0, len(SOURCES), CHUNK), 5))
+@for_cases("start", some(range(0, len(SOURCES), CHUNK), 5))
 def test_kept_hostile_templates_end(start: int, run: Callable[[str], None]) -> None:
     assert slow_ones(SOURCES[start : start + CHUNK], run) == []
 
@@ -123,7 +124,7 @@ def test_any_hostile_template_ends(seeds: list[int]) -> None:
 
 
 @RUNS
-@pytest.mark.parametrize(
+@for_cases(
     "use",
     [
         "{{ {deep_tuple: 1}|length }}",
@@ -152,7 +153,7 @@ def test_values_from_outside_that_nest_deeply_are_refused(run: Callable[[str], N
 
 
 @RUNS
-@pytest.mark.parametrize(
+@for_cases(
     "source",
     [
         "{% set a = 'a' * 400000 %}{{ a.rfind('ab' + 'a' * 200000) }}",
