@@ -271,10 +271,9 @@ class StoredSession:
             raise self._damaged(name, error) from error
 
     def _damaged(self, name: str, error: object) -> StoreCorrupt:
-        return StoreCorrupt(
-            f"conversation {self.id!r}: the stored note {name!r:.80} is damaged ({str(error)[:200]}): "
-            "write it anew with keep_note, or restore a backup"
-        )
+        what = f"conversation {self.id!r}: the stored note {name!r:.80} is damaged ({str(error)[:200]})"
+        advice = "write it anew with keep_note, or restore a backup"
+        return StoreCorrupt(f"{what}: {advice}", name=name, path=self.id)
 
     def keep_note(self, name: str, value: Any, at: int | None = None) -> None:
         """Note something beside the messages, which stay as they are. A rewind to before `at` leaves it behind.

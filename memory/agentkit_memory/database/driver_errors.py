@@ -88,5 +88,5 @@ def translate(error: Exception, where: str) -> StoreError:
         advice = (
             "open it again" if isinstance(cause, SQLiteError) else "check that the server runs and the address is right"
         )
-        return StoreUnavailable(f"{where}: {message}; {advice}")
+        return StoreUnavailable(f"{where}: {message}; {advice}", path=where, name="database")
     return StoreError(f"{where}: {message} ({code or type(cause).__name__})", path=where, name=code)

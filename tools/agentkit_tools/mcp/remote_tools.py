@@ -12,7 +12,8 @@ from agentkit_prompts.context.parts import Text
 from agentkit_prompts.limits import MAX_LISTED, MAX_MESSAGE_CHARS, MAX_NAME_CHARS
 from agentkit_prompts.schemas.json_validator import JsonValidator
 from agentkit_prompts.schemas.plain_data import NotPlainError, plain_data
-from agentkit_prompts.schemas.schema_problems import InvalidSchemaError, place_of
+from agentkit_prompts.schemas.references import reference_cycle
+from agentkit_prompts.schemas.schema_problems import InvalidSchemaError, place_of, shown_name
 from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.calling.tool_threads import run_in_thread
@@ -227,10 +228,15 @@ class _Output:
     def _validator(self) -> JsonValidator | str:
         """The validator, or the problem of the schema."""
         try:
-            return JsonValidator(self._schema)
+            validator = JsonValidator(self._schema)
         except InvalidSchemaError as error:
             listed = [f"outputSchema.{place} {problem}" for place, problem in error.problems[:MAX_LISTED]]
             return f"has an invalid output schema: {'; '.join(listed)}"
+        # The library accepts every value by such a schema.
+        if cycle := reference_cycle(self._schema):
+            steps = " -> ".join([shown_name(step) for step in cycle[:MAX_LISTED]])
+            return f"has an invalid output schema: its references lead back to themselves: {steps}"
+        return validator
 
     def problems(self, answer: CallToolResult) -> str:
         """Return the problems of an answer or of the schema; "" if there are none. The time is limited."""
