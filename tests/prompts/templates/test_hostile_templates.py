@@ -137,6 +137,9 @@ def test_any_hostile_template_ends(seeds: list[int]) -> None:
         "{{ [deep_tuple, deep_tuple]|sort|length }}",
         "{{ (deep_tuple,) }}",
         "{{ deep_tuple|tojson }}",
+        "{{ []|attr(deep_tuple) }}",
+        "{{ {}|attr(deep_tuple) }}",
+        "{{ {}|default(1, deep_tuple) }}",
         "{% for i in [1, 2] %}{{ loop.changed(deep_tuple) }}{% endfor %}",
     ],
 )

@@ -93,10 +93,11 @@ def _checked_filter(name: str, run: Callable[..., Any], shown: Callable[..., Any
         meter: Meter = context.meter  # type: ignore[attr-defined]
         meter.tick()
         value = prepare(meter, value)
-        if is_one_step:
-            return call(context, value, args, kwargs)
+        # Python hashes a deeply nested tuple recursively and without a limit, which overflows the stack of the process.
         for argument in (*args, *kwargs.values()):
             meter.deep(argument)
+        if is_one_step:
+            return call(context, value, args, kwargs)
         if name in _ATTRIBUTE_POSITIONS:
             _count_attributes(meter, value, [*args[_ATTRIBUTE_POSITIONS[name] :][:1], kwargs.get("attribute")])
         if guard is not None:
