@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from agentkit_prompts.context.frozen import freeze
+from agentkit_prompts.context.nested import iter_placed_nodes
 from agentkit_prompts.errors import ContextError, Problem, Problems, brief
 from agentkit_prompts.limits import MAX_DIGITS
 
@@ -19,31 +20,22 @@ def fits_json(value: object, where: str, problems: Problems) -> bool:
     """True if a value can be written as JSON once it is frozen; adds every place that cannot to the problems."""
     try:
         json.dumps(freeze(value, json_only=True), allow_nan=False)
-        return True
     except (ContextError, TypeError, ValueError):
-        pass
-    try:
-        places = list(_not_json(value, where))
-    except RecursionError:
-        places = []
-    problems += places or [Problem(where, "is cyclic or nests too deeply")]
-    return False
+        problems += [*_not_json(value, where)] or [Problem(where, "is cyclic or nests too deeply")]
+        return False
+    return True
 
 
 def _not_json(value: object, where: str) -> Iterator[Problem]:
-    if value is None or isinstance(value, str):
-        return
-    if isinstance(value, int | float):
-        if not -MAX_INT < value < MAX_INT:
-            yield Problem(where, f"{brief(value)} is not JSON")
-    elif isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str):
-                yield Problem(where, f"keys must be text, got {key!r:.80}")
-        for key, item in value.items():
-            yield from _not_json(item, f"{where}.{key}")
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from _not_json(item, f"{where}[{index}]")
-    else:
-        yield Problem(where, f"{type(value).__name__} is not JSON")
+    for node in iter_placed_nodes(value, where):
+        match node.value:
+            case None | str() | list() | tuple():
+                continue
+            case int() | float() as number:
+                if not -MAX_INT < number < MAX_INT:
+                    yield Problem(node.place, f"{brief(number)} is not JSON")
+            case Mapping() as mapping:
+                names = [key for key in mapping if not isinstance(key, str)]
+                yield from [Problem(node.place, f"keys must be text, got {brief(name)}") for name in names]
+            case other:
+                yield Problem(node.place, f"{type(other).__name__} is not JSON")

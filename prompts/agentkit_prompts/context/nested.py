@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["iter_nodes"]
+from agentkit_prompts.limits import MAX_DEPTH
+
+__all__ = ["PlacedNode", "iter_nodes", "iter_placed_nodes"]
 
 
 def iter_nodes(value: Any) -> Iterator[Any]:
@@ -24,3 +26,43 @@ def iter_nodes(value: Any) -> Iterator[Any]:
             seen[id(node)] = node
             waiting.extend(node.values() if isinstance(node, Mapping) else node)
         yield node
+
+
+class PlacedNode(NamedTuple):
+    """A value inside nested data."""
+
+    value: Any
+    place: str
+    """Path of the value, such as `a.b[2]`."""
+    depth: int
+    """Number of containers around it."""
+
+
+def iter_placed_nodes(value: Any, place: str = "") -> Iterator[PlacedNode]:
+    """Yield a value and all values inside it with their places, in the order of the data.
+
+    A container is yielded once. A container inside more than `MAX_DEPTH` others is not entered: its values would have
+    places as long as the data is deep.
+    """
+    seen: dict[int, Any] = {}
+    waiting = [PlacedNode(value, place, 0)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node.value, Mapping | list | tuple):
+            if id(node.value) in seen:
+                continue
+            seen[id(node.value)] = node.value
+            if node.depth <= MAX_DEPTH:
+                waiting += reversed([*_inner_nodes(node)])
+        yield node
+
+
+def _inner_nodes(node: PlacedNode) -> Iterator[PlacedNode]:
+    """Yield the values of a container."""
+    _, place, depth = node
+    if isinstance(node.value, Mapping):
+        for key, value in node.value.items():
+            yield PlacedNode(value, f"{place}.{key}" if place else str(key), depth + 1)
+    else:
+        for index, value in enumerate(node.value):
+            yield PlacedNode(value, f"{place}[{index}]", depth + 1)

@@ -7,22 +7,27 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from agentkit_prompts.context.frozen import freeze
 from agentkit_prompts.context.json_problems import fits_json
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.parts import Audio, File, Image, Media, Part, Text, Url, Video
-from agentkit_prompts.context.wire.sendable_media import FILE_ID, content_of, file_id_address
-from agentkit_prompts.errors import MediaError, Problem, Problems
+from agentkit_prompts.context.wire.sendable_media import FILE_ID, decode_data_url, file_id_address
+from agentkit_prompts.errors import MediaError, Problem, Problems, brief
 from agentkit_prompts.names import nearest
 from agentkit_prompts.public_addresses import is_public
 
 __all__ = ["PartReader", "plain_text_of"]
 
-_TEXTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
-"""Type of a part -> the key of its text."""
-_MEDIA: dict[str, type[Image | Audio | Video | File]] = {
+_TEXT_KINDS: dict[str, Literal["text", "refusal"]] = {
+    "text": "text",
+    "input_text": "text",
+    "output_text": "text",
+    "refusal": "refusal",
+}
+"""Type of a text part -> its kind, which is also the key of its text."""
+_MEDIA_CLASSES: dict[str, type[Image | Audio | Video | File]] = {
     **dict.fromkeys(("image", "image_url", "input_image"), Image),
     **dict.fromkeys(("audio", "audio_url", "input_audio"), Audio),
     **dict.fromkeys(("video", "video_url", "input_video"), Video),
@@ -37,7 +42,7 @@ _INNER_NAMES = (
 """Endings of host names that no public server has: reserved ones, and names of internal networks."""
 _ARGUMENTS = ("arguments", "input", "args", "parameters")
 """Keys of the arguments of a call; senders use any of them."""
-_READ = frozenset((*_ADDRESS, *_DATA, "type", "format", "media_type", "filename", "title", "file_id"))
+_MEDIA_KEYS = frozenset((*_ADDRESS, *_DATA, "type", "format", "media_type", "filename", "title", "file_id"))
 """Keys that are read, of a part and of the mapping in it."""
 
 
@@ -59,6 +64,12 @@ class PartReader:
         self.refused_calls = set[str]()
         """Ids of invalid calls."""
 
+    def note(self, where: str, text: str) -> None:
+        """Add a problem."""
+        self.problems.append(Problem(where, text))
+
+    # --- content
+
     def content(self, content: object, where: str) -> str | tuple[Part, ...]:
         """Return content as text or parts; nothing is no text."""
         if content is None:
@@ -66,7 +77,7 @@ class PartReader:
         if isinstance(content, str):
             return content
         if not isinstance(content, list | tuple):
-            self.problems.append(Problem(where, f"expected text or a list of parts, got {type(content).__name__}"))
+            self.note(where, f"expected text or a list of parts, got {type(content).__name__}")
             return ""
         parts = [self.part(part, f"{where}[{index}]") for index, part in enumerate(content)]
         return tuple([part for part in parts if part is not None])
@@ -77,40 +88,60 @@ class PartReader:
             return Text(part)
         if isinstance(part, Text | Media):
             return cast("Part", part)
-        if not isinstance(part, Mapping):
-            self.problems.append(Problem(where, f"expected text or a part, got {type(part).__name__}"))
-            return None
-        kind = part.get("type")
-        if not isinstance(kind, str):
-            self.problems.append(Problem(f"{where}.type", _instead(kind, "text")))
-            return None
-        if kind in _TEXTS:
-            return self._text_part(part, kind, where)
-        if kind in _MEDIA:
-            return self._media(part, kind, where)
-        hint = nearest(kind, [*_TEXTS, *_MEDIA])
-        self.problems.append(Problem(where, f"unknown type {kind!r:.80}{hint}"))
+        if isinstance(part, Mapping):
+            return self._part(part, where)
+        self.note(where, f"expected text or a part, got {type(part).__name__}")
         return None
 
-    def _text_part(self, part: Mapping[str, Any], kind: str, where: str) -> Text | None:
-        key = _TEXTS[kind]
-        text = part.get(key)
+    def _part(self, part: Mapping[str, Any], where: str) -> Part | None:
+        kind = part.get("type")
+        if not isinstance(kind, str):
+            self.note(f"{where}.type", _instead(kind, "text"))
+        elif kind in _TEXT_KINDS:
+            return self._text_part(part, _TEXT_KINDS[kind], where)
+        elif kind in _MEDIA_CLASSES:
+            return self._media(part, kind, where)
+        else:
+            self.note(where, f"unknown type {brief(kind)}{nearest(kind, [*_TEXT_KINDS, *_MEDIA_CLASSES])}")
+        return None
+
+    def _text_part(self, part: Mapping[str, Any], kind: Literal["text", "refusal"], where: str) -> Text | None:
+        text = part.get(kind)
         if not isinstance(text, str):
-            self.problems.append(Problem(f"{where}.{key}", _instead(text, "text")))
+            self.note(f"{where}.{kind}", _instead(text, "text"))
             return None
-        unknown = self.extras(part, {"type", key}, where)
-        return Text(text, kind="refusal" if kind == "refusal" else "text", opaque=self._opaque(unknown))
+        unknown = self.extras(part, {"type", kind}, where)
+        return Text(text, kind=kind, opaque=self._opaque(unknown))
+
+    def extras(self, data: Mapping[str, Any], known: Collection[str], where: str) -> dict[str, Any]:
+        """Return the entries of `data` with other keys than `known`; empty values are left out. They must be JSON."""
+        unknown: dict[str, Any] = {}
+        for key, value in data.items():
+            if key in known or value is None or value in ("", [], {}):
+                continue
+            # The API takes few cache marks, and the composition places its own.
+            if key == "cache_control" and self.provider == "anthropic":
+                continue
+            if not isinstance(key, str):
+                self.note(where, f"keys must be text, got {brief(key)}")
+            elif fits_json(value, f"{where}.{key}", self.problems):
+                unknown[key] = value
+        return unknown
 
     def _opaque(self, unknown: Mapping[str, Any]) -> dict[str, Any]:
         """Return unknown keys as opaque data of the provider."""
-        return {self.provider: unknown} if unknown else {}
+        if not unknown:
+            return {}
+        return {self.provider: unknown}
+
+    # --- tool calls
 
     def calls(self, calls: object, where: str) -> tuple[ToolCall, ...]:
         """Return tool calls: objects of this library, calls of the chat form, or flat ones of a name and arguments."""
         if calls is None:
             return ()
         if not isinstance(calls, list | tuple):
-            self.problems.append(Problem(where, f"expected a list, got {type(calls).__name__}"))
+            self.note(where, f"expected a list, got {type(calls).__name__}")
             return ()
         read = [self.call(call, f"{where}[{index}]") for index, call in enumerate(calls)]
         return tuple([call for call in read if call is not None])
@@ -120,185 +151,182 @@ class PartReader:
         if isinstance(call, ToolCall):
             return call
         if not isinstance(call, Mapping):
-            self.problems.append(Problem(where, f"expected a tool call, got {type(call).__name__}"))
+            self.note(where, f"expected a tool call, got {type(call).__name__}")
             return None
-        if "function" not in call:
-            return self._flat_call(call, call, where, where)
-        if not isinstance(call["function"], Mapping):
-            self.problems.append(Problem(f"{where}.function", _instead(call["function"], "a mapping")))
+        function = call.get("function", call)
+        if not isinstance(function, Mapping):
+            self.note(f"{where}.function", _instead(function, "a mapping"))
             return None
-        return self._flat_call(call, call["function"], where, f"{where}.function")
+        return self._call(call, function, where)
 
-    def _flat_call(
-        self, call: Mapping[str, Any], function: Mapping[str, Any], where: str, place: str
-    ) -> ToolCall | None:
-        """Read a call whose name and arguments are in `function`, at `place`, which can be the call itself."""
+    def _call(self, call: Mapping[str, Any], function: Mapping[str, Any], where: str) -> ToolCall | None:
+        """Read a call whose name and arguments are in `function`, which can be the call itself."""
         before = len(self.problems)
-        name = function.get("name")
-        call_id = call.get("call_id", call.get("id"))
-        if not isinstance(name, str) or not name:
-            self.problems.append(Problem(f"{place}.name", _instead(name, "text")))
-        if not isinstance(call_id, str | None):
-            self.problems.append(Problem(f"{where}.id", _instead(call_id, "text")))
-        key = _first_key(function, _ARGUMENTS)
-        arguments = "{}"
-        if key is not None:
-            arguments = _arguments(function[key], f"{place}.{key}", self.problems)
-        known = {"id", "call_id", "type", "function", "name", "index", key or "arguments"}
-        if "call_id" in call:
-            # The id of the item itself is a second one, which its provider wants back.
-            known -= {"id"}
-        unknown = self.extras(call, known, where)
+        place = where
         if function is not call:
-            inside = self.extras(function, {"name", key or "arguments"}, place)
+            place = f"{where}.function"
+        name = function.get("name")
+        if not isinstance(name, str) or not name:
+            self.note(f"{place}.name", _instead(name, "text"))
+        call_id = call.get("call_id", call.get("id"))
+        if not isinstance(call_id, str | None):
+            self.note(f"{where}.id", _instead(call_id, "text"))
+        key = _first_key(function, _ARGUMENTS) or "arguments"
+        arguments = _arguments(function.get(key), f"{place}.{key}", self.problems)
+        unknown = self._unknown_of_call(call, key, where)
+        if function is not call:
+            inside = self.extras(function, {"name", key}, place)
             if inside:
                 unknown["function"] = inside
-        if len(self.problems) > before:
-            self.refused_calls.add(call_id if isinstance(call_id, str) else "")
-            return None
-        return ToolCall(call_id or "", str(name), arguments, opaque=self._opaque(unknown))
+        if len(self.problems) == before:
+            return ToolCall(call_id or "", str(name), arguments, opaque=self._opaque(unknown))
+        if isinstance(call_id, str):
+            self.refused_calls.add(call_id)
+        return None
 
-    def extras(self, data: Mapping[str, Any], known: Collection[str], where: str) -> dict[str, Any]:
-        """Return the entries of `data` with other keys than `known`; empty values are left out. They must be JSON."""
-        left: dict[str, Any] = {}
-        for key, value in data.items():
-            if key in known or value is None or value in ("", [], {}):
-                continue
-            if key == "cache_control" and self.provider == "anthropic":
-                # The API takes few cache marks, and the composition places its own.
-                continue
-            if not isinstance(key, str):
-                self.problems.append(Problem(where, f"keys must be text, got {key!r:.80}"))
-            elif fits_json(value, f"{where}.{key}", self.problems):
-                left[key] = value
-        return left
+    def _unknown_of_call(self, call: Mapping[str, Any], arguments: str, where: str) -> dict[str, Any]:
+        known = {"id", "call_id", "type", "function", "name", "index", arguments}
+        if "call_id" in call:
+            # The id of the item itself is a second one, which its provider wants back.
+            known.remove("id")
+        return self.extras(call, known, where)
+
+    # --- media
 
     def _media(self, part: Mapping[str, Any], kind: str, where: str) -> Part | None:
-        form = _MEDIA[kind]
-        word = form.__name__.lower()
-        key = _first_key(part, (kind, "source", f"{word}_url", word))
-        holder, place = part, where
-        fields: Mapping[str, Any] = part
-        if key is not None:
-            holder, place = part[key], f"{where}.{key}"
-            fields = holder if isinstance(holder, Mapping) else {"url": holder}
+        """Read media, whose source is in the part itself, or in an entry of it."""
         before = len(self.problems)
-        source = self._source(fields, place, word)
+        media_class = _MEDIA_CLASSES[kind]
+        word = media_class.__name__.lower()
+        key = _first_key(part, (kind, "source", f"{word}_url", word))
+        fields, place = part, where
+        unknown = self.extras(part, {*_MEDIA_KEYS, key or ""}, where)
+        if key is not None:
+            fields, place = {"url": part[key]}, f"{where}.{key}"
+            if isinstance(part[key], Mapping):
+                fields = part[key]
+                inside = self.extras(fields, _MEDIA_KEYS, place)
+                if inside:
+                    unknown[key] = inside
         name = fields.get("filename") or part.get("title") or part.get("filename")
-        for field, value in (("media_type", source.media_type), ("name", name)):
-            if not isinstance(value, str | None):
-                self.problems.append(Problem(place, f"{field}: {_instead(value, 'text')}"))
-        unknown = self.extras(part, {*_READ, key or ""}, where)
-        if key is not None and isinstance(holder, Mapping):
-            inside = self.extras(holder, _READ, place)
-            if inside:
-                unknown[key] = inside
-        if len(self.problems) > before:
-            return None
+        if not isinstance(name, str | None):
+            self.note(place, f"name: {_instead(name, 'text')}")
         try:
-            media = form(cast("Any", source.value), source.media_type, name, opaque=self._opaque(unknown))
+            source = self._source(fields, place, word)
+            if len(self.problems) > before:
+                return None
+            media = media_class(cast("Any", source.value), source.media_type, name, opaque=self._opaque(unknown))
+            if not self.allow_media:
+                _require_allowed(media.source, source.value)
         except MediaError as error:
-            self.problems.append(Problem(place, str(error)))
+            self.note(error.path or place, str(error))
             return None
-        if not self.allow_media:
-            refusal = _not_allowed(media.source)
-            if refusal:
-                self.problems.append(Problem(place, f"{refusal}: {source.value!r:.80}"))
         return media
 
     def _source(self, fields: Mapping[str, Any], where: str, word: str) -> _Source:
-        """Return the source of media, and its type if that is given."""
-        media_type = fields.get("media_type")
-        if media_type is None and isinstance(fields.get("format"), str):
-            media_type = f"{word}/{fields['format']}"
+        """Return the source of media, and its type if that is given.
+
+        Raises:
+            MediaError: It is invalid; the path of the error is its place.
+        """
         file_id = fields.get("file_id")
         if isinstance(file_id, str) and file_id:
             return _Source(file_id_address(self.provider, file_id), None)
+        media_type = fields.get("media_type")
+        if media_type is None and isinstance(fields.get("format"), str):
+            media_type = f"{word}/{fields['format']}"
+        if not isinstance(media_type, str | None):
+            raise MediaError(f"media_type: {_instead(media_type, 'text')}", path=where)
         key = _first_key(fields, (*_DATA, *_ADDRESS))
         if key is None:
-            self.problems.append(Problem(where, "names no address and no data"))
-            return _Source(None, None)
-        value = fields[key]
-        if not isinstance(value, str) or not value:
-            self.problems.append(Problem(f"{where}.{key}", _instead(value, "text")))
-            return _Source(None, None)
+            raise MediaError("names no address and no data", path=where)
+        text = fields[key]
+        if not isinstance(text, str) or not text:
+            raise MediaError(_instead(text, "text"), path=f"{where}.{key}")
         if key in _DATA and fields.get("type") == "text":
-            return _Source(value.encode("utf-8", "surrogatepass"), media_type)
+            return _Source(text.encode("utf-8", "surrogatepass"), media_type)
         try:
-            # Also as data: some senders write a whole address there.
-            if value[:5].lower() == "data:":
-                return _Source(*content_of(File(cast("Any", value))))
-            if key in _ADDRESS or "://" in value[:16]:
-                return _Source(value, media_type)
-            return _Source(base64.b64decode(value, validate=True), media_type)
-        except MediaError as error:
-            reason = str(error).rpartition(": ")[2]
+            # Some senders write a whole address as data.
+            if text[:5].lower() == "data:":
+                return _Source(*decode_data_url(str(Url(text))))
+            if key in _ADDRESS or "://" in text[:16]:
+                return _Source(text, media_type)
+            return _Source(base64.b64decode(text, validate=True), media_type)
         except ValueError as error:
-            reason = f"not base64 ({error})"
-        self.problems.append(Problem(f"{where}.{key}", f"{reason}: {value[:40]!r}"))
-        return _Source(None, None)
+            raise MediaError(f"cannot be decoded ({error}): {text[:40]!r}", path=f"{where}.{key}") from error
 
 
 class _Source(NamedTuple):
-    value: object
-    media_type: Any
+    value: str | bytes | Url
+    media_type: str | None
 
 
 def _first_key(data: Mapping[str, Any], keys: Iterable[str]) -> str | None:
     """Return the first of the keys that has a value."""
-    for key in keys:
-        if data.get(key) is not None:
-            return key
-    return None
+    return next((key for key in keys if data.get(key) is not None), None)
 
 
 _ALLOW = "or allow_media=True for messages that you trust"
 
 
-def _not_allowed(source: Path | Url | bytes) -> str:
-    """Return the reason to refuse the source of media from outside; an empty text if it is allowed."""
+def _require_allowed(source: Path | Url | bytes, given: object) -> None:
+    """Refuse a source of media that a message from outside must not name.
+
+    Raises:
+        MediaError: The source is a path, or an address that is not public.
+    """
+    if isinstance(source, bytes):
+        return
     if isinstance(source, Path):
-        return f"a path is not read from a message: give an address or data, {_ALLOW}"
-    if isinstance(source, bytes) or source.scheme in ("data", FILE_ID):
-        return ""
-    if source.scheme not in ("http", "https"):
-        return f"an address of this scheme is not opened from a message: give one of http or https, or data, {_ALLOW}"
-    host = (source.host or "").strip("[]").rstrip(".").lower()
+        refusal = "a path is not read from a message: give an address or data"
+    elif source.scheme in ("data", FILE_ID):
+        return
+    elif source.scheme not in ("http", "https"):
+        refusal = "an address of this scheme is not opened from a message: give one of http or https, or data"
+    elif not _is_public_host(source.host or ""):
+        refusal = "an address of a host that is not public is not opened from a message: give data"
+    else:
+        return
+    raise MediaError(f"{refusal}, {_ALLOW}: {brief(given)}")
+
+
+def _is_public_host(name: str) -> bool:
+    host = name.strip("[]").rstrip(".").lower()
     try:
-        allowed = is_public(ip_address(host))
+        return is_public(ip_address(host))
     except ValueError:
         # A name without a dot is looked up in the local network.
-        allowed = "." in host and not host.endswith(_INNER_NAMES)
-    if allowed:
-        return ""
-    return f"an address of a host that is not public is not opened from a message: give data, {_ALLOW}"
+        return "." in host and not host.endswith(_INNER_NAMES)
 
 
 def plain_text_of(part: object, where: str, problems: Problems) -> tuple[str, bool]:
     """Return a part as plain text, media as their alt text, and True if it is text. No file is read for it."""
+    kind = None
     if isinstance(part, Mapping):
+        kind = part.get("type")
         for key in ("text", "alt"):
             if isinstance(part.get(key), str):
-                return str(part[key]), "text" in part
+                return part[key], "text" in part
     unreadable: Problems = []
     content = PartReader(unreadable, allow_media=True).part(part, where)
     if isinstance(content, Text):
         return content.text, True
     if content is not None:
         return content.alt, False
-    kind = part.get("type") if isinstance(part, Mapping) else None
-    if isinstance(kind, str) and kind in _MEDIA:
-        return f"[{_MEDIA[kind].__name__.lower()}]", False
+    if isinstance(kind, str) and kind in _MEDIA_CLASSES:
+        return f"[{_MEDIA_CLASSES[kind].__name__.lower()}]", False
     problems += unreadable
     return "", False
 
 
 def _arguments(arguments: Any, where: str, problems: Problems) -> str:
     """Return arguments as JSON text. Text stays as the model wrote it, even if it is not JSON."""
+    if arguments is None:
+        return "{}"
     if isinstance(arguments, str):
         return arguments
+    # `anthropic_message` writes arguments in this form that are not JSON.
     if isinstance(arguments, Mapping) and [*arguments] == ["invalid_arguments"]:
-        # `anthropic_message` writes arguments in this form that are not JSON.
         written = arguments["invalid_arguments"]
         if isinstance(written, str):
             return written

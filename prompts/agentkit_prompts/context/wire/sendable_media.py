@@ -18,6 +18,7 @@ __all__ = [
     "IMAGE_TYPES",
     "content_of",
     "data_url",
+    "decode_data_url",
     "file_id_address",
     "file_id_of",
     "image_type",
@@ -65,15 +66,24 @@ def content_of(part: Media) -> tuple[bytes | None, str]:
     address = str(part.source)
     if not address.lower().startswith("data:"):
         return None, part.mime
-    head, _, body = address[5:].partition(",")
-    mime = part.media_type or head.partition(";")[0] or "text/plain"
     try:
-        data = unquote_to_bytes(body)
-        if head.endswith(";base64"):
-            data = base64.b64decode(data, validate=True)
-        return data, mime
+        data, mime = decode_data_url(address)
     except ValueError as error:
         raise MediaError(f"{part.alt}: the data URL cannot be decoded ({error})", name="source") from error
+    return data, part.media_type or mime
+
+
+def decode_data_url(address: str) -> tuple[bytes, str]:
+    """Return the bytes and the media type of a `data:` URL.
+
+    Raises:
+        ValueError: It cannot be decoded.
+    """
+    head, _, body = address[5:].partition(",")
+    data = unquote_to_bytes(body)
+    if head.endswith(";base64"):
+        data = base64.b64decode(data, validate=True)
+    return data, head.partition(";")[0] or "text/plain"
 
 
 def data_url(part: Media) -> str:
