@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentkit_prompts.composition.composition import Composition
-from agentkit_prompts.context.items import labelled_apart
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import Document
 from agentkit_prompts.errors import ContextError
@@ -94,7 +93,7 @@ def _labels(text: str, known: dict[str, Document]) -> Iterator[tuple[int, int]]:
 def _shown(composition: Composition) -> dict[str, Document]:
     """Return the documents that a composition shows, in whole or in part, by their labels; its own before a tool's."""
     found = {one.label: one for message in composition.intermediate for one in _returned(message)}
-    documents = labelled_apart(composition.context.documents)
+    documents: tuple[Document, ...] = composition.context.view["documents"]
     if not documents:
         return found
     shown: set[int] = set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentkit_prompts.context.prompt_context import PromptContext
-from agentkit_prompts.templates.rendered import Rendered
+from agentkit_prompts.templates.rendered import Joined, Rendered
 from agentkit_prompts.tree.prompt import BasePrompt
 
 __all__ = ["SchemaPrompt"]
@@ -23,7 +23,7 @@ class SchemaPrompt(BasePrompt):
     def render(self, ctx: PromptContext) -> Rendered:
         """Render the words, and the schema after them."""
         schema = Rendered.from_text(self.asked, pointer="output", trust="untrusted")
-        return Rendered.joined([("", schema)], before=_PROMPT)
+        return Joined([schema], before=_PROMPT)
 
     @property
     def reads(self) -> frozenset[str]:

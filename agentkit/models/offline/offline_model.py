@@ -14,7 +14,6 @@ from agentkit.models.model_errors import ModelRequestError
 from agentkit.models.offline.offline_tool_calls import requested_calls
 from agentkit.models.offline.scripted_model import speak
 from agentkit.models.prices import Price
-from agentkit_prompts.context.items import labelled_apart
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import Document, RecalledMessage
 
@@ -156,7 +155,7 @@ def _quoted(sentence: _Sentence) -> str:
 def _chunks(composition: Composition) -> Iterator[tuple[str, str, str]]:
     """Yield label, title and text of every chunk and message that the prompt really shows; messages have no label."""
     found: dict[str, tuple[Document | RecalledMessage, ...]] = {
-        "documents": labelled_apart(composition.context.documents),
+        "documents": composition.context.view["documents"],
         "recalled": composition.context.recalled,
     }
     shown: dict[tuple[str, int, str], None] = {}

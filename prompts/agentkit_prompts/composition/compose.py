@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.contents import TextTokens
 from agentkit_prompts.composition.declarations import Declarations, OutputRequest
-from agentkit_prompts.composition.inputs import are_same, lasting
-from agentkit_prompts.composition.memo import Memo, Remembered
+from agentkit_prompts.composition.memo import Memo
 from agentkit_prompts.composition.plan import Block, Plan, Step, plan_of
 from agentkit_prompts.composition.sections import EMPTY, Fragment, Section
 from agentkit_prompts.composition.select_examples import select
@@ -102,54 +101,45 @@ def _sections(plan: Plan, layers: Layers, ctx: PromptContext, memo: Memo | None)
     sections = [EMPTY, EMPTY, EMPTY]
     if memo is not None:
         memo.start(plan)
-    for block in plan.blocks:
-        try:
-            if memo is not None:
-                sections[block.slot] = _remembered_section(block, ctx, memo)
-            else:
-                sections[block.slot] = Section([_fragment(step, ctx) for step in block.steps], block.name)
-        except Exception:
-            # A prompt fails at its first missing kwarg, and a custom class with any exception. The caller should read
-            # about all missing kwargs of all prompts at once.
-            layers.check_kwargs(ctx.user_input.additional_kwargs)
-            raise
+    try:
+        for block in plan.blocks:
+            sections[block.slot] = _section(block, ctx, memo)
+    except Exception:
+        # A prompt fails at its first missing kwarg, and a custom class with any exception. The caller should read about
+        # all missing kwargs of all prompts at once.
+        layers.check_kwargs(ctx.user_input.additional_kwargs)
+        raise
     return sections
 
 
-def _fragment(step: Step, ctx: PromptContext) -> Fragment:
-    try:
-        return Fragment(step.path, step.prompt, render_prompt(step.prompt, ctx))
-    except PromptError as error:
-        raise error.at(step.path) from error.__cause__
-
-
-def _remembered_section(block: Block, ctx: PromptContext, memo: Memo) -> Section:
-    """Return the rendering of one message: that of the turn before if its inputs are the same, or a new one."""
+def _section(block: Block, ctx: PromptContext, memo: Memo | None) -> Section:
+    """Return the rendering of one message: a remembered one if its inputs are the same, or a new one."""
+    if memo is None or block.read is None:
+        return Section([_fragment(step, ctx, memo) for step in block.steps], block.name)
     inputs = block.read(ctx)
-    earlier = memo.messages.get(block.slot)
-    if earlier is None:
-        fragments = [_fragment(step, ctx) for step in block.steps]
-        fragment_inputs = [lasting(step.read(ctx)) for step in block.steps]
-    elif are_same(inputs, earlier.inputs):
-        return earlier.section
-    else:
-        fragments = []
-        fragment_inputs = []
-        # The plan is the same as in the turn before, so the fragments are those of the same prompts.
-        for step, fragment, earlier_inputs in zip(
-            block.steps, earlier.section.fragments, earlier.fragment_inputs, strict=True
-        ):
-            own = step.read(ctx)
-            if are_same(own, earlier_inputs):
-                own = earlier_inputs
-            else:
-                fragment = _fragment(step, ctx)
-                own = lasting(own)
-            fragments.append(fragment)
-            fragment_inputs.append(own)
-    section = Section(fragments, block.name)
-    memo.messages[block.slot] = Remembered(section, lasting(inputs), fragment_inputs)
+    section: Section | None = memo.find(block.name, inputs)
+    if section is None:
+        section = Section([_fragment(step, ctx, memo) for step in block.steps], block.name)
+        memo.keep(block.name, inputs, section)
     return section
+
+
+def _fragment(step: Step, ctx: PromptContext, memo: Memo | None) -> Fragment:
+    """Return the rendering of one prompt: a remembered one if its inputs are the same, or a new one."""
+    path, prompt, read = step
+    inputs = None
+    if memo is not None and read is not None:
+        inputs = read(ctx)
+        fragment: Fragment | None = memo.find(path, inputs)
+        if fragment is not None:
+            return fragment
+    try:
+        fragment = Fragment(path, prompt, render_prompt(prompt, ctx))
+    except PromptError as error:
+        raise error.at(path) from error.__cause__
+    if memo is not None and inputs is not None:
+        memo.keep(path, inputs, fragment)
+    return fragment
 
 
 def _fit(composition: Composition, plan: Plan, budget: Budget | None) -> Composition:

@@ -2,50 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from operator import is_
+from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.declarations import NO_DECLARATIONS, Declarations, OutputRequest
-from agentkit_prompts.composition.inputs import Inputs
-from agentkit_prompts.composition.plan import Plan
-from agentkit_prompts.composition.sections import Section
+from agentkit_prompts.composition.plan import Inputs, Plan
+from agentkit_prompts.context.frozen import ReadOnlyDict
 from agentkit_prompts.context.prompt_context import ToolSpec
 
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema
 
-__all__ = ["Memo", "Remembered"]
+__all__ = ["Memo"]
 
-
-class Remembered(NamedTuple):
-    """A message of the turn before."""
-
-    section: Section
-    inputs: Inputs
-    """Inputs of all its prompts."""
-    fragment_inputs: Sequence[Inputs]
-    """Inputs of each of its prompts."""
+_ATOMS = frozenset({str, int, float, bool, type(None)})
 
 
 class Memo:
-    """Rendered fragments of one session. Never share one between sessions or threads.
+    """Rendered messages and fragments of one session. Never share one between sessions or threads."""
 
-    Attributes:
-        messages: The last rendering of each message, by its slot.
-    """
-
-    __slots__ = ("_declarations", "_plan", "messages")
+    __slots__ = ("_declarations", "_plan", "_remembered")
 
     def __init__(self, declarations: Declarations = NO_DECLARATIONS) -> None:
         self._declarations = declarations
         self._plan: Plan | None = None
-        self.messages: dict[int, Remembered] = {}
+        self._remembered: dict[str, tuple[Inputs, Any]] = {}
 
     def start(self, plan: Plan) -> None:
-        """Begin a turn; forget the messages if the layers are others."""
+        """Begin a turn; forget everything if the layers are others."""
         if self._plan is not plan:
             self._plan = plan
-            self.messages = {}
+            self._remembered = {}
+
+    def find(self, path: str, inputs: Inputs) -> Any | None:
+        """Return the last rendering of a message or a prompt if its inputs are the same, else None."""
+        if path not in self._remembered:
+            return None
+        earlier, rendering = self._remembered[path]
+        for value, earlier_value in zip(inputs, earlier, strict=True):
+            if value is not earlier_value and not _has_same_items(value, earlier_value):
+                return None
+        return rendering
+
+    def keep(self, path: str, inputs: Inputs, rendering: object) -> None:
+        """Remember a rendering, unless a value in its inputs can change."""
+        for value in inputs:
+            if type(value) is ReadOnlyDict and not _ATOMS.issuperset(map(type, value.values())):
+                self._remembered.pop(path, None)
+                return
+        self._remembered[path] = (inputs, rendering)
 
     def declarations(self, tools: tuple[ToolSpec, ...], output: OutputRequest | JsonSchema | None) -> Declarations:
         """Return the declarations of the turn before if the tools and the requested output are the same objects."""
@@ -53,3 +58,10 @@ class Memo:
         if not (known.declares(tools) and known.requests(output)):
             self._declarations = Declarations(tools, output)
         return self._declarations
+
+
+def _has_same_items(value: object, earlier: object) -> bool:
+    """True for two dicts of the same names with the same objects, as kwargs are that a turn repeats."""
+    if type(value) is not ReadOnlyDict or type(earlier) is not ReadOnlyDict:
+        return False
+    return [*value] == [*earlier] and all(map(is_, value.values(), earlier.values()))

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable
+from operator import attrgetter
+from typing import NamedTuple, TypeAlias
 
-from agentkit_prompts.composition.inputs import InputReader, input_reader
+from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.prompt import BasePrompt
 
-__all__ = ["Block", "PlacedSelector", "Plan", "Step", "plan_of"]
+__all__ = ["Block", "Inputs", "PlacedSelector", "Plan", "Step", "plan_of"]
+
+Inputs: TypeAlias = tuple[object, ...]
+"""The values of a context that something was rendered from."""
+InputReader: TypeAlias = Callable[[PromptContext], Inputs]
+"""Reads the inputs of a rendering from a context."""
 
 
 class Step(NamedTuple):
@@ -18,8 +24,8 @@ class Step(NamedTuple):
 
     path: str
     prompt: BasePrompt
-    read: InputReader
-    """Reads the inputs of the prompt."""
+    read: InputReader | None
+    """Reads the inputs of the prompt. None if its fragment is not remembered."""
 
 
 class PlacedSelector(NamedTuple):
@@ -36,8 +42,8 @@ class Block(NamedTuple):
     """0 for the system message, 1 for the user message, 2 for the closing message."""
     name: str
     steps: tuple[Step, ...]
-    read: InputReader
-    """Reads the inputs of all prompts of the message."""
+    read: InputReader | None
+    """Reads the inputs of all prompts of the message. None if the message is not remembered."""
 
 
 class Plan:
@@ -79,22 +85,40 @@ def plan_of(layers: Layers) -> Plan:
 
 
 def _block(slot: int, name: str, prompts: Iterable[tuple[str, BasePrompt]]) -> Block:
+    placed = [(path, prompt, _names_read(prompt)) for path, prompt in prompts]
+    # A message of one prompt is remembered as a whole.
+    if len(placed) == 1:
+        path, prompt, names = placed[0]
+        return Block(slot, name, (Step(path, prompt, None),), _input_reader(names))
     steps: list[Step] = []
-    all_names: set[str] | None = set()
-    for path, prompt in prompts:
-        names = _names_read(prompt)
+    all_names: frozenset[str] | None = frozenset()
+    for path, prompt, names in placed:
+        # The input differs every turn, so to remember a prompt that reads it would cost more than it saves.
+        if names is not None and "user_input" in names:
+            names = None
+        steps.append(Step(path, prompt, _input_reader(names)))
         if names is None or all_names is None:
             all_names = None
         else:
             all_names |= names
-        # The input differs every turn, so to remember a prompt that reads it would cost more than it saves.
-        if names is not None and "user_input" in names:
-            names = None
-        steps.append(Step(path, prompt, input_reader(names)))
-    # The steps of one turn have the same input, which is worth remembering for a message of one prompt only.
-    if all_names is not None and "user_input" in all_names and len(steps) > 1:
-        all_names = None
-    return Block(slot, name, tuple(steps), input_reader(all_names))
+    return Block(slot, name, tuple(steps), _input_reader(all_names))
+
+
+def _input_reader(names: Collection[str] | None) -> InputReader | None:
+    """Return the reader of the values of some names; None if a rendering depends on more than the context."""
+    if names is None:
+        return None
+    fields = {"user_input.additional_kwargs" if name == "additional_kwargs" else name for name in names}
+    # The same input can have kwargs that change.
+    if "user_input" in fields:
+        fields.add("user_input.additional_kwargs")
+    if not fields:
+        return lambda _: ()
+    get = attrgetter(*sorted(fields))
+    # An attrgetter of one name returns the value by itself.
+    if len(fields) == 1:
+        return lambda ctx: (get(ctx),)
+    return get
 
 
 def _names_read(prompt: BasePrompt) -> frozenset[str] | None:

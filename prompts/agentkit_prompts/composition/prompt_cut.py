@@ -126,7 +126,7 @@ class _Tree(_Part):
 
     def _cut(self, kept: int) -> Rendered:
         given = zip(self._children, self._siblings.given(kept), strict=True)
-        return render_around(self._wrap, self._ctx, [(step, node.render(count)) for (step, node), count in given])
+        return render_around(self._wrap, self._ctx, [node.render(count) for (_, node), count in given])
 
 
 def node_of(prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> _Leaf | _Tree:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from agentkit_prompts.context.parts import Media, Part, Text
-from agentkit_prompts.templates.rendered import JoinedSegments, Rendered
+from agentkit_prompts.templates.rendered import Rendered
+from agentkit_prompts.templates.spans import Segment
 from agentkit_prompts.tree.prompt import BasePrompt
 
 __all__ = ["EMPTY", "SEPARATOR", "Fragment", "Section", "to_parts"]
@@ -37,16 +38,22 @@ class Section(Rendered):
     def __init__(self, fragments: Sequence[Fragment], label: str) -> None:
         self.fragments = fragments
         self.label = label
-        shown: list[tuple[str, Rendered]] = []
-        texts: list[str] = []
         media: tuple[Media, ...] = ()
-        for path, _, rendered in fragments:
-            # A prompt without text leaves no blank line.
+        for fragment in fragments:
+            if fragment.rendered.media:
+                media += fragment.rendered.media
+        # No media marker can form across fragments, because blank lines are between them.
+        self.text = SEPARATOR.join([text for _, _, rendered in fragments if (text := rendered.text)])
+        self.media = media
+        self._segments = None
+
+    def _cut(self) -> Iterator[Segment]:
+        separator = Segment("", prompt=self.label)
+        for path, _, rendered in self.fragments:
             if rendered.text:
-                shown.append((path, rendered))
-                texts.append(rendered.text)
-                media += rendered.media
-        super().__init__(SEPARATOR.join(texts), media, JoinedSegments(shown, SEPARATOR, label))
+                yield separator
+                separator = Segment(SEPARATOR, prompt=self.label)
+                yield from rendered.segments(path)
 
 
 EMPTY = Section((), "")

@@ -107,7 +107,8 @@ class Document(_Item):
     """What `text` is the alt text of; `MemoPrompt` shows it below."""
     label: str = ""
     """How prompts and answers name it, `SOURCE#CHUNK`: made of `source` (else `title`, `id`) and `position` (else a
-    short `id`, or a hash), so that it is the same in every turn and process. `MemoPrompt` tells equal ones apart."""
+    short `id`, or a hash), so that it is the same in every turn and process. Templates see labels
+    that are not unique with a hash added."""
 
     def __post_init__(self) -> None:
         check_fields(self, _DOCUMENT_CHECKS)
@@ -253,8 +254,6 @@ def _short_hash(*texts: str) -> str:
 
 def labelled_apart(documents: tuple[Document, ...]) -> tuple[Document, ...]:
     """Return the documents with a hash added to labels that are not unique; the order does not matter."""
-    if len({document.label for document in documents}) == len(documents):
-        return documents
     times = Counter([document.label for document in documents])
     taken = {label for label, count in times.items() if count == 1}
     copies: Counter[str] = Counter()

@@ -21,6 +21,7 @@ from agentkit_prompts.context.items import (
     Selection,
     ToolSpec,
     Trust,
+    labelled_apart,
     short_form,
 )
 from agentkit_prompts.context.json_form import Data
@@ -205,11 +206,17 @@ class PromptContext(_WithNonce):
 
     @property
     def view(self) -> MappingProxyType[str, Any]:
-        """Read-only mapping of the names a template can use to their values, built once."""
+        """Read-only mapping of the names a template can use to their values, built once.
+
+        Labels of documents that are not unique get a hash each.
+        """
         try:
             view: MappingProxyType[str, Any] = self._derived
         except AttributeError:
             values: dict[str, Any] = dict(zip(_VISIBLE, _visible_values(self), strict=True))
+            # Prompts and citations name documents by their labels.
+            if len({document.label for document in self.documents}) < len(self.documents):
+                values["documents"] = labelled_apart(self.documents)
             # Templates read the kwargs of the input by this shorter name too.
             values["additional_kwargs"] = self.user_input.additional_kwargs
             view = MappingProxyType(values)
@@ -236,6 +243,12 @@ class PromptContext(_WithNonce):
 
 
 _DECLARED: Mapping[str, _Declaration] = {item.name: item.metadata["declaration"] for item in fields(PromptContext)}
+_READERS = {name: declared.read for name, declared in _DECLARED.items()}
+_READERS_WITH_MEDIA = {
+    **_READERS,
+    "conversation": read_conversation_with_media,
+    "intermediate": read_conversation_with_media,
+}
 _DEFAULTS = {item.name: item.default for item in fields(PromptContext) if item.default is not MISSING}
 _DEFAULTS["extra"] = NO_DATA
 _UNTRUSTED = frozenset({name for name, declared in _DECLARED.items() if declared.trust == "untrusted"})
@@ -259,25 +272,29 @@ def _fill(context: PromptContext, source: PromptContext | None, values: Mapping[
         ContextError: Values are invalid, or have an unknown name.
     """
     problems: Problems = []
-    if not _DECLARED.keys() >= values.keys():
+    if "elements" in values:
         values = _by_field_name(values, problems)
-    if not isinstance(allow_media, bool):
+    readers = _READERS
+    if allow_media is True:
+        readers = _READERS_WITH_MEDIA
+    elif allow_media is not False:
         problems.append(Problem("allow_media", f"expected True or False, got {type(allow_media).__name__}"))
     fresh: dict[str, Any] = {}
-    for name in CONTEXT_FIELDS:
-        if name in values:
-            read = _DECLARED[name].read
-            if allow_media is True and read is read_conversation:
-                read = read_conversation_with_media
-            fresh[name] = read(values[name], name, problems)
+    for name, value in values.items():
+        if name in readers:
+            fresh[name] = readers[name](value, name, problems)
+        else:
+            problems.append(unknown_field("", name, CONTEXT_FIELDS))
     # The only field without a default.
     if source is None and "user_input" not in values:
         problems.append(Problem("user_input", "missing"))
     if problems:
         raise ContextError("PromptContext", problems)
-    # One update of the whole dict: setting the fields of a frozen object one by one takes four times as long.
-    vars(context).update(_DEFAULTS if source is None else vars(source), **fresh)
-    if context.session_key is not None:
+    # To set the fields of a frozen object one by one takes four times as long.
+    attributes = vars(context)
+    attributes.update(_DEFAULTS if source is None else vars(source))
+    attributes.update(fresh)
+    if attributes["session_key"] is not None:
         _remove_nonce(context, values)
 
 
@@ -294,13 +311,8 @@ def _remove_nonce(context: PromptContext, values: Mapping[str, Any]) -> None:
 def _by_field_name(values: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
     """Return values by the names of fields: `elements` is `documents`."""
     named = dict(values)
-    if "elements" in named:
-        elements = named.pop("elements")
-        if "documents" in named:
-            problems.append(Problem("elements", "another name of documents, which are given too: pass one of them"))
-        else:
-            named["documents"] = elements
-    for name in named:
-        if name not in _DECLARED:
-            problems.append(unknown_field("", name, CONTEXT_FIELDS))
+    elements = named.pop("elements")
+    if "documents" in named:
+        problems.append(Problem("elements", "another name of documents, which are given too: pass one of them"))
+    named["documents"] = elements
     return named

@@ -130,6 +130,8 @@ read_conversation_with_media: Reader = partial(read_conversation, allow_media=Tr
 
 def read_parts(value: Any, place: str, problems: Problems) -> str | tuple[Part, ...]:
     """Return text as it is, any other value as parts."""
+    if type(value) is str:
+        return value
     if isinstance(value, str):
         return plain_text(value)
     if isinstance(value, Text | Media):

@@ -13,7 +13,7 @@ from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext
 from agentkit_prompts.errors import PrompterError
 from agentkit_prompts.limits import MAX_NAME_CHARS
 from agentkit_prompts.schemas.params import JsonSchema
-from agentkit_prompts.templates.rendered import Rendered
+from agentkit_prompts.templates.rendered import Joined, Rendered
 from agentkit_prompts.templates.sandbox.offered import FUNCTIONS
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tree.prompt import BasePrompt
@@ -127,7 +127,7 @@ class SlotPrompt(BasePrompt):
             return body
         if not body.text:
             return Rendered.from_text(self.lead)
-        return Rendered.joined([("", body)], before=f"{self.lead}\n")
+        return Joined([body], before=f"{self.lead}\n")
 
 
 def _field(slot: str, index: int) -> str:

@@ -102,7 +102,7 @@ class LineHeads:
 
         `expected` is the number of heads that the template writes, if that is known.
         """
-        traced = rendered.source if isinstance(rendered.source, TracedText) else None
+        traced = rendered if isinstance(rendered, TracedText) else None
         # To match every line takes as long as the rendering. So the cheap tests come first.
         if expected is not None and self._fits(rendered.text, expected):
             return rendered

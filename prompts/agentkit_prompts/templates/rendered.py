@@ -10,7 +10,7 @@ from agentkit_prompts.context.prompt_context import Trust
 from agentkit_prompts.templates.spans import Segment, Span, defused, tile
 from agentkit_prompts.tokens.counter import TokenCounter, media_tokens
 
-__all__ = ["Rendered", "count_tokens"]
+__all__ = ["Joined", "Rendered", "count_tokens"]
 
 
 class Rendered(Deriving):
@@ -19,60 +19,44 @@ class Rendered(Deriving):
     Attributes:
         text: The text, one marker `<|media:KIND:ID|>` per use of a media part.
         media: The media parts in the order of their markers; a part that is used twice is listed twice.
-        source: Iterated when the segments are needed; they tile the text.
     """
 
-    __slots__ = ("_segments", "media", "source", "text")
+    __slots__ = ("_segments", "media", "text")
 
     text: str
     media: tuple[Media, ...]
 
-    def __init__(self, text: str, media: tuple[Media, ...], source: Iterable[Segment]) -> None:
-        self._segments: Sequence[Segment] | None = None
-        # A value may contain the opening of a marker, and neighbouring values may form one together.
-        if "<" in text and MEDIA_OPENING in text and text.count(MEDIA_OPENING) != len(media):
-            source = defused([*source])
-            text = "".join([segment.text for segment in source])
+    def __init__(self, text: str, media: tuple[Media, ...], segments: Sequence[Segment] | None = None) -> None:
         self.text = text
         self.media = media
-        self.source = source
+        self._segments = segments
+        # A value may contain the opening of a marker, and neighbouring values may form one together.
+        if "<" in text and MEDIA_OPENING in text and text.count(MEDIA_OPENING) != len(media):
+            self._segments = defused(self.segments())
+            self.text = "".join([segment.text for segment in self._segments])
 
     @staticmethod
     def from_text(text: str, *, pointer: str = "", trust: Trust = "trusted") -> Rendered:
         """Make a rendering of text from one origin; text that looks like a media marker is broken."""
         if "<" in text:
             text = neutralise_markers(text)
-        return Rendered(text, (), (Segment(text, pointer, trust),))
+        return Rendered(text, (), (Segment(text, pointer, trust),) if text else ())
 
     @staticmethod
     def from_segments(segments: Sequence[Segment]) -> Rendered:
         """Make a rendering of segments in their order."""
+        segments = [segment for segment in segments if segment.text]
         media = tuple([segment.media for segment in segments if segment.media is not None])
         return Rendered("".join([segment.text for segment in segments]), media, segments)
 
-    @staticmethod
-    def joined(
-        children: Sequence[tuple[str, Rendered]],
-        separator: str = "",
-        label: str = "",
-        *,
-        before: str = "",
-        after: str = "",
-    ) -> Rendered:
-        """Join renderings, each with the step of its prompt path, inside text of a template.
-
-        The separator belongs to the prompt `label`.
-        """
-        text = separator.join([child.text for _, child in children])
-        media: tuple[Media, ...] = ()
-        for _, child in children:
-            media += child.media
-        return Rendered(f"{before}{text}{after}", media, JoinedSegments(children, separator, label, before, after))
+    def _cut(self) -> Iterable[Segment]:
+        """Yield the segments, which tile the text. Called at most once, when they are needed."""
+        return ()
 
     def segments(self, prompt: str = "") -> Sequence[Segment]:
         """Return the text in order, cut where its origin changes; prompt paths are below `prompt`."""
         if self._segments is None:
-            self._segments = [segment for segment in self.source if segment.text]
+            self._segments = [segment for segment in self._cut() if segment.text]
         if not prompt:
             return self._segments
         return [segment.below(prompt) for segment in self._segments]
@@ -123,32 +107,40 @@ class Rendered(Deriving):
         return f"Rendered({len(self.text)} characters, {len(self.media)} media)"
 
 
-class JoinedSegments:
-    """Segments of renderings that are joined, inside text of a template."""
+class Joined(Rendered):
+    """Renderings that are joined, inside text of a template.
 
-    __slots__ = ("_after", "_before", "_children", "_label", "_separator")
+    Args:
+        children: The renderings.
+        separator: Text between them.
+        before: Text before all of them.
+        after: Text after all of them.
+        step: Step of the prompt path that leads to each of them, such as `wrapped_prompts`; empty for none.
+    """
+
+    __slots__ = ("_after", "_before", "_children", "_separator", "_step")
 
     def __init__(
-        self,
-        children: Sequence[tuple[str, Rendered]],
-        separator: str,
-        label: str,
-        before: str = "",
-        after: str = "",
+        self, children: Sequence[Rendered], separator: str = "", before: str = "", after: str = "", *, step: str = ""
     ) -> None:
         self._children = children
         self._separator = separator
-        self._label = label
         self._before = before
         self._after = after
+        self._step = step
+        media: tuple[Media, ...] = ()
+        for child in children:
+            if child.media:
+                media += child.media
+        text = separator.join([child.text for child in children])
+        super().__init__(f"{before}{text}{after}", media)
 
-    def __iter__(self) -> Iterator[Segment]:
+    def _cut(self) -> Iterator[Segment]:
         yield Segment(self._before)
-        separator = Segment(self._separator, prompt=self._label)
-        for number, (step, child) in enumerate(self._children):
+        for number, child in enumerate(self._children):
             if number:
-                yield separator
-            yield from child.segments(step)
+                yield Segment(self._separator)
+            yield from child.segments(f"{self._step}[{number}]" if self._step else "")
         yield Segment(self._after)
 
 

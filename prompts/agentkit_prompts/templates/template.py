@@ -278,7 +278,7 @@ class Template:
             program = self.program(locale)
         if program.literal is not None:
             return Rendered.from_text(program.literal)
-        return TracedText(program.trace(values), values, prefixes or {}).rendered()
+        return TracedText(program.trace(values), values, prefixes or {})
 
     def render(self, params: Mapping[str, Any], locale: str | None = None) -> str:
         """Render to plain text, media as alt text."""

@@ -1,4 +1,4 @@
-"""The text that a template printed, and the origin of each part of it: from the trace of the engine to segments."""
+"""Renderings of templates: the text, and the origin of each part of it, looked up in the trace when it is needed."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def wrapped_value(rendered: Rendered) -> RenderedText:
     return RenderedText(rendered.text, rendered)
 
 
-class TracedText:
-    """Segments of one rendering of a template.
+class TracedText(Rendered):
+    """Rendering of a template.
 
     Args:
         trace: Result of the rendering.
@@ -49,18 +49,14 @@ class TracedText:
         self._trace = trace
         self._values = values
         self._prefixes = prefixes
-
-    def rendered(self) -> Rendered:
-        """Return the text, with these segments."""
-        trace = self._trace
         media: tuple[Media, ...] = ()
         # A marker without parts comes from a wrapped text that went through a filter.
         # To look for a single character first is ten times as fast in a long text.
         if trace.has_parts or ("<" in trace.text and MEDIA_OPENING in trace.text):
-            media = tuple([segment.media for segment in self if segment.media is not None])
-        return Rendered(trace.text, media, self)
+            media = tuple([segment.media for segment in self._cut() if segment.media is not None])
+        super().__init__(trace.text, media)
 
-    def __iter__(self) -> Iterator[Segment]:
+    def _cut(self) -> Iterator[Segment]:
         for piece in self._trace.pieces():
             if piece.site is None:
                 yield Segment(piece.text)

@@ -7,7 +7,7 @@ from bisect import bisect_right
 
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import PromptError
-from agentkit_prompts.templates.rendered import Rendered
+from agentkit_prompts.templates.rendered import Joined, Rendered
 from agentkit_prompts.templates.spans import BREAK, broken_at, tile
 
 __all__ = ["fenced", "without_forged_nonce"]
@@ -21,7 +21,7 @@ def fenced(rendered: Rendered, ctx: PromptContext) -> Rendered:
             "a fence needs PromptContext.session_key, a secret that stays the same for a session", name="session_key"
         )
     inner = rendered.replace(nonce, nonce[:1] + BREAK + nonce[1:])
-    return Rendered.joined([("", inner)], before=f"<untrusted-{nonce}>\n", after=f"\n</untrusted-{nonce}>")
+    return Joined([inner], before=f"<untrusted-{nonce}>\n", after=f"\n</untrusted-{nonce}>")
 
 
 def without_forged_nonce(rendered: Rendered, nonce: str) -> Rendered:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
 from agentkit_prompts.caller_warnings import warn
-from agentkit_prompts.context.items import labelled_apart
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import LiteralTextWarning, TemplateError
 from agentkit_prompts.templates.line_heads import LineHeads
-from agentkit_prompts.templates.rendered import Rendered
+from agentkit_prompts.templates.rendered import Joined, Rendered
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.templates.unseen_characters import WORD_END
 from agentkit_prompts.tokens.budget import Size
@@ -121,7 +120,7 @@ class UserInputPrompt(BasePrompt):
         before, after = around
         if not before and not after:
             return shown
-        return Rendered.joined([("", shown)], before=before, after=after)
+        return Joined([shown], before=before, after=after)
 
 
 class ConversationPrompt(BasePrompt):
@@ -175,13 +174,6 @@ class MemoPrompt(BasePrompt):
         ),
         kw_only=False,
     )
-
-    def values(self, ctx: PromptContext) -> Mapping[str, Any]:
-        """Return the context; documents with the same label get one with a hash each."""
-        documents = labelled_apart(ctx.documents)
-        if documents is ctx.documents:
-            return ctx.view
-        return {**ctx.view, "documents": documents}
 
 
 class KnowledgePrompt(BasePrompt):

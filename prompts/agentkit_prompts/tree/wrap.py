@@ -9,7 +9,7 @@ from pydantic import Field
 
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import PromptError
-from agentkit_prompts.templates.rendered import Rendered
+from agentkit_prompts.templates.rendered import Joined, Rendered
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.templates.traced_text import wrapped_value
 from agentkit_prompts.tree.extent import check_extent
@@ -73,21 +73,20 @@ class WrapPrompt(BasePrompt):
 
     def render(self, ctx: PromptContext) -> Rendered:
         """Render the wrapped prompts, then the template around them."""
-        children: list[tuple[str, Rendered]] = []
-        for index, prompt in enumerate(self.wrapped_prompts):
+        children: list[Rendered] = []
+        for prompt in self.wrapped_prompts:
             try:
-                rendered = render_prompt(prompt, ctx)
+                children.append(render_prompt(prompt, ctx))
             except PromptError as error:
-                raise error.at(f"wrapped_prompts[{index}]") from error.__cause__
-            children.append((f"wrapped_prompts[{index}]", rendered))
+                raise error.at(f"wrapped_prompts[{len(children)}]") from error.__cause__
         return render_around(self, ctx, children)
 
 
-def render_around(wrap: WrapPrompt, ctx: PromptContext, children: Sequence[tuple[str, Rendered]]) -> Rendered:
-    """Join the renderings of the wrapped prompts, each with its step, and render the template around them."""
+def render_around(wrap: WrapPrompt, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
+    """Join the renderings of the wrapped prompts, and render the template around them."""
     around = wrap.template.around("wrapped_str", ctx.locale)
     # Most wrappers are text around one slot. To render them by the engine would double the cost of a warm turn.
     if around is not None and type(wrap).values is WrapPrompt.values:
-        before, after = around
-        return Rendered.joined(children, "\n", before=before, after=after)
-    return render_values(wrap, {**wrap.values(ctx), "wrapped_str": wrapped_value(Rendered.joined(children, "\n"))}, ctx)
+        return Joined(children, "\n", *around, step="wrapped_prompts")
+    wrapped = wrapped_value(Joined(children, "\n", step="wrapped_prompts"))
+    return render_values(wrap, {**wrap.values(ctx), "wrapped_str": wrapped}, ctx)
