@@ -79,14 +79,14 @@ def _compiled(answer: Any) -> Program:
 
 def _traced(sites: tuple[Site, ...], answer: Any) -> Trace:
     """Return a trace from the answer of the process, which can be anything by then: it holds text, and no media."""
-    trace = Trace(Meter(DEFAULT), sites)
+    texts: list[str] = []
+    marks: list[Mark] = []
     for shown, site, indices in answer:
         if site is not None and not 0 <= int(site) < len(sites):
             raise ValueError("unknown site")
-        trace.texts.append(neutralise_markers(read_text(shown)))
-        trace.marks.append(Mark((None if site is None else int(site),), tuple(map(int, indices))))
-    trace.text = "".join(trace.texts)
-    return trace
+        texts.append(neutralise_markers(read_text(shown)))
+        marks.append(Mark((None if site is None else int(site),), tuple(map(int, indices))))
+    return Trace(sites, texts, marks, DEFAULT.output_chars)
 
 
 def _data(value: object, tag: str, name: str, file: str | None) -> Any:

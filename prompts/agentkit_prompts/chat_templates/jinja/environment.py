@@ -16,10 +16,11 @@ from jinja2.filters import do_indent
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from agentkit_prompts.templates.sandbox.bounded_environment import BoundedContext, BoundedEnvironment
+from agentkit_prompts.templates.sandbox.bounded_environment import BoundedEnvironment
 from agentkit_prompts.templates.sandbox.code_generator import BoundedCodeGenerator
 from agentkit_prompts.templates.sandbox.guards import json_guard
 from agentkit_prompts.templates.sandbox.meter import Meter
+from agentkit_prompts.templates.sandbox.template_context import BoundedContext
 
 __all__ = ["ChatContext", "Refusal", "compiled"]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial, reduce
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from types import BuiltinMethodType, MethodType
 from typing import Any, NoReturn
@@ -11,7 +10,7 @@ from typing import Any, NoReturn
 from jinja2 import TemplateSyntaxError, Undefined, nodes
 from jinja2.ext import Extension
 from jinja2.lexer import Token, TokenStream
-from jinja2.runtime import Context, LoopContext
+from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
@@ -25,8 +24,9 @@ from agentkit_prompts.templates.sandbox.guards import OPERATOR_GUARDS
 from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
 from agentkit_prompts.templates.sandbox.offered import FUNCTIONS
 from agentkit_prompts.templates.sandbox.restrictions import REMOVED_FILTERS
+from agentkit_prompts.templates.sandbox.template_context import BoundedContext
 
-__all__ = ["BoundedContext", "BoundedEnvironment", "SafeNamespace", "levels"]
+__all__ = ["BoundedEnvironment", "SafeNamespace", "levels"]
 
 _MAX_DEPTH = 80
 """Levels of syntax: Python refuses code that nests deeper than about 100."""
@@ -83,88 +83,6 @@ class SafeNamespace(Namespace):
     def __setitem__(self, name: str, value: Any) -> None:
         refuse_private(name)
         super().__setitem__(name, value)
-
-
-class BoundedContext(Context):
-    """Variables of one rendering and its meter, with the functions that generated code calls."""
-
-    meter: Meter
-
-    def derived(self, locals: dict[str, Any] | None = None) -> Context:
-        context = super().derived(locals)
-        context.meter = getattr(self, "meter", None)  # type: ignore[attr-defined]  # None without limits
-        return context
-
-    def shown(self, value: Any) -> str:
-        """Return the text of a value that is printed."""
-        if type(value) is str:
-            return value
-        refuse_large(value)
-        self.meter.deep(value)
-        shown = str(value)
-        self.meter.make(len(shown))
-        return shown
-
-    def add(self, *values: Any) -> Any:
-        """Return `a + b + ...`."""
-        if _ONLY_TEXT.issuperset(map(type, values)):
-            self.meter.make_small(sum(map(len, values)))
-            return "".join(values)
-        add = partial(self.environment.call_binop, self, "+")  # type: ignore[attr-defined]
-        return reduce(add, values)
-
-    def join(self, values: Iterable[Any]) -> str:
-        """Return `a ~ b`."""
-        texts = [self.shown(value) for value in values]
-        self.meter.make(sum(map(len, texts)))
-        return "".join(texts)
-
-    def concat(self, texts: Iterable[str]) -> str:
-        """Return the text of a buffer."""
-        texts = list(texts)
-        self.meter.make(sum(map(len, texts)))
-        return "".join(texts)
-
-    def rounds(self, value: Any) -> Any:
-        """Return the items of a loop, after counting its rounds."""
-        if hasattr(value, "__len__"):
-            self.meter.visit(len(value))
-            return value
-        return self.meter.items(value)
-
-    def loop(self, items: Any, undefined: Any, recurse: Any = None, depth0: int = 0) -> LoopContext:
-        """Return the `loop` of a for loop."""
-        if recurse is None:
-            return _IndexedLoop(items, undefined)
-        return LoopContext(self.rounds(items), undefined, recurse, depth0)
-
-    def inside(self, container: Any) -> Any:
-        """Return a container in which a value is looked for, after limiting its size."""
-        if isinstance(container, str):
-            if len(container) > 1000:
-                self.meter.look()
-        elif not isinstance(container, dict):
-            self.meter.deep(container)
-        return container
-
-    def mapping(self, pairs: tuple[tuple[Any, Any], ...]) -> dict[Any, Any]:
-        """Return a dictionary, after checking its keys."""
-        self.meter.keys([key for key, _ in pairs])
-        return dict(pairs)
-
-
-class _IndexedLoop(LoopContext):
-    """The `loop` of a for loop whose items come with their index."""
-
-    @property
-    def previtem(self) -> Any:
-        previous = super().previtem
-        return previous if isinstance(previous, Undefined) else previous[1]
-
-    @property
-    def nextitem(self) -> Any:
-        following = super().nextitem
-        return following if isinstance(following, Undefined) else following[1]
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import date, time, timedelta
 from types import BuiltinMethodType, MethodType
 from typing import Any
 
 from jinja2 import Undefined, pass_context
 from jinja2.filters import make_attrgetter
 from jinja2.runtime import BlockReference, Context, LoopContext, Macro
-from jinja2.utils import Namespace
+from jinja2.sandbox import modifies_known_mutable
+from jinja2.utils import Cycler, Namespace
 
 from agentkit_prompts.templates.sandbox.faults import Fault
 from agentkit_prompts.templates.sandbox.formatting import BoundFormat
@@ -70,6 +72,16 @@ class Dict:
 
     def fromkeys(self, keys: Any, value: Any = None, /) -> dict[Any, Any]:
         return dict.fromkeys(keys, value)
+
+
+_DATA = (str, bytes, int, float, list, tuple, range, date, time, timedelta)
+"""Types whose methods templates can call."""
+_MAPPING_METHODS = frozenset({"copy", "get", "items", "keys", "values"})
+_JINJA_METHODS: dict[type, frozenset[str]] = {
+    Cycler: frozenset({"next", "reset"}),
+    Dict: frozenset({"fromkeys"}),
+}
+_LOOP_METHODS = frozenset({"changed", "cycle"})
 
 
 def checked_filters(filters: dict[str, Callable[..., Any]], shown: Callable[..., Any] | None) -> dict[str, Any]:
@@ -210,6 +222,16 @@ def refuse_method(value: Any, name: str, *, is_prompt: bool = False) -> None:
     row = REMOVED_METHODS.get(name)
     if row is not None and (row.use == "all" or is_prompt):
         raise Fault(f"{type(value).__name__}.{name} is not available in templates: {row.reason}", name)
+
+
+def is_prompt_method(value: Any, name: str) -> bool:
+    """True if prompt templates can call this method of a value."""
+    if isinstance(value, Mapping):
+        return name in _MAPPING_METHODS
+    if isinstance(value, _DATA):
+        refuse_method(value, name, is_prompt=not isinstance(value, str))
+        return hasattr(type(value), name) and not modifies_known_mutable(value, name)
+    return name in _JINJA_METHODS.get(type(value), ()) or (isinstance(value, LoopContext) and name in _LOOP_METHODS)
 
 
 def refuse_unknown_method(target: BuiltinMethodType | MethodType) -> None:

@@ -12,7 +12,7 @@ import keyword
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jinja2 import nodes
+from jinja2 import Undefined, nodes
 from jinja2.compiler import CodeGenerator, Frame
 from jinja2.visitor import NodeTransformer
 
@@ -21,7 +21,6 @@ from agentkit_prompts.templates.sandbox.faults import false_if_undefined
 
 __all__ = ["BoundedCodeGenerator", "TracingCodeGenerator", "runtime_names"]
 
-_ROUNDS_PER_LOOK = 64
 _MAX_SMALL = 256
 _KEYWORDS = frozenset(keyword.kwlist)
 
@@ -121,9 +120,7 @@ class BoundedCodeGenerator(CodeGenerator):
 
     def write_commons(self) -> None:
         super().write_commons()
-        self.writeline("look = context.meter.look; deep = context.meter.deep; shown = context.shown")
-        self.writeline("concat = context.concat; rounds = context.rounds; LoopContext = context.loop")
-        self.writeline("str_join = context.join; add = context.add")
+        self.writeline("concat = context.concat; str_join = context.join; LoopContext = context.loop")
 
     def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
         function = self._wrapped.pop(id(node), None)
@@ -139,7 +136,6 @@ class BoundedCodeGenerator(CodeGenerator):
     def visit_For(self, node: nodes.For, frame: Frame) -> None:
         if node.recursive:
             # `LoopContext` counts the rounds: `loop(items)` runs the body over other items.
-            self._indices[id(node.body)] = ""
             super().visit_For(node, frame)
             return
         self._loop_count += 1
@@ -147,7 +143,7 @@ class BoundedCodeGenerator(CodeGenerator):
         self._indices[id(node.body)] = index
         if node.test is None:
             self._count_without_loop(node, index, items)
-        self._wrapped[id(node.iter)] = f"enumerate({items} := rounds"
+        self._wrapped[id(node.iter)] = f"enumerate({items} := context.rounds"
         target = node.target
         node.target = nodes.Tuple([_internal_name(index, node.lineno), target], "store", lineno=node.lineno)
         super().visit_For(node, frame)
@@ -172,19 +168,11 @@ class BoundedCodeGenerator(CodeGenerator):
         return code
 
     def blockvisit(self, nodes: Iterable[nodes.Node], frame: Frame) -> None:
-        index = self._indices.pop(id(nodes), None)
-        if index is not None:
-            round_number = index or f"{frame.symbols.ref('loop')}.index0"
-            self.writeline(f"if {round_number} % {_ROUNDS_PER_LOOK} == {_ROUNDS_PER_LOOK - 1}: look()")
         loops = self._loops
-        if index:
-            self._loops = [*loops, index]
-            self.begin_round(index)
+        if id(nodes) in self._indices:
+            self._loops = [*loops, self._indices.pop(id(nodes))]
         super().blockvisit(nodes, frame)
         self._loops = loops
-
-    def begin_round(self, index: str) -> None:
-        """Write what every round of a loop begins with."""
 
     # Other statements
 
@@ -213,9 +201,9 @@ class BoundedCodeGenerator(CodeGenerator):
             # Each escaped text is a new one, and is counted.
             self.write("context.meter.result(")
             super()._output_child_pre(node, frame, finalize)
-            self.write("deep(")
+            self.write("context.meter.deep(")
         else:
-            self.write("(" if _is_text_sum(node) else "shown(")
+            self.write("(" if _is_text_sum(node) else "context.shown(")
 
     def _output_child_post(self, node: nodes.Expr, frame: Frame, finalize: Any) -> None:
         self.write(")))" if frame.eval_ctx.volatile or frame.eval_ctx.autoescape else ")")
@@ -234,7 +222,7 @@ class BoundedCodeGenerator(CodeGenerator):
         while isinstance(left, nodes.Add):
             operands.append(left.right)
             left = left.left
-        self.write("add(")
+        self.write("context.add(")
         for operand in (left, *reversed(operands)):
             self.visit(operand, frame)
             self.write(", ")
@@ -243,7 +231,7 @@ class BoundedCodeGenerator(CodeGenerator):
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
         if frame.eval_ctx.volatile or frame.eval_ctx.autoescape:
             for child in node.nodes:
-                self._wrapped[id(child)] = "deep"
+                self._wrapped[id(child)] = "context.meter.deep"
             self.write("context.meter.result(")
             super().visit_Concat(node, frame)
             self.write(")")
@@ -255,7 +243,7 @@ class BoundedCodeGenerator(CodeGenerator):
         if is_slice:
             self.write("context.meter.result(")
         elif not isinstance(node.arg, nodes.Const):
-            self._wrapped[id(node.arg)] = "deep"
+            self._wrapped[id(node.arg)] = "context.meter.deep"
         super().visit_Getitem(node, frame)
         self.write(")" if is_slice else "")
 
@@ -278,7 +266,7 @@ class BoundedCodeGenerator(CodeGenerator):
         if any(is_containment) or not any(map(_is_small, operands)):
             for operand, is_container in zip(operands, is_containment, strict=True):
                 if not _is_small(operand):
-                    self._wrapped[id(operand)] = "context.inside" if is_container else "deep"
+                    self._wrapped[id(operand)] = "context.inside" if is_container else "context.meter.deep"
         super().visit_Compare(node, frame)
 
 
@@ -310,8 +298,9 @@ class TracingCodeGenerator(BoundedCodeGenerator):
         """Fields that the program reads directly from values of known classes."""
 
     def write_commons(self) -> None:
-        super().write_commons()
-        self.writeline("texts = context.trace.texts; mark = context.trace.marks.append; emit = context.trace.emit")
+        # Names that are the same for each rendering are in `runtime_names`.
+        self.writeline("resolve = context.resolve_or_missing; texts = context.texts; mark = context.marks.append")
+        self.writeline("concat = context.concat; str_join = context.join; LoopContext = context.loop")
 
     def _replaced(self, counter: nodes.Getattr, code: nodes.InternalName) -> nodes.Expr:
         if id(counter) in self._sites:
@@ -350,24 +339,19 @@ class TracingCodeGenerator(BoundedCodeGenerator):
             self.writeline(f"texts += ({', '.join(texts)},); mark({mark})")
         if variables:
             self.outdent()
-            self.writeline(f"else: emit({mark}, ({', '.join(texts)},))")
-
-    def begin_round(self, index: str) -> None:
-        # All marks of a round have the same indices.
-        self.writeline(f"{index}s = ({', '.join(self._loops)},)")
+            self.writeline(f"else: context.emit({mark}, ({', '.join(texts)},))")
 
     def _index(self) -> str:
-        if not self._loops:
-            return "()"
-        return f"{self._loops[-1]}s"
+        """Return the code of the indices of all loops around."""
+        return f"({''.join([f'{index}, ' for index in self._loops])})"
 
     def start_write(self, frame: Frame, node: nodes.Node | None = None) -> None:
         if frame.buffer is not None:
             super().start_write(frame, node)
-            self.write("shown(")
+            self.write("context.shown(")
         else:
             site = self._sites[id(node)]
-            self.writeline(f"emit((({site},), {self._index()}), (", node)
+            self.writeline(f"context.emit((({site},), {self._index()}), (", node)
 
     def end_write(self, frame: Frame) -> None:
         if frame.buffer is not None:
@@ -417,4 +401,11 @@ def runtime_names(generator: TracingCodeGenerator) -> dict[str, Any]:
     names = {f"a_{name}": readable(name) for name in generator.fields}
     # Jinja makes the variable `self` of this name, for blocks; prompt templates have none.
     named_self = lambda context: context.resolve("self")  # noqa: E731
-    return {**names, "attribute": attribute, "default": false_if_undefined, "TemplateReference": named_self}
+    return {
+        **names,
+        "attribute": attribute,
+        "cond_expr_undefined": Undefined,
+        "default": false_if_undefined,
+        "undefined": generator.environment.undefined,
+        "TemplateReference": named_self,
+    }

@@ -13,7 +13,7 @@ from jinja2.utils import Namespace
 from agentkit_prompts.limits import MAX_DEPTH, MAX_VALUES
 from agentkit_prompts.templates.sandbox.faults import Fault, LimitReached
 
-__all__ = ["CHAT_LIMITS", "DEFAULT", "Limits", "Meter", "SharedLimits", "Size", "refuse_large"]
+__all__ = ["CHAT_LIMITS", "DEFAULT", "ROUNDS_PER_LOOK", "Limits", "Meter", "SharedLimits", "Size", "refuse_large"]
 
 _MAX_INT_BITS = 8192
 _MAX_INT_DIGITS = 2466  # of a number with that many bits
@@ -29,7 +29,8 @@ _CHARS_PER_ITEM = 8
 _TOO_LARGE = "a value is too large: its parts are counted as often as they are contained"
 _LARGE = 1_000
 """Characters or items that take long enough to look at the clock."""
-_CALLS_PER_LOOK = 64
+ROUNDS_PER_LOOK = 64
+"""Rounds of a loop, or small operations, between two looks at the clock."""
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, *_VIEWS, Namespace)
 _SCALARS = frozenset({bool, float, type(None)})
@@ -109,7 +110,7 @@ class Meter:
     def tick(self) -> None:
         """Count a small operation; check the clock after some of them."""
         self._calls += 1
-        if self._calls >= _CALLS_PER_LOOK:
+        if self._calls >= ROUNDS_PER_LOOK:
             self._calls = 0
             self.look()
 
@@ -118,9 +119,9 @@ class Meter:
         self.rounds -= count
         if self.rounds < 0:
             raise LimitReached(f"the template does too much work: more than {self.limits.rounds:,} rounds and items")
-        # Loops with more rounds than that look at the clock themselves.
+        # Loops with more rounds than that look at the clock between them, too.
         self._calls += count
-        if self._calls >= _CALLS_PER_LOOK:
+        if self._calls >= ROUNDS_PER_LOOK:
             self._calls = 0
             self.look()
 
@@ -134,7 +135,7 @@ class Meter:
         """Count a text that is short in most cases."""
         self.chars -= chars
         self._calls += 1
-        if chars > _LARGE or self._calls >= _CALLS_PER_LOOK:
+        if chars > _LARGE or self._calls >= ROUNDS_PER_LOOK:
             self.chars += chars
             self._calls = 0
             self.make(chars)
@@ -161,10 +162,9 @@ class Meter:
             refuse_large(value)
         return value
 
-    def too_long(self, chars: int, line: int | None = None) -> NoReturn:
+    def too_long(self, chars: int) -> NoReturn:
         """Refuse a text."""
-        limit = self.limits.output_chars
-        raise Fault(f"the template makes a text of {chars:,} characters: more than {limit:,}", line=line)
+        raise Fault(f"the template makes a text of {chars:,} characters: more than {self.limits.output_chars:,}")
 
     def enter(self) -> None:
         """Start a macro, a recursive loop or a block."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from io import StringIO
 from traceback import walk_tb
 from types import MappingProxyType
@@ -21,8 +21,10 @@ from agentkit_prompts.templates.sandbox.values import Site
 
 if TYPE_CHECKING:
     from jinja2 import nodes
+    from jinja2.nodes import EvalContext
 
     from agentkit_prompts.templates.sandbox.static_analysis import Analysis
+    from agentkit_prompts.templates.sandbox.template_context import PromptContext
 
 __all__ = ["Program", "Syntax", "compile_program"]
 
@@ -38,9 +40,9 @@ _NO_NAMES: Mapping[str, Any] = MappingProxyType({})
 class _Code:
     """The Python function of a template."""
 
-    root: Callable[..., Any]
-    context: Callable[[Trace, Mapping[str, object]], object]
-    """Returns the context that `root` runs in."""
+    root: Callable[[PromptContext], None]
+    context: type[PromptContext]
+    eval_context: EvalContext
     filename: str
     lines: list[tuple[int, int]]
     """First line of code, and the line of the template that it belongs to."""
@@ -82,20 +84,18 @@ class Program:
         """
         if self.remote is not None and self.literal is None:
             return self.remote(values)
-        trace = Trace(Meter(self.limits), self.sites)
         code = self.code
         if code is None:
-            trace.add_literal(self.literal or "")
-            return trace
+            texts = [self.literal] if self.literal else []
+            return Trace((), texts, [((None,) * len(texts), ())], self.limits.output_chars)
         try:
-            for _ in code.root(code.context(trace, values)):
-                pass
-            trace.finish()
+            context = code.context(code.eval_context, values, Meter(self.limits))
+            code.root(context)
+            return Trace(self.sites, context.texts, context.marks, self.limits.output_chars, context.has_parts)
         except PromptError:
             raise
         except Exception as error:
             raise self._located(code, error, values) from error
-        return trace
 
     def _located(self, code: _Code, error: Exception, values: Mapping[str, object]) -> TemplateError:
         """Return an error with the line of the template at which it happened."""
@@ -139,9 +139,11 @@ def _generate(tree: nodes.Template, analysis: Analysis, file: str | None, first_
         TemplateError: Jinja or Python refuses it, for example because too many loops are nested in each other.
     """
     from jinja2 import TemplateSyntaxError
+    from jinja2.nodes import EvalContext
 
     from agentkit_prompts.templates.sandbox.code_generator import TracingCodeGenerator, runtime_names
-    from agentkit_prompts.templates.sandbox.prompt_environment import prompt_environment, traced_context
+    from agentkit_prompts.templates.sandbox.prompt_environment import prompt_environment
+    from agentkit_prompts.templates.sandbox.template_context import PromptContext
 
     environment = prompt_environment()
     filename = f"<template {file or ''}>"
@@ -157,7 +159,7 @@ def _generate(tree: nodes.Template, analysis: Analysis, file: str | None, first_
     except (SyntaxError, RecursionError, MemoryError) as error:
         raise TemplateError(f"the template cannot be compiled: {error}", file=file, line=first_line) from error
     lines = [(code_line, line + first_line - 1) for line, code_line in generator.debug_info]
-    return _Code(space["root"], partial(traced_context, environment), filename, lines)
+    return _Code(space["root"], PromptContext, EvalContext(environment), filename, lines)
 
 
 def _compile(source: str, syntax: Syntax, file: str | None, first_line: int, limits: Limits) -> Program:

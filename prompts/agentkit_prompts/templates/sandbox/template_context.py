@@ -1,0 +1,234 @@
+"""Variables of one rendering, with the functions that generated code calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, time
+from functools import partial, reduce
+from typing import Any
+
+from jinja2 import Undefined
+from jinja2.nodes import EvalContext
+from jinja2.runtime import Context, LoopContext
+from jinja2.utils import Namespace, missing
+
+from agentkit_prompts.context.frozen import FrozenList
+from agentkit_prompts.context.parts import Media
+from agentkit_prompts.limits import MAX_SHOWN_CHARS
+from agentkit_prompts.templates.sandbox.attributes import attribute, refuse_private
+from agentkit_prompts.templates.sandbox.calls import is_prompt_method
+from agentkit_prompts.templates.sandbox.faults import Fault, require
+from agentkit_prompts.templates.sandbox.finalise import concat, is_parts, number_text, parts_of, text, text_kept
+from agentkit_prompts.templates.sandbox.formatting import BoundFormat, BoundStrftime
+from agentkit_prompts.templates.sandbox.meter import ROUNDS_PER_LOOK, Meter, refuse_large
+from agentkit_prompts.templates.sandbox.values import Composed, MediaText, RenderedText, Trusted
+
+__all__ = ["BoundedContext", "PromptContext"]
+
+_ONLY_TEXT = frozenset({str})
+_PLAIN = frozenset({str, int, float, bool})
+_LISTS = frozenset({list, tuple, FrozenList})
+"""Types of most values of loops."""
+
+
+class _Watched:
+    """Items of a long loop, with a look at the clock between some of them."""
+
+    def __init__(self, items: Any, look: Callable[[], None]) -> None:
+        self._items = items
+        self._look = look
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Any]:
+        for number, item in enumerate(self._items):
+            if number % ROUNDS_PER_LOOK == ROUNDS_PER_LOOK - 1:
+                self._look()
+            yield item
+
+
+class _IndexedLoop(LoopContext):
+    """The `loop` of a for loop whose items come with their index."""
+
+    @property
+    def previtem(self) -> Any:
+        previous = super().previtem
+        return previous if isinstance(previous, Undefined) else previous[1]
+
+    @property
+    def nextitem(self) -> Any:
+        following = super().nextitem
+        return following if isinstance(following, Undefined) else following[1]
+
+
+class BoundedContext(Context):
+    """Variables of one rendering and its meter."""
+
+    meter: Meter
+
+    def derived(self, locals: dict[str, Any] | None = None) -> Context:
+        context = super().derived(locals)
+        context.meter = getattr(self, "meter", None)  # type: ignore[attr-defined]  # None without limits
+        return context
+
+    def shown(self, value: Any) -> str:
+        """Return the text of a value that is printed."""
+        if type(value) is str:
+            return value
+        refuse_large(value)
+        self.meter.deep(value)
+        shown = str(value)
+        self.meter.make(len(shown))
+        return shown
+
+    def add(self, *values: Any) -> Any:
+        """Return `a + b + ...`."""
+        if _ONLY_TEXT.issuperset(map(type, values)):
+            self.meter.make_small(sum(map(len, values)))
+            return "".join(values)
+        add = partial(self.environment.call_binop, self, "+")  # type: ignore[attr-defined]
+        return reduce(add, values)
+
+    def join(self, values: Iterable[Any]) -> str:
+        """Return `a ~ b`."""
+        texts = [self.shown(value) for value in values]
+        self.meter.make(sum(map(len, texts)))
+        return "".join(texts)
+
+    def concat(self, texts: Iterable[str]) -> str:
+        """Return the text of a buffer."""
+        texts = list(texts)
+        self.meter.make(sum(map(len, texts)))
+        return "".join(texts)
+
+    def rounds(self, value: Any) -> Any:
+        """Return the items of a loop, after counting its rounds."""
+        items = value
+        if hasattr(value, "__len__"):
+            self.meter.visit(len(value))
+        else:
+            items = self.meter.items(value)
+        # The body of a short loop that is in another one is watched with the rounds of that loop.
+        return items if len(items) < ROUNDS_PER_LOOK else _Watched(items, self.meter.look)
+
+    def loop(self, items: Any, undefined: Any, recurse: Any = None, depth0: int = 0) -> LoopContext:
+        """Return the `loop` of a for loop."""
+        if recurse is None:
+            return _IndexedLoop(items, undefined)
+        return LoopContext(self.rounds(items), undefined, recurse, depth0)
+
+    def inside(self, container: Any) -> Any:
+        """Return a container in which a value is looked for, after limiting its size."""
+        if isinstance(container, str):
+            if len(container) > 1000:
+                self.meter.look()
+        elif not isinstance(container, dict):
+            self.meter.deep(container)
+        return container
+
+    def mapping(self, pairs: tuple[tuple[Any, Any], ...]) -> dict[Any, Any]:
+        """Return a dictionary, after checking its keys."""
+        self.meter.keys([key for key, _ in pairs])
+        return dict(pairs)
+
+
+class PromptContext(BoundedContext):
+    """Variables of a prompt template, and what it has printed. A value goes before a function of the same name.
+
+    Attributes:
+        texts: Parts of the text in order.
+        marks: Origins of the texts, as in `Trace`.
+        has_parts: True if media or rendered text are among the texts.
+    """
+
+    name = None
+    blocks = {}  # noqa: RUF012 (prompt templates have no blocks)
+    has_parts = False
+
+    def __init__(self, eval_context: EvalContext, values: Mapping[str, Any], meter: Meter) -> None:
+        # Without the preparations of Jinja for blocks and imports, which take as long as a short template.
+        self.environment = eval_context.environment
+        self.eval_ctx = eval_context
+        self.parent = values  # type: ignore[assignment]
+        self.vars = {}
+        self.exported_vars = set()
+        self.meter = meter
+        self.texts: list[str] = []
+        self.marks: list[tuple[tuple[int | None, ...], tuple[int, ...]]] = []
+
+    def resolve_or_missing(self, key: str) -> Any:
+        value = self.vars.get(key, missing)
+        if value is missing:
+            value = self.parent.get(key, missing)
+        return self.environment.globals.get(key, missing) if value is missing else value
+
+    # Output
+
+    def emit(self, mark: tuple[tuple[int | None, ...], tuple[int, ...]], values: Sequence[Any]) -> None:
+        """Append the values of an output statement that are not all plain text."""
+        if _PLAIN.issuperset(map(type, values)):
+            self.texts += [value if type(value) is str else number_text(value) for value in values]
+            self.marks.append(mark)
+            return
+        sites: list[int | None] = []
+        for site, value in zip(mark[0], values, strict=True):
+            parts = self._parts(value)
+            self.texts += parts
+            sites += [site] * len(parts)
+        self.marks.append((tuple(sites), mark[1]))
+
+    def _parts(self, value: Any) -> list[str]:
+        kind = type(value)
+        if kind is str or kind is Trusted or kind is Composed:
+            return [value]
+        is_rendered = kind is RenderedText
+        if not (is_rendered or isinstance(value, Media) or hasattr(kind, "__prompt__") or is_parts(value)):
+            return [text(self.meter, value)]
+        self.has_parts = True
+        return [MediaText(part) if isinstance(part, Media) else part for part in parts_of(self.meter, value)]
+
+    def shown(self, value: Any) -> str:
+        return value if type(value) is str else text_kept(self.meter, value)
+
+    def concat(self, texts: Iterable[str]) -> str:
+        return concat(self.meter, list(texts))
+
+    # Values
+
+    def rounds(self, value: Any) -> Any:
+        if type(value) not in _LISTS:
+            require(value)
+            _refuse_unordered(value)
+        return super().rounds(value)
+
+    @staticmethod
+    def require(value: Any) -> None:
+        """Raise the error of an undefined value."""
+        require(value)
+
+    def method(self, value: Any, name: str) -> Any:
+        """Return what `value.name(...)` calls: a method of data, or a macro in a namespace."""
+        require(value)
+        refuse_private(name)
+        if isinstance(value, str) and name in ("format", "format_map"):
+            return BoundFormat(self.environment, value, name, text)  # type: ignore[arg-type]  # it is a sandbox
+        if isinstance(value, date | time) and name == "strftime":
+            return BoundStrftime(value)
+        if is_prompt_method(value, name):
+            return getattr(value, name)
+        if isinstance(value, Namespace | Mapping):
+            return attribute(value, name)
+        shown = name[:MAX_SHOWN_CHARS]
+        raise Fault(f"{type(value).__name__}.{shown}(...) is not one of the methods that templates can call", shown)
+
+
+def _refuse_unordered(value: Any) -> None:
+    """Refuse values that have no items in an order, as texts or lists have."""
+    kind = type(value)
+    if isinstance(value, set | frozenset):
+        raise Fault(f"a {kind.__name__} has no fixed order: sort it first, with `|sort`")
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise Fault(f"{kind.__name__} is not text: decode it before it gets here")
+    if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
+        raise Fault(f"{kind.__name__} cannot be looped over: expected a list, a mapping or text")
