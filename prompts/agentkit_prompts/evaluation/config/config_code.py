@@ -11,15 +11,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentkit_prompts.errors import InContextError
-from agentkit_prompts.evaluation.config.config_expressions import Continue, ExpressionReader, Return
-from agentkit_prompts.evaluation.config.config_scope import Function, Imported, Unread, variables_of
-from agentkit_prompts.evaluation.config.config_sizes import Unreadable
-from agentkit_prompts.evaluation.config.config_values import Opened, text_of
+from agentkit_prompts.evaluation.config.config_expressions import Continue, ExpressionReader, Function, Return, Unread
+from agentkit_prompts.evaluation.config.config_values import Imported, Opened, Unreadable, text_of
 from agentkit_prompts.limits import MAX_SOURCE_CHARS
 
 __all__ = ["Interpreter"]
 
 _READ_MODES = frozenset(("r", "rt", "utf-8", "utf8"))
+_CHANGING = frozenset(
+    (
+        *("add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "reverse", "setdefault"),
+        *("sort", "update"),
+    )
+)
+"""Methods that change the object that they are called on."""
 
 
 class Interpreter(ExpressionReader, ast.NodeVisitor):
@@ -68,21 +73,19 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
         # One file lists many datasets, and most users need one of them: a failure costs its own variables only.
         try:
             self.visit(node)
-            return
         except InContextError:
-            # A limit of the whole configuration is exceeded. It is a ValueError, too.
+            # A limit of the whole configuration is exceeded.
             raise
-        except Unreadable as error:
-            reason, name = str(error), error.name
-        except (Return, Continue):
-            reason, name = "`return` or `continue` outside of a function or loop", None
-        except RecursionError:
-            reason, name = "it nests or calls itself too deeply", None
-        except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
-            reason, name = str(Unreadable(f"{type(error).__name__}: {error}")), None
-        self.scope = scope
-        for variable in variables_of(node):
-            scope[variable] = Unread(f"{file}, line {node.lineno}: cannot be read: {reason}", file, node.lineno, name)
+        except Exception as error:
+            reason = error
+            if not isinstance(error, Unreadable):
+                reason = Unreadable(f"{type(error).__name__}: {error}")
+            self.scope = scope
+            text = f"{file}, line {node.lineno}: cannot be read: {reason}"
+            unread = Unread(text, file, node.lineno, getattr(reason, "name", None))
+            scope.update(dict.fromkeys(_variables_of(node), unread))
+
+    # Variables
 
     def visit_Assign(self, node: ast.Assign) -> None:
         value = self.visit(node.value)
@@ -91,6 +94,15 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         self.assign(node.target, self.operate(node.op, self.visit(node.target), self.visit(node.value)))
+
+    # `del` of a loop variable is common, because suites collect variables by their names.
+    def visit_Delete(self, node: ast.Delete) -> None:
+        for target in node.targets:
+            if not isinstance(target, ast.Name):
+                self.refuse("Delete of an item")
+            self.scope.pop(target.id, None)
+
+    # Control flow
 
     def visit_Expr(self, node: ast.Expr) -> None:
         self.visit(node.value)
@@ -112,41 +124,36 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
                 continue
 
     def visit_Continue(self, node: ast.Continue) -> None:
-        raise Continue
+        raise Continue("`continue` outside of a loop")
 
     def visit_Assert(self, node: ast.Assert) -> None:
         if not self.visit(node.test):
             raise Unreadable("an assertion fails")
 
-    # `del` of a loop variable is common, because suites collect variables by their names.
-    def visit_Delete(self, node: ast.Delete) -> None:
-        for target in node.targets:
-            if not isinstance(target, ast.Name):
-                self.refuse("Delete of an item")
-            self.scope.pop(target.id, None)
+    # Functions
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         parameters = node.args
         unsupported = (node.decorator_list, parameters.posonlyargs, parameters.kwonlyargs)
-        if any(unsupported) or parameters.vararg or parameters.kwarg:
+        if any((*unsupported, parameters.vararg, parameters.kwarg)):
             self.refuse("FunctionDef with decorators, * or /")
-        self.scope[node.name] = Function(node, self.scope)
+        defaults = [self.visit(default) for default in parameters.defaults]
+        self.scope[node.name] = Function(node, self.scope, defaults)
 
     def visit_Return(self, node: ast.Return) -> None:
-        value = None
-        if node.value is not None:
-            value = self.visit(node.value)
-        raise Return(value)
+        raise Return(self.optional(node.value))
+
+    # Files
 
     def visit_With(self, node: ast.With) -> None:
         for item in node.items:
-            call = item.context_expr
-            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-                self.refuse("With")
-            elif call.func.id == "open":
-                self._open(call, item.optional_vars)
-            elif call.func.id != "read_base":
-                self.refuse("With")
+            match item.context_expr:
+                case ast.Call(func=ast.Name(id="open")) as call:
+                    self._open(call, item.optional_vars)
+                case ast.Call(func=ast.Name(id="read_base")):
+                    pass
+                case _:
+                    self.refuse("With")
         self.run_block(node.body)
 
     def _open(self, call: ast.Call, target: ast.expr | None) -> None:
@@ -158,30 +165,47 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
-            if alias.asname is None:
-                name = alias.name.partition(".")[0]
-                self.scope[name] = Imported(name)
-            else:
-                self.scope[alias.asname] = Imported(alias.name)
+            name = alias.name.partition(".")[0]
+            self.scope[alias.asname or name] = Imported(alias.name if alias.asname else name)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         module = node.module or ""
         variables = self._read_import(module, node.level)
-        if variables is None and node.level:
+        if variables is not None:
+            self._import_variables(node.names, variables, module)
+        elif node.level:
             name = f"{'.' * node.level}{module}"
             raise Unreadable(f"no file for the import of {name}", name)
-        for alias in node.names:
-            name = alias.asname or alias.name
-            if variables is None:
-                self.scope[name] = Imported(f"{module}.{alias.name}")
-            elif alias.name == "*":
-                self._import_all(variables)
+        else:
+            names = {alias.asname or alias.name: Imported(f"{module}.{alias.name}") for alias in node.names}
+            self.scope.update(names)
+
+    def _import_variables(self, names: list[ast.alias], variables: Mapping[str, Any], module: str) -> None:
+        for alias in names:
+            if alias.name == "*":
+                # Collections of many files import each file's variables with `*`: each import costs what it copies.
+                self.charge(len(variables))
+                self.scope.update({name: value for name, value in variables.items() if not name.startswith("_")})
             elif alias.name in variables:
-                self.scope[name] = variables[alias.name]
+                self.scope[alias.asname or alias.name] = variables[alias.name]
             else:
                 raise Unreadable(f"{module} has no variable {alias.name!r}", alias.name)
 
-    def _import_all(self, variables: Mapping[str, Any]) -> None:
-        # Collections of many files import each file's variables with `*`: each import costs what it copies.
-        self.charge(len(variables))
-        self.scope.update({name: value for name, value in variables.items() if not name.startswith("_")})
+
+def _variables_of(node: ast.AST) -> set[str]:
+    """Return the variables that a statement may set or change."""
+    names: set[str] = set()
+    # Too many names are harmless: an unread variable is an error only if it is used. One too few gives a wrong prompt.
+    for inner in ast.walk(node):
+        match inner:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                names.add(name)
+            case ast.alias():
+                names.add(inner.asname or inner.name.partition(".")[0])
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Subscript(ctx=ast.Store() | ast.Del()):
+                names |= {one.id for one in ast.walk(inner.value) if isinstance(one, ast.Name)}
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr)) if attr in _CHANGING:
+                names.add(name)
+    return names

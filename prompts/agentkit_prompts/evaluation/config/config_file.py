@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from agentkit_prompts.errors import InContextError, Problem, Problems
 from agentkit_prompts.evaluation.config.config_code import Interpreter
-from agentkit_prompts.evaluation.config.config_scope import Imported, Unread
-from agentkit_prompts.evaluation.config.config_sizes import Unreadable, own_variables
-from agentkit_prompts.limits import MAX_FILES, MAX_LISTED, MAX_SOURCE_CHARS
+from agentkit_prompts.evaluation.config.config_expressions import Unread
+from agentkit_prompts.evaluation.config.config_values import Imported, Unreadable
+from agentkit_prompts.limits import MAX_DEPTH, MAX_FILES, MAX_INPUT_BYTES, MAX_LISTED, MAX_SOURCE_CHARS, MAX_VALUES
 from agentkit_prompts.names import nearest
 from agentkit_prompts.strict_yaml import strict_loader
 from agentkit_prompts.system.regular_files import read_regular_text
@@ -22,6 +22,8 @@ __all__ = ["load_config", "load_datasets", "root_of"]
 
 _VALUES = (str, int, float, list, tuple, dict, set, type(None))
 _YAML = (".yaml", ".yml")
+_VALUE_SIZE = MAX_INPUT_BYTES // MAX_VALUES
+"""Size of a value in characters: both limits are one."""
 
 
 class _Variables(dict[str, Any]):
@@ -36,7 +38,7 @@ class _Variables(dict[str, Any]):
             for name, value in read.items()
             if isinstance(value, _VALUES) and not isinstance(value, Imported) and not name.startswith("__")
         }
-        self.update(own_variables(values))
+        self.update(_copies_of(values))
 
     def __missing__(self, name: object) -> Any:
         unread = self._unread.get(str(name))
@@ -48,6 +50,69 @@ class _Variables(dict[str, Any]):
     def unread(self) -> list[Unread]:
         """Return the variables of datasets that could not be read."""
         return [unread for name, unread in self._unread.items() if name.endswith("datasets")]
+
+
+class _Copy(NamedTuple):
+    """A copy of a value, and its size: the characters of all texts inside, and a fixed size for each value."""
+
+    value: Any
+    size: int
+
+
+class _Copier:
+    """Copies values: containers are new, imported names are texts. A container that is shared is copied once."""
+
+    def __init__(self) -> None:
+        self.copies: dict[int, _Copy] = {}
+        """Identity of a container -> its copy."""
+
+    def copy(self, value: Any, depth: int = 0) -> _Copy:
+        if isinstance(value, str):
+            return _Copy(str(value), _VALUE_SIZE + len(value))
+        if not isinstance(value, dict | list | tuple | set):
+            return _Copy(value, _VALUE_SIZE)
+        if id(value) not in self.copies:
+            # This also ends the copy of a list that contains itself.
+            if depth >= MAX_DEPTH:
+                raise Unreadable(f"values that nest more than {MAX_DEPTH} levels deep")
+            self.copies[id(value)] = self._container(value, depth)
+        return self.copies[id(value)]
+
+    def _container(self, value: Any, depth: int) -> _Copy:
+        inner = [self.copy(item, depth + 1) for item in value]
+        size = _VALUE_SIZE + sum(copy.size for copy in inner)
+        if not isinstance(value, dict):
+            return _Copy(type(value)(copy.value for copy in inner), size)
+        values = [self.copy(item, depth + 1) for item in value.values()]
+        pairs = zip(inner, values, strict=True)
+        return _Copy({key.value: copy.value for key, copy in pairs}, size + sum(copy.size for copy in values))
+
+
+def _copies_of(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return copies of the variables of a file.
+
+    A dataset that is listed several times counts once: suites list the same dataset in a file, in its collection and
+    in the collection of collections. Inside of a dataset a shared value counts at each place, because text that is made
+    of the dataset repeats it there.
+
+    Raises:
+        Unreadable: They nest too deeply, or are too large together.
+    """
+    copier = _Copier()
+    copies: dict[str, Any] = {}
+    size = 0
+    for name, value in variables.items():
+        parts = [value]
+        if isinstance(value, list) and id(value) not in copier.copies:
+            parts = value
+        for part in parts:
+            if id(part) not in copier.copies:
+                size += copier.copy(part).size
+            if size > MAX_INPUT_BYTES:
+                limits = f"{MAX_VALUES:,} values or {MAX_INPUT_BYTES:,} characters"
+                raise Unreadable(f"its variables up to {name!r} have more than {limits}", name)
+        copies[name] = copier.copy(value).value
+    return copies
 
 
 def root_of(path: str | os.PathLike[str], root: str | os.PathLike[str] | None = None) -> Path:

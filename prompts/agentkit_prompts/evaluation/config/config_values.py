@@ -1,4 +1,4 @@
-"""Operators, methods and functions of a configuration's code: those that shipped configurations use, all bounded.
+"""Values of a configuration's code: their sizes, and the operators, methods and functions of shipped configurations.
 
 None of them calls code of the configuration, follows an attribute, or compares, hashes or writes containers: the cost
 of a call is known from the lengths of its arguments and result.
@@ -12,15 +12,57 @@ import itertools
 import math
 import operator
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from string import Formatter
-from typing import Any
+from typing import Any, TypeVar
 
 from agentkit_prompts.context.nested import iter_nodes
-from agentkit_prompts.evaluation.config.config_sizes import Unreadable, bounded, check_size, is_scalar, key
-from agentkit_prompts.limits import MAX_DIGITS
+from agentkit_prompts.limits import MAX_DIGITS, MAX_MESSAGE_CHARS, MAX_VALUES
 
-__all__ = ["COMPARISONS", "FUNCTIONS", "IMPORTED", "METHODS", "OPERATORS", "TYPES", "Opened", "items_of", "text_of"]
+__all__ = [
+    "BUILTIN",
+    "COMPARISONS",
+    "FUNCTIONS",
+    "METHODS",
+    "OPERATORS",
+    "TYPES",
+    "Imported",
+    "Opened",
+    "Unreadable",
+    "bounded",
+    "is_scalar",
+    "items_of",
+    "joined",
+    "key",
+    "text_of",
+]
+
+T = TypeVar("T")
+
+BUILTIN = "builtins."
+"""Module of the functions and types that need no import."""
+
+_MAX_BITS = MAX_DIGITS * 10 // 3
+_MAX_KEY_BITS = 60
+"""Larger integers can be chosen so that all of them have the same hash, which makes a dict slow."""
+
+
+class Unreadable(Exception):
+    """A part of a configuration cannot be read; the message has no place.
+
+    `name` is the construct, method, function or variable at fault, if it is one.
+    """
+
+    def __init__(self, reason: str, name: str | None = None) -> None:
+        # A reason contains the reason of the variable that the code uses, and so on.
+        super().__init__(reason[: MAX_MESSAGE_CHARS // 2])
+        self.name = name
+
+
+class Imported(str):
+    """The dotted name of an import. Nothing of it is loaded."""
+
+    __slots__ = ()
 
 
 class Opened:
@@ -28,6 +70,38 @@ class Opened:
 
     def __init__(self, text: str) -> None:
         self.text = text
+
+
+# Sizes
+
+
+def check_size(size: int) -> None:
+    """Refuse to make a text or a container of more than the maximum of characters or items."""
+    if size > MAX_VALUES:
+        raise Unreadable(f"a text or a container of more than {MAX_VALUES:,} characters or items")
+
+
+def bounded(value: T) -> T:
+    """Return a value that is not too large."""
+    if isinstance(value, str | list | tuple | dict | set | range):
+        check_size(len(value))
+    elif isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        raise Unreadable(f"a number of more than {MAX_DIGITS:,} digits")
+    return value
+
+
+def is_scalar(value: object) -> bool:
+    """True if a value is a text, a number, a bool or None: it is compared and written at little cost."""
+    return value is None or isinstance(value, str | int | float)
+
+
+def key(value: Any) -> Any:
+    """Return a value that may be the key of a dict or a member of a set."""
+    if not is_scalar(value):
+        raise Unreadable(f"a key of type {type(value).__name__}")
+    if isinstance(value, int) and value.bit_length() > _MAX_KEY_BITS:
+        raise Unreadable(f"a key of more than {_MAX_KEY_BITS} bits")
+    return value
 
 
 def text_of(value: Any) -> str:
@@ -43,30 +117,33 @@ def items_of(values: Any) -> Sequence[Any]:
         return values
     if not isinstance(values, dict | set | range):
         raise Unreadable(f"a loop over a {type(values).__name__}")
-    check_size(len(values), list)
-    return list(values)
+    return list(bounded(values))
 
 
-def _is_sequence(value: object) -> bool:
-    return isinstance(value, str | list | tuple)
+def joined(texts: Iterable[str], separator: str = "") -> str:
+    """Join texts; stop before the result is too large."""
+    pieces: list[str] = []
+    size = 0
+    for text in texts:
+        size += len(text) + len(separator)
+        check_size(size)
+        pieces.append(text)
+    return separator.join(pieces)
 
 
-def _add(left: Any, right: Any) -> Any:
-    if _is_sequence(left) and _is_sequence(right):
-        check_size(len(left) + len(right), type(left))
-    return left + right
+# Operators
 
 
 def _multiply(left: Any, right: Any) -> Any:
     for sequence, count in ((left, right), (right, left)):
-        if _is_sequence(sequence) and isinstance(count, int):
-            check_size(len(sequence) * count, type(sequence))
+        if isinstance(sequence, str | list | tuple) and isinstance(count, int):
+            check_size(len(sequence) * count)
     return left * right
 
 
 OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
     # Neither powers nor `%`: their results are large for small code, and no shipped configuration uses them.
-    ast.Add: _add,
+    ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: _multiply,
     ast.Div: operator.truediv,
@@ -88,21 +165,23 @@ COMPARISONS: Mapping[type[ast.AST], Callable[[Any, Any], bool]] = {
 }
 
 
+# Methods
+
+
 def _format(text: str, *args: Any, **kwargs: Any) -> str:
+    return joined(_formatted(text, args, kwargs))
+
+
+def _formatted(text: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the literal texts and the filled fields of a format."""
     numbers = itertools.count()
-    parts: list[str] = []
-    size = 0
     for literal, field, spec, conversion in Formatter().parse(text):
-        part = literal
+        yield literal
+        # A format can make a text of any length.
+        if spec or conversion:
+            raise Unreadable(f"the format of the field {field!r:.40} of format()")
         if field is not None:
-            # A field such as `0.name` or `0[key]` would read attributes; a format can make a text of any length.
-            if spec or conversion:
-                raise Unreadable(f"the field {field[:40]!r} of format()")
-            part += text_of(_argument(field, numbers, args, kwargs))
-        size += len(part)
-        check_size(size, str)
-        parts.append(part)
-    return "".join(parts)
+            yield text_of(_argument(field, numbers, args, kwargs))
 
 
 def _argument(field: str, numbers: Iterator[int], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -111,30 +190,15 @@ def _argument(field: str, numbers: Iterator[int], args: Sequence[Any], kwargs: M
         return args[next(numbers)]
     if field.isdecimal():
         return args[int(field)]
-    if field.isidentifier():
-        return kwargs[field]
-    raise Unreadable(f"the field {field[:40]!r} of format()")
-
-
-def _join(separator: str, values: Any) -> str:
-    texts = [text_of(value) for value in items_of(values)]
-    check_size(sum(map(len, texts)) + len(separator) * len(texts), str)
-    return separator.join(texts)
+    # A field such as `0.name` or `0[key]` would read attributes.
+    if not field.isidentifier():
+        raise Unreadable(f"the field {field[:40]!r} of format()")
+    return kwargs[field]
 
 
 def _replace(text: str, old: str, new: str) -> str:
-    check_size(len(text) + text.count(old) * len(new), str)
+    check_size(len(text) + text.count(old) * len(new))
     return text.replace(old, new)
-
-
-def _extend(values: list[Any], more: Any) -> None:
-    items = items_of(more)
-    check_size(len(values) + len(items), list)
-    values.extend(items)
-
-
-def _set_default(values: dict[Any, Any], name: Any, default: Any = None) -> Any:
-    return values.setdefault(key(name), default)
 
 
 def _deep_copy(value: Any) -> Any:
@@ -147,14 +211,14 @@ METHODS: Mapping[type, Mapping[str, Callable[..., Any]]] = {
     str: {
         "endswith": lambda text, end: text.endswith(end),
         "format": _format,
-        "join": _join,
+        "join": lambda separator, values: joined(map(text_of, items_of(values)), separator),
         "replace": _replace,
         "split": lambda text, *limits: text.split(*limits),
         "startswith": lambda text, start: text.startswith(start),
         "strip": lambda text: text.strip(),
         "upper": lambda text: text.upper(),
     },
-    list: {"append": list.append, "extend": _extend},
+    list: {"append": list.append, "extend": lambda values, more: values.extend(items_of(more))},
     dict: {
         "copy": dict.copy,
         "deepcopy": _deep_copy,  # a method of the dicts of mmengine
@@ -162,13 +226,16 @@ METHODS: Mapping[type, Mapping[str, Callable[..., Any]]] = {
         # Lists instead of views: a loop may change the dict, and every pair is counted.
         "items": lambda values: [list(item) for item in values.items()],
         "keys": list,
-        "setdefault": _set_default,
+        "setdefault": lambda values, name, default=None: values.setdefault(key(name), default),
         "update": lambda values, *more, **named: values.update(_dict(*more, **named)),
         "values": lambda values: list(values.values()),
     },
     Opened: {"read": lambda file: file.text},
 }
 """Type -> method -> function of the object and the arguments."""
+
+
+# Functions
 
 
 def _dict(values: Any = (), /, **named: Any) -> dict[Any, Any]:
@@ -178,25 +245,22 @@ def _dict(values: Any = (), /, **named: Any) -> dict[Any, Any]:
     return {**{key(name): value for name, value in pairs}, **named}
 
 
-def _enumerate(values: Any, start: int = 0) -> list[list[Any]]:
-    return [[number, value] for number, value in enumerate(items_of(values), start)]
-
-
 def _zip(*values: Any) -> list[list[Any]]:
     return [list(row) for row in zip(*map(items_of, values), strict=False)]
 
 
 def _product(*values: Any) -> list[list[Any]]:
     lists = [items_of(one) for one in values]
-    check_size(math.prod(map(len, lists)) * len(lists), list)
+    check_size(math.prod(map(len, lists)) * len(lists))
     return [list(row) for row in itertools.product(*lists)]
 
 
 def _sum(values: Any, start: Any = 0) -> Any:
+    # A sum of lists takes one list that grows: `+` would copy the list at each step.
     if isinstance(start, list):
         total = [*start]
         for value in items_of(values):
-            _extend(total, value)
+            bounded(total).extend(items_of(value))
         return total
     for value in items_of(values):
         if not isinstance(value, int | float):
@@ -212,32 +276,38 @@ def _round(value: Any, digits: int | None = None) -> Any:
     return round(value, digits)
 
 
-TYPES: Mapping[str, type] = {kind.__name__: kind for kind in (str, int, float, bool, list, tuple, dict, set)}
-"""Names that may be the second argument of `isinstance`."""
+TYPES: Mapping[str, type] = {
+    f"{BUILTIN}{kind.__name__}": kind for kind in (str, int, float, bool, list, tuple, dict, set)
+}
+"""Types that may be the second argument of `isinstance`."""
+
+
+def _is_instance(value: object, kinds: object) -> bool:
+    names = kinds if isinstance(kinds, tuple) else (kinds,)
+    if not all(isinstance(name, Imported) and name in TYPES for name in names):
+        raise Unreadable("isinstance() with a type that is not built in", "isinstance")
+    return isinstance(value, tuple(TYPES[name] for name in names))
+
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "all": lambda values: all(items_of(values)),
-    "chr": chr,
-    "dict": _dict,
-    "enumerate": _enumerate,
-    "float": float,
-    "int": lambda value: int(value),
-    "len": len,
-    "list": lambda values=(): list(items_of(values)),
-    "ord": ord,
+    "builtins.all": lambda values: all(items_of(values)),
+    "builtins.chr": chr,
+    "builtins.dict": _dict,
+    "builtins.enumerate": lambda values, start=0: [[*pair] for pair in enumerate(items_of(values), start)],
+    "builtins.float": float,
+    "builtins.int": lambda value: int(value),
+    "builtins.isinstance": _is_instance,
+    "builtins.len": len,
+    "builtins.list": lambda values=(): list(items_of(values)),
+    "builtins.ord": ord,
     # Configurations print what they found; reading one prints nothing.
-    "print": lambda *values, **options: None,
-    "range": range,
-    "round": _round,
-    "set": lambda values=(): {key(value) for value in items_of(values)},
-    "str": lambda value="": text_of(value),
-    "sum": _sum,
-    "zip": _zip,
-}
-"""Functions that need no import."""
-
-
-IMPORTED: Mapping[str, Callable[..., Any]] = {
+    "builtins.print": lambda *values, **options: None,
+    "builtins.range": range,
+    "builtins.round": _round,
+    "builtins.set": lambda values=(): {key(value) for value in items_of(values)},
+    "builtins.str": lambda value="": text_of(value),
+    "builtins.sum": _sum,
+    "builtins.zip": _zip,
     "copy.deepcopy": _deep_copy,
     "itertools.product": _product,
     "math.exp": math.exp,
@@ -247,4 +317,4 @@ IMPORTED: Mapping[str, Callable[..., Any]] = {
     "os.path.dirname": lambda path: posixpath.dirname(text_of(path)),
     "os.path.join": lambda *parts: posixpath.join(*map(text_of, parts)),
 }
-"""Imported functions that are known."""
+"""Functions of configurations, by their dotted names."""
