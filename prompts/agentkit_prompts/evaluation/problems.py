@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from types import UnionType
 from typing import Any
 
-from agentkit_prompts.errors import InContextError, Problem, Problems, PromptError, listed
+from agentkit_prompts.errors import InContextError, Problem, Problems, PromptError, brief, listed
 from agentkit_prompts.names import nearest
 
-__all__ = ["at_row", "inside", "problems_of_error", "raise_problems", "refuse", "unknown_names"]
+__all__ = ["at_row", "inside", "problems_of_error", "raise_problems", "refuse", "unknown_names", "wrong_type"]
 
 
 def refuse(subject: str, problems: Sequence[Problem]) -> InContextError:
@@ -30,6 +31,13 @@ def unknown_names(place: str, given: Iterable[Any], names: Iterable[str], proble
     valid = list(names)
     unknown = [str(name) for name in given if name not in valid]
     return inside(place, [Problem(name, f"{problem}{nearest(name, valid)}") for name in unknown])
+
+
+def wrong_type(place: str, value: object, kinds: type | UnionType, expected: str) -> Problems:
+    """Return a problem if a value is of no type of `kinds`."""
+    if isinstance(value, kinds):
+        return []
+    return [Problem(place, f"must be {expected}, got {brief(value)}")]
 
 
 def inside(place: str, problems: Iterable[tuple[str, str]]) -> Problems:

@@ -284,8 +284,8 @@ class TestBadInput:
             "round[1]",
             "round[2].generate",
             "round[2].begin",
-            "round[4].role",
             "reserved_roles",
+            "round[4].role",
             "eos_token_id",
             "end",
         )

@@ -77,12 +77,10 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
             # A limit of the whole configuration is exceeded.
             raise
         except Exception as error:
-            reason = error
-            if not isinstance(error, Unreadable):
-                reason = Unreadable(f"{type(error).__name__}: {error}")
             self.scope = scope
+            reason = _reason_of(error)
             text = f"{file}, line {node.lineno}: cannot be read: {reason}"
-            unread = Unread(text, file, node.lineno, getattr(reason, "name", None))
+            unread = Unread(text, file, node.lineno, reason.name)
             scope.update(dict.fromkeys(_variables_of(node), unread))
 
     # Variables
@@ -190,6 +188,14 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
                 self.scope[alias.asname or alias.name] = variables[alias.name]
             else:
                 raise Unreadable(f"{module} has no variable {alias.name!r}", alias.name)
+
+
+def _reason_of(error: Exception) -> Unreadable:
+    if isinstance(error, Unreadable):
+        return error
+    if isinstance(error, RecursionError):
+        return Unreadable("it nests or calls itself too deeply")
+    return Unreadable(f"{type(error).__name__}: {error}")
 
 
 def _variables_of(node: ast.AST) -> set[str]:

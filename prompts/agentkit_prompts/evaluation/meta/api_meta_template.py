@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import Any, cast
 
 from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems
@@ -15,7 +15,7 @@ from agentkit_prompts.evaluation.meta.chat_messages import chat_messages
 from agentkit_prompts.evaluation.meta.meta_base import MetaParser, Mode, without_roles
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat, read_meta
 from agentkit_prompts.evaluation.meta.walk import Script, Turn, read_prompt
-from agentkit_prompts.evaluation.problems import raise_problems
+from agentkit_prompts.evaluation.problems import raise_problems, wrong_type
 from agentkit_prompts.evaluation.prompt_list import PromptList
 
 __all__ = ["CHAT_META", "ApiMetaTemplate"]
@@ -105,15 +105,16 @@ class ApiMetaTemplate(MetaParser):
         return messages
 
     def _messages(self, script: Script, meta: MetaFormat) -> PromptList:
+        asker = next((role.api_role for role in meta.speakers or meta.reserved if not role.generate), "HUMAN")
         messages = PromptList()
         for turn in script:
-            if not isinstance(turn, str):
-                # The API writes the beginning of the reply itself.
-                if not turn.opens:
-                    self._add(messages, turn.api_role, self._content(turn))
-            # Newlines that only separate worked examples are no message.
-            elif turn.strip():
-                self._add(messages, self._asker(meta), turn)
+            if isinstance(turn, str):
+                # Newlines that only separate worked examples are no message.
+                if turn.strip():
+                    _add(messages, asker, turn)
+            # The API writes the beginning of the reply itself.
+            elif not turn.opens:
+                _add(messages, turn.api_role, self._content(turn))
         return messages
 
     def _content(self, turn: Turn) -> str | list[Any]:
@@ -124,18 +125,6 @@ class ApiMetaTemplate(MetaParser):
         if turn.prompt:
             return [{"type": "text", "text": turn.prompt}, *media]
         return media
-
-    def _add(self, messages: PromptList, api_role: str, content: str | list[Any]) -> None:
-        """Append a message, or join it to the last one of the same role."""
-        last = messages[-1] if messages else None
-        if isinstance(last, dict) and last["role"] == api_role:
-            last["prompt"] = _joined(last["prompt"], content, "\n")
-        else:
-            messages.append({"role": api_role, "prompt": content})
-
-    def _asker(self, meta: MetaFormat) -> str:
-        """Return the API's name of the role that gets text without a role."""
-        return next((role.api_role for role in meta.speakers or meta.reserved if not role.generate), "HUMAN")
 
     def _led(self, messages: list[Any]) -> list[Any]:
         """Put the contents of the meta template's messages before messages of the same role, in order."""
@@ -150,6 +139,15 @@ class ApiMetaTemplate(MetaParser):
             result += [*rest[:position], {**message, "content": _joined(ahead["content"], message["content"])}]
             del rest[: position + 1]
         return [*result, *rest]
+
+
+def _add(messages: PromptList, api_role: str, content: str | list[Any]) -> None:
+    """Append a message, or join it to the last one of the same role."""
+    last = messages[-1] if messages else None
+    if isinstance(last, dict) and last["role"] == api_role:
+        last["prompt"] = _joined(last["prompt"], content, "\n")
+    else:
+        messages.append({"role": api_role, "prompt": content})
 
 
 def _without_texts(script: Script) -> Script:
@@ -181,18 +179,15 @@ def _joined(first: Any, second: Any, separator: str = "") -> Any:
 def _messages(config: Sequence[object]) -> list[dict[str, Any]]:
     """Check a meta template that is a list of messages."""
     problems: Problems = []
-    messages: list[dict[str, Any]] = []
     for index, message in enumerate(config):
-        if not isinstance(message, Mapping):
-            text = f"must be a dict with role and content, got {type(message).__name__}"
-            problems.append(Problem(f"[{index}]", text))
-        elif message.get("role") not in ("system", "user", "assistant"):
-            text = f"expected system, user or assistant, got {message.get('role')!r}"
-            problems.append(Problem(f"[{index}].role", text))
-        elif not isinstance(message.get("content"), str | list):
-            text = f"must be text or a list of parts, got {message.get('content')!r}"
-            problems.append(Problem(f"[{index}].content", text))
-        else:
-            messages.append(deepcopy(dict(message)))
+        problems += _problems_of_message(f"[{index}]", message)
     raise_problems("meta template", problems)
-    return messages
+    return [deepcopy(dict(cast("Mapping[str, Any]", message))) for message in config]
+
+
+def _problems_of_message(place: str, message: object) -> Problems:
+    if not isinstance(message, Mapping):
+        return wrong_type(place, message, Mapping, "a dict with role and content")
+    if message.get("role") not in ("system", "user", "assistant"):
+        return [Problem(f"{place}.role", f"expected system, user or assistant, got {message.get('role')!r}")]
+    return wrong_type(f"{place}.content", message.get("content"), str | list, "text or a list of parts")

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import lru_cache
-from typing import Any
+from itertools import takewhile
+from typing import Any, TypeGuard
 
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.context.wire.read_parts import PartReader
-from agentkit_prompts.errors import ChatTemplateError, InContextError, MessageError, Problem, Problems, listed
+from agentkit_prompts.errors import ChatTemplateError, InContextError, MessageError, Problem, Problems, brief, listed
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat
 from agentkit_prompts.evaluation.problems import raise_problems
-from agentkit_prompts.evaluation.prompt_list import Item, PromptList, section
+from agentkit_prompts.evaluation.prompt_list import PromptList, section
 from agentkit_prompts.limits import MAX_CACHED
 from agentkit_prompts.names import nearest
 
@@ -27,11 +28,16 @@ _CHAT_ROLES: dict[str, tuple[str, ...]] = {
 }
 """Role of a chat message -> names that meta templates have for it, in any case."""
 
+_MESSAGE_KEYS = ("role", "prompt", "content")
+
 
 @lru_cache(MAX_CACHED)
 def _chat_role(name: str) -> str:
     """Return the chat role that a name of a meta template stands for, or the name itself."""
     return next((role for role, names in _CHAT_ROLES.items() if name.upper() in names), name)
+
+
+# From a prompt to messages
 
 
 def chat_messages(prompt: str | PromptList | Sequence[Any]) -> list[dict[str, Any]]:
@@ -51,15 +57,8 @@ def chat_messages(prompt: str | PromptList | Sequence[Any]) -> list[dict[str, An
         raise InContextError(text, name="prompt", value=kind)
     if prompt and all(map(_is_part, prompt)):
         return [{"role": "user", "content": deepcopy(list(prompt))}]
-    messages: list[dict[str, Any]] = []
     problems: Problems = []
-    for position, item in enumerate(prompt):
-        message = _message(position, item)
-        if message is None:
-            text = f"must be text, or a dict with a role and a prompt, got {item!r}"[:200]
-            problems.append(Problem(f"[{position}]", text))
-        else:
-            messages.append(message)
+    messages = [_message(position, item, problems) for position, item in enumerate(prompt)]
     raise_problems("chat messages", problems)
     return messages
 
@@ -68,23 +67,24 @@ def _is_part(item: object) -> bool:
     return isinstance(item, Mapping) and "type" in item and "role" not in item
 
 
-def _message(position: int, item: object) -> dict[str, Any] | None:
-    """Return an item as a chat message; None for anything else."""
+def _message(position: int, item: object, problems: Problems) -> dict[str, Any]:
+    """Return an item as a chat message."""
     if isinstance(item, str):
         # The text before all roles is an instruction; any other text is a message of the user.
-        if position == 0:
-            return {"role": "system", "content": item}
-        return {"role": "user", "content": item}
+        return {"role": "user" if position else "system", "content": item}
+    if not _has_content(item):
+        text = f"must be text, or a dict with a role and a prompt, got {brief(item)}"
+        problems.append(Problem(f"[{position}]", text))
+        return {}
+    content = item.get("prompt", item.get("content"))
+    others = {name: deepcopy(value) for name, value in item.items() if name not in _MESSAGE_KEYS}
+    return {"role": _chat_role(item["role"]), "content": deepcopy(content), **others}
+
+
+def _has_content(item: object) -> TypeGuard[Mapping[str, Any]]:
     if not isinstance(item, Mapping) or not isinstance(item.get("role"), str):
-        return None
-    for key in ("prompt", "content"):
-        if key in item:
-            rest = {name: deepcopy(value) for name, value in item.items() if name not in _MESSAGE_KEYS}
-            return {"role": _chat_role(item["role"]), "content": deepcopy(item[key]), **rest}
-    return None
-
-
-_MESSAGE_KEYS = ("role", "prompt", "content")
+        return False
+    return "prompt" in item or "content" in item
 
 
 def to_messages(prompt: str | PromptList | Sequence[Any]) -> tuple[Message, ...]:
@@ -96,10 +96,10 @@ def to_messages(prompt: str | PromptList | Sequence[Any]) -> tuple[Message, ...]
     try:
         return read_messages(chat_messages(prompt), where="messages", is_linked=False, allow_media=True)
     except MessageError as error:
-        raise InContextError(
-            str(error),
-            problems=error.problems,
-        ) from error
+        raise InContextError(str(error), problems=error.problems) from error
+
+
+# From messages to a prompt
 
 
 def as_prompt_list(
@@ -110,133 +110,141 @@ def as_prompt_list(
     Raises:
         ChatTemplateError: A message has no place, or there is nothing to reply to; lists everything.
     """
-    conversation = _Conversation(meta)
-    for position, message in enumerate(messages):
-        conversation.add(f"messages[{position}]", message)
-    problems = conversation.problems
+    roles = _names_of_roles(meta)
+    problems: Problems = []
     if not messages:
         problems.append(Problem("messages", "empty; give at least one message of the user"))
-    elif not problems and meta is not None:
-        problems += conversation.problems_of_order(meta, ask=ask)
+    items = [_item(f"messages[{position}]", message, roles, problems) for position, message in enumerate(messages)]
+    _raise_problems(problems)
+    # A system message before all turns is an instruction for the whole conversation, not a part of a round.
+    opening = 0
+    if _opens_conversations(meta, roles):
+        opening = len([*takewhile(lambda message: _role_of(message) == "system", messages)])
+    dialogue = _turns(items[opening:])
+    if meta is not None:
+        _raise_problems(_problems_of_order(dialogue, meta, roles, ask=ask))
+        if ask:
+            dialogue.append({"role": roles["assistant"], "prompt": "", "generate": True})
+    prompt = PromptList(section("begin", items[:opening]))
+    if dialogue:
+        prompt += section("round", dialogue)
+    return prompt
+
+
+def _raise_problems(problems: Problems) -> None:
     if problems:
         raise ChatTemplateError(f"meta template: {listed(problems)}", problems=problems)
-    if ask and meta is not None:
-        conversation.ask()
-    return conversation.prompt_list()
 
 
-class _Conversation:
-    """The items that messages become in the roles of a meta template."""
+def _role_of(message: Message | Mapping[str, Any]) -> Any:
+    if isinstance(message, Message):
+        return message.role
+    return message["role"]
 
-    def __init__(self, meta: MetaFormat | None) -> None:
-        self._meta = meta
-        self._roles = _names_of_roles(meta)
-        self._begin: list[Item] = []
-        self._dialogue: list[dict[str, Any]] = []
-        self.problems: Problems = []
 
-    def add(self, place: str, message: object) -> None:
-        """Add a message, or a problem if it has no place."""
-        if isinstance(message, Message):
-            message = {"role": message.role, "content": message.content, "tool_calls": message.tool_calls}
-        problem = self._problem_of(place, message)
-        if problem is not None:
-            self.problems.append(problem)
-            return
-        assert isinstance(message, Mapping)
-        name = self._roles[str(message["role"])]
-        text = self._text(f"{place}.content", message.get("content"))
-        # A system message before all turns is an instruction for the whole conversation, not a part of a round.
-        if message["role"] == "system" and not self._dialogue and self._opens(name):
-            self._begin.append({"role": name, "prompt": text})
-        # A round has each role once: messages of one role in a row are one turn.
-        elif self._dialogue and self._dialogue[-1]["role"] == name:
-            self._dialogue[-1]["prompt"] += f"\n{text}"
+def _item(place: str, message: object, roles: Mapping[str, str], problems: Problems) -> dict[str, Any]:
+    """Return a message as a role item; of a message without a place, an empty item."""
+    if isinstance(message, Message):
+        message = {"role": message.role, "content": message.content, "tool_calls": message.tool_calls}
+    problem = _problem_of(place, message, roles)
+    if problem is not None:
+        problems.append(problem)
+        return {}
+    assert isinstance(message, Mapping)
+    content = PartReader(problems, allow_media=True).content(message.get("content"), f"{place}.content")
+    if not isinstance(content, str):
+        # Media are replaced by their names.
+        content = Message("user", content).text
+    return {"role": roles[message["role"]], "prompt": content}
+
+
+def _problem_of(place: str, message: object, roles: Mapping[str, str]) -> Problem | None:
+    if not isinstance(message, Mapping):
+        return Problem(place, f"must be a Message or a dict with role and content, got {type(message).__name__}")
+    if message.get("tool_calls"):
+        text = "a meta template has no place for tool calls; write them into the message"
+        return Problem(f"{place}.tool_calls", text)
+    role = message.get("role")
+    if isinstance(role, str) and role in roles:
+        return None
+    text = f"unknown role {role!r}"
+    if role in [*_CHAT_ROLES]:
+        text = f"the meta template has no role for {role!r}"
+    return Problem(f"{place}.role", f"{text}{nearest(str(role), sorted(roles))}")
+
+
+def _turns(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return role items with items of one role in a row joined: a round has each role once."""
+    turns: list[dict[str, Any]] = []
+    for item in items:
+        if turns and turns[-1]["role"] == item["role"]:
+            turns[-1]["prompt"] += f"\n{item['prompt']}"
         else:
-            self._dialogue.append({"role": name, "prompt": text})
+            turns.append(dict(item))
+    return turns
 
-    def _text(self, place: str, content: object) -> str:
-        """Return the text of a content; media are replaced by their names."""
-        parts = PartReader(self.problems, allow_media=True).content(content, place)
-        if isinstance(parts, str):
-            return parts
-        return Message("user", parts).text
 
-    def ask(self) -> None:
-        """Add the turn in which the model replies."""
-        self._dialogue.append({"role": self._roles["assistant"], "prompt": "", "generate": True})
+def _opens_conversations(meta: MetaFormat | None, roles: Mapping[str, str]) -> bool:
+    """True if system messages before all turns go before all rounds."""
+    name = roles.get("system")
+    return meta is None or name not in meta.order or name == roles.get("user")
 
-    def prompt_list(self) -> PromptList:
-        prompt = PromptList(section("begin", self._begin))
-        if self._dialogue:
-            prompt += section("round", self._dialogue)
-        return prompt
 
-    def _problem_of(self, place: str, message: object) -> Problem | None:
-        if not isinstance(message, Mapping):
-            text = f"must be a Message or a dict with role and content, got {type(message).__name__}"
-            return Problem(place, text)
-        if message.get("tool_calls"):
-            text = "a meta template has no place for tool calls; write them into the message"
-            return Problem(f"{place}.tool_calls", text)
-        role = message.get("role")
-        if isinstance(role, str) and role in self._roles:
-            return None
-        text = f"unknown role {role!r}"
-        if role in [*_CHAT_ROLES]:
-            text = f"the meta template has no role for {role!r}"
-        return Problem(f"{place}.role", f"{text}{nearest(str(role), sorted(self._roles))}")
+def _problems_of_order(
+    dialogue: Sequence[Mapping[str, Any]], meta: MetaFormat, roles: Mapping[str, str], *, ask: bool
+) -> Problems:
+    """Return the problems of a dialogue that does not fit the round of the template."""
+    assistant = roles.get("assistant")
+    if assistant is None:
+        text = "no role is marked generate=True or called BOT; mark the role of the model"
+        return [Problem("round", text)] * ask
+    # Reserved roles may be anywhere; without a round all roles may.
+    names = [item["role"] for item in dialogue if item["role"] in meta.order or not meta.round]
+    problems: Problems = []
+    if names[:1] == [assistant] and _asks_first(meta, roles):
+        text = (
+            f"the conversation starts with {assistant!r}, but a round starts with {roles.get('user')!r}; "
+            "put a user message first"
+        )
+        problems.append(Problem("messages[0]", text))
+    # The last turn, if there is one, has to be a question.
+    if ask and names[-1:] in ([], [assistant]):
+        text = "no user message to reply to at the end; add one, or render with add_generation_prompt=False"
+        problems.append(Problem("messages[-1]", text))
+    return problems
 
-    def _opens(self, name: str) -> bool:
-        """True if system messages of a role go before all rounds."""
-        return self._meta is None or name not in self._meta.order or name == self._roles.get("user")
 
-    def problems_of_order(self, meta: MetaFormat, *, ask: bool) -> Problems:
-        """Return the problems of a conversation that does not fit the round of the template."""
-        assistant = self._roles.get("assistant")
-        if assistant is None and ask:
-            return [Problem("round", "no role is marked generate=True or called BOT; mark the role of the model")]
-        if assistant is None:
-            return []
-        # Reserved roles may be anywhere; without a round all roles may.
-        names = [item["role"] for item in self._dialogue if item["role"] in meta.order or not meta.round]
-        problems: Problems = []
-        if names[:1] == [assistant] and self._asks_first(meta):
-            text = (
-                f"the conversation starts with {assistant!r}, but a round starts with {self._roles.get('user')!r}; "
-                "put a user message first"
-            )
-            problems.append(Problem("messages[0]", text))
-        # The last turn, if there is one, has to be a question.
-        if ask and names[-1:] in ([], [assistant]):
-            text = "no user message to reply to at the end; add one, or render with add_generation_prompt=False"
-            problems.append(Problem("messages[-1]", text))
-        return problems
+def _asks_first(meta: MetaFormat, roles: Mapping[str, str]) -> bool:
+    """True if the user comes before the model in a round, or has no turn in it."""
+    user_order = meta.order.get(roles.get("user", ""), -1)
+    return meta.order.get(roles["assistant"], 0) > user_order
 
-    def _asks_first(self, meta: MetaFormat) -> bool:
-        """True if the user comes before the model in a round, or has no turn in it."""
-        user_order = meta.order.get(self._roles.get("user", ""), -1)
-        return meta.order.get(self._roles["assistant"], 0) > user_order
+
+# Roles
 
 
 def _names_of_roles(meta: MetaFormat | None) -> dict[str, str]:
     """Return chat role -> role of the meta template, if it has one; and each role of it by its own name."""
     if meta is None:
         return {role: names[0] for role, names in _CHAT_ROLES.items()}
-    roles: dict[str, str] = {}
-    for role in meta.roles.values():
-        roles.setdefault(_chat_role(role.role), role.role)
-        roles.setdefault(_chat_role(role.api_role), role.role)
-    roles = {name: role for name, role in roles.items() if name in _CHAT_ROLES}
-    # What the round does goes before what its roles are called: the role that replies is the assistant.
-    for role in reversed(meta.speakers):
-        if role.generate:
-            roles["assistant"] = role.role
-    answered = (roles.get("assistant"), roles.get("system"))
-    for name in meta.order:
-        if name not in answered:
-            roles.setdefault("user", name)
+    roles = _roles_by_name(meta)
+    # The use of a role in the round goes before its name: the role that replies is the assistant.
+    replying = [role.role for role in meta.speakers if role.generate]
+    if replying:
+        roles["assistant"] = replying[0]
+    asking = [name for name in meta.order if name not in (roles.get("assistant"), roles.get("system"))]
+    if asking:
+        roles.setdefault("user", asking[0])
     # A template without a system role gets the instructions as a text of the user.
     if "user" in roles:
         roles.setdefault("system", roles["user"])
     return {**{name: name for name in meta.roles}, **roles}
+
+
+def _roles_by_name(meta: MetaFormat) -> dict[str, str]:
+    """Return chat role -> the first role of the meta template that has one of its names."""
+    roles: dict[str, str] = {}
+    for role in meta.roles.values():
+        roles.setdefault(_chat_role(role.role), role.role)
+        roles.setdefault(_chat_role(role.api_role), role.role)
+    return {name: role for name, role in roles.items() if name in _CHAT_ROLES}

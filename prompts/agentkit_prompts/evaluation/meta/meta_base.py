@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from agentkit_prompts.context.parts import Text
 from agentkit_prompts.context.wire.read_parts import PartReader
-from agentkit_prompts.errors import InContextError, Problem, Problems
+from agentkit_prompts.errors import InContextError, Problem, Problems, brief
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat
-from agentkit_prompts.evaluation.problems import raise_problems, refuse
+from agentkit_prompts.evaluation.problems import raise_problems, refuse, wrong_type
 from agentkit_prompts.evaluation.prompt_list import PromptList, is_marker
 from agentkit_prompts.names import nearest
 
@@ -61,16 +61,12 @@ class MetaParser(ABC):
         if isinstance(prompt, PromptList):
             return self._parsed(prompt, mode)
         if not isinstance(prompt, list | tuple):
-            kind = type(prompt).__name__
-            text = f"prompt: expected text, a PromptList or a list of prompts, got {kind}"
-            if isinstance(prompt, Mapping):
-                text += "; wrap role items as PromptList([...])"
-            raise InContextError(text, name="prompt", value=kind)
-        prompts: list[Any] = [*prompt]
+            raise _no_prompt(prompt)
         # A list of messages is one prompt, any other list is many.
-        if prompts and all(map(_is_message, prompts)):
-            return self._conversation(prompts, mode)
-        return [self.parse(one, mode) for one in prompts]
+        messages = [item for item in prompt if isinstance(item, Mapping) and "role" in item and "content" in item]
+        if prompt and len(messages) == len(prompt):
+            return self._conversation(messages, mode)
+        return [self.parse(inner, mode) for inner in prompt]  # type: ignore[arg-type]
 
     @abstractmethod
     def _parsed(self, prompt: PromptList, mode: Mode) -> Any: ...
@@ -81,17 +77,12 @@ class MetaParser(ABC):
 
     def _text(self, flat: Sequence[str | int]) -> str:
         """Return texts and token ids as one text, each run of ids decoded at once."""
-        if all(isinstance(piece, str) for piece in flat):
-            return "".join(map(str, flat))
+        return "".join([run if isinstance(run, str) else self._decoded(run) for run in runs(flat)])
+
+    def _decoded(self, ids: Sequence[int]) -> str:
         if self._decode is None:
             raise self._undecoded()
-        texts: list[str] = []
-        for run in runs(flat):
-            if isinstance(run, str):
-                texts.append(run)
-            else:
-                texts.append(self._decode(run))
-        return "".join(texts)
+        return self._decode(ids)
 
     def _undecoded(self) -> InContextError:
         markers = ["a marker of the prompt"]
@@ -104,8 +95,12 @@ class MetaParser(ABC):
         )
 
 
-def _is_message(item: object) -> bool:
-    return isinstance(item, Mapping) and "role" in item and "content" in item
+def _no_prompt(prompt: object) -> InContextError:
+    kind = type(prompt).__name__
+    text = f"prompt: expected text, a PromptList or a list of prompts, got {kind}"
+    if isinstance(prompt, Mapping):
+        text += "; wrap role items as PromptList([...])"
+    return InContextError(text, name="prompt", value=kind)
 
 
 def check_mode(mode: str) -> None:
@@ -167,13 +162,13 @@ def _line(position: int, item: object, problems: Problems) -> _Line:
     if isinstance(item, str):
         return _Line(item)
     if not isinstance(item, Mapping):
-        problems.append(Problem(f"[{position}]", f"must be text or a dict with a role, got {type(item).__name__}"))
+        problems += wrong_type(f"[{position}]", item, Mapping, "text or a dict with a role")
         return _Line("")
-    begin, prompt, end = (_own_text(position, item, key, problems) for key in ("begin", "prompt", "end"))
+    text = "".join([_own_text(position, item, key, problems) for key in ("begin", "prompt", "end")])
     media = parts_of(position, item, problems)
-    if end.endswith("\n"):
-        return _Line(f"{begin}{prompt}{end}", "", media)
-    return _Line(f"{begin}{prompt}{end}", media=media)
+    if _own_text(position, item, "end", []).endswith("\n"):
+        return _Line(text, "", media)
+    return _Line(text, media=media)
 
 
 def _own_text(position: int, item: Mapping[str, Any], key: str, problems: Problems) -> str:
@@ -181,22 +176,20 @@ def _own_text(position: int, item: Mapping[str, Any], key: str, problems: Proble
     value = item.get(key)
     if value is None:
         return ""
-    if isinstance(value, str):
-        return value
-    if key != "prompt" and isinstance(value, list | tuple) and all(isinstance(piece, str) for piece in value):
+    if isinstance(value, str) or key == "prompt":
+        value = [value]
+    if isinstance(value, list | tuple) and all(isinstance(piece, str) for piece in value):
         return "".join(value)
-    problems.append(Problem(f"[{position}].{key}", f"must be text, got {value!r}"[:200]))
+    problems.append(Problem(f"[{position}].{key}", f"must be text, got {brief(value)}"))
     return ""
 
 
 def parts_of(position: int, item: Mapping[str, Any], problems: Problems) -> Sequence[Mapping[str, Any]]:
     """Return the content parts of an item."""
-    media = item.get("prompt_mm")
-    if not media:
-        return ()
+    media = item.get("prompt_mm") or ()
     if isinstance(media, list | tuple) and all(isinstance(part, Mapping) for part in media):
         return media
-    text = f"must be a list of content parts; MMPromptTemplate fills it; got {media!r}"[:300]
+    text = f"must be a list of content parts, which MMPromptTemplate makes; got {brief(media)}"
     problems.append(Problem(f"[{position}].prompt_mm", text))
     return ()
 

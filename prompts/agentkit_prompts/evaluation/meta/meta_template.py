@@ -62,10 +62,10 @@ class MetaTemplate(MetaParser):
         meta = self._meta
         if meta is None:
             return ()
-        around = [self._written(marker) for role in meta.roles.values() for marker in (role.begin, role.end)]
+        markers = [marker for role in meta.roles.values() for marker in (role.begin, role.end)]
         loose = [entry for entry in meta.round if isinstance(entry, str)]
-        edges = [token for marker in (meta.begin, meta.end) for token in _bracketed(self._written(marker))]
-        return tokens_and_markers([*(self.stop_words or ()), *edges], [*around, *loose])
+        edges = [*_bracketed(self._written(meta.begin)), *_bracketed(self._written(meta.end))]
+        return tokens_and_markers([*(self.stop_words or ()), *edges], [*map(self._written, markers), *loose])
 
     def pieces(self, prompt: str | PromptList, mode: Mode = "gen") -> list[str | int]:
         """Return the same as texts and token ids, neighbouring texts joined; nothing is decoded.
@@ -75,18 +75,16 @@ class MetaTemplate(MetaParser):
         """
         check_mode(mode)
         if not isinstance(prompt, str | PromptList):
-            what = type(prompt).__name__
-            if isinstance(prompt, list | tuple):
-                what = "a list; ask for each by itself"
-            raise InContextError(f"pieces: expected one prompt, text or PromptList, got {what}", name="prompt")
-        if isinstance(prompt, str):
-            return [prompt] if prompt else []
+            kind = type(prompt).__name__
+            text = f"pieces: expected one prompt, text or PromptList, got {kind}; ask for each prompt by itself"
+            raise InContextError(text, name="prompt")
+        flat: list[str | int] = [prompt] if isinstance(prompt, str) else self._pieces(prompt, mode)
         pieces: list[str | int] = []
-        for run in runs(self._pieces(prompt, mode)):
-            if not isinstance(run, str):
-                pieces += run
-            elif run:
+        for run in runs([piece for piece in flat if piece != ""]):
+            if isinstance(run, str):
                 pieces.append(run)
+            else:
+                pieces += run
         return pieces
 
     def render(
@@ -121,13 +119,10 @@ class MetaTemplate(MetaParser):
     def _pieces(self, prompt: PromptList, mode: Mode) -> list[str | int]:
         meta = self._meta
         if meta is None:
-            lines: list[str] = []
-            for part in without_roles(prompt):
-                lines.append(part if isinstance(part, str) else media_text(part))
+            lines = [part if isinstance(part, str) else media_text(part) for part in without_roles(prompt)]
             return ["\n".join(lines)]
-        script = read_prompt(meta, prompt, gen=mode == "gen")
         pieces: list[str | int] = [*meta.begin]
-        for turn in script:
+        for turn in read_prompt(meta, prompt, gen=mode == "gen"):
             if isinstance(turn, str):
                 pieces.append(turn)
             elif turn.opens:
@@ -152,14 +147,18 @@ class MetaTemplate(MetaParser):
         for role in self._meta.roles.values():
             # A plain text at the end, such as a newline, may be a part of the reply.
             if role.generate:
-                words += _bracketed("".join(piece for piece in role.end if isinstance(piece, str)))
-        return tuple(dict.fromkeys(word for word in words if word.strip()))
+                words += _bracketed(_texts(role.end))
+        return tuple(dict.fromkeys(filter(str.strip, words)))
 
     def _written(self, marker: Pieces) -> str:
         """Return a marker as text, without its ids if nothing decodes them."""
         if self._decode is None:
-            marker = tuple(piece for piece in marker if isinstance(piece, str))
+            return _texts(marker)
         return self._text(marker)
+
+
+def _texts(marker: Pieces) -> str:
+    return "".join([piece for piece in marker if isinstance(piece, str)])
 
 
 def _bracketed(marker: str) -> list[str]:

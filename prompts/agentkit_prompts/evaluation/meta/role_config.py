@@ -13,8 +13,8 @@ from types import UnionType
 from typing import Any, TypeAlias
 
 from agentkit_prompts.caller_warnings import warn
-from agentkit_prompts.errors import InContextWarning, Problem, Problems
-from agentkit_prompts.evaluation.problems import inside, raise_problems, unknown_names
+from agentkit_prompts.errors import InContextWarning, Problem, Problems, brief
+from agentkit_prompts.evaluation.problems import inside, raise_problems, unknown_names, wrong_type
 
 __all__ = ["MetaFormat", "Pieces", "RoleFormat", "read_marker", "read_meta"]
 
@@ -23,6 +23,8 @@ Pieces: TypeAlias = tuple[str | int, ...]
 
 _SLOT = re.compile(r"\{\w+\}")
 _META_KEYS = ("begin", "round", "end", "reserved_roles", "eos_token_id")
+_EXPECTED = {"round": "text or a dict with a role", "reserved_roles": "a dict with a role"}
+"""List of a meta template -> its entries in words."""
 _ROLE_KEYS = ("role", "api_role", "begin", "prompt", "end", "generate")
 
 
@@ -86,10 +88,6 @@ class MetaFormat:
         return [where for where, marker in holders.items() if any(type(piece) is int for piece in marker)]
 
 
-def _is_piece(value: object) -> bool:
-    return isinstance(value, str) or (type(value) is int and value >= 0)
-
-
 def read_meta(config: Mapping[str, Any], *, api: bool) -> MetaFormat:
     """Check a configuration and return it in the form that rendering reads.
 
@@ -101,83 +99,97 @@ def read_meta(config: Mapping[str, Any], *, api: bool) -> MetaFormat:
         InContextError: Something about it is wrong; lists all of it.
     """
     problems = unknown_names("", config, _META_KEYS)
-    places: dict[str, str] = {}
-    round_ = _entries(config, "round", places, problems)
+    entries = _entries(config, "round", problems)
     if api:
-        for index, entry in enumerate(round_):
-            if isinstance(entry, str):
-                problems.append(Problem(f"round[{index}]", "text has no place among messages; give it a role"))
-    reserved = _entries(config, "reserved_roles", places, problems)
+        text = "text has no place among messages; give it a role"
+        problems += [Problem(place, text) for place, entry in entries.items() if isinstance(entry, str)]
+    reserved = _entries(config, "reserved_roles", problems)
+    problems += _repeated_roles({**entries, **reserved})
     begin, first = config.get("begin"), None
     if api and isinstance(begin, Mapping):
-        first, begin = begin, None
-        if not isinstance(first.get("role"), str):
-            problems.append(Problem("begin.role", "missing; give a message as {'role': ..., 'prompt': ...}"))
-    start = read_marker(begin, "begin", problems)
-    eos = _eos(config.get("eos_token_id"), problems)
-    end = read_marker(config.get("end"), "end", problems)
+        problems += wrong_type("begin.role", begin.get("role"), str, "text, as in {'role': ..., 'prompt': ...}")
+        begin, first = None, begin
+    result = MetaFormat(
+        begin=read_marker(begin, "begin", problems),
+        round=tuple(entries.values()),
+        reserved=tuple(role for role in reserved.values() if isinstance(role, RoleFormat)),
+        eos_token_id=_eos(config.get("eos_token_id"), problems),
+        end=read_marker(config.get("end"), "end", problems),
+        first=first,
+    )
     raise_problems("meta template", problems)
-    return MetaFormat(start, round_, end, tuple(role for role in reserved if isinstance(role, RoleFormat)), eos, first)
+    return result
 
 
 def _eos(value: Any, problems: Problems) -> int | str | tuple[int | str, ...] | None:
-    """Return the token at which a reply ends."""
+    """Return the token at which a reply ends, as it was given."""
     if value is None or _is_piece(value):
         return value  # type: ignore[no-any-return]
-    if isinstance(value, list | tuple) and all(map(_is_piece, value)):
-        return tuple(value)
-    problems.append(Problem("eos_token_id", f"must be a token id, text, or a list of them, got {value!r}"))
-    return None
+    return read_marker(value, "eos_token_id", problems)
 
 
-def _entries(
-    config: Mapping[str, Any], key: str, places: dict[str, str], problems: Problems
-) -> tuple[str | RoleFormat, ...]:
-    """Return the entries of a list of roles. `places` has the place of each role that was read before."""
+def _entries(config: Mapping[str, Any], key: str, problems: Problems) -> dict[str, str | RoleFormat]:
+    """Return the valid entries of a list of roles by their places."""
     values = config.get(key)
-    if not isinstance(values, list | tuple | None):
-        problems.append(Problem(key, f"must be a list, got {type(values).__name__}; write {key}=[{{'role': ...}}]"))
-        return ()
-    entries: list[str | RoleFormat] = []
-    for index, value in enumerate(values or ()):
+    wrong = wrong_type(key, values, list | tuple | None, f"a list; write {key}=[{{'role': ...}}]")
+    problems += wrong
+    entries: dict[str, str | RoleFormat] = {}
+    if not values or wrong:
+        return entries
+    for index, value in enumerate(values):
         place = f"{key}[{index}]"
         if isinstance(value, str) and key == "round":
-            entries.append(value)
-        elif isinstance(value, Mapping):
-            role = _role(value, place, problems)
-            if role is not None:
-                first_place = places.setdefault(role.role, place)
-                if first_place != place:
-                    text = f"{role.role!r} is there twice (see {first_place}); write it once"
-                    problems.append(Problem(f"{place}.role", text))
-                entries.append(role)
-        else:
-            expected = "a dict with a role"
-            if key == "round":
-                expected += " or text"
-            problems.append(Problem(place, f"must be {expected}, got {type(value).__name__}"))
-    return tuple(entries)
+            entries[place] = value
+            continue
+        wrong = wrong_type(place, value, Mapping, _EXPECTED[key]) or _problems_of_role(value, place)
+        problems += wrong
+        if not wrong:
+            entries[place] = role = _role(value)
+            _warn_of_slots(place, role)
+    return entries
 
 
-def _role(entry: Mapping[str, Any], place: str, problems: Problems) -> RoleFormat | None:
-    wrong = unknown_names("", entry, _ROLE_KEYS)
+def _repeated_roles(entries: Mapping[str, str | RoleFormat]) -> Problems:
+    problems: Problems = []
+    places: dict[str, str] = {}
+    for place, entry in entries.items():
+        if isinstance(entry, str):
+            continue
+        first_place = places.setdefault(entry.role, place)
+        if first_place != place:
+            text = f"{entry.role!r} is there twice (see {first_place}); write it once"
+            problems.append(Problem(f"{place}.role", text))
+    return problems
+
+
+def _problems_of_role(entry: Mapping[str, Any], place: str) -> Problems:
+    problems = unknown_names("", entry, _ROLE_KEYS)
     for key, kinds, expected in _FIELDS:
-        if not isinstance(entry.get(key), kinds):
-            wrong.append(Problem(key, f"must be {expected}, got {entry.get(key)!r}"[:200]))
-    begin = read_marker(entry.get("begin"), "begin", wrong)
-    end = read_marker(entry.get("end"), "end", wrong)
-    if wrong:
-        problems += inside(place, wrong)
-        return None
-    name, prompt = entry["role"], entry.get("prompt") or ""
-    slots = _SLOT.findall(prompt)
+        problems += wrong_type(key, entry.get(key), kinds, expected)
+    for key in ("begin", "end"):
+        read_marker(entry.get(key), key, problems)
+    return inside(place, problems)
+
+
+def _role(entry: Mapping[str, Any]) -> RoleFormat:
+    return RoleFormat(
+        role=entry["role"],
+        api_role=entry.get("api_role") or entry["role"],
+        begin=read_marker(entry.get("begin"), "begin", []),
+        end=read_marker(entry.get("end"), "end", []),
+        prompt=entry.get("prompt") or "",
+        generate=entry.get("generate") or False,
+    )
+
+
+def _warn_of_slots(place: str, role: RoleFormat) -> None:
+    slots = _SLOT.findall(role.prompt)
     if slots:
         text = (
             f"meta template: {place}: nothing fills {', '.join(slots)} in its own prompt, which is sent as it is; "
             "columns are filled in the template of the dataset"
         )
         warn(InContextWarning(text, name=f"{place}.prompt"))
-    return RoleFormat(name, entry.get("api_role") or name, begin, end, prompt, entry.get("generate") or False)
 
 
 _FIELDS: tuple[tuple[str, UnionType | type, str], ...] = (
@@ -196,5 +208,9 @@ def read_marker(value: object, place: str, problems: Problems) -> Pieces:
         return (value,)
     if isinstance(value, list | tuple) and all(map(_is_piece, value)):
         return tuple(value)
-    problems.append(Problem(place, f"must be text, or a list of texts and token ids, got {value!r}"[:200]))
+    problems.append(Problem(place, f"must be text, or a list of texts and token ids, got {brief(value)}"))
     return ()
+
+
+def _is_piece(value: object) -> bool:
+    return isinstance(value, str) or (type(value) is int and value >= 0)

@@ -13,7 +13,7 @@ from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.errors import InContextWarning, Problem, Problems
 from agentkit_prompts.evaluation.meta.meta_base import parts_of
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat, Pieces, RoleFormat, read_marker
-from agentkit_prompts.evaluation.problems import raise_problems
+from agentkit_prompts.evaluation.problems import raise_problems, wrong_type
 from agentkit_prompts.names import nearest
 
 __all__ = ["Script", "Turn", "read_prompt"]
@@ -101,11 +101,10 @@ class _Cutter:
                 # A text never waits for the end of a section: it goes before the dialogue that contains it.
                 self.sections.append(item)
             elif not isinstance(item, Mapping):
-                text = f"must be text or a dict with a role, got {type(item).__name__}"
-                self.problems.append(Problem(f"[{position}]", text))
+                self.problems += wrong_type(f"[{position}]", item, Mapping, "text or a dict with a role")
             elif "section" in item:
                 self._end_loose()
-                self._mark(position, item)
+                self._mark(f"[{position}]", item)
             else:
                 self._add(_Item(position, item))
         for section in self._open:
@@ -120,24 +119,20 @@ class _Cutter:
         else:
             self.sections.append(_Section(self._open[-1].name, [item]))
 
-    def _mark(self, position: int, marker: Mapping[str, Any]) -> None:
+    def _mark(self, place: str, marker: Mapping[str, Any]) -> None:
         """Open or close a section."""
-        name, pos, place = marker["section"], marker.get("pos"), f"[{position}]"
-        if name not in _SECTIONS:
-            text = f"unknown section {name!r}{nearest(str(name), _SECTIONS)}"
-            self.problems.append(Problem(f"{place}.section", text))
-        elif pos not in ("begin", "end"):
-            self.problems.append(Problem(f"{place}.pos", f"must be 'begin' or 'end', got {pos!r}"))
+        name, pos = marker["section"], marker.get("pos")
+        problem = _problem_of_marker(place, name, pos)
+        if problem is not None:
+            self.problems.append(problem)
         # OpenCompass itself opens the section `end` with pos 'end'.
         elif pos == "begin" or (name == "end" and not self._open):
             self._open.append(_Section(name, []))
         elif self._open and self._open[-1].name == name:
             self._complete(self._open.pop())
         else:
-            current = "no section is open"
-            if self._open:
-                current = f"{self._open[-1].name!r} is open"
-            text = f"closes section {name!r} while {current}; open and close them in pairs"
+            current = ", ".join(repr(section.name) for section in self._open[-1:]) or "no section"
+            text = f"closes section {name!r} while {current} is open; open and close them in pairs"
             self.problems.append(Problem(place, text))
 
     def _end_loose(self) -> None:
@@ -151,6 +146,14 @@ class _Cutter:
             self.sections.append(section)
         if section.name == "round":
             self.last_round = section
+
+
+def _problem_of_marker(place: str, name: object, pos: object) -> Problem | None:
+    if name not in _SECTIONS:
+        return Problem(f"{place}.section", f"unknown section {name!r}{nearest(str(name), _SECTIONS)}")
+    if pos not in ("begin", "end"):
+        return Problem(f"{place}.pos", f"must be 'begin' or 'end', got {pos!r}")
+    return None
 
 
 def _warn_of_open_section(section: _Section) -> None:
@@ -232,9 +235,8 @@ def _turn(meta: MetaFormat, item: _Item, problems: Problems) -> Turn | None:
     role = _role(meta, item, problems)
     if role is None:
         return None
-    for key, kind, expected in (("api_role", str, "text"), ("generate", bool, "True or False")):
-        if key in fields and not isinstance(fields[key], kind):
-            problems.append(Problem(f"{place}.{key}", f"must be {expected}, got {fields[key]!r}"[:200]))
+    for key, kinds, expected in _FIELDS:
+        problems += wrong_type(f"{place}.{key}", fields.get(key), kinds, expected)
     turn = Turn(
         role=role.role,
         api_role=fields.get("api_role") or role.api_role,
@@ -244,14 +246,18 @@ def _turn(meta: MetaFormat, item: _Item, problems: Problems) -> Turn | None:
         replies=fields.get("generate", role.generate),
         media=tuple(parts_of(item.position, fields, problems)),
     )
-    prompt = fields.get("prompt")
-    if prompt is None:
+    if fields.get("prompt") is None:
         _use_default_text(turn)
-    elif isinstance(prompt, str):
-        turn.prompt = prompt
     else:
-        problems.append(Problem(f"{place}.prompt", f"must be text, got {type(prompt).__name__}"))
+        turn.prompt = fields["prompt"]
     return turn
+
+
+_FIELDS: tuple[tuple[str, Any, str], ...] = (
+    ("api_role", str | None, "text"),
+    ("generate", bool | None, "True or False"),
+    ("prompt", str | None, "text"),
+)
 
 
 def _use_default_text(turn: Turn) -> None:
@@ -276,22 +282,22 @@ def _marker(item: _Item, key: str, default: Pieces, problems: Problems) -> Piece
 
 def _role(meta: MetaFormat, item: _Item, problems: Problems) -> RoleFormat | None:
     """Return the format of an item's role, or of its fallback; without a round a role of any name will do."""
-    place = f"[{item.position}]"
     name, fallback = item.fields.get("role"), item.fields.get("fallback_role")
     for candidate in (name, fallback):
         if isinstance(candidate, str) and candidate in meta.roles:
             return meta.roles[candidate]
-    if not isinstance(name, str):
-        problems.append(Problem(f"{place}.role", f"missing; give one of {', '.join(map(repr, meta.roles))}"))
-    elif not meta.round:
+    if isinstance(name, str) and not meta.round:
         return RoleFormat(name, name)
-    elif fallback is None:
-        text = f"unknown role {name!r} without a fallback_role{nearest(name, meta.roles)}"
-        problems.append(Problem(f"{place}.role", text))
-    elif fallback == name:
-        text = f"unknown role {name!r} that falls back to itself{nearest(name, meta.roles)}"
-        problems.append(Problem(f"{place}.role", text))
-    else:
-        text = f"unknown role {fallback!r}, the fallback of the unknown role {name!r}"
-        problems.append(Problem(f"{place}.fallback_role", f"{text}{nearest(str(fallback), meta.roles)}"))
+    problems.append(_unknown_role(f"[{item.position}]", name, fallback, meta.roles))
     return None
+
+
+def _unknown_role(place: str, name: object, fallback: object, roles: Mapping[str, RoleFormat]) -> Problem:
+    if not isinstance(name, str):
+        return Problem(f"{place}.role", f"missing; give one of {', '.join(map(repr, roles))}")
+    if fallback is None:
+        return Problem(f"{place}.role", f"unknown role {name!r} without a fallback_role{nearest(name, roles)}")
+    if fallback == name:
+        return Problem(f"{place}.role", f"unknown role {name!r} that falls back to itself{nearest(name, roles)}")
+    text = f"unknown role {fallback!r}, the fallback of the unknown role {name!r}{nearest(str(fallback), roles)}"
+    return Problem(f"{place}.fallback_role", text)
