@@ -130,8 +130,8 @@ def test_an_empty_message_has_its_place_when_compositions_are_compared() -> None
     second = compose(prompter.layers, prompter.context("now", [["a", "b"]]))
     named = compose(prompter.for_model(system="S").layers, prompter.context("", [["a", "b"]]))
     assert [message.text for message in first.messages] == ["", "a", "b", ""]
-    assert (second.diff(first).layer, first.diff(second).layer) == ("input[0]", "input")
-    assert (named.diff(first).layer, first.diff(named).layer) == ("system[0]", "system")
+    assert (second.diff(first).layer, first.diff(second).layer) == ("input[0]", "input[0]")
+    assert (named.diff(first).layer, first.diff(named).layer) == ("system[0]", "system[0]")
     assert [(point.after, point.message) for point in first.breakpoints] == [("conversation", 2)]
     assert first.breakpoints[0].tokens == first.tokens - 4  # but for the empty message at the end
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from dataclasses import is_dataclass
+from typing import Any, Final, NamedTuple
 
-__all__ = ["ABSENT", "KWARGS", "ContextPath", "parse_path"]
+from agentkit_prompts.names import nearest, similar
+
+__all__ = ["ABSENT", "KWARGS", "Advice", "ContextPath", "advice_for", "parse_path"]
 
 KWARGS = "additional_kwargs"
 ABSENT: Final = object()
 """The value of a path that leads to nothing; None is a value."""
-_STEP = re.compile(r"""\.?([^\W\d]\w*)|\[(\d+)\]|\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]""")
+_NAME = r"[^\W\d]\w*"
+_STEP = rf"""\.({_NAME})|\[(\d+)\]|\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]"""
+_NEXT_STEP = re.compile(_STEP)
+_PATH = re.compile(rf"({_NAME})((?:{_STEP})*)")
 
 
 class ContextPath(tuple[str | int, ...]):
@@ -43,34 +49,26 @@ class ContextPath(tuple[str | int, ...]):
     def __str__(self) -> str:
         text = self.root
         for step in self[1:]:
-            is_name = isinstance(step, str) and step.isidentifier()
-            text += f".{step}" if is_name else f"[{step!r}]"
+            if isinstance(step, str) and step.isidentifier():
+                text += f".{step}"
+            else:
+                text += f"[{step!r}]"
         return text
 
 
 def parse_path(text: str) -> ContextPath | None:
     """Return the path that a text writes, or None if it is not a path. Additional kwargs have two paths to them."""
-    steps: list[str | int] = []
-    at = 0
-    while at < len(text):
-        match = _STEP.match(text, at)
-        if match is None:
-            return None
-        name, index, key = match.groups()
-        is_first_a_name = name is not None and text[0] != "."
-        if (not steps and not is_first_a_name) or (steps and text[at] not in ".["):
-            return None
-        if name is not None:
-            steps.append(name)
-        elif index is not None:
+    match = _PATH.fullmatch(text)
+    if match is None:
+        return None
+    steps: list[str | int] = [match[1]]
+    for name, index, key in _NEXT_STEP.findall(match[2]):
+        if index:
             steps.append(int(index))
         else:
-            steps.append(ast.literal_eval(key))
-        at = match.end()
+            steps.append(name or ast.literal_eval(key))
     if steps[:2] == ["user_input", KWARGS]:
-        steps = steps[1:]
-    if not steps:
-        return None
+        del steps[0]
     return ContextPath(steps)
 
 
@@ -78,14 +76,43 @@ def _inner(value: Any, step: str | int) -> Any:
     """Return the item or field `step` of a value, or `ABSENT`."""
     if isinstance(value, Mapping):
         return value.get(step, ABSENT)
-    is_list = isinstance(value, Sequence) and not isinstance(value, str | bytes)
     if isinstance(step, int):
-        if not is_list or step >= len(value):
-            return ABSENT
-        return value[step]
+        if isinstance(value, Sequence) and not isinstance(value, str | bytes) and step < len(value):
+            return value[step]
+        return ABSENT
     if step.startswith("_") or isinstance(value, Sequence):
         return ABSENT
     field = getattr(value, step, ABSENT)
     if callable(field):
         return ABSENT
     return field
+
+
+class Advice(NamedTuple):
+    """End of the message about an unknown path."""
+
+    text: str
+    suggestion: str | None = None
+    """The nearest valid path or name."""
+
+
+def advice_for(path: ContextPath, names: Mapping[str, Any]) -> Advice:
+    """Return the nearest valid path to one that leads to nothing; the first name of the path is valid."""
+    outer = path.upto(1)
+    for length in range(1, len(path)):
+        if path.upto(length + 1).value(names) is ABSENT:
+            outer = path.upto(length)
+            break
+    step, value = str(path[len(outer)]), outer.value(names)
+    if isinstance(value, Mapping | Sequence) and not value:
+        return Advice(f": {outer} is empty")
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        last = f"{outer}[{len(value) - 1}]"
+        return Advice(f": {outer} has {len(value)} items; did you mean {last!r}?", last)
+    if isinstance(value, Mapping):
+        valid = [str(key) for key in value]
+    elif is_dataclass(value):
+        valid = [name for name in dir(value) if _inner(value, name) is not ABSENT]
+    else:
+        return Advice(f": {outer} is {type(value).__name__}, which has no parts")
+    return Advice(nearest(step, valid), similar(step, valid))

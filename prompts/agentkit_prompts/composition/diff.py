@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from agentkit_prompts.composition.rows import HistoryRow, PromptRow, rows_of
+from agentkit_prompts.composition.sections import Section
+from agentkit_prompts.composition.stored_text import stored_segments
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Media, Text, neutralise_markers
 from agentkit_prompts.context.prompt_context import ToolSpec
@@ -44,64 +47,76 @@ class Diff:
 _MAX_EXCERPT = 40
 
 
-class _Sent(NamedTuple):
-    """A message, its text, and the segments of its text."""
-
-    message: Message
-    segments: Sequence[Segment]
-
-    @property
-    def is_stored(self) -> bool:
-        """True if it is of the conversation or of the tool traffic."""
-        return not self.segments or self.segments[0].prompt in ("conversation", "intermediate")
-
-    @property
-    def text(self) -> str:
-        """Its text, with a marker per use of a media part."""
-        return "".join([segment.text for segment in self.segments])
-
-
 def diff(composition: Contents, previous: Contents) -> Diff:
     """Return where `composition` first differs from `previous`, tools before messages, as they are sent."""
     if composition.tools != previous.tools:
         return _tools_diff(composition, previous)
-    declared = composition.declarations.tokens(composition.counter)
-    tokens = declared.tools
-    ours = [_Sent(*pair) for pair in composition.walk()]
-    theirs = [_Sent(*pair) for pair in previous.walk()]
-    for number, (now, old) in enumerate(zip(ours, theirs, strict=False)):
-        if now.message != old.message:
-            return _message_diff(composition, number, now, old, tokens)
-        if now.is_stored:
-            tokens += declared.of_message(now.message)
-        else:
-            tokens += MESSAGE_OVERHEAD + tokens_until(now.segments, None, composition.counter)
-    number = min(len(ours), len(theirs))
+    ours, theirs = composition.messages, previous.messages
+    number = _common(ours, theirs)
+    tokens = _tokens_before(composition, number)
+    if number < min(len(ours), len(theirs)):
+        return _message_diff(composition, previous, number, tokens)
     if number < len(ours):
-        layer = _layer_at(composition, number, ours[number].segments)
-        return Diff(layer, number, 0, tokens, "", _excerpt(_whole_text(ours[number].message)))
+        layer = _layer_at(composition, number, 0)
+        return Diff(layer, number, 0, tokens, "", _excerpt(_whole_text(ours[number])))
     if number < len(theirs):
-        layer = _layer_at(previous, number, theirs[number].segments)
-        return Diff(layer, number, 0, tokens, _excerpt(_whole_text(theirs[number].message)), "")
+        layer = _layer_at(previous, number, 0)
+        return Diff(layer, number, 0, tokens, _excerpt(_whole_text(theirs[number])), "")
     return Diff(None, number, 0, tokens, "", "")
 
 
-def _message_diff(composition: Contents, number: int, now: _Sent, old: _Sent, tokens: int) -> Diff:
+def _tokens_before(composition: Contents, number: int) -> int:
+    """Count the tools and the messages before a message."""
+    declared = composition.declarations.tokens(composition.counter)
+    sections = _sections(composition)
+    tokens = declared.tools
+    for index, message in enumerate(composition.messages[:number]):
+        if index in sections:
+            tokens += MESSAGE_OVERHEAD + sections[index].tokens(composition.counter)
+        else:
+            tokens += declared.of_message(message)
+    return tokens
+
+
+def _message_diff(composition: Contents, previous: Contents, number: int, tokens: int) -> Diff:
     """Return where a message differs, after the tokens of the messages before it."""
-    if now.message.role != old.message.role:
-        layer = _layer_at(composition, number, now.segments)
-        return Diff(layer, number, 0, tokens, _excerpt(_whole_text(old.message)), _excerpt(_whole_text(now.message)))
-    same = _common(now.text, old.text)
-    tokens += MESSAGE_OVERHEAD + tokens_until(now.segments, same, composition.counter)
-    layer = _layer_at(composition, number, now.segments, same)
-    if now.text != old.text:
-        return Diff(layer, number, same, tokens, _excerpt(old.text[same:]), _excerpt(now.text[same:]))
-    # The texts are the same, so the calls or the name differ: they follow the text.
-    before, after = _whole_text(old.message)[same:], _whole_text(now.message)[same:]
-    return Diff(layer, number, same, tokens, _excerpt(before), _excerpt(after))
+    message, old_message = composition.messages[number], previous.messages[number]
+    now, before = _whole_text(message), _whole_text(old_message)
+    if message.role != old_message.role:
+        return Diff(_layer_at(composition, number, 0), number, 0, tokens, _excerpt(before), _excerpt(now))
+    text, old_text = composition.marked_text(number), previous.marked_text(number)
+    same = _common(text, old_text)
+    segments: Sequence[Segment] = stored_segments(message, "")
+    section = _sections(composition).get(number)
+    if section is not None:
+        segments = section.segments()
+    tokens += MESSAGE_OVERHEAD + tokens_until(segments, same, composition.counter)
+    # If the texts are the same, the calls or the name differ: they follow the text.
+    if text != old_text:
+        now, before = text, old_text
+    layer = _layer_at(composition, number, same)
+    return Diff(layer, number, same, tokens, _excerpt(before[same:]), _excerpt(now[same:]))
 
 
-def _common(one: Sequence[str], other: Sequence[str]) -> int:
+def _sections(composition: Contents) -> dict[int, Section]:
+    """Return the messages that prompts make, by their index."""
+    rows = [row for row in rows_of(composition) if isinstance(row, PromptRow)]
+    return {row.message: row.section for row in rows if row.message is not None}
+
+
+def _layer_at(composition: Contents, number: int, offset: int) -> str:
+    """Return the layer of the character at `offset` of a message; the last one when the text ends there."""
+    layer = ""
+    for row in rows_of(composition):
+        if isinstance(row, HistoryRow):
+            if row.message <= number < row.message + len(row.history):
+                return row.layer
+        elif row.message == number and row.offset <= offset:
+            layer = row.layer
+    return layer
+
+
+def _common(one: Sequence[object], other: Sequence[object]) -> int:
     """Return the length of the common beginning."""
     for at, (a, b) in enumerate(zip(one, other, strict=False)):
         if a != b:
@@ -143,39 +158,15 @@ def _whole_text(message: Message) -> str:
     return "".join(texts)
 
 
-def _layer_at(composition: Contents, number: int, segments: Sequence[Segment], offset: int = 0) -> str:
-    """Return the layer of the character at `offset` of a message; the last one when the text ends there."""
-    layer = ""
-    for segment in segments:
-        layer = segment.prompt
-        offset -= len(segment.text)
-        if offset < 0:
-            break
-    if layer:
-        return layer
-    before = composition.sends_system + len(composition.conversation)  # a message without content
-    if number == before and composition.sends_user:
-        return "input"
-    if number == 0 and composition.sends_system:
-        return "system"
-    if number < before:
-        return "conversation"
-    return "intermediate"
-
-
-def tokens_until(segments: Iterable[Segment], offset: int | None, counter: TokenCounter) -> int:
-    """Count the text before `offset`, and the media whose markers are before it; all if there is no offset."""
+def tokens_until(segments: Iterable[Segment], offset: int, counter: TokenCounter) -> int:
+    """Count the text before `offset`, and the media whose markers are before it."""
     texts: list[str] = []
     media: list[Media] = []
     for span in tile(segments):
-        is_whole = offset is None or span.end <= offset
-        if span.segment.media is not None:
-            if is_whole:
-                media.append(span.segment.media)
-        elif is_whole:
-            texts.append(span.text)
-        else:
-            texts.append(span.text[: max(0, (offset or 0) - span.start)])
+        if span.segment.media is None:
+            texts.append(span.text[: max(0, offset - span.start)])
+        elif span.end <= offset:
+            media.append(span.segment.media)
     return counter.count("".join(texts)) + media_tokens(media)
 
 

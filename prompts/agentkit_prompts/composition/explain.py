@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from agentkit_prompts.composition.rows import HistoryRow, PromptRow, Row, rows_of
 from agentkit_prompts.composition.trims import Status, Trim
-from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_prompts.templates.spans import Span
 from agentkit_prompts.tokens.counter import thinking_tokens
@@ -17,9 +17,8 @@ from agentkit_prompts.tree.prompt import BasePrompt
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.contents import Contents
-    from agentkit_prompts.composition.sections import Section
 
-__all__ = ["LayerRow", "LayerTable", "is_inside", "layer_table", "names_read"]
+__all__ = ["LayerRow", "LayerTable", "layer_table", "names_read"]
 
 _MAX_NAMED = 3
 """Number of tools with another time limit that the table names."""
@@ -37,32 +36,22 @@ class LayerRow:
     source: str
     """Origin of the text: the template file, or the context names it reads; for tools also the time limit of a call."""
     tokens: int
-    share: float
+    share: float = 0.0
     """Part of all tokens, 0 to 1."""
     status: Status = "kept"
     why: str = ""
     """Why it was trimmed or dropped."""
-    contents: Contents | None = field(default=None, repr=False, compare=False)
-    """The composition that the row is about."""
-
-    @property
-    def trim(self) -> Trim | None:
-        """Effect of the budget, if it had one."""
-        if self.contents is None:
-            return None
-        return self.contents.trims.get(self.layer)
+    trim: Trim | None = field(default=None, repr=False, compare=False)
+    """Effect of the budget, if it had one."""
+    row: Row | None = field(default=None, repr=False, compare=False)
+    """The prompt or the stored messages; None for the other layers, which have no text in the messages."""
 
     @property
     def spans(self) -> tuple[Span, ...]:
         """The text of the layer in the messages."""
-        if self.contents is None:
+        if self.row is None:
             return ()
-        return tuple([span for span in self.contents.spans if is_inside(span.prompt, self.layer)])
-
-
-def is_inside(path: str, outer: str) -> bool:
-    """True if the prompt at `path` is the prompt or place `outer`, or is inside it."""
-    return path == outer or path.startswith((f"{outer}.", f"{outer}["))
+        return self.row.spans
 
 
 class LayerTable(tuple[LayerRow, ...]):
@@ -72,7 +61,7 @@ class LayerTable(tuple[LayerRow, ...]):
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return the rows as dicts that `json` can write."""
-        names = [column.name for column in fields(LayerRow) if column.name != "contents"]
+        names = [column.name for column in fields(LayerRow) if column.name not in ("trim", "row")]
         return [{name: getattr(row, name) for name in names} for row in self]
 
     def __str__(self) -> str:
@@ -95,79 +84,68 @@ def _column(texts: Sequence[str]) -> list[str]:
     return [text.ljust(width) for text in texts]
 
 
-class _Layer(NamedTuple):
-    """A row before the total is known."""
-
-    name: str
-    label: str
-    source: str
-    tokens: int
-
-
 def layer_table(composition: Contents) -> LayerTable:
     """Return the tokens and origin of each layer, and the effect of the budget on it; tokens add up to the total."""
     layers = [*_layers(composition)]
     total = composition.tokens
     framing = total - sum(layer.tokens for layer in layers)
     if framing and composition.text_tokens is None:
-        layers.append(_Layer("overhead", "message framing", "", framing))
+        layers.append(LayerRow("overhead", "message framing", "", framing))
     elif framing:
-        layers.append(_Layer("chat template", "text that it adds", "", framing))
-    return LayerTable([_row(composition, layer, total) for layer in layers])
+        layers.append(LayerRow("chat template", "text that it adds", "", framing))
+    return LayerTable([_with_trim(composition, layer, total) for layer in layers])
 
 
-def _layers(composition: Contents) -> Iterator[_Layer]:
+def _layers(composition: Contents) -> Iterator[LayerRow]:
     """Yield the layers in the order they are sent, then the declarations."""
-    system, user, closing = composition.sections
-    yield from _prompts(composition, system)
-    yield from _messages(composition, "conversation", composition.conversation)
-    yield from _prompts(composition, user)
-    yield from _messages(composition, "intermediate", composition.intermediate)
-    if len(composition.intermediate):
-        yield from _prompts(composition, closing)
+    for row in rows_of(composition):
+        if isinstance(row, PromptRow):
+            yield _prompt_layer(composition, row)
+        else:
+            yield from _history_layers(composition, row)
     tokens = composition.declarations.tokens(composition.counter)
     if composition.tools:
         source = f"tools{_time_limits(composition.tools)}"
-        yield _Layer("tools", f"{len(composition.tools)} tools", source, tokens.tools)
+        yield LayerRow("tools", f"{len(composition.tools)} tools", source, tokens.tools)
     if composition.output_schema is not None:
-        yield _Layer("output", "answer schema", "output type", tokens.schema)
+        yield LayerRow("output", "answer schema", "output type", tokens.schema)
 
 
-def _prompts(composition: Contents, section: Section) -> Iterator[_Layer]:
-    for path, prompt, rendered in section.fragments:
-        source = prompt.template.file or ", ".join(dict.fromkeys(names_read(prompt))) or "text"
-        kept = [name for name in composition.context.kept_kwargs if _shows_kwarg(prompt, name)]
-        if kept:
-            source += f" ({', '.join(kept)}: kept by the session)"
-        yield _Layer(path, prompt.label, source, rendered.tokens(composition.counter))
+def _prompt_layer(composition: Contents, row: PromptRow) -> LayerRow:
+    prompt = row.prompt
+    source = prompt.template.file or ", ".join(dict.fromkeys(names_read(prompt))) or "text"
+    kept = [name for name in composition.context.kept_kwargs if _shows_kwarg(prompt, name)]
+    if kept:
+        source += f" ({', '.join(kept)}: kept by the session)"
+    return LayerRow(row.layer, prompt.label, source, row.rendered.tokens(composition.counter), row=row)
 
 
-def _messages(composition: Contents, name: str, history: Conversation) -> Iterator[_Layer]:
+def _history_layers(composition: Contents, row: HistoryRow) -> Iterator[LayerRow]:
+    name, history = row.layer, row.history
     if not len(history) and name not in composition.trims:
         return
     counter = composition.counter
     thinking = sum(thinking_tokens(message, counter) for message in history if message.thinking)
     tokens = history.total(composition.declarations.tokens(counter).of_message)
-    yield _Layer(name, f"{len(history)} messages", name, tokens - thinking)
+    yield LayerRow(name, f"{len(history)} messages", name, tokens - thinking, row=row)
     if thinking:
-        yield _Layer(f"{name}.thinking", "thinking of the model", name, thinking)
+        yield LayerRow(f"{name}.thinking", "thinking of the model", name, thinking)
 
 
-def _row(composition: Contents, layer: _Layer, total: int) -> LayerRow:
-    """Return a row, with the reason if a budget cut it, or if the context has the end of a conversation only."""
-    trim = composition.trims.get(layer.name)
+def _with_trim(composition: Contents, layer: LayerRow, total: int) -> LayerRow:
+    """Return a row with its share, and the reason if a budget cut it or the context has the end of a conversation."""
+    trim = composition.trims.get(layer.layer)
     reasons: list[str] = []
     status: Status = "kept"
     # Compaction leaves the end of a conversation in the context; the summary has the rest.
-    if layer.name == "conversation" and composition.context.conversation.start:
+    if layer.layer == "conversation" and composition.context.conversation.start:
         reasons.append(f"the first {composition.context.conversation.start} messages were left out before")
         status = "trimmed"
     if trim is not None:
         reasons.append(trim.why)
         # A wrapper that lost its children is still sent: its own text has tokens.
         status = "trimmed" if layer.tokens else trim.status
-    share = layer.tokens / (total or 1)
-    return LayerRow(*layer, share, status, "; ".join(reasons), composition)
+    return replace(layer, share=layer.tokens / (total or 1), status=status, why="; ".join(reasons), trim=trim)
 
 
 def _time_limits(tools: Iterable[ToolSpec]) -> str:

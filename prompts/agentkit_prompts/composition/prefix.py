@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from itertools import takewhile
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from agentkit_prompts.composition.diff import tokens_until, tool_text
-from agentkit_prompts.composition.sections import SEPARATOR, Section
+from agentkit_prompts.composition.rows import HistoryRow, PromptRow, Row, rows_of
 from agentkit_prompts.composition.stored_text import stored_text
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.thinking import Thinking
-from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter
+from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD
 from agentkit_prompts.tree.volatility import volatility_of
 
 if TYPE_CHECKING:
@@ -40,41 +38,43 @@ class Breakpoint:
 
 def breakpoints(composition: Contents) -> tuple[Breakpoint, ...]:
     """Return at most four cache points, between the parts that change never, per session, and per turn."""
-    counter = composition.counter
-    declared = composition.declarations.tokens(counter)
-    tokens = declared.tools
+    declared = composition.declarations.tokens(composition.counter)
     points: list[Breakpoint] = []
     if composition.tools:
-        points.append(Breakpoint("tools", -1, 0, tokens))
-    system = composition.system
-    points += _system_points(system, tokens, counter)
-    if any(volatility_of(fragment.prompt) == "turn" for fragment in system.fragments if fragment.rendered.text):
-        # A cache keeps a prefix, so it ends at the first text that changes every turn.
-        return tuple(points)
-    first = 0
-    if composition.sends_system:
-        first = 1
-        tokens += MESSAGE_OVERHEAD + system.tokens(counter)
-    if len(composition.conversation):
-        last = first + len(composition.conversation) - 1
-        tokens += composition.conversation.total(declared.of_message)
-        points.append(Breakpoint("conversation", last, len(composition.marked_text(last)), tokens))
+        points.append(Breakpoint("tools", -1, 0, declared.tools))
+    for part, row in _last_rows(composition).items():
+        message, offset, tokens = 0, 0, declared.tools
+        if isinstance(row, PromptRow):
+            offset = row.end
+            tokens += MESSAGE_OVERHEAD + tokens_until(row.section.segments(), offset, composition.counter)
+        else:
+            message = row.message + len(row.history) - 1
+            offset = len(composition.marked_text(message))
+            if composition.sends_system:
+                tokens += MESSAGE_OVERHEAD + composition.system.tokens(composition.counter)
+            tokens += row.history.total(declared.of_message)
+        points.append(Breakpoint(part, message, offset, tokens))
     return tuple(points)
 
 
-def _system_points(system: Section, tokens: int, counter: TokenCounter) -> Iterator[Breakpoint]:
-    """Yield the cache points in the system message, which comes after so many tokens."""
-    shown = [fragment for fragment in system.fragments if fragment.rendered.text]
-    volatilities = [volatility_of(fragment.prompt) for fragment in shown]
-    static = sum(1 for _ in takewhile(lambda volatility: volatility == "static", volatilities))
-    stable = sum(1 for _ in takewhile(lambda volatility: volatility != "turn", volatilities))
-    parts: tuple[tuple[_Part, int], ...] = (("static", static), ("session", stable))
-    for name, count in parts:
-        if not count or (name == "session" and stable == static):
-            continue
-        offset = len(SEPARATOR.join([fragment.rendered.text for fragment in shown[:count]]))
-        cost = MESSAGE_OVERHEAD + tokens_until(system.segments(), offset, counter)
-        yield Breakpoint(name, 0, offset, tokens + cost)
+def _last_rows(composition: Contents) -> dict[_Part, Row]:
+    """Return the last row of each part, up to the first text that changes every turn: a cache keeps a prefix."""
+    last: dict[_Part, Row] = {}
+    part: _Part = "static"
+    for row in rows_of(composition):
+        if isinstance(row, HistoryRow):
+            # The conversation is the first history. The input follows it, which changes every turn.
+            if len(row.history):
+                last["conversation"] = row
+            break
+        volatility = volatility_of(row.prompt)
+        if row.rendered.text and volatility == "turn":
+            break
+        if row.rendered.text:
+            if volatility == "session":
+                part = "session"
+            last[part] = row
+    return last
 
 
 def prefix(composition: Contents) -> tuple[str, int]:

@@ -1,0 +1,115 @@
+"""Rows of a composition: its prompts and stored messages in the order they are sent, with their spans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from agentkit_prompts.composition.sections import SEPARATOR, Section
+from agentkit_prompts.composition.stored_text import stored_segments
+from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.templates.rendered import Rendered
+from agentkit_prompts.templates.spans import Span, tile
+from agentkit_prompts.tree.prompt import BasePrompt
+
+if TYPE_CHECKING:
+    from agentkit_prompts.composition.contents import Contents
+
+__all__ = ["HistoryName", "HistoryRow", "PromptRow", "Row", "is_inside", "rows_of"]
+
+HistoryName: TypeAlias = Literal["conversation", "intermediate"]
+
+
+class PromptRow(NamedTuple):
+    """A prompt of the system, user or closing message."""
+
+    layer: str
+    """Path of the prompt, such as `system[0]`."""
+    prompt: BasePrompt
+    rendered: Rendered
+    section: Section
+    """The message that it is in."""
+    message: int | None
+    """Index of that message; None if it is not sent."""
+    offset: int
+    """Characters of that message before it."""
+
+    @property
+    def end(self) -> int:
+        """Characters of the message up to its end."""
+        return self.offset + len(self.rendered.text)
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """Its text in the message."""
+        spans = tile(self.section.segments(), self.message or 0)
+        return tuple([span for span in spans if is_inside(span.prompt, self.layer)])
+
+
+class HistoryRow(NamedTuple):
+    """The stored messages of the conversation, or of the tool traffic."""
+
+    layer: HistoryName
+    history: Conversation
+    message: int
+    """Index of the first message in the composition."""
+    indices: Sequence[int]
+    """For each message its index in the context."""
+
+    @property
+    def numbers(self) -> dict[int, int]:
+        """Index of a message in the context -> its index in the composition."""
+        return {index: number for number, index in enumerate(self.indices, self.message)}
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The text of all its messages."""
+        spans: list[Span] = []
+        for (index, number), message in zip(self.numbers.items(), self.history, strict=True):
+            spans += tile(stored_segments(message, f"{self.layer}[{index}]"), number)
+        return tuple(spans)
+
+
+Row: TypeAlias = PromptRow | HistoryRow
+
+
+def rows_of(composition: Contents) -> list[Row]:
+    """Return the rows in the order they are sent, also the prompts without text and histories without messages."""
+    system, user, closing = composition.sections
+    conversation = int(composition.sends_system)
+    input_ = conversation + len(composition.conversation)
+    intermediate = input_ + composition.sends_user
+    rows: list[Row] = [
+        *_prompts(system, 0, composition.sends_system),
+        _history(composition, "conversation", conversation),
+        *_prompts(user, input_, composition.sends_user),
+        _history(composition, "intermediate", intermediate),
+    ]
+    # The closing message follows tool traffic only.
+    if len(composition.intermediate):
+        rows += _prompts(closing, intermediate + len(composition.intermediate), bool(closing.text))
+    return rows
+
+
+def _prompts(section: Section, message: int, is_sent: bool) -> Iterator[PromptRow]:
+    index = None
+    if is_sent:
+        index = message
+    offset = 0
+    for path, prompt, rendered in section.fragments:
+        row = PromptRow(path, prompt, rendered, section, index, offset)
+        yield row
+        if rendered.text:
+            offset = row.end + len(SEPARATOR)
+
+
+def _history(composition: Contents, name: HistoryName, message: int) -> HistoryRow:
+    history: Conversation = getattr(composition, name)
+    indices: Sequence[int] = getattr(composition.context, name).complete_at()
+    # A budget drops the first messages, so the last ones are sent.
+    return HistoryRow(name, history, message, indices[len(indices) - len(history) :])
+
+
+def is_inside(path: str, outer: str) -> bool:
+    """True if the prompt at `path` is the prompt or place `outer`, or is inside it."""
+    return path == outer or path.startswith((f"{outer}.", f"{outer}["))
