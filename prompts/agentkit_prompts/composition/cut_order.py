@@ -1,14 +1,15 @@
-"""The order in which what shares a budget receives units.
+"""The order in which parts that share a budget receive units.
 
-Everything that may give way is cut into units, and all units stand in one fixed order that depends on the content
-alone. What is kept is a prefix of that order, found by bisection over exact counts: never over the limit, and a
-larger limit never removes anything.
+Everything that may give way is cut into units, and all units have one fixed order that depends on the content alone.
+A prefix of that order is kept, found by bisection over exact counts: never over the limit, and a larger limit never
+removes anything.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping
 
 from agentkit_prompts.errors import BudgetError
 from agentkit_prompts.tokens.budget import Size
@@ -40,13 +41,13 @@ def largest_from(guess: int, upper: int, fits: Callable[[int], bool], lower: int
 
 
 class Node:
-    """Something that can be kept in part.
+    """A part that can be kept in part.
 
     Attributes:
-        size: What its owner asked for.
-        units: Into how many units it falls.
-        required: How many of them must be kept whatever its size says.
-        lost: How many more there were before the `max` of something inside it took them away.
+        size: The size that its owner asked for.
+        units: Number of units.
+        required: Number of units that must be kept, whatever its size says.
+        lost: Number of units that the `max` of something inside it took away.
     """
 
     size: Size
@@ -55,51 +56,62 @@ class Node:
     lost: int = 0
 
     def tokens(self, kept: int) -> int:
-        """Return what it costs with the first `kept` units of its order."""
+        """Return the tokens of the first `kept` units of its order."""
         raise NotImplementedError
 
 
 class UnitBounds:
-    """The unit counts that the token numbers of a `Size` stand for."""
+    """Unit counts of a node that its `Size`, which counts tokens, allows.
+
+    Attributes:
+        whole: All units.
+        most: Units that its `max` allows.
+        least: Units that its `min` requires.
+        target: Units that it gets before the surplus is shared.
+    """
 
     __slots__ = ("_node", "least", "most", "target", "whole")
 
     def __init__(self, path: str, node: Node) -> None:
-        size, units = node.size, node.units
         self._node = node
-        self.whole = units
-        self.most = units
-        if size.max is not None and node.tokens(units) > size.max:
-            limit = size.max
-            self.most = largest(units, lambda kept: node.tokens(kept) <= limit)
-            if self.most < node.required or node.tokens(self.most) > limit:
-                raise BudgetError(
-                    f"{path}: needs {node.tokens(node.required)} tokens and may take {limit}; "
-                    "raise its max, or give it a cut that lets it shrink",
-                    required=node.tokens(node.required),
-                    limit=limit,
-                    name=path,
-                )
-        self.least = node.required
-        if size.min > 0 and self.least < self.most:
-            floor = size.min
-            reached = largest(self.most, lambda kept: kept == 0 or node.tokens(kept - 1) < floor)
-            self.least = max(self.least, reached)
-        # A template can take more tokens for fewer items, for example if it writes how many are left out.
-        while self.least < self.most and not self._fits(self.least):
-            self.least += 1
-        # The mark of a cut can take more tokens than the text that it replaces.
-        if node.tokens(self.least) >= node.tokens(self.most):
-            self.least = self.most
+        self.whole = node.units
+        self.most = self._maximum(path)
+        self.least = self._minimum()
         self.target = self.most
-        if size.target is not None:
-            goal = size.target
+        goal = node.size.target
+        if goal is not None:
             self.target = max(self.least, largest(self.most, lambda kept: node.tokens(kept) <= goal))
 
-    def held(self, given: int) -> int:
-        """Return how many of the units `given` can be kept: fewer where a part takes more than the whole may.
+    def _maximum(self, path: str) -> int:
+        node, limit = self._node, self._node.size.max
+        if limit is None or node.tokens(node.units) <= limit:
+            return node.units
+        most = largest(node.units, self._fits)
+        if most >= node.required and self._fits(most):
+            return most
+        needed = node.tokens(node.required)
+        what = (
+            f"{path}: needs {needed} tokens and may take {limit}; raise its max, or give it a cut that lets it shrink"
+        )
+        raise BudgetError(what, required=needed, limit=limit, name=path)
 
-        A template may say more of less, such as how long it is; a larger `given` never holds fewer.
+    def _minimum(self) -> int:
+        node, floor, most = self._node, self._node.size.min, self.most
+        least = node.required
+        if floor > 0 and least < most:
+            least = max(least, largest(most, lambda kept: kept == 0 or node.tokens(kept - 1) < floor))
+        # A template can take more tokens for fewer items, for example if it writes how many are left out.
+        while least < most and not self._fits(least):
+            least += 1
+        # The mark of a cut can take more tokens than the text that it replaces.
+        if node.tokens(least) >= node.tokens(most):
+            return most
+        return least
+
+    def held(self, given: int) -> int:
+        """Return how many of the units `given` can be kept: fewer if a part takes more than the whole may.
+
+        A template may write more for less, such as how long it is; a larger `given` never holds fewer.
         """
         while given > self.least and not self._fits(given):
             given -= 1
@@ -111,45 +123,42 @@ class UnitBounds:
 
 
 class Siblings:
-    """Nodes that share what there is, and the order in which they receive units."""
+    """Nodes that share a budget, and the order in which they receive units."""
 
-    def __init__(self, nodes: Sequence[tuple[str, Node]]) -> None:
+    def __init__(self, nodes: Mapping[str, Node]) -> None:
         self.nodes = nodes
-        self.bounds = [UnitBounds(path, node) for path, node in nodes]
-        self.order: list[int] = []
-        """Indices into `nodes`, one for each unit."""
-        for index, bound in enumerate(self.bounds):
-            self.order += [index] * bound.least
+        self.bounds = {path: UnitBounds(path, node) for path, node in nodes.items()}
+        self.order: list[str] = []
+        """Paths of the nodes, one for each unit."""
+        for path, bounds in self.bounds.items():
+            self.order += [path] * bounds.least
         self.required = len(self.order)
-        ranked = sorted(range(len(nodes)), key=lambda index: -nodes[index][1].size.priority)
-        for index in ranked:
-            self.order += [index] * (self.bounds[index].target - self.bounds[index].least)
+        ranked = sorted(nodes, key=lambda path: -nodes[path].size.priority)
+        for path in ranked:
+            self.order += [path] * (self.bounds[path].target - self.bounds[path].least)
         self.order += self._surplus()
-        # Layers without a share (flex=0) receive the remaining units last, so that the order contains all units.
-        for index in ranked:
-            if not nodes[index][1].size.flex:
-                self.order += [index] * (self.bounds[index].most - self.bounds[index].target)
+        # Nodes without a share (flex=0) receive the remaining units last, so that the order contains all units.
+        for path in ranked:
+            if not nodes[path].size.flex:
+                self.order += [path] * (self.bounds[path].most - self.bounds[path].target)
 
-    def _surplus(self) -> list[int]:
-        """Return the order of what lies beyond the targets, shared in proportion to `flex`."""
-        shares: list[tuple[float, int, int]] = []
-        for index, (bound, (_, node)) in enumerate(zip(self.bounds, self.nodes, strict=True)):
-            extra, flex = bound.most - bound.target, node.size.flex
+    def _surplus(self) -> list[str]:
+        """Return the order of the units beyond the targets, shared in proportion to `flex`."""
+        shares: list[tuple[float, int, int, str]] = []
+        for index, (path, node) in enumerate(self.nodes.items()):
+            bounds, flex = self.bounds[path], node.size.flex
+            extra = bounds.most - bounds.target
             if extra and flex:
-                each = max(1, node.tokens(bound.most) - node.tokens(bound.target)) / extra / flex
-                shares += [(number * each, -node.size.priority, index) for number in range(1, extra + 1)]
-        return [index for _, _, index in sorted(shares)]
+                each = max(1, node.tokens(bounds.most) - node.tokens(bounds.target)) / extra / flex
+                shares += [(number * each, -node.size.priority, index, path) for number in range(1, extra + 1)]
+        return [path for *_, path in sorted(shares)]
 
     @property
     def lost(self) -> int:
-        """How many units a `max` among them or inside them took away."""
-        return sum(
-            bound.whole - bound.most + node.lost for bound, (_, node) in zip(self.bounds, self.nodes, strict=True)
-        )
+        """Number of units that a `max` among them or inside them took away."""
+        return sum(bounds.whole - bounds.most + self.nodes[path].lost for path, bounds in self.bounds.items())
 
-    def given(self, units: int) -> tuple[int, ...]:
+    def counts(self, units: int) -> dict[str, int]:
         """Return how many units each node keeps of the first `units` of the order."""
-        counts = [0] * len(self.nodes)
-        for index in self.order[:units]:
-            counts[index] += 1
-        return tuple(bound.held(count) for bound, count in zip(self.bounds, counts, strict=True))
+        given = Counter(self.order[:units])
+        return {path: bounds.held(given[path]) for path, bounds in self.bounds.items()}

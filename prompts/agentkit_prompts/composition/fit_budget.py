@@ -1,8 +1,8 @@
-"""`Fitting`: the composition that remains when a budget, or the `max` of a prompt, says it must be smaller."""
+"""`Fitting`: the part of a composition that a budget, or the `max` of a prompt, leaves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,30 +28,29 @@ class _Unit(NamedTuple):
     many: str
 
 
-_UNITS = {
-    "turns": _Unit("turn", "turns"),
-    "steps": _Unit("step", "steps"),
-    "items": _Unit("item", "items"),
-    "text": _Unit("piece of text", "pieces of text"),
-}
+_TURN = _Unit("turn", "turns")
+_STEP = _Unit("step", "steps")
+_ITEM = _Unit("item", "items")
+_PIECE = _Unit("piece of text", "pieces of text")
 
 
 def without_oldest(whole: Composition, limit: int, why: str) -> Composition:
     """Return a composition without the oldest turns of its history, as far as its `tokens` are above a limit.
 
-    What prompts wrote stays, also where it was changed after it was rendered; so the result may be above the limit.
-    Tokens are asked for about as much as fits, not of more.
+    Text of prompts stays, also if it was changed after it was rendered; so the result may be above the limit. Few
+    compositions are counted, all of about the size that fits.
 
     Args:
         whole: The composition.
-        limit: Tokens it may have.
-        why: What the limit is from, for the layer table.
+        limit: Maximum number of tokens.
+        why: Origin of the limit, for the layer table.
     """
     history = History(whole.conversation, whole.counter, whole.layers.history, by_role="user")
-    units, least = history.units, min(history.required, history.units)
+    units = history.units
     earlier = whole.trims.get("conversation")
     turns = units
-    if earlier is not None:  # a budget has already dropped some
+    if earlier is not None:
+        # A budget has already dropped some.
         turns = earlier.of
 
     @lru_cache(maxsize=64)
@@ -65,10 +64,10 @@ def without_oldest(whole: Composition, limit: int, why: str) -> Composition:
         return whole.evolve(conversation=history.keep(steps), trims={**whole.trims, "conversation": trim})
 
     fixed = whole.own_tokens() - history.tokens(units)
-    guess = largest(units, lambda steps: fixed + history.tokens(steps) <= limit, least)
-    kept = largest_from(guess, units, lambda steps: keeping(steps).tokens <= limit, least)
+    guess = largest(units, lambda steps: fixed + history.tokens(steps) <= limit, history.required)
+    kept = largest_from(guess, units, lambda steps: keeping(steps).tokens <= limit, history.required)
     if kept:
-        kept = history.steps(kept, whole.layers.history_block, max(1, least))
+        kept = history.steps(kept, whole.layers.history_block, max(1, history.required))
     return keeping(kept)
 
 
@@ -78,22 +77,26 @@ class Fitting:
     def __init__(self, whole: Composition, budget: Budget | None) -> None:
         self.whole = whole
         self.budget = budget
-        layers, counter, ctx = whole.layers, whole.counter, whole.context
+        layers, counter = whole.layers, whole.counter
         self.history = History(whole.conversation, counter, layers.history, by_role="user")
         self.traffic = History(whole.intermediate, counter, layers.traffic, by_role="assistant", required=1)
-        self.leaves = [
-            [node_of(prompt, ctx, rendered, counter) for _, prompt, rendered in section.fragments]
+        prompts = {
+            path: node_of(prompt, whole.context, rendered, counter)
             for section in whole.sections
-        ]
-        system, user, closing = (
-            [(fragment[0], node) for fragment, node in zip(section.fragments, leaves, strict=True)]
-            for section, leaves in zip(whole.sections, self.leaves, strict=True)
-        )
+            for path, prompt, rendered in section.fragments
+        }
+        self.prompts = prompts
+        system, user, closing = ([fragment.path for fragment in section.fragments] for section in whole.sections)
         # In the order they are sent: of layers with equal priority, the first one grows first.
         self.siblings = Siblings(
-            [*system, ("conversation", self.history), *user, ("intermediate", self.traffic), *closing]
+            {
+                **{path: prompts[path] for path in system},
+                "conversation": self.history,
+                **{path: prompts[path] for path in user},
+                "intermediate": self.traffic,
+                **{path: prompts[path] for path in closing},
+            }
         )
-        self.at_history, self.at_traffic = len(system), len(system) + 1 + len(user)
         tools, schema, _ = whole.declarations.tokens(counter)
         self.fixed = tools + schema
         self._sections: dict[tuple[int, tuple[int, ...]], Section] = {}
@@ -104,7 +107,8 @@ class Fitting:
         Raises:
             BudgetError: The minimums do not fit; names each with its tokens.
         """
-        kept, required = len(self.siblings.order), self.siblings.required
+        units = len(self.siblings.order)
+        kept, required = units, self.siblings.required
         if self.budget is not None:
             limit = self.budget.tokens
             if self.sent_tokens(required) > limit:
@@ -113,24 +117,23 @@ class Fitting:
                 kept = largest(kept, lambda units: self.tokens(units) <= limit, required)
             # To render the text of a chat template is slow, so the search begins at the number that fits without it.
             if self.whole.text_tokens is not None:
-                most = len(self.siblings.order)
-                kept = largest_from(kept, most, lambda units: self.sent_tokens(units) <= limit, required)
-        return self._build(self.siblings.given(kept))
+                kept = largest_from(kept, units, lambda units: self.sent_tokens(units) <= limit, required)
+        return self._build(self.siblings.counts(kept))
 
     def sent_tokens(self, units: int) -> int:
-        """Return what is sent with the first `units` of the order; where a chat template writes it, its text counts."""
+        """Count everything that is sent with the first `units` of the order, as a chat template writes it if any."""
         if self.whole.text_tokens is None:
             return self.tokens(units)
-        return self._keeping(self.siblings.given(units), {}).tokens
+        return self._keeping(self.siblings.counts(units), {}).tokens
 
     def tokens(self, units: int) -> int:
-        """Return what the composition costs with the first `units` of the order, whatever chat template writes it."""
-        given = self.siblings.given(units)
-        counter = self.whole.counter
-        traffic = given[self.at_traffic]
-        total = self.fixed + self.history.tokens(given[self.at_history]) + self.traffic.tokens(traffic)
-        system, user, closing = self.sections(given)
-        whole, empty = self.whole, self.whole.layers.empty_messages
+        """Count everything that is sent with the first `units` of the order, whatever chat template writes it."""
+        counts = self.siblings.counts(units)
+        whole, counter = self.whole, self.whole.counter
+        traffic = counts["intermediate"]
+        total = self.fixed + self.history.tokens(counts["conversation"]) + self.traffic.tokens(traffic)
+        system, user, closing = self.sections(counts)
+        empty = whole.layers.empty_messages
         if system.text or (empty and whole.sends_system):
             total += MESSAGE_OVERHEAD + system.tokens(counter)
         if user.text or (empty and whole.sends_user):
@@ -139,80 +142,73 @@ class Fitting:
             total += MESSAGE_OVERHEAD + closing.tokens(counter)
         return total
 
-    def sections(self, given: Sequence[int]) -> list[Section]:
-        """Return the messages that remain with so many units of each sibling."""
-        starts = (0, self.at_history + 1, self.at_traffic + 1)
-        return [
-            self._section(number, tuple(given[start : start + len(leaves)]))
-            for number, (start, leaves) in enumerate(zip(starts, self.leaves, strict=True))
-        ]
+    def sections(self, counts: Mapping[str, int]) -> list[Section]:
+        """Return the messages that remain with these units of each part."""
+        return [self._section(slot, section, counts) for slot, section in enumerate(self.whole.sections)]
 
-    def _section(self, number: int, counts: tuple[int, ...]) -> Section:
-        known = self._sections.get((number, counts))
-        if known is None:
-            section, nodes = self.whole.sections[number], self.leaves[number]
+    def _section(self, slot: int, whole: Section, counts: Mapping[str, int]) -> Section:
+        key = slot, tuple([counts[fragment.path] for fragment in whole.fragments])
+        section = self._sections.get(key)
+        if section is None:
             fragments = [
-                Fragment(path, prompt, node.render(count))
-                for (path, prompt, _), node, count in zip(section.fragments, nodes, counts, strict=True)
+                Fragment(path, prompt, self.prompts[path].render(counts[path])) for path, prompt, _ in whole.fragments
             ]
-            known = self._sections[number, counts] = Section(fragments, section.label)
-        return known
+            section = self._sections[key] = Section(fragments, whole.label)
+        return section
 
-    def _build(self, given: Sequence[int]) -> Composition:
-        whole, bounds = self.whole, self.siblings.bounds
-        shown = [*given]
-        shown[self.at_history] = self.history.steps(
-            given[self.at_history], whole.layers.history_block, bounds[self.at_history].least
-        )
-        trims = {
-            path: Trim(kept, bound.whole + node.lost, self._why(node, bound, count, kept))
-            for (path, node), bound, count, kept in zip(self.siblings.nodes, bounds, given, shown, strict=True)
-            if kept < bound.whole + node.lost
-        }
-        return self._keeping(shown, trims)
+    def _build(self, counts: Mapping[str, int]) -> Composition:
+        bounds = self.siblings.bounds
+        block, least = self.whole.layers.history_block, bounds["conversation"].least
+        kept = {**counts, "conversation": self.history.steps(counts["conversation"], block, least)}
+        trims: dict[str, Trim] = {}
+        for path, node in self.siblings.nodes.items():
+            units = node.units + node.lost
+            if kept[path] < units:
+                why = f"{self._share(node, kept[path])}: {self._cause(node, bounds[path], counts[path])}"
+                trims[path] = Trim(kept[path], units, why)
+        return self._keeping(kept, trims)
 
-    def _keeping(self, given: Sequence[int], trims: Mapping[str, Trim]) -> Composition:
-        """Return the composition with so many units of each sibling."""
+    def _keeping(self, counts: Mapping[str, int], trims: Mapping[str, Trim]) -> Composition:
+        """Return the composition with these units of each part."""
         return self.whole.evolve(
-            sections=self.sections(given),
-            conversation=self.history.keep(given[self.at_history]),
-            intermediate=self.traffic.keep(given[self.at_traffic]),
+            sections=self.sections(counts),
+            conversation=self.history.keep(counts["conversation"]),
+            intermediate=self.traffic.keep(counts["intermediate"]),
             trims=trims,
             budget=self.budget,
         )
 
-    def _why(self, node: Node, bounds: UnitBounds, given: int, kept: int) -> str:
-        unit = _UNITS[self._unit_of(node)]
-        whole = bounds.whole + node.lost
+    def _share(self, node: Node, kept: int) -> str:
+        unit, whole = self._unit_of(node), node.units + node.lost
         if kept:
-            share = f"{kept} of {whole} {unit.many} kept"
-        elif whole == 1:
-            share = f"1 {unit.one} dropped"
-        else:
-            share = f"{whole} {unit.many} dropped"
-        if given >= bounds.whole:
-            return f"{share}: a prompt inside has a max"
-        if given >= bounds.most:
-            return f"{share}: its max is {node.size.max} tokens"
-        assert self.budget is not None
-        return f"{share}: the budget is {self.budget.tokens} tokens"
+            return f"{kept} of {whole} {unit.many} kept"
+        if whole == 1:
+            return f"1 {unit.one} dropped"
+        return f"{whole} {unit.many} dropped"
 
-    def _unit_of(self, node: Node) -> str:
-        """Return the kind of the units of a node."""
+    def _cause(self, node: Node, bounds: UnitBounds, given: int) -> str:
+        if given >= bounds.whole:
+            return "a prompt inside has a max"
+        if given >= bounds.most:
+            return f"its max is {node.size.max} tokens"
+        assert self.budget is not None
+        return f"the budget is {self.budget.tokens} tokens"
+
+    def _unit_of(self, node: Node) -> _Unit:
         if node is self.history:
-            return "turns"
+            return _TURN
         if node is self.traffic:
-            return "steps"
+            return _STEP
         if node.size.cut == "items":
-            return "items"
-        return "text"
+            return _ITEM
+        return _PIECE
 
     def _infeasible(self, limit: int) -> BudgetError:
         """Return the error that names every minimum with its tokens."""
         required = self.siblings.required
         total = self.sent_tokens(required)
-        counts = self.siblings.given(required)
-        parts = {path: node.tokens(count) for (path, node), count in zip(self.siblings.nodes, counts, strict=True)}
+        counts = self.siblings.counts(required)
+        parts = {path: node.tokens(counts[path]) for path, node in self.siblings.nodes.items()}
         parts["tools"] = self.fixed
         overhead = "overhead"
         if self.whole.text_tokens is not None:

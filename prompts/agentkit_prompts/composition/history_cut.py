@@ -1,4 +1,4 @@
-"""`History`: what is cut of a conversation under a budget, the oldest steps first."""
+"""`History`: a conversation that a budget cuts, the oldest steps first."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["History"]
 
 class History(Node):
     """Messages in whole steps: a user's turn with everything that answers it, or a model's calls with their results.
-    With `cut="drop"` all of them are one step.
+    With `cut="drop"` all messages are one step.
 
-    The newest steps are kept. Where that leaves a choice the cut moves to a block border, a point that depends on the
+    The newest steps are kept. If that leaves a choice, the cut moves to a block border, a point that depends on the
     messages before it alone, so that the start of the history stays the same over several turns.
     """
 
@@ -26,10 +26,11 @@ class History(Node):
         self._count = message_tokens(counter)
         starts = [index for index, message in enumerate(messages) if message.role == by_role]
         if len(messages) and starts[:1] != [0]:
-            starts = [0, *starts]  # what comes before the first turn is a step, too
-        self._starts = starts
+            # The messages before the first turn are a step, too.
+            starts = [0, *starts]
         if size.cut == "drop":
-            self._starts = self._starts[:1]
+            starts = starts[:1]
+        self._starts = starts
         self.units = len(self._starts)
         self.required = min(required, self.units)
         if size.cut == "none":
@@ -43,9 +44,9 @@ class History(Node):
         return totals[offset + len(self._messages)] - totals[offset + self._starts[-kept]]
 
     def steps(self, kept: int, block: int = 0, least: int = 1) -> int:
-        """Return how many of the `kept` newest steps remain from a block border on, where there is one among them.
+        """Return how many of the `kept` newest steps remain from a block border on, at least `least`.
 
-        At least `least` of them do.
+        Without a border among them, all remain.
         """
         if not 0 < kept < self.units or not block:
             return max(0, min(kept, self.units))

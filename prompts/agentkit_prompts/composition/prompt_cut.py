@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from agentkit_prompts.composition.cut_order import Node, Siblings
 from agentkit_prompts.context.prompt_context import PromptContext
@@ -26,14 +26,21 @@ _ELLIPSIS = "\u2026"
 
 
 class _Part(Node):
-    """A prompt that can be kept in part, each part rendered once. A fence goes around what is kept."""
+    """A prompt that can be kept in part, each part rendered once. A fence goes around the part that is kept."""
 
-    def __init__(self, prompt: BasePrompt, ctx: PromptContext, counter: TokenCounter) -> None:
+    def __init__(self, prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> None:
         self.size = prompt.size
+        self.units = 0
+        self.required = 0
         self._prompt = prompt
         self._ctx = ctx
+        self._whole = whole
         self._counter = counter
-        self._cache: dict[int, Rendered] = {}
+        self._renderings: dict[int, Rendered] = {}
+        if whole.text:
+            self.units = self._count()
+        if self.size.cut == "none" or (self.size.cut == "drop" and self.size.min > 0):
+            self.required = self.units
 
     def tokens(self, kept: int) -> int:
         """Count the rendering of the first units."""
@@ -41,57 +48,62 @@ class _Part(Node):
 
     def render(self, kept: int) -> Rendered:
         """Render the first units."""
-        known = self._cache.get(kept)
-        if known is None:
-            known = self._cache[kept] = with_fence(self._prompt, self._cut(kept), self._ctx)
-        return known
+        rendered = self._renderings.get(kept)
+        if rendered is None:
+            rendered = self._renderings[kept] = with_fence(self._prompt, self._cut(kept), self._ctx)
+        return rendered
 
     def _cut(self, kept: int) -> Rendered:
-        raise NotImplementedError
-
-
-class _Leaf(_Part):
-    """A prompt without children, cut the way its size says."""
-
-    def __init__(self, prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> None:
-        super().__init__(prompt, ctx, counter)
-        self._whole = whole
-        cut = self.size.cut
-        self._points: list[int] = []
-        if cut in ("head", "tail", "middle") and whole.text:
-            self._points = cut_points(whole, _MAX_PIECES)
-        if not whole.text:
-            self.units = 0
-        elif cut == "none" or cut == "drop":
-            self.units = 1
-        elif cut == "items":
-            self.units = len(_items(prompt, prompt.values(ctx)))
-        else:
-            self.units = len(self._points) or _MAX_PIECES
-        self.required = 0
-        if cut == "none" or (cut == "drop" and self.size.min > 0):
-            self.required = self.units
-
-    def _cut(self, kept: int) -> Rendered:
-        cut, whole = self.size.cut, self._whole
         if kept == self.units:
-            return whole
+            return self._whole
         if kept == 0:
             return Rendered.from_text("")
-        if cut == "items":
-            return _render_items(self._prompt, self._ctx, kept)
-        if callable(cut):
-            return self._custom_cut(cut, kept)
-        points = self._points
-        if cut == "head":
+        return self._first(kept)
+
+    def _count(self) -> int:
+        """Return the number of units of a prompt with text."""
+        return 1
+
+    def _first(self, kept: int) -> Rendered:
+        """Render the first units, at least one and not all of them."""
+        raise AssertionError("a prompt that is kept or dropped as a whole has one unit")
+
+
+class _Items(_Part):
+    """A prompt that keeps its first items."""
+
+    def _count(self) -> int:
+        return len(_items(self._prompt, self._prompt.values(self._ctx)))
+
+    def _first(self, kept: int) -> Rendered:
+        return _render_items(self._prompt, self._ctx, kept)
+
+
+class _Text(_Part):
+    """A prompt that keeps the end of its text, its beginning, or both."""
+
+    def _count(self) -> int:
+        self._points = cut_points(self._whole, _MAX_PIECES)
+        return len(self._points)
+
+    def _first(self, kept: int) -> Rendered:
+        whole, points = self._whole, self._points
+        if self.size.cut == "head":
             return cut_text(whole, points[kept - 1], len(whole.text))
-        if cut == "tail":
+        if self.size.cut == "tail":
             return cut_text(whole, 0, points[-kept - 1])
         head = (kept + 1) // 2
         return cut_text(whole, points[head - 1], points[head - kept - 1])
 
-    def _custom_cut(self, cut: Callable[[str, int], str], kept: int) -> Rendered:
-        """Return the result of the developer's function."""
+
+class _CustomCut(_Part):
+    """A prompt that is cut by a function of the developer."""
+
+    def _count(self) -> int:
+        return _MAX_PIECES
+
+    def _first(self, kept: int) -> Rendered:
+        cut = cast("Callable[[str, int], str]", self.size.cut)
         label, allowed = self._prompt.label, self._whole.tokens(self._counter) * kept // _MAX_PIECES
         try:
             text = cut(self._whole.plain, allowed)
@@ -107,46 +119,49 @@ class _Leaf(_Part):
 
 
 class _Tree(_Part):
-    """A prompt around others: what is cut are its children, by the order among them."""
+    """A prompt around others, which are cut by the order among them."""
 
-    def __init__(
-        self,
-        prompt: WrapPrompt,
-        ctx: PromptContext,
-        children: Sequence[tuple[str, _Leaf | _Tree]],
-        counter: TokenCounter,
-    ) -> None:
-        super().__init__(prompt, ctx, counter)
+    def __init__(self, prompt: WrapPrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> None:
+        super().__init__(prompt, ctx, whole, counter)
         self._wrap = prompt
-        self._children = children
-        self._siblings = Siblings(children)
+        self._children = {
+            step: node_of(child, ctx, render_prompt(child, ctx), counter) for step, child in prompt.children
+        }
+        self._siblings = Siblings(self._children)
         self.units = len(self._siblings.order)
         self.required = self._siblings.required
         self.lost = self._siblings.lost
 
     def _cut(self, kept: int) -> Rendered:
-        given = zip(self._children, self._siblings.given(kept), strict=True)
-        return render_around(self._wrap, self._ctx, [node.render(count) for (_, node), count in given])
+        counts = self._siblings.counts(kept)
+        parts = [node.render(counts[step]) for step, node in self._children.items()]
+        return render_around(self._wrap, self._ctx, parts)
 
 
-def node_of(prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> _Leaf | _Tree:
-    """Return the node of a prompt; one with children that is not cut itself lets its children give way.
+_CLASSES: Mapping[str, type[_Part]] = {
+    "none": _Part,
+    "drop": _Part,
+    "items": _Items,
+    "head": _Text,
+    "tail": _Text,
+    "middle": _Text,
+}
+"""Name of a cut -> the class of its node."""
 
-    A prompt with a custom `render` is cut as a whole, because its rendering can be more than that of its children.
-    """
+
+def node_of(prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> _Part:
+    """Return the node of a prompt; one with children that is not cut itself lets its children give way."""
     if prompt.fence:
         # A cut must not cut the fence: it goes around the part that is kept.
         whole = prompt.render(ctx)
-    if (
-        isinstance(prompt, WrapPrompt)
-        and type(prompt).render is WrapPrompt.render
-        and prompt.children
-        and prompt.size.cut == "none"
-        and whole.text
-    ):
-        children = [(step, node_of(child, ctx, render_prompt(child, ctx), counter)) for step, child in prompt.children]
-        return _Tree(prompt, ctx, children, counter)
-    return _Leaf(prompt, ctx, whole, counter)
+    cut = prompt.size.cut
+    # A prompt with a custom `render` is cut as a whole: its rendering can be more than that of its children.
+    is_tree = isinstance(prompt, WrapPrompt) and type(prompt).render is WrapPrompt.render
+    if is_tree and prompt.children and cut == "none" and whole.text:
+        return _Tree(cast("WrapPrompt", prompt), ctx, whole, counter)
+    if callable(cut):
+        return _CustomCut(prompt, ctx, whole, counter)
+    return _CLASSES[cut](prompt, ctx, whole, counter)
 
 
 def _items(prompt: BasePrompt, values: Mapping[str, Any]) -> Sequence[Any]:
