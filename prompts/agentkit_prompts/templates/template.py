@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
@@ -40,6 +40,24 @@ def media_table(media: Iterable[Media]) -> MediaTable:
     return table
 
 
+class _Around(NamedTuple):
+    """Text around one `{{ name }}`."""
+
+    before: str
+    name: str
+    after: str
+
+
+class _Text(NamedTuple):
+    """The text of one locale, compiled."""
+
+    program: Program
+    literal: Rendered | None
+    """The rendering if the text has no slots."""
+    around: _Around | None
+    """The text around the only slot, if it is nothing else."""
+
+
 class Template:
     """Text with slots. Immutable; compiled when it is made.
 
@@ -62,18 +80,7 @@ class Template:
         PromptError: The params schema forbids extras or refuses arbitrary types.
     """
 
-    __slots__ = (
-        "_around",
-        "_check",
-        "_options",
-        "_programs",
-        "engine",
-        "file",
-        "names",
-        "params_schema",
-        "required",
-        "text",
-    )
+    __slots__ = ("_check", "_options", "_texts", "engine", "file", "names", "params_schema", "required", "text")
 
     text: str | Mapping[str, str]
     engine: Syntax
@@ -84,8 +91,8 @@ class Template:
     required: frozenset[str]
     """Names of these without which rendering fails: `{{ depth | default(1) }}` and `{{ depth or 1 }}` read an optional
     name."""
-    _programs: dict[str | None, Program]
-    _around: dict[str | None, tuple[str, tuple[str, str]]]
+    _texts: dict[str | None, _Text]
+    """The compiled texts by locale; the first of them also under None."""
     _check: Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], list[Problem]]] | None
     _options: dict[str, Any]
 
@@ -114,10 +121,11 @@ class Template:
             places=(places, (Mapping, type(None)), "a mapping of locales to a file and a line"),
             isolated=(isolated, bool, "True or False"),
         )
-        if wrong := [locale for locale, place in (places or {}).items() if not _is_place(place)]:
-            raise PromptError(f"Template: places[{brief(wrong[0])}]: expected a pair of a file and a line")
-        texts = {"": text} if isinstance(text, str) else dict(text)
-        if not texts or not all(isinstance(item, str) for item in texts.values()):
+        for locale, place in (places or {}).items():
+            if not _is_place(place):
+                raise PromptError(f"Template: places[{brief(locale)}]: expected a pair of a file and a line")
+        sources = {"": text} if isinstance(text, str) else dict(text)
+        if not sources or not all(isinstance(source, str) for source in sources.values()):
             raise PromptError("Template: expected text, or a mapping of at least one locale to text")
         check = None
         if params_schema is not None:
@@ -125,47 +133,27 @@ class Template:
 
             check_params_schema(params_schema)
             check = params_checker(params_schema)
-        from agentkit_prompts.templates.sandbox.program import compile_program
-
         source_file = str(file) if file is not None else None
-        programs: dict[str | None, Program] = {}
-        process = None
-        for locale, source in texts.items():
-            place, line = (places or {}).get(locale, (source_file, first_line))
-            if isolated:
-                from agentkit_prompts.templates.isolated_program import isolated_program, start_process
-
-                process = process or start_process()
-                programs[locale] = isolated_program(source, process, syntax=engine, file=place, first_line=line)
-            else:
-                programs[locale] = compile_program(source, syntax=engine, file=place, first_line=line)
-        programs[None] = programs[next(iter(texts))]
-        around: dict[str | None, tuple[str, tuple[str, str]]] = {}
+        files = dict.fromkeys(sources, (source_file, first_line)) | dict(places or {})
+        texts: dict[str | None, _Text] = {}
+        for locale, program in _programs(sources, files, engine, isolated=isolated).items():
+            # Values that a schema changes or refuses, and processes, need the whole rendering.
+            texts[locale] = _text_of(program, has_short_form=engine == "jinja" and check is None and not isolated)
+        texts[None] = texts[next(iter(sources))]
         names: dict[str, int] = {}
-        for key, program in programs.items():
-            for name, line in program.names.items():
+        for compiled in texts.values():
+            for name, line in compiled.program.names.items():
                 names.setdefault(name, line)
-            if (
-                not isolated
-                and engine == "jinja"
-                and len(program.names) == 1
-                and "\r" not in program.source
-                and params_schema is None
-            ):
-                found = _AROUND_ONE_NAME.fullmatch(program.source)
-                if found:
-                    around[key] = (found[2], (found[1], found[3].removesuffix("\n")))
+        options = {"engine": engine, "params_schema": params_schema, "file": source_file, "first_line": first_line}
         put = object.__setattr__
-        put(self, "text", text if isinstance(text, str) else FrozenDict(texts))
+        put(self, "text", text if isinstance(text, str) else FrozenDict(sources))
         put(self, "engine", engine)
         put(self, "params_schema", params_schema)
         put(self, "file", source_file)
         put(self, "names", FrozenDict(names))
-        put(self, "required", frozenset().union(*[program.required for program in programs.values()]))
-        put(self, "_programs", programs)
-        put(self, "_around", around)
+        put(self, "required", frozenset().union(*[compiled.program.required for compiled in texts.values()]))
+        put(self, "_texts", texts)
         put(self, "_check", check)
-        options = {"engine": engine, "params_schema": params_schema, "file": source_file, "first_line": first_line}
         put(self, "_options", {**options, "places": places, "isolated": isolated})
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -216,8 +204,8 @@ class Template:
     def kwargs_schema(self) -> JsonSchema | None:
         """Inferred JSON Schema of the additional kwargs that the text reads as `additional_kwargs.NAME`, or None."""
         read: dict[str, bool] = {}
-        for program in self._programs.values():
-            for name, required in program.kwargs.items():
+        for compiled in self._texts.values():
+            for name, required in compiled.program.kwargs.items():
                 read[name] = read.get(name, False) or required
         if not read:
             return None
@@ -242,19 +230,21 @@ class Template:
 
     def program(self, locale: str | None = None) -> Program:
         """Return the compiled text for a locale, falling back from `zh-CN` to `zh` to the first."""
-        found = self._programs.get(locale)
-        return found if found is not None else self._programs[self._fallback(locale)]
+        return self._compiled(locale).program
 
-    def _fallback(self, locale: str | None) -> str | None:
+    def _compiled(self, locale: str | None) -> _Text:
+        """Return the compiled text for a locale, falling back from `zh-CN` to `zh` to the first."""
+        if locale in self._texts:
+            return self._texts[locale]
         tag = (locale or "").replace("_", "-")
-        return next((one for one in (tag, tag.split("-", 1)[0]) if one in self._programs), None)
+        return self._texts.get(tag) or self._texts.get(tag.split("-", 1)[0]) or self._texts[None]
 
     def around(self, name: str, locale: str | None = None) -> tuple[str, str] | None:
-        """Return what stands before and after `{{ name }}` when the text is nothing else, or None."""
-        found = self._around.get(locale)
-        if found is None and locale not in self._programs:
-            found = self._around.get(self._fallback(locale))
-        return found[1] if found is not None and found[0] == name else None
+        """Return the text before and after `{{ name }}` if the template is only text around it, else None."""
+        around = self._compiled(locale).around
+        if around is None or around.name != name:
+            return None
+        return around.before, around.after
 
     def problems(self, values: Mapping[str, Any]) -> list[Problem]:
         """Return what the params schema has against `values`."""
@@ -273,12 +263,10 @@ class Template:
             if problems:
                 wrong = "; ".join(f"{name}: {what}" for name, what in problems)
                 raise TemplateError(f"values do not fit the params_schema: {wrong}", file=self.file)
-        program = self._programs.get(locale)
-        if program is None:
-            program = self.program(locale)
-        if program.literal is not None:
-            return Rendered.from_text(program.literal)
-        return TracedText(program.trace(values), values, prefixes or {})
+        compiled = self._compiled(locale)
+        if compiled.literal is not None:
+            return compiled.literal
+        return TracedText(compiled.program.trace(values), values, prefixes or {})
 
     def render(self, params: Mapping[str, Any], locale: str | None = None) -> str:
         """Render to plain text, media as alt text."""
@@ -309,3 +297,37 @@ class Template:
 
 def _is_place(place: object) -> bool:
     return isinstance(place, tuple) and len(place) == 2 and isinstance(place[0], str) and isinstance(place[1], int)
+
+
+def _programs(
+    sources: Mapping[str, str], files: Mapping[str, tuple[str | None, int]], engine: Syntax, *, isolated: bool
+) -> dict[str, Program]:
+    """Compile the text of each locale: in this process, or all in one isolated process."""
+    programs: dict[str, Program] = {}
+    if isolated:
+        from agentkit_prompts.templates.isolated_program import isolated_program, start_process
+
+        process = start_process()
+        for locale, source in sources.items():
+            file, first_line = files[locale]
+            programs[locale] = isolated_program(source, process, syntax=engine, file=file, first_line=first_line)
+        return programs
+    from agentkit_prompts.templates.sandbox.program import compile_program
+
+    for locale, source in sources.items():
+        file, first_line = files[locale]
+        programs[locale] = compile_program(source, syntax=engine, file=file, first_line=first_line)
+    return programs
+
+
+def _text_of(program: Program, *, has_short_form: bool) -> _Text:
+    literal = None
+    if program.literal is not None:
+        literal = Rendered.from_text(program.literal)
+    around = None
+    # Jinja normalises line breaks.
+    if has_short_form and len(program.names) == 1 and "\r" not in program.source:
+        match = _AROUND_ONE_NAME.fullmatch(program.source)
+        if match is not None:
+            around = _Around(match[1], match[2], match[3].removesuffix("\n"))
+    return _Text(program, literal, around)
