@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from datetime import datetime
@@ -11,24 +12,28 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from agentkit_prompts.context.frozen import FrozenDict, freeze, plain_text
 from agentkit_prompts.context.parts import Image
-from agentkit_prompts.errors import ContextError, Problem, Problems
+from agentkit_prompts.errors import ContextError, Problem, Problems, brief
 
-__all__ = ["Check", "Speaker", "Trust", "check_fields", "invalid"]
+__all__ = ["Label", "Position", "Speaker", "Trust", "check_fields"]
 
 Trust: TypeAlias = Literal["trusted", "untrusted"]
 Speaker: TypeAlias = Literal["user", "assistant"]
 """Roles of recalled messages."""
+Position: TypeAlias = int | None
+"""Index among the chunks of a source."""
+Label: TypeAlias = str
+"""Name of a chunk in prompts and answers, such as `manual.md#3`; empty for a default."""
+
+_MAX_POSITION = 2**63 - 1
+"""Largest position that a database column can store."""
+_LABEL = re.compile(r"(?!\u200b)[^\[\]\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
 Check: TypeAlias = Callable[[Any], Any]
 """Returns the value to keep in a field; raises ContextError for an invalid one."""
 
 
-def check_fields(item: Any, checks: Mapping[str, Check] = {}) -> None:
+def check_fields(item: Any) -> None:
     """Check every field of a frozen dataclass, and replace values by their read-only or plain form.
-
-    Args:
-        item: The new object.
-        checks: Check of a field by its name, instead of the check of its type.
 
     Raises:
         ContextError: Lists all invalid fields.
@@ -37,7 +42,7 @@ def check_fields(item: Any, checks: Mapping[str, Check] = {}) -> None:
     for name, check in _checks_of(item.__class__):
         value = getattr(item, name)
         try:
-            checked = checks.get(name, check)(value)
+            checked = check(value)
         except ContextError as error:
             problems += [Problem(name, problem.text) for problem in error.problems]
         else:
@@ -52,7 +57,7 @@ def _checks_of(kind: Any) -> tuple[tuple[str, Check], ...]:
     return tuple([(field.name, _CHECKS[str(field.type)]) for field in fields(kind)])
 
 
-def invalid(text: str) -> ContextError:
+def _invalid(text: str) -> ContextError:
     """Return the error of a check."""
     return ContextError("", [("", text)])
 
@@ -62,14 +67,14 @@ def _text(value: Any) -> str:
         return value
     if isinstance(value, str):
         return plain_text(value)
-    raise invalid(f"expected str, got {type(value).__name__}")
+    raise _invalid(f"expected str, got {type(value).__name__}")
 
 
 def _instance_of(name: str, *kinds: type) -> Check:
     def check(value: Any) -> Any:
         if isinstance(value, kinds):
             return value
-        raise invalid(f"expected {name}, got {type(value).__name__}")
+        raise _invalid(f"expected {name}, got {type(value).__name__}")
 
     return check
 
@@ -77,8 +82,8 @@ def _instance_of(name: str, *kinds: type) -> Check:
 def _one_of(words: tuple[str, ...]) -> Check:
     def check(value: Any) -> str:
         if isinstance(value, str) and value in words:
-            return plain_text(value)
-        raise invalid(f"expected {' or '.join(map(repr, words))}")
+            return _text(value)
+        raise _invalid(f"expected {' or '.join(map(repr, words))}")
 
     return check
 
@@ -88,7 +93,7 @@ def _data(value: Any, *, json_only: bool = False) -> FrozenDict:
         return value
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return FrozenDict(freeze(value, json_only=json_only))
-    raise invalid(f"expected a mapping of names to values, got {type(value).__name__}")
+    raise _invalid(f"expected a mapping of names to values, got {type(value).__name__}")
 
 
 def _json_data(value: Any) -> FrozenDict:
@@ -97,6 +102,22 @@ def _json_data(value: Any) -> FrozenDict:
 
 def _json_data_or_none(value: Any) -> FrozenDict | None:
     return None if value is None else _data(value, json_only=True)
+
+
+def _position(value: Any) -> int | None:
+    if not isinstance(value, int | None):
+        raise _invalid(f"expected int or None, got {type(value).__name__}")
+    if value is not None and not -_MAX_POSITION <= value <= _MAX_POSITION:
+        raise _invalid(f"expected at most {_MAX_POSITION:,}")
+    return value
+
+
+def _label(value: Any) -> str:
+    if value is None or value == "":
+        return ""
+    if not isinstance(value, str) or "#" not in value or not _LABEL.fullmatch(value):
+        raise _invalid(f"expected one line such as 'manual.md#3', without brackets, got {brief(value)}")
+    return _text(value)
 
 
 _CHECKS: Mapping[str, Check] = {
@@ -112,5 +133,7 @@ _CHECKS: Mapping[str, Check] = {
     "Data": _data,
     "JsonData": _json_data,
     "JsonData | None": _json_data_or_none,
+    "Position": _position,
+    "Label": _label,
 }
 """Annotation of a field -> its check."""

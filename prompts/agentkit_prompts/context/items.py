@@ -13,12 +13,11 @@ from typing import Any, ClassVar, TypeAlias
 
 from pydantic import ConfigDict, model_validator
 
-from agentkit_prompts.context.checked_fields import Check, Speaker, Trust, check_fields, invalid
-from agentkit_prompts.context.frozen import Derived, Deriving, FrozenDict, plain_text
+from agentkit_prompts.context.checked_fields import Label, Position, Speaker, Trust, check_fields
+from agentkit_prompts.context.frozen import Derived, Deriving, FrozenDict
 from agentkit_prompts.context.json_form import Data
 from agentkit_prompts.context.parts import Image
 from agentkit_prompts.context.short_repr import short_repr
-from agentkit_prompts.errors import brief
 
 __all__ = [
     "Document",
@@ -37,13 +36,10 @@ __all__ = [
 JsonData: TypeAlias = Data
 """Data of which JSON can write all values."""
 
-_LABEL = re.compile(r"(?!\u200b)[^\[\]\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _NO_LABEL = re.compile(r"[\[\]]+")
 _SHORT_ID = re.compile(r"[A-Za-z0-9_.-]{1,16}")
 _MAX_LABEL = 80
 """Characters of the name of a source in a label; the end of a longer name is kept."""
-_MAX_POSITION = 2**63 - 1
-"""Largest position that a database column can store."""
 
 
 class _Item:
@@ -99,19 +95,19 @@ class Document(_Item):
     title: str = ""
     source: str = ""
     score: float | None = None
-    position: int | None = None
+    position: Position = None
     metadata: Data = field(default_factory=FrozenDict, hash=False)
     trust: Trust = "untrusted"
     atomic: bool = False
     image: Image | None = None
     """What `text` is the alt text of; `MemoPrompt` shows it below."""
-    label: str = ""
+    label: Label = ""
     """How prompts and answers name it, `SOURCE#CHUNK`: made of `source` (else `title`, `id`) and `position` (else a
     short `id`, or a hash), so that it is the same in every turn and process. Templates see labels
     that are not unique with a hash added."""
 
     def __post_init__(self) -> None:
-        check_fields(self, _DOCUMENT_CHECKS)
+        check_fields(self)
         if not self.label:
             object.__setattr__(self, "label", _label(self))
 
@@ -212,25 +208,6 @@ def hash_of(pool: tuple[Example, ...]) -> str:
     # Scores and metadata are left out: they do not change what a selector chooses.
     content = repr([(example.input, example.output, example.id) for example in pool])
     return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
-def _check_position(value: Any) -> int | None:
-    if not isinstance(value, int | None):
-        raise invalid(f"expected int or None, got {type(value).__name__}")
-    if value is not None and not -_MAX_POSITION <= value <= _MAX_POSITION:
-        raise invalid(f"expected at most {_MAX_POSITION:,}")
-    return value
-
-
-def _check_label(value: Any) -> str:
-    if value is None or value == "":
-        return ""
-    if not isinstance(value, str) or "#" not in value or not _LABEL.fullmatch(value):
-        raise invalid(f"expected one line such as 'manual.md#3', without brackets, got {brief(value)}")
-    return plain_text(value)
-
-
-_DOCUMENT_CHECKS: Mapping[str, Check] = {"position": _check_position, "label": _check_label}
 
 
 def _label(document: Document) -> str:
