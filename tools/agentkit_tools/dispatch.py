@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_tools.calling.deadline import DeadlineError, LimitedTask, Outcome, Within, grace_around, outcome
+from agentkit_tools.calling.deadline import DeadlineError, LimitedTask, Within, results
 from agentkit_tools.calling.tool_result import ToolResult, failed, unknown_tool
 from agentkit_tools.errors import ends_run
 from agentkit_tools.tool import Tool
@@ -41,17 +41,17 @@ async def call_tools(
             other calls were cancelled.
     """
     round_ = _Round(tools, context, on_start, on_end)
-    results: list[ToolResult] = []
+    answers: list[ToolResult] = []
     batch: list[ToolCall] = []
     for call in calls:
         tool = tools.get(call.name)
         if tool is not None and tool.policy.sequential:
-            results += await round_.answer_all(batch)
-            results += await round_.answer_all([call])
+            answers += await round_.answer_all(batch)
+            answers += await round_.answer_all([call])
             batch = []
         else:
             batch.append(call)
-    return results + await round_.answer_all(batch)
+    return answers + await round_.answer_all(batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,40 +65,22 @@ class _Round:
 
     async def answer_all(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Answer calls concurrently."""
-        if len(calls) == 1:
-            return [await self._answer(calls[0], outcome)]
         tasks: list[LimitedTask[ToolResult]] = []
         for call in calls:
-            task: LimitedTask[ToolResult] = LimitedTask(grace_around(), partial(self._answer_late, call))
-            task.start(self._answer_in_task(call, task, tasks))
-            tasks.append(task)
-        try:
-            return [_value(await task.ended) for task in tasks]
-        except BaseException as error:
-            for task in tasks:
-                task.cancel()
-            # A coroutine that is closed cannot await.
-            if isinstance(error, GeneratorExit):
-                raise
-            reason = error
-            for task in tasks:
-                reason = await task.left(reason)
-            if reason is error:
-                raise
-            raise reason  # noqa: B904 (it has its own cause)
+            tasks.append(LimitedTask(partial(self._answer_in_task, call, tasks), partial(self._answer_late, call)))
+        return await results(tasks)
 
     async def _answer_in_task(
-        self, call: ToolCall, task: LimitedTask[ToolResult], batch: Sequence[LimitedTask[ToolResult]]
+        self, call: ToolCall, batch: Sequence[LimitedTask[ToolResult]], task: LimitedTask[ToolResult]
     ) -> ToolResult:
         """Answer a call in a task; an exception that ends the run cancels the other tasks of the batch at once."""
         try:
             return await self._answer(call, task.within)
         except BaseException as error:
-            if isinstance(error, GeneratorExit) or not ends_run(error):
-                raise
-            for other in batch:
-                if other is not task:
-                    other.cancel()
+            if ends_run(error) and not isinstance(error, GeneratorExit):
+                for other in batch:
+                    if other is not task:
+                        other.cancel()
             raise
 
     async def _answer(self, call: ToolCall, within: Within) -> ToolResult:
@@ -106,13 +88,9 @@ class _Round:
             await waiting
         tool = self.tools.get(call.name)
         if tool is None:
-            result = unknown_tool(call, self.tools)
-        else:
-            context = _UNSEEN
-            if tool.sees_context:
-                context = self.context(call)
-            result = await tool.call_within(call, context, within)
-        return await self._ended(result)
+            return await self._ended(unknown_tool(call, self.tools))
+        context = self.context(call) if tool.sees_context else _UNSEEN
+        return await self._ended(await tool.call_within(call, context, within))
 
     async def _answer_late(self, call: ToolCall) -> ToolResult:
         """Answer a call whose tool ignored its time limit."""
@@ -122,9 +100,3 @@ class _Round:
         if self.on_end is not None and (waiting := self.on_end(result)) is not None:
             await waiting
         return result
-
-
-def _value(end: Outcome[ToolResult]) -> ToolResult:
-    if end.error is not None:
-        raise end.error
-    return cast(ToolResult, end.value)

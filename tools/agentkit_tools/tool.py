@@ -20,12 +20,11 @@ from agentkit_prompts.context.prompt_context import ToolSpec, Trust
 from agentkit_prompts.errors import ContextError, check_types
 from agentkit_tools.calling.approval import needs_approval
 from agentkit_tools.calling.arguments import ToolArguments
-from agentkit_tools.calling.deadline import DeadlineError, Within, outcome
+from agentkit_tools.calling.deadline import DeadlineError, Within, inline, outcome
 from agentkit_tools.calling.enforcement import Semaphores, enforced
-from agentkit_tools.calling.failures_in_a_row import after, unavailable
 from agentkit_tools.calling.function_runner import FunctionRunner
 from agentkit_tools.calling.tool_policy import PolicyOptions, ToolPolicy
-from agentkit_tools.calling.tool_result import ToolResult, failed
+from agentkit_tools.calling.tool_result import ToolResult, unread
 from agentkit_tools.errors import (
     ToolArgumentError,
     ToolDefinitionError,
@@ -348,54 +347,53 @@ class Tool(Generic[P, R]):
         valid = self._arguments.at_once(text)
         if valid is not None:
             return valid
-        return self._arguments.read(self.name, text, repair=self.policy.repair).arguments
+        return self._arguments.read(self.name, text, repair=self.policy.repair)
 
     async def call(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
-        """Answer a model's call. Whatever happens, it ends in a result the model can read.
+        """Answer a model's call. An exception of the tool, and a call after its time limit, are results, too.
+
+        An async function without a time limit runs in the task of the caller, so a cancellation of that task ends the
+        call when the function ends. With a time limit it runs in a task that is left behind if it ignores its
+        cancellation.
 
         Raises:
             asyncio.CancelledError: The task that awaits the call was cancelled.
             BaseException: What the tool raised that does not derive from `Exception`, such as `KeyboardInterrupt`,
                 `SystemExit` or what an engine for durable execution controls its flow with.
         """
-        return await self.call_within(call, context, outcome)
+        return await self.call_within(call, context, inline if self.policy.timeout is None else outcome)
 
     async def call_within(self, call: ToolCall, context: ToolContext[Any], within: Within) -> ToolResult:
-        """Answer a call, like `call`; `within` awaits the function if it needs to be awaited only once."""
-        refused = unavailable(self.policy, call, context)
-        if refused is not None:
-            return refused
-        return after(await self._call_in_turn(call, context, within), self.policy, call, context)
-
-    async def _call_in_turn(self, call: ToolCall, context: ToolContext[Any], within: Within) -> ToolResult:
-        """Answer a call of a tool that is available."""
-        text = call.arguments or "{}"
-        spent = 0.0
-        arguments = self._arguments.at_once(text)
+        """Answer a call, like `call`; `within` awaits the function."""
+        policy = self.policy
+        if self._semaphores is not None:
+            attempt = partial(self._attempt, call, within)
+            return await enforced(policy, self._semaphores, call, context, partial(self._read, call), attempt)
+        seconds = policy.timeout
+        arguments = self._arguments.at_once(call.arguments or "{}")
         if arguments is None:
             start = perf_counter()
             try:
-                arguments, text = await self._arguments.read_in_time(self.name, text, self.policy)
-            except ToolArgumentError as error:
-                return ToolResult(call.id, call.name, str(error), "error", error=error)
-            except DeadlineError as error:
-                return failed(call, error, self.policy)
-            spent = perf_counter() - start
-        if self._semaphores is None:
-            return await self._runner.run(self.function, call, arguments, context, self.policy, within, spent)
-        read = partial(self._read, text)
-        return await enforced(self.policy, self._semaphores, call, context, read, partial(self._attempt, call))
+                arguments = await self._read(call)
+            except (ToolArgumentError, DeadlineError) as error:
+                return unread(call, error, policy)
+            if seconds is not None:
+                seconds = max(seconds - (perf_counter() - start), 0.0)
+        return await self._runner.run(self.function, call, arguments, context, policy, within, seconds)
 
-    async def _read(self, text: str) -> Arguments:
+    async def _read(self, call: ToolCall) -> Arguments:
+        text = call.arguments or "{}"
         arguments = self._arguments.at_once(text)
         if arguments is None:
-            arguments, _ = await self._arguments.read_in_time(self.name, text, self.policy)
+            arguments = await self._arguments.read_in_time(self.name, text, self.policy)
         return arguments
 
-    async def _attempt(self, call: ToolCall, arguments: Arguments, context: ToolContext[Any]) -> ToolResult:
-        """Call the function once."""
-        # In a new task: after an attempt that ignores its time limit there can be another attempt.
-        return await self._runner.run(self.function, call, arguments, context, self.policy, outcome)
+    async def _attempt(
+        self, call: ToolCall, within: Within, arguments: Arguments, context: ToolContext[Any]
+    ) -> ToolResult:
+        """Call the function once. After an attempt that ignores its time limit there is no other attempt."""
+        policy = self.policy
+        return await self._runner.run(self.function, call, arguments, context, policy, within, policy.timeout)
 
     async def needs_approval(self, call: ToolCall, context: ToolContext[Any]) -> bool:
         """Return whether a person must agree to `call` first; a call whose arguments are wrong needs no approval.
@@ -405,7 +403,7 @@ class Tool(Generic[P, R]):
         if self.policy.approval == "never" or context.approved:
             return False
         try:
-            arguments = await self._read(call.arguments or "{}")
+            arguments = await self._read(call)
             return await needs_approval(self.policy.approval, arguments, context, self.policy.timeout)
         except ToolArgumentError:
             return False

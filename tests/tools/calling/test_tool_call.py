@@ -36,6 +36,7 @@ from agentkit.tools import (
     unknown_tool,
 )
 from agentkit_tools.calling import tool_threads
+from agentkit_tools.dispatch import call_tools
 from tests.paths import ROOT
 from tests.waiting import LONG
 
@@ -348,11 +349,26 @@ async def test_a_tool_that_swallows_cancellation_cannot_keep_the_run_alive(timeo
             await asyncio.sleep(30)
         return "I am still here"
 
-    task = asyncio.ensure_future(ask(stubborn))
+    async def run() -> None:
+        await call_tools([ToolCall("c1", "stubborn")], {"stubborn": stubborn}, lambda call: ToolContext(None))
+
+    task = asyncio.ensure_future(run())
     await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_a_single_call_without_a_time_limit_runs_in_the_task_of_the_caller() -> None:
+    tasks: list[object] = []
+
+    @tool(timeout=None)
+    async def note() -> None:
+        tasks.append(asyncio.current_task())
+
+    await ask(note)
+    await ask(note.but(timeout=30.0))
+    assert tasks[0] is asyncio.current_task() is not tasks[1]
 
 
 @pytest.mark.parametrize("timeout", [None, 30.0])

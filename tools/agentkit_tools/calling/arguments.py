@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
@@ -21,19 +21,12 @@ from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, describe_e
 if TYPE_CHECKING:
     from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments
 
-__all__ = ["ReadArguments", "ToolArguments"]
+__all__ = ["ToolArguments"]
 
 _MAX_CHARS = 5_000_000
 _MAX_PROBLEMS = 10_000
 """Problems that are read from pydantic, about 20 microseconds each."""
 _OPENINGS = ("Input should be ", "Value should be ")
-
-
-class ReadArguments(NamedTuple):
-    """Validated arguments, and the JSON text they come from."""
-
-    arguments: Arguments
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +50,8 @@ class ToolArguments:
                 raise
             return None
 
-    def read(self, tool: str, text: str, *, repair: bool) -> ReadArguments:
-        """Return validated arguments and the text they come from, which can be a repaired one.
+    def read(self, tool: str, text: str, *, repair: bool) -> Arguments:
+        """Return validated arguments, from repaired text if necessary.
 
         Validators can be code of the developer, and raise anything.
 
@@ -71,19 +64,19 @@ class ToolArguments:
             problem = f"are too long: {len(text):,} characters, at most {_MAX_CHARS:,} are read"
             raise ToolArgumentError(tool, [ArgumentProblem("", problem)])
         try:
-            return ReadArguments(self.reader.thoroughly(text), text)
+            return self.reader.thoroughly(text)
         except BaseException as error:
             if ends_run(error):
                 raise
             for candidate in _readings(text, self.schema, self.is_strict, repair):
                 try:
-                    return ReadArguments(self.reader.thoroughly(candidate), candidate)
+                    return self.reader.thoroughly(candidate)
                 except BaseException as other:
                     if ends_run(other):
                         raise
             raise _argument_error(tool, error, text, self.schema) from None
 
-    async def read_in_time(self, tool: str, text: str, policy: ToolPolicy) -> ReadArguments:
+    async def read_in_time(self, tool: str, text: str, policy: ToolPolicy) -> Arguments:
         """Read arguments in a thread: validation, and code of the developer, can take long.
 
         Raises:

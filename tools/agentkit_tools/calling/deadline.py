@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from contextvars import copy_context
-from inspect import CORO_CREATED, getcoroutinestate
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from agentkit_tools.errors import ends_run
 
-__all__ = ["DeadlineError", "LimitedTask", "Outcome", "Within", "grace_around", "outcome"]
+__all__ = ["DeadlineError", "LimitedTask", "Outcome", "Within", "inline", "outcome", "results"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -23,233 +22,241 @@ class DeadlineError(Exception):
     """A tool took longer than its policy allows. Never leaves the tools layer."""
 
 
-class Outcome(NamedTuple, Generic[T]):
-    """The value that code returned, or the exception that it raised."""
-
-    value: T | None
-    error: BaseException | None
-
-
-def grace_around() -> float:
-    """Return the seconds that a cancelled task has whose code awaits `outcome`."""
-    return 2 * _GRACE
+Outcome: TypeAlias = tuple[T | None, BaseException | None]
+"""The value that code returned and None, or None and the exception that it raised."""
+Within: TypeAlias = Callable[[Awaitable[Any], float | None], Awaitable[Outcome[Any]]]
+"""Awaits code with a time limit: `outcome` in a new task, `LimitedTask.within` in a part of a task, `inline` without a
+limit in the task of the caller."""
 
 
-class Within(Protocol):
-    """Awaits code with a time limit: `outcome` in a new task, `LimitedTask.within` in the task that it runs in."""
+async def inline(work: Awaitable[T], _: float | None, /) -> Outcome[T]:
+    """Await `work` in this task, for a call without a time limit; return its value or its exception.
 
-    async def __call__(self, work: Awaitable[T], seconds: float | None, /) -> Outcome[T]: ...
+    Raises:
+        asyncio.CancelledError: This task was cancelled.
+        BaseException: `work` raised an exception that ends the run; see `ends_run`.
+    """
+    try:
+        return await work, None
+    except BaseException as error:
+        task = asyncio.current_task()
+        is_cancelled = isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+        if is_cancelled or ends_run(error):
+            raise
+        return _failure(error)
 
 
 async def outcome(work: Awaitable[T], seconds: float | None, grace: float | None = None) -> Outcome[T]:
-    """Await `work` in a task; return its value or its exception.
+    """Await `work` in a new task; return its value or its exception.
 
     After `seconds` the task is cancelled, and the error is a `DeadlineError`. A task that has not ended `grace` seconds
     after it was cancelled, by this limit or from outside, is left behind.
 
     Raises:
         asyncio.CancelledError: The surrounding task was cancelled, or `work` cancelled the task it runs in.
-        BaseException: `work` raised an exception that ends the run; see `ends_run`.
+        BaseException: `work` raised an exception that ends the run.
     """
-    task: LimitedTask[T] = LimitedTask(grace)
-    task.start(_awaited(work))
-    if seconds is not None:
-        task.limit(seconds)
-    try:
-        result = await task.ended
-    except asyncio.CancelledError as cancellation:
-        task.cancel()
-        raise await task.left(cancellation)  # noqa: B904 (it has its own cause)
-    except GeneratorExit:
-        # This coroutine is closed: nothing can be awaited any more.
-        task.cancel()
-        raise
-    return task.checked(result)
+    task: LimitedTask[Outcome[T]] = LimitedTask(lambda task: task.within(work, seconds), _late, grace)
+    return (await results([task]))[0]
 
 
-async def _awaited(work: Awaitable[T]) -> T:
-    # A frame that only awaits can always be closed, also if `work` ignores that.
-    return await work
+async def _late() -> Outcome[Any]:
+    return None, DeadlineError()
 
 
 def _failure(error: BaseException) -> Outcome[Any]:
     # The frame that caught the exception refers to it: without it, the exception is free as soon as nobody has it.
     if error.__traceback__ is not None:
         error.__traceback__ = error.__traceback__.tb_next
-    return Outcome(None, error)
+    return None, error
 
 
 class LimitedTask(Generic[T]):
-    """A task with a time limit for all of its code or for parts of it. It is left behind if it ignores the limit.
+    """A task with a time limit for parts of its code. It is left behind if it ignores its cancellation.
 
     Attributes:
-        ended: The outcome of the task, also if it was left behind.
+        outcome: The outcome of the task, also if it was left behind; None while it runs.
     """
 
-    __slots__ = (
-        "_context",
-        "_grace",
-        "_instead",
-        "_is_cancelled",
-        "_is_late",
-        "_is_left",
-        "_loop",
-        "_result",
-        "_task",
-        "_timer",
-        "_work",
-        "ended",
-    )
+    __slots__ = ("_grace", "_instead", "_state", "_task", "_timer", "_waiter", "_work", "outcome")
 
-    def __init__(self, grace: float | None = None, instead: Callable[[], Coroutine[Any, Any, T]] | None = None) -> None:
-        """Prepare a task.
+    def __init__(
+        self,
+        work: Callable[[LimitedTask[T]], Coroutine[Any, Any, T]],
+        instead: Callable[[], Coroutine[Any, Any, T]],
+        grace: float | None = None,
+    ) -> None:
+        """Start a task.
 
         Args:
+            work: Code of the task. It is called with this object.
+            instead: Code that runs if the task was left behind because of a time limit. Its outcome is the outcome of
+                the task.
             grace: Seconds until the task is left behind after it was cancelled; `_GRACE` if None.
-            instead: Code that runs in the same context if the task was left behind because of a time limit, and whose
-                outcome is the outcome of the task. If None, the outcome is a `DeadlineError`.
         """
-        self._loop = asyncio.get_running_loop()
-        self._grace = _GRACE if grace is None else grace
+        self.outcome: Outcome[T] | None = None
         self._instead = instead
+        self._grace = grace
+        self._state: Literal["running", "late", "cancelled", "left"] = "running"
         self._timer: asyncio.TimerHandle | None = None
-        self._result: Outcome[T] | None = None
-        self._is_late = self._is_cancelled = self._is_left = False
-        self._context = copy_context()
-        self.ended: asyncio.Future[Outcome[T]] = self._loop.create_future()
+        self._waiter: asyncio.Future[None] | None = None
+        self._start(partial(work, self))
 
-    def start(self, work: Coroutine[Any, Any, T]) -> None:
-        """Start the task."""
-        self._work: Coroutine[Any, Any, T] | None = work
-        self._task = self._loop.create_task(self._run(work), context=self._context)
+    def _start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._work: Coroutine[Any, Any, T] | None = None
+        self._task = asyncio.get_running_loop().create_task(self._run(work))
 
-    async def _run(self, work: Coroutine[Any, Any, T]) -> None:
-        # The exception is returned: asyncio raises some at once from the loop, not from the task.
-        result: Outcome[T]
+    async def _run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._work = frame = work()
+        # The exception is kept: asyncio raises some at once from the loop, not from the task.
         try:
-            result = Outcome(await work, None)
+            result: Outcome[T] = await frame, None
         except BaseException as error:
             result = _failure(error)
-        if work is self._work:
+        # A task that was left behind has an outcome already, or will get it from another task.
+        if self._work is frame:
             self._end(result)
 
     def _end(self, result: Outcome[T]) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._result = result
-        if not self.ended.done():
-            self.ended.set_result(result)
-
-    def limit(self, seconds: float) -> None:
-        """Cancel the task after `seconds`."""
-        self._timer = self._loop.call_later(seconds, self._expire)
-
-    def _expire(self) -> None:
-        self._is_late = True
-        self._leave_later()
+        self._disarm()
+        self.outcome = result
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     async def within(self, work: Awaitable[R], seconds: float | None, /) -> Outcome[R]:
-        """Await a part of the code of this task, like `outcome`."""
+        """Await a part of the code of this task, in it; return its value or its exception, like `outcome`."""
         if seconds is not None:
-            self.limit(seconds)
-        # Meanwhile only this part has to clean up.
-        grace, self._grace = self._grace, _GRACE
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._expire)
         result: Outcome[R]
         try:
-            result = Outcome(await work, None)
+            result = await work, None
         except BaseException as error:
             result = _failure(error)
-        self._grace = grace
-        if result.error is not None and ends_run(result.error):
-            raise result.error
-        if self._is_left:
+        if self._state != "cancelled":
+            self._disarm()
+        if self._state == "running" and result[1] is None:
+            return result
+        return self._checked(result)
+
+    def _checked(self, result: Outcome[R]) -> Outcome[R]:
+        """Return the outcome of a part of the code that failed, or was cancelled."""
+        error, state = result[1], self._state
+        if error is not None and ends_run(error):
+            raise error
+        if state == "left":
             # The code raised another exception when it was closed.
             raise GeneratorExit
-        if self._is_cancelled:
+        if state == "cancelled":
             raise asyncio.CancelledError
+        is_cancelled = isinstance(error, asyncio.CancelledError)
+        if state == "late":
+            self._state = "running"
+            self._task.uncancel()
+            if is_cancelled:
+                return None, DeadlineError()
+            return result
+        # Code that cancels "the current task" means the run.
+        if is_cancelled and self._task.cancelling():
+            raise cast(BaseException, error)
+        return result
+
+    def _disarm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._is_late:
-            self._task.uncancel()
-        result = self.checked(result)
-        self._is_late = False
-        return result
 
-    def checked(self, result: Outcome[R]) -> Outcome[R]:
-        """Return the outcome of code that ran in the task; a cancellation by its time limit is a `DeadlineError`.
-
-        Raises:
-            asyncio.CancelledError: The code cancelled the task it ran in.
-            BaseException: The code raised an exception that ends the run.
-        """
-        error = result.error
-        if error is None:
-            return result
-        if ends_run(error):
-            raise error
-        if isinstance(error, asyncio.CancelledError):
-            if self._is_late:
-                return Outcome(None, DeadlineError())
-            # Code that cancels "the current task" means the run.
-            if self._task.cancelling():
-                raise error
-        return result
+    def _expire(self) -> None:
+        self._state = "late"
+        self._leave_later()
 
     def cancel(self) -> None:
         """Cancel the task from outside. A second cancellation has no effect: it would interrupt the cleanup."""
-        if self._is_cancelled or self._result is not None:
+        if self.outcome is not None or self._state == "cancelled":
             return
-        self._is_cancelled = True
-        if self._work is not None and getcoroutinestate(self._work) == CORO_CREATED:
+        is_late = self._state == "late"
+        self._state = "cancelled"
+        if self._work is None:
+            # It has not begun.
             self._task.cancel()
-            self._work.close()
-            self._end(Outcome(None, asyncio.CancelledError()))
-        elif not self._is_late:
+            self._end((None, asyncio.CancelledError()))
+        elif not is_late:
             self._leave_later()
 
     def _leave_later(self) -> None:
         """Cancel the task now; leave it behind if it does not end soon."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_later(self._grace, self._leave)
+        self._disarm()
+        grace = _GRACE if self._grace is None else self._grace
+        self._timer = asyncio.get_running_loop().call_later(grace, self._leave)
         self._task.cancel()
 
     def _leave(self) -> None:
         """Close the code of a task that has ignored its cancellation."""
-        self._is_left = True
-        work, self._work = self._work, None
+        was_cancelled = self._state == "cancelled"
+        work, self._state = self._work, "left"
+        self._work = None
         error: BaseException = DeadlineError()
         try:
-            if work is not None:
-                work.close()
+            # This frame only awaits, so it ends although the code inside may ignore that it is closed.
+            cast(Coroutine[Any, Any, T], work).close()
         except BaseException as reason:
             if ends_run(reason):
                 error = reason
         self._task.cancel()
-        if self._instead is not None and not self._is_cancelled and isinstance(error, DeadlineError):
-            self._is_late, self._timer = False, None
-            self.start(self._instead())
+        if was_cancelled or ends_run(error):
+            self._end((None, error))
         else:
-            self._end(Outcome(None, error))
+            # This timer runs in the context of the task, so the new task does, too.
+            self._state = "running"
+            self._start(self._instead)
+
+    async def ended(self) -> Outcome[T]:
+        """Wait until the task has ended or was left behind; return its outcome."""
+        while self.outcome is None:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self.outcome
 
     async def left(self, reason: BaseException) -> BaseException:
-        """Wait until a cancelled task has ended or is left behind; return the exception to raise then.
+        """Wait until a cancelled task has ended or was left behind; return the exception to raise then.
 
         That is `reason`, unless the task raised an exception that ends the run.
         """
-        if self.ended.cancelled():
-            # The task that awaited it was cancelled.
-            self.ended = self._loop.create_future()
-            if self._result is not None:
-                self.ended.set_result(self._result)
-        while not self.ended.done():
+        while self.outcome is None:
             try:
-                await asyncio.wait((self.ended,))
+                await self.ended()
             except asyncio.CancelledError as cancellation:
                 # anyio repeats its cancellation until the task has ended.
                 reason = cancellation
-        error = self.ended.result().error
+        _, error = self.outcome
         if error is not None and ends_run(error):
             return error
         return reason
+
+
+async def results(tasks: Sequence[LimitedTask[T]]) -> list[T]:
+    """Return the values of all tasks. If one raised an exception, or this task is cancelled, all tasks are cancelled.
+
+    Raises:
+        BaseException: The exception of the first task that raised one.
+    """
+    try:
+        return [_value(await task.ended()) for task in tasks]
+    except BaseException as error:
+        for task in tasks:
+            task.cancel()
+        # A coroutine that is closed cannot await.
+        if isinstance(error, GeneratorExit):
+            raise
+        reason = error
+        for task in tasks:
+            reason = await task.left(reason)
+        if reason is error:
+            raise
+        raise reason  # noqa: B904 (it has its own cause)
+
+
+def _value(end: Outcome[T]) -> T:
+    value, error = end
+    if error is not None:
+        raise error
+    return cast(T, value)

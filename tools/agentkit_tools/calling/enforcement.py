@@ -12,8 +12,9 @@ from weakref import WeakKeyDictionary
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools.calling.approval import needs_approval
 from agentkit_tools.calling.deadline import DeadlineError
+from agentkit_tools.calling.failures_in_a_row import after, unavailable
 from agentkit_tools.calling.tool_policy import ToolPolicy
-from agentkit_tools.calling.tool_result import ToolResult, failed
+from agentkit_tools.calling.tool_result import ToolResult, unread
 from agentkit_tools.errors import ToolArgumentError, describe_error
 from agentkit_tools.tool_context import ToolContext
 
@@ -42,19 +43,32 @@ async def enforced(
     `read` makes fresh arguments for every attempt, because a tool can change its arguments. If validators of the
     developer check them, `read` can fail although it succeeded before.
     """
+    refused = unavailable(policy, call, context)
+    if refused is not None:
+        return refused
     try:
-        reason = await _refusal(policy, context, read)
-        if reason is None:
-            reason = _count(policy, call, context)
-        if reason is not None:
-            text = f"{call.name} was not called: {reason.text}"
-            return ToolResult(call.id, call.name, text, "denied", error=reason.error)
-        async with _semaphore(policy, semaphores):
-            return await _repeated(policy, context, read, attempt)
-    except ToolArgumentError as error:
-        return ToolResult(call.id, call.name, str(error), "error", error=error)
-    except DeadlineError as error:
-        return failed(call, error, policy)
+        result = await _allowed(policy, semaphores, call, context, read, attempt)
+    except (ToolArgumentError, DeadlineError) as error:
+        result = unread(call, error, policy)
+    return after(result, policy, call, context)
+
+
+async def _allowed(
+    policy: ToolPolicy,
+    semaphores: Semaphores,
+    call: ToolCall,
+    context: ToolContext[Any],
+    read: Callable[[], Awaitable[Arguments]],
+    attempt: Callable[[Arguments, ToolContext[Any]], Awaitable[ToolResult]],
+) -> ToolResult:
+    reason = await _refusal(policy, context, await read())
+    if reason is None:
+        reason = _count(policy, call, context)
+    if reason is not None:
+        text = f"{call.name} was not called: {reason.text}"
+        return ToolResult(call.id, call.name, text, "denied", error=reason.error)
+    async with _semaphore(policy, semaphores):
+        return await _repeated(policy, context, read, attempt)
 
 
 class _Refusal(NamedTuple):
@@ -64,13 +78,10 @@ class _Refusal(NamedTuple):
     error: BaseException | None = None
 
 
-async def _refusal(
-    policy: ToolPolicy, context: ToolContext[Any], read: Callable[[], Awaitable[Arguments]]
-) -> _Refusal | None:
+async def _refusal(policy: ToolPolicy, context: ToolContext[Any], arguments: Arguments) -> _Refusal | None:
     """Return why a call that needs approval is denied; None if it is approved or needs none."""
     if policy.approval == "never" or context.approved:
         return None
-    arguments = await read()
     try:
         is_needed = await needs_approval(policy.approval, arguments, context, policy.timeout)
     except DeadlineError:

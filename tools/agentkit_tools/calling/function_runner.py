@@ -15,7 +15,7 @@ from inspect import (
     isroutine,
 )
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools.calling.deadline import Within
@@ -34,9 +34,11 @@ if TYPE_CHECKING:
 
 __all__ = ["FunctionRunner"]
 
-RunMode = Literal["async", "async_items", "sync", "model"]
-"""How a function is run: `async` functions and the items of async generators are awaited, `sync` functions run in a
-thread, and a pydantic model has been made when its arguments were read."""
+T = TypeVar("T")
+
+RunMode = Literal["async", "sync", "model"]
+"""How a function is run: `async` functions and async generators are awaited, `sync` functions run in a thread, and a
+pydantic model has been made when its arguments were read."""
 
 
 @dataclass(slots=True)
@@ -64,7 +66,7 @@ class FunctionRunner:
         context: ToolContext[Any],
         policy: ToolPolicy,
         within: Within,
-        spent: float = 0.0,
+        seconds: float | None,
     ) -> ToolResult:
         """Call the function once.
 
@@ -75,92 +77,64 @@ class FunctionRunner:
             context: Its context.
             policy: The policy of the tool.
             within: Awaits code of the tool with a time limit.
-            spent: Seconds of the time limit that have passed already.
+            seconds: The time limit.
         """
         if self.mode == "model":
             return finished(call, cast("ModelArguments", arguments).made, policy, self.nothing)
-        seconds = None
-        if policy.timeout is not None:
-            seconds = max(policy.timeout - spent, 0.0)
+        start = partial(self._start, function, arguments, context)
         if self.mode == "sync":
-            return await self._in_thread(function, call, arguments, context, policy, within, seconds)
-        result, error = await within(self._awaited(function, call, arguments, context, policy), seconds)
+            began = perf_counter()
+            value, error = await run_in_thread(partial(self._in_thread, start, call, policy), seconds)
+            if error is not None:
+                if ends_run(error, in_thread=True):
+                    raise error
+                return failed(call, error, policy)
+            if isinstance(value, ToolResult):
+                return value
+            if seconds is not None:
+                seconds = max(seconds - (perf_counter() - began), 0.0)
+            # The function returned an object that can only be awaited on the event loop.
+            start = partial(_same, value)
+        result, error = await within(self._awaited(start, call, policy), seconds)
         if error is not None:
             return failed(call, error, policy)
         return cast(ToolResult, result)
 
-    async def _awaited(
-        self, function: Any, call: ToolCall, arguments: Arguments, context: ToolContext[Any], policy: ToolPolicy
-    ) -> ToolResult:
-        args: tuple[Any, ...] = ()
-        if self.bind is not None:
-            args, arguments = self.bind(arguments, context)
-        value = function(*args, **arguments)
-        if self.mode == "async":
-            value = await value
-        return await self._finished(call, value, policy)
+    def _start(self, function: Any, arguments: Arguments, context: ToolContext[Any]) -> Any:
+        if self.bind is None:
+            return function(**arguments)
+        args, kwargs = self.bind(arguments, context)
+        return function(*args, **kwargs)
 
-    async def _finished(self, call: ToolCall, value: Any, policy: ToolPolicy) -> ToolResult:
-        """Return the result of a call that returned a value or an async generator."""
+    def _in_thread(self, start: Callable[[], Any], call: ToolCall, policy: ToolPolicy) -> Any:
+        """Call a sync function and make its result in a thread: both can take long."""
+        value = start()
+        if self.yields and isgenerator(value):
+            value = gather(lambda: value, policy.max_result_chars)
+        if isawaitable(value) or isasyncgen(value):
+            return value
+        return finished(call, value, policy, self.nothing)
+
+    async def _awaited(self, start: Callable[[], Any], call: ToolCall, policy: ToolPolicy) -> ToolResult:
+        """Call a function, await its value and make the result."""
+        value = start()
+        if isawaitable(value):
+            value = await value
         if isasyncgen(value):
             value = await collect(value, policy.max_result_chars)
         return finished(call, value, policy, self.nothing)
 
-    async def _in_thread(
-        self,
-        function: Any,
-        call: ToolCall,
-        arguments: Arguments,
-        context: ToolContext[Any],
-        policy: ToolPolicy,
-        within: Within,
-        seconds: float | None,
-    ) -> ToolResult:
-        """Run a sync function and make its result in a thread: both can take long."""
 
-        def run() -> Any:
-            args, kwargs = (), arguments
-            if self.bind is not None:
-                args, kwargs = self.bind(arguments, context)
-            value = function(*args, **kwargs)
-            if self.yields and isgenerator(value):
-                value = gather(lambda: value, policy.max_result_chars)
-            if isawaitable(value) or isasyncgen(value):
-                # It can only be awaited on the event loop.
-                return value
-            return finished(call, value, policy, self.nothing)
-
-        start = perf_counter()
-        value, error = await run_in_thread(run, seconds)
-        if error is not None:
-            if ends_run(error, in_thread=True):
-                raise error
-            return failed(call, error, policy)
-        if isinstance(value, ToolResult):
-            return value
-        if seconds is not None:
-            seconds = max(seconds - (perf_counter() - start), 0.0)
-        result, error = await within(self._settled(call, value, policy), seconds)
-        if error is not None:
-            return failed(call, error, policy)
-        return cast(ToolResult, result)
-
-    async def _settled(self, call: ToolCall, value: Any, policy: ToolPolicy) -> ToolResult:
-        """Await what a sync function returned."""
-        if isawaitable(value):
-            value = await value
-        return await self._finished(call, value, policy)
+def _same(value: T) -> T:
+    return value
 
 
 def _mode_of(function: Any) -> RunMode:
     if is_model(function):
         return "model"
     # An object can itself be marked as a coroutine function.
-    for code in (function, _code_of(function)):
-        if iscoroutinefunction(code):
-            return "async"
-        if isasyncgenfunction(code):
-            return "async_items"
+    if any(iscoroutinefunction(code) or isasyncgenfunction(code) for code in (function, _code_of(function))):
+        return "async"
     return "sync"
 
 

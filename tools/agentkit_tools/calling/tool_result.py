@@ -14,9 +14,9 @@ from agentkit_prompts.names import nearest
 from agentkit_tools.calling.deadline import DeadlineError
 from agentkit_tools.calling.result_content import Collected, Content, cut, gather, to_content
 from agentkit_tools.calling.tool_policy import ToolPolicy
-from agentkit_tools.errors import ToolFailure, describe_error, ends_run
+from agentkit_tools.errors import ToolArgumentError, ToolFailure, describe_error, ends_run
 
-__all__ = ["ToolResult", "ToolStatus", "failed", "finished", "unknown_tool"]
+__all__ = ["ToolResult", "ToolStatus", "failed", "finished", "unknown_tool", "unread"]
 
 ToolStatus = Literal["success", "error", "timeout", "denied", "cancelled", "too_large", "unavailable"]
 
@@ -114,6 +114,13 @@ def failed(call: ToolCall, error: BaseException, policy: ToolPolicy) -> ToolResu
         note = f"its data ({type(error.data).__name__}) cannot be shown: {describe_error(problem)}"
         content = to_content({"error": error.message, "note": note})
     return _shortened(ToolResult(call.id, call.name, content, "error", error=error), policy.max_result_chars)
+
+
+def unread(call: ToolCall, error: ToolArgumentError | DeadlineError, policy: ToolPolicy) -> ToolResult:
+    """Return the result of a call whose arguments cannot be used."""
+    if isinstance(error, DeadlineError):
+        return failed(call, error, policy)
+    return ToolResult(call.id, call.name, str(error), "error", error=error)
 
 
 def _shortened(result: ToolResult, limit: int | None) -> ToolResult:

@@ -43,11 +43,11 @@ class WrappedTool(Tool):
 
     async def call_within(self, call: ToolCall, context: ToolContext[Any], within: Within) -> ToolResult:
         """Answer a call through the wrappers; an exception that they raise becomes an error result."""
-        # Wrappers that continue after a tool has ignored its time limit need both in new tasks.
+        # Wrappers can make several calls at once, and continue after the tool has ignored its time limit.
         proceed: Proceed = partial(super().call_within, within=outcome)
         for around in self._arounds:
             proceed = partial(around, proceed)
-        result, error = await outcome(_checked(proceed, call, context), None)
+        result, error = await within(_checked(proceed, call, context), None)
         if error is not None:
             return failed(call, error, self.policy)
         return cast(ToolResult, result)
