@@ -1,5 +1,5 @@
-from agentkit_tools.calling.approval import Approval as Approval
 from agentkit_tools.calling.result_content import Content as Content
+from agentkit_tools.calling.tool_policy import Approval as Approval
 from agentkit_tools.calling.tool_policy import PolicyOptions as PolicyOptions
 from agentkit_tools.calling.tool_policy import ToolPolicy as ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult as ToolResult

@@ -18,10 +18,9 @@ from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec, Trust
 from agentkit_prompts.errors import ContextError, check_types
-from agentkit_tools.calling.approval import needs_approval
 from agentkit_tools.calling.arguments import ToolArguments
 from agentkit_tools.calling.deadline import DeadlineError, Within, inline, outcome
-from agentkit_tools.calling.enforcement import Semaphores, enforced
+from agentkit_tools.calling.enforcement import Semaphores, enforced, needs_approval
 from agentkit_tools.calling.function_runner import FunctionRunner
 from agentkit_tools.calling.tool_policy import PolicyOptions, ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult, unread

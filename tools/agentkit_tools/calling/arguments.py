@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -45,9 +46,7 @@ class ToolArguments:
             return None
         try:
             return self.reader.at_once(text)
-        except BaseException as error:
-            if ends_run(error):
-                raise
+        except Exception:
             return None
 
     def read(self, tool: str, text: str, *, repair: bool) -> Arguments:
@@ -63,18 +62,16 @@ class ToolArguments:
         if len(text) > _MAX_CHARS:
             problem = f"are too long: {len(text):,} characters, at most {_MAX_CHARS:,} are read"
             raise ToolArgumentError(tool, [ArgumentProblem("", problem)])
-        try:
-            return self.reader.thoroughly(text)
-        except BaseException as error:
-            if ends_run(error):
-                raise
-            for candidate in _readings(text, self.schema, self.is_strict, repair):
-                try:
-                    return self.reader.thoroughly(candidate)
-                except BaseException as other:
-                    if ends_run(other):
-                        raise
-            raise _argument_error(tool, error, text, self.schema) from None
+        first: BaseException | None = None
+        for candidate in chain((text,), _readings(text, self.schema, self.is_strict, repair)):
+            try:
+                return self.reader.thoroughly(candidate)
+            except BaseException as error:
+                if ends_run(error):
+                    raise
+                first = first or error
+        assert first is not None
+        raise _argument_error(tool, first, text, self.schema)
 
     async def read_in_time(self, tool: str, text: str, policy: ToolPolicy) -> Arguments:
         """Read arguments in a thread: validation, and code of the developer, can take long.

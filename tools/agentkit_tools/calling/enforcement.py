@@ -1,4 +1,4 @@
-"""What a policy asks for around a call: approval, a limit on calls, a limit on concurrency, retries."""
+"""The policy of a tool around a call: approval, a limit on calls, a limit on concurrency, retries."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_tools.calling.approval import needs_approval
-from agentkit_tools.calling.deadline import DeadlineError
+from agentkit_tools.calling.deadline import DeadlineError, outcome
 from agentkit_tools.calling.failures_in_a_row import after, unavailable
-from agentkit_tools.calling.tool_policy import ToolPolicy
+from agentkit_tools.calling.tool_policy import Approval, ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult, unread
 from agentkit_tools.errors import ToolArgumentError, describe_error
 from agentkit_tools.tool_context import ToolContext
@@ -21,7 +21,7 @@ from agentkit_tools.tool_context import ToolContext
 if TYPE_CHECKING:
     from agentkit_tools.schemas.argument_reader import Arguments
 
-__all__ = ["Semaphores", "enforced"]
+__all__ = ["Semaphores", "enforced", "needs_approval"]
 
 _MAX_PAUSE = 30.0
 """Seconds between two attempts."""
@@ -47,63 +47,62 @@ async def enforced(
     if refused is not None:
         return refused
     try:
-        result = await _allowed(policy, semaphores, call, context, read, attempt)
+        denial = await _denial(policy, call, context, await read())
+        if denial is not None:
+            return denial
+        async with _semaphore(policy, semaphores):
+            result = await _repeated(policy, context, read, attempt)
     except (ToolArgumentError, DeadlineError) as error:
         result = unread(call, error, policy)
     return after(result, policy, call, context)
 
 
-async def _allowed(
-    policy: ToolPolicy,
-    semaphores: Semaphores,
-    call: ToolCall,
-    context: ToolContext[Any],
-    read: Callable[[], Awaitable[Arguments]],
-    attempt: Callable[[Arguments, ToolContext[Any]], Awaitable[ToolResult]],
-) -> ToolResult:
-    reason = await _refusal(policy, context, await read())
-    if reason is None:
-        reason = _count(policy, call, context)
-    if reason is not None:
-        text = f"{call.name} was not called: {reason.text}"
-        return ToolResult(call.id, call.name, text, "denied", error=reason.error)
-    async with _semaphore(policy, semaphores):
-        return await _repeated(policy, context, read, attempt)
-
-
-class _Refusal(NamedTuple):
-    """Why a call is denied."""
-
-    text: str
-    error: BaseException | None = None
-
-
-async def _refusal(policy: ToolPolicy, context: ToolContext[Any], arguments: Arguments) -> _Refusal | None:
-    """Return why a call that needs approval is denied; None if it is approved or needs none."""
-    if policy.approval == "never" or context.approved:
-        return None
-    try:
-        is_needed = await needs_approval(policy.approval, arguments, context, policy.timeout)
-    except DeadlineError:
-        text = f"whether it needs approval could not be decided within {policy.timeout:g} seconds"
-        return _Refusal(text, TimeoutError(text))
-    except Exception as error:
-        return _Refusal(f"whether it needs approval could not be decided: {describe_error(error)}", error)
-    if is_needed:
-        return _Refusal("it needs the approval of a person, which was not given.")
+async def _denial(
+    policy: ToolPolicy, call: ToolCall, context: ToolContext[Any], arguments: Arguments
+) -> ToolResult | None:
+    """Return the result of a call that is denied; None if it is allowed, which counts it."""
+    if policy.approval != "never" and not context.approved:
+        try:
+            if await needs_approval(policy.approval, arguments, context, policy.timeout):
+                return _denied(call, "it needs the approval of a person, which was not given.")
+        except DeadlineError:
+            text = f"whether it needs approval could not be decided within {policy.timeout:g} seconds"
+            return _denied(call, text, TimeoutError(text))
+        except Exception as error:
+            return _denied(call, f"whether it needs approval could not be decided: {describe_error(error)}", error)
+    if policy.max_calls is not None and context.calls is not None:
+        count = context.calls.get(call.name, 0)
+        if count >= policy.max_calls:
+            return _denied(call, f"it may be called at most {policy.max_calls} times in one run. Go on without it.")
+        # Counted before the call, so that calls that run at the same time do not exceed the limit.
+        context.calls[call.name] = count + 1
     return None
 
 
-def _count(policy: ToolPolicy, call: ToolCall, context: ToolContext[Any]) -> _Refusal | None:
-    """Count a call; return why it is denied if the run has made as many as it may."""
-    if policy.max_calls is None or context.calls is None:
-        return None
-    count = context.calls.get(call.name, 0)
-    if count >= policy.max_calls:
-        return _Refusal(f"it may be called at most {policy.max_calls} times in one run. Go on without it.")
-    # Counted before the call, so that calls that run at the same time do not exceed the limit.
-    context.calls[call.name] = count + 1
-    return None
+def _denied(call: ToolCall, reason: str, error: BaseException | None = None) -> ToolResult:
+    return ToolResult(call.id, call.name, f"{call.name} was not called: {reason}", "denied", error=error)
+
+
+async def needs_approval(
+    approval: Approval, arguments: Arguments, context: ToolContext[Any], timeout: float | None
+) -> bool:
+    """Return whether a person must agree to this call first; deciding takes no longer than `timeout` seconds.
+
+    Raises:
+        DeadlineError: It did. A predicate that is not async runs where it is called, and nothing can stop it.
+    """
+    if not callable(approval):
+        return approval == "always"
+    # A sync predicate runs on the event loop, where no time limit can stop it.
+    verdict: Any = approval(arguments, context)
+    if isawaitable(verdict):
+        verdict, error = await outcome(verdict, timeout)
+        # The call was not cancelled: code inside the predicate was.
+        if isinstance(error, asyncio.CancelledError):
+            raise RuntimeError("the predicate was cancelled from inside") from error
+        if error is not None:
+            raise error
+    return bool(verdict)
 
 
 async def _repeated(

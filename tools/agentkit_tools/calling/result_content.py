@@ -67,14 +67,11 @@ def to_content(value: Any, *, nothing: str = "null") -> Content:
     return clean(_json(value))
 
 
-class _IteratorFound(TypeError):
-    """There is something that can be read only once: it must not be read by an attempt that fails later."""
-
-
 def _plain(value: Any) -> Any:
     """What `json` cannot write by itself, one level at a time."""
     if isinstance(value, Iterator):
-        raise _IteratorFound
+        # It can be read only once: not by an attempt that can fail later.
+        raise TypeError
     if isinstance(value, set | frozenset):
         return sorted(value, key=lambda item: json.dumps(item, default=_plain, sort_keys=True))
     if isinstance(value, BaseModel):
@@ -98,28 +95,30 @@ def cut(content: Content, limit: int, *, more: bool = False) -> tuple[Content, s
 
     Media parts among the text that is kept stay. `more` is whether the content itself is only the beginning.
     """
-    if isinstance(content, str):
-        size = len(content)
-        if size <= limit and not more:
-            return None
-        return f"{content[:limit]}\n{_note(size, limit, more)}", content
-    size = sum(len(part.text) for part in content if isinstance(part, Text))
-    if size <= limit and not more:
+    whole = _text_of(content)
+    if len(whole) <= limit and not more:
         return None
+    note = _note(len(whole), limit, more)
+    if isinstance(content, str):
+        return f"{content[:limit]}\n{note}", whole
     kept: list[Part] = []
     left = limit
     for part in content:
-        if not isinstance(part, Text):
-            kept.append(part)
-        elif len(part.text) > left:
-            kept.append(Text(f"{part.text[:left]}\n{_note(size, limit, more)}"))
-            break
-        else:
-            kept.append(part)
+        if isinstance(part, Text):
+            if len(part.text) > left:
+                kept.append(Text(f"{part.text[:left]}\n{note}"))
+                break
             left -= len(part.text)
+        kept.append(part)
     else:
-        kept.append(Text(_note(size, limit, more)))
-    return tuple(kept), "".join(part.text for part in content if isinstance(part, Text))
+        kept.append(Text(note))
+    return tuple(kept), whole
+
+
+def _text_of(content: Content) -> str:
+    if isinstance(content, str):
+        return content
+    return "".join([part.text for part in content if isinstance(part, Text)])
 
 
 def _note(size: int, limit: int, more: bool) -> str:

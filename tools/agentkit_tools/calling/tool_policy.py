@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 from agentkit_prompts.errors import brief
 from agentkit_prompts.names import nearest, reject_unknown_fields
-from agentkit_tools.calling.approval import Approval
 from agentkit_tools.errors import ToolDefinitionError
+from agentkit_tools.tool_context import ToolContext
 
-__all__ = ["PolicyOptions", "ToolPolicy", "checked"]
+__all__ = ["Approval", "PolicyOptions", "ToolPolicy", "checked"]
+
+
+Approval: TypeAlias = (
+    Literal["never", "always"] | Callable[[Mapping[str, Any], ToolContext[Any]], bool | Awaitable[bool]]
+)
+"""Whether a person must agree to a call first; a predicate receives the validated arguments and the context."""
 
 
 class PolicyOptions(TypedDict, total=False):

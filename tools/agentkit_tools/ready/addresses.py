@@ -8,7 +8,6 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
 
-from agentkit_prompts.errors import check_types
 from agentkit_prompts.public_addresses import is_public
 from agentkit_tools.errors import ToolDefinitionError, ToolError
 
@@ -55,31 +54,30 @@ def read_address(text: str) -> WebAddress:
         ToolError: It is not an http address, has a user or a password, or its host is written so that two programs
             could read it as two places.
     """
+    try:
+        return _read(text)
+    except ValueError as error:
+        raise ToolError(f"{text[:200]!r} cannot be opened: {error}") from error
 
-    def refused(why: str) -> ToolError:
-        return ToolError(f"{text[:200]!r} cannot be opened: {why}")
 
+def _read(text: str) -> WebAddress:
     if len(text) > _MAX_CHARS:
-        raise refused(f"it is longer than {_MAX_CHARS} characters")
+        raise ValueError(f"it is longer than {_MAX_CHARS} characters")
     if not text.isprintable() or "\\" in text:
-        raise refused("it has control characters or a backslash")
-    found = _ADDRESS.fullmatch(text.strip())
-    if found is None:
-        raise refused("it must begin with http:// or https://")
-    scheme, authority, target = found[1].lower(), found[2], found[3]
+        raise ValueError("it has control characters or a backslash")
+    address = _ADDRESS.fullmatch(text.strip())
+    if address is None:
+        raise ValueError("it must begin with http:// or https://")
+    scheme, authority, target = address[1].lower(), address[2], address[3]
     if "@" in authority:
-        raise refused("a user or a password is not sent")
+        raise ValueError("a user or a password is not sent")
     parts = _AUTHORITY.fullmatch(authority)
     if parts is None:
-        raise refused("its host is invalid")
-    try:
-        host = _host(parts)
-    except ValueError as error:
-        raise refused("its host is invalid, or a number that is not written as four plain ones") from error
-    port = int(parts[3] or _PORTS[scheme])
+        raise ValueError("its host is invalid")
     if not target.startswith("/"):
         target = f"/{target}"
-    return WebAddress(scheme, host, port, quote(target, safe="%/:=&?~+!$,;'@()*[]|"))
+    port = int(parts[3] or _PORTS[scheme])
+    return WebAddress(scheme, _host(parts), port, quote(target, safe="%/:=&?~+!$,;'@()*[]|"))
 
 
 def _host(parts: re.Match[str]) -> str:
@@ -88,8 +86,8 @@ def _host(parts: re.Match[str]) -> str:
     # IDNA turns full-width digits and dots into plain ones.
     host = parts[2].encode("idna").decode().lower().removesuffix(".")
     if not _NAME.fullmatch(host):
-        raise ValueError(host)
-    if _NUMBER.fullmatch(host.rpartition(".")[2]):
+        raise ValueError("its host is invalid")
+    if _is_number(host):
         # Octal, hexadecimal and shortened forms are refused.
         return str(IPv4Address(host))
     return host
@@ -102,36 +100,21 @@ class Guard:
         ToolDefinitionError: A network or a port is invalid; all are named.
     """
 
-    def __init__(
-        self, *, hosts: Collection[str] | None, networks: Iterable[str], ports: Collection[int] | None
-    ) -> None:
-        check_types(
-            ToolDefinitionError,
-            "http tool",
-            hosts=(hosts, (list, tuple, set, frozenset, type(None)), "a list of hosts"),
-            networks=(networks, (list, tuple, set, frozenset), "a list of networks"),
-            ports=(ports, (list, tuple, set, frozenset, range, type(None)), "a list of ports"),
-        )
-        check_types(
-            ToolDefinitionError,
-            "http tool",
-            **{f"hosts[{at}]": (host, str, "the name of a host") for at, host in enumerate(hosts or ())},
-            **{f"networks[{at}]": (one, str, "a network") for at, one in enumerate(networks)},
-            **{f"ports[{at}]": (port, int, "a whole number") for at, port in enumerate(ports or ())},
-        )
-        self.hosts = None if hosts is None else [host.lower() for host in hosts]
-        self.networks: list[IPv4Network | IPv6Network] = []
+    def __init__(self, hosts: Collection[str] | None, networks: Iterable[str], ports: Collection[int] | None) -> None:
+        self.hosts = hosts
+        if hosts is not None:
+            self.hosts = [host.lower() for host in hosts]
         self.ports = ports
-        wrong = [f"port {port!r} is not from 1 to 65535" for port in ports or () if not 0 < port < 65536]
-        names = ["ports"] if wrong else []
+        self.networks: list[IPv4Network | IPv6Network] = []
+        problems = [("ports", f"port {port} is not from 1 to 65535") for port in ports or () if not 0 < port < 65536]
         for network in networks:
             try:
                 self.networks.append(ip_network(network))
             except ValueError as error:
-                wrong.append(f"network {error}")
-                names.append("networks")
-        if wrong:
-            raise ToolDefinitionError(f"http tool: {'; '.join(wrong)}", names=dict.fromkeys(names))
+                problems.append(("networks", f"network {error}"))
+        if problems:
+            text = "; ".join([problem for _, problem in problems])
+            raise ToolDefinitionError(f"http tool: {text}", names=dict.fromkeys([name for name, _ in problems]))
 
     def check(self, address: WebAddress) -> None:
         """Refuse an address by its host and port.
@@ -150,18 +133,26 @@ class Guard:
         Raises:
             ToolError: The host has no address, or one of them may not be reached.
         """
+        addresses: list[IPv4Address | IPv6Address] = []
+        reason: Exception | None = None
         try:
-            found = [ip_address(host)]
-        except ValueError:
-            try:
-                found = [ip_address(one) for one in await resolve(host, port)]
-            except (OSError, ValueError, UnicodeError) as error:
-                raise ToolError(f"{host} is not known: the name has no address") from error
-        if not found:
-            raise ToolError(f"{host} is not known: the name has no address")
-        if not all(is_public(one) or any(one in network for network in self.networks) for one in found):
+            texts = [host] if _is_number(host) else await resolve(host, port)
+            addresses = [ip_address(text) for text in texts]
+        except (OSError, ValueError) as error:
+            reason = error
+        if not addresses:
+            raise ToolError(f"{host} is not known: the name has no address") from reason
+        if not all(map(self._may_reach, addresses)):
             raise ToolError(f"{host} cannot be opened: it is not on the public internet")
-        return [str(one) for one in found]
+        return [str(address) for address in addresses]
+
+    def _may_reach(self, address: IPv4Address | IPv6Address) -> bool:
+        return is_public(address) or any(address in network for network in self.networks)
+
+
+def _is_number(host: str) -> bool:
+    """True if a host of a `WebAddress` is an IP address."""
+    return ":" in host or _NUMBER.fullmatch(host.rpartition(".")[2]) is not None
 
 
 def _matches(host: str, allowed: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fnmatch
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
@@ -26,6 +27,9 @@ _MAX_DEPTH = 32
 """Folders inside folders that are walked."""
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _FILE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+_NOT_RELATIVE = re.compile(r"/|.:|[^\\]*\\", re.DOTALL)
+"""The beginning of an absolute path, or a path of Windows."""
+_KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
 _NEEDED = {os.open, os.stat, os.mkdir, os.unlink, os.rename}
 
 
@@ -139,21 +143,19 @@ class Folder:
         Whatever a platform could read as another place is refused by what it looks like, before anything is opened.
         """
         steps = [step for step in path.split("/") if step not in ("", ".")]
-        if len(path) > _MAX_PATH:
-            wrong = f"it is longer than {_MAX_PATH} characters"
-        elif path.startswith("/") or "\\" in path or path[1:2] == ":":
-            wrong = "give it relative to the folder, with / between the names"
-        elif not path.isprintable():
-            wrong = "it has control characters"
-        elif ".." in steps:
-            wrong = "'..' leads out of the folder"
-        elif not self.hidden and any(step.startswith(".") for step in steps):
-            wrong = "names that begin with '.' are hidden"
-        elif what == "a file" and (not steps or path.endswith(("/", "/."))):
-            wrong = "it names a folder"
-        else:
-            return steps
-        raise ToolError(f"{path[:100]!r} is not {what} of this folder: {wrong}")
+        is_folder = not steps or path.endswith(("/", "/."))
+        problems = {
+            f"it is longer than {_MAX_PATH} characters": len(path) > _MAX_PATH,
+            "give it relative to the folder, with / between the names": _NOT_RELATIVE.match(path),
+            "it has control characters": not path.isprintable(),
+            "'..' leads out of the folder": ".." in steps,
+            "names that begin with '.' are hidden": not self.hidden and any(step.startswith(".") for step in steps),
+            "it names a folder": what == "a file" and is_folder,
+        }
+        for problem, is_present in problems.items():
+            if is_present:
+                raise ToolError(f"{path[:100]!r} is not {what} of this folder: {problem}")
+        return steps
 
     @contextmanager
     def _inside(self, folders: list[str], *, make: bool = False) -> Iterator[int]:
@@ -218,14 +220,7 @@ def as_text(data: bytes) -> str | None:
 
 
 def _kind(found: os.stat_result) -> str:
-    mode = found.st_mode
-    if stat.S_ISREG(mode):
-        return "file"
-    if stat.S_ISDIR(mode):
-        return "folder"
-    if stat.S_ISLNK(mode):
-        return "link"
-    return "special"
+    return _KINDS.get(stat.S_IFMT(found.st_mode), "special")
 
 
 def _write(name: str, data: bytes, parent: int, *, mode: int | None = None) -> None:

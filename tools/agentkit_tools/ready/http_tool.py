@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from ssl import SSLContext
 from typing import Annotated, Any, cast
 from urllib.parse import urljoin
 
-from agentkit_prompts.errors import brief, check_types
+from agentkit_prompts.errors import check_types
 from agentkit_prompts.system.cut_handshakes import CutHandshake
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import ToolDefinitionError, ToolError
@@ -78,20 +78,22 @@ def http_tool(
         raise ToolDefinitionError(
             "http_tool needs the extra `http`: pip install 'agentkit-prompt-tree[http]'"
         ) from error
+    collection = (list, tuple, set, frozenset)
     check_types(
         ToolDefinitionError,
         "http tool",
+        hosts=(hosts, (*collection, type(None)), "a list of hosts"),
+        networks=(networks, collection, "a list of networks"),
+        ports=(ports, (*collection, range, type(None)), "a list of ports"),
         max_bytes=(max_bytes, int, "a whole number of bytes"),
         redirects=(redirects, int, "a whole number"),
         timeout=(timeout, (int, float), "a number of seconds"),
+        resolve=(resolve, Callable, "a function"),  # type: ignore[arg-type]
     )
-    if resolve is not None and not callable(resolve):
-        raise ToolDefinitionError(f"http tool: resolve: expected a function, got {brief(resolve)}", names=["resolve"])
-    if max_bytes < 1:
-        raise ToolDefinitionError(f"http tool: max_bytes={max_bytes} must be 1 or more", names=["max_bytes"])
-    if redirects < 0:
-        raise ToolDefinitionError(f"http tool: redirects={redirects} must be 0 or more", names=["redirects"])
-    pages = _Pages(Guard(hosts=hosts, networks=networks, ports=ports), resolve, ssl_context, max_bytes)
+    for name, value, minimum in (("max_bytes", max_bytes, 1), ("redirects", redirects, 0)):
+        if value < minimum:
+            raise ToolDefinitionError(f"http tool: {name}={value} must be {minimum} or more", names=[name])
+    pages = _Pages(Guard(hosts, networks, ports), resolve, ssl_context, max_bytes)
 
     async def http_get(
         url: Annotated[str, "The address, beginning with https:// or http://."],
@@ -111,14 +113,14 @@ def http_tool(
     return Tool.from_function(http_get, description=_ABOUT, timeout=timeout)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Page:
     """The answer of a server."""
 
     address: WebAddress
     status: int
     headers: Sequence[tuple[bytes, bytes]]
-    data: bytes
+    data: bytearray = field(default_factory=bytearray)
 
     def header(self, name: bytes) -> str:
         """Return the first header of a name; "" if there is none."""
@@ -166,15 +168,13 @@ class _Pages:
             httpcore2.AsyncConnectionPool(ssl_context=self._ssl_context, network_backend=self._backend) as pool,
             pool.stream("GET", url, headers=headers, extensions={"trace": CutHandshake()}) as response,
         ):
-            page = _Page(address, response.status, response.headers, b"")
-            if page.status in _REDIRECTS or not is_text_type(page.header(b"content-type")):
-                return page
-            data = bytearray()
-            async for chunk in response.aiter_stream():
-                data += chunk
-                if len(data) > self._max_bytes:
-                    break
-            return replace(page, data=bytes(data))
+            page = _Page(address, response.status, response.headers)
+            if page.status not in _REDIRECTS and is_text_type(page.header(b"content-type")):
+                async for chunk in response.aiter_stream():
+                    page.data += chunk
+                    if len(page.data) > self._max_bytes:
+                        break
+            return page
 
 
 def _checked_backend(guard: Guard, resolve: Resolver) -> Any:

@@ -34,7 +34,7 @@ def is_text_type(content_type: str) -> bool:
     return not kind or _TEXT_TYPES.fullmatch(kind) is not None
 
 
-def page_text(data: bytes, content_type: str) -> str:
+def page_text(data: bytes | bytearray, content_type: str) -> str:
     """Return bytes as text in the character set of their content type; invalid bytes become U+FFFD."""
     declared = _CHARSET.search(content_type)
     name = "utf-8"

@@ -12,8 +12,7 @@ from pydantic_core import from_json
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext
-from agentkit_tools.calling.approval import Approval
-from agentkit_tools.calling.tool_policy import PolicyOptions, checked
+from agentkit_tools.calling.tool_policy import Approval, PolicyOptions, checked
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool import Tool
