@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated
 
 from agentkit_prompts.limits import MAX_FILES
@@ -18,6 +17,10 @@ __all__ = ["file_tools"]
 
 _FILE = "Path of the file from the root folder, such as docs/notes.md."
 _FOLDER = 'Path of the folder from the root folder; "." is the root folder.'
+_READ = "Read a text file, at most 2,000 lines at once. Cannot read binary files, links, or what is outside."
+_LIST = 'List a folder: its files with their sizes, its folders with a "/". Cannot look inside of links.'
+_SEARCH = "Find the lines that contain a text, in all files below a folder. Cannot search with regular expressions."
+_WRITE = "Write a text file as a whole, making the folders it is in. Cannot append, delete, rename or follow links."
 
 _MAX_LINES = 2_000
 _MAX_ENTRIES = 1_000
@@ -51,63 +54,63 @@ def file_tools(
     Raises:
         ToolDefinitionError: `root` is not a folder, or the operating system cannot do this safely.
     """
-    folder = Folder(root, hidden=hidden, max_bytes=max_bytes)
-    tools = [_reader(folder), _lister(folder), _searcher(folder)]
+    files = _Files(Folder(root, hidden=hidden, max_bytes=max_bytes))
+    tools: list[Tool] = [
+        Tool.from_function(files.read_file, description=_READ),
+        Tool.from_function(files.list_files, description=_LIST),
+        Tool.from_function(files.search_files, description=_SEARCH),
+    ]
     if write:
-        tools.append(_writer(folder))
+        tools.append(Tool.from_function(files.write_file, description=_WRITE, sequential=True))
     return Toolset(tools).governed(timeout=timeout)
 
 
-def _reader(folder: Folder) -> Tool:
+class _Files:
+    """The functions of the tools."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+
     def read_file(
+        self,
         path: Annotated[str, _FILE],
         first_line: Annotated[int, "Number of the line to begin with, counted from 1."] = 1,
         lines: Annotated[int, "How many lines."] = _MAX_LINES,
     ) -> str:
         if first_line < 1 or lines < 1:
             raise ToolError("first_line and lines are 1 or more")
-        text = as_text(folder.read(path))
+        text = as_text(self._folder.read(path))
         if text is None:
             raise ToolError(f"{path} is not UTF-8 text, and cannot be shown")
-        found = text.splitlines(keepends=True)
+        all_lines = text.splitlines(keepends=True)
         end = first_line - 1 + min(lines, _MAX_LINES)
-        shown = "".join(found[first_line - 1 : end])
-        if first_line == 1 and end >= len(found):
+        shown = "".join(all_lines[first_line - 1 : end])
+        if first_line == 1 and end >= len(all_lines):
             return shown
-        if first_line > len(found):
-            raise ToolError(f"{path} has {len(found)} lines")
-        note = f"[lines {first_line} to {min(end, len(found))} of {len(found)}]"
-        if not shown.endswith("\n"):
-            shown += "\n"
-        return shown + note
+        if first_line > len(all_lines):
+            raise ToolError(f"{path} has {len(all_lines)} lines")
+        note = f"[lines {first_line} to {min(end, len(all_lines))} of {len(all_lines)}]"
+        return shown.removesuffix("\n") + "\n" + note
 
-    about = "Read a text file, at most 2,000 lines at once. Cannot read binary files, links, or what is outside."
-    return Tool.from_function(read_file, description=about)
-
-
-def _lister(folder: Folder) -> Tool:
     def list_files(
+        self,
         path: Annotated[str, _FOLDER] = ".",
         pattern: Annotated[str, "Only names that match, such as *.md; * stands for any characters, ? for one."] = "*",
         recursive: Annotated[bool, "Whether to list the folders inside too."] = False,
     ) -> str:
         _check(pattern)
         listed: list[str] = []
-        for seen, entry in enumerate(folder.entries(path, deep=recursive)):
+        for seen, entry in enumerate(self._folder.entries(path, deep=recursive)):
             # Entries that do not match take time as well.
             if len(listed) == _MAX_ENTRIES or seen == MAX_FILES:
                 listed.append(f"[there is more: only the first {len(listed):,} are listed, name a folder inside]")
                 break
-            if fnmatch.fnmatchcase(entry.path.rpartition("/")[2], pattern):
+            if entry.matches(pattern):
                 listed.append(_line(entry))
         return "\n".join(listed) or "nothing"
 
-    about = 'List a folder: its files with their sizes, its folders with a "/". Cannot look inside of links.'
-    return Tool.from_function(list_files, description=about)
-
-
-def _searcher(folder: Folder) -> Tool:
     def search_files(
+        self,
         text: Annotated[str, "What to look for, literally, in one line."],
         path: Annotated[str, _FOLDER] = ".",
         pattern: Annotated[str, "Only files whose name matches, such as *.py."] = "*",
@@ -118,7 +121,7 @@ def _searcher(folder: Folder) -> Tool:
             raise ToolError("text is what to look for in one line: not empty, and without line breaks")
         hits: list[str] = []
         unread = 0
-        for number, (name, content) in enumerate(folder.texts(path, pattern)):
+        for number, (name, content) in enumerate(self._folder.texts(path, pattern)):
             if number == MAX_FILES:
                 hits.append(f"[only the first {MAX_FILES:,} files were searched: name a folder inside]")
                 break
@@ -135,38 +138,28 @@ def _searcher(folder: Folder) -> Tool:
             hits.append(f"[{unread} files were not searched: not text, or too large]")
         return "\n".join(hits) or "no line contains it"
 
-    about = "Find the lines that contain a text, in all files below a folder. Cannot search with regular expressions."
-    return Tool.from_function(search_files, description=about)
-
-
-def _writer(folder: Folder) -> Tool:
     def write_file(
+        self,
         path: Annotated[str, _FILE],
         content: Annotated[str, "The whole new text of the file."],
         overwrite: Annotated[bool, "Whether a file of that name may be replaced."] = False,
     ) -> str:
         data = content.encode()
-        folder.write(path, data, overwrite=overwrite)
+        self._folder.write(path, data, overwrite=overwrite)
         return f"wrote {len(data):,} bytes to {path}"
-
-    about = "Write a text file as a whole, making the folders it is in. Cannot append, delete, rename or follow links."
-    return Tool.from_function(write_file, description=about, sequential=True)
 
 
 def _matches(content: str, text: str, *, match_case: bool) -> Iterator[tuple[int, str]]:
     """Yield the lines that contain `text`, with their numbers."""
-    compared = content
+    fold: Callable[[str], str] = str
     if not match_case:
-        text, compared = text.casefold(), content.casefold()
+        fold = str.casefold
+    text = fold(text)
     # Most files do not contain the text: this skips them without splitting them into lines.
-    if text not in compared:
-        return
-    for number, line in enumerate(content.splitlines(), 1):
-        compared = line
-        if not match_case:
-            compared = line.casefold()
-        if text in compared:
-            yield number, line
+    if text in fold(content):
+        for number, line in enumerate(content.splitlines(), 1):
+            if text in fold(line):
+                yield number, line
 
 
 def _check(pattern: str) -> None:

@@ -43,6 +43,10 @@ class Entry(NamedTuple):
     size: int
     """Bytes of a file."""
 
+    def matches(self, pattern: str) -> bool:
+        """True if the name matches a pattern of the shell."""
+        return fnmatch.fnmatchcase(self.path.rpartition("/")[2], pattern)
+
 
 class Folder:
     """The regular files below `root`, of at most `max_bytes` each.
@@ -131,7 +135,7 @@ class Folder:
             ToolError: The path leads out, or to no folder.
         """
         for entry in self.entries(path, deep=True):
-            if entry.kind == "file" and fnmatch.fnmatchcase(entry.path.rpartition("/")[2], pattern):
+            if entry.kind == "file" and entry.matches(pattern):
                 try:
                     yield entry.path, as_text(self.read(entry.path))
                 except ToolError:

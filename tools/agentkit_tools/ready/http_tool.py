@@ -93,24 +93,8 @@ def http_tool(
     for name, value, minimum in (("max_bytes", max_bytes, 1), ("redirects", redirects, 0)):
         if value < minimum:
             raise ToolDefinitionError(f"http tool: {name}={value} must be {minimum} or more", names=[name])
-    pages = _Pages(Guard(hosts, networks, ports), resolve, ssl_context, max_bytes)
-
-    async def http_get(
-        url: Annotated[str, "The address, beginning with https:// or http://."],
-        as_html: Annotated[bool, "Whether to return the HTML of a page as it is, instead of its words."] = False,
-    ) -> str:
-        for _ in range(redirects + 1):
-            page = await pages.get(url)
-            target = page.header(b"location")
-            if page.status not in _REDIRECTS or not target:
-                return _shown(page, max_bytes, as_html=as_html)
-            try:
-                url = urljoin(str(page.address), target)
-            except ValueError as error:
-                raise ToolError(f"{page.address} leads to an invalid address") from error
-        raise ToolError(f"{url[:200]} was not opened: more than {redirects} redirects")
-
-    return Tool.from_function(http_get, description=_ABOUT, timeout=timeout)
+    pages = _Pages(Guard(hosts, networks, ports), resolve, ssl_context, max_bytes, redirects)
+    return Tool.from_function(pages.http_get, description=_ABOUT, timeout=timeout)
 
 
 @dataclass(slots=True)
@@ -133,13 +117,32 @@ class _Page:
 class _Pages:
     """Reads pages from addresses that a guard allows."""
 
-    def __init__(self, guard: Guard, resolve: Resolver, ssl_context: SSLContext | None, max_bytes: int) -> None:
+    def __init__(
+        self, guard: Guard, resolve: Resolver, ssl_context: SSLContext | None, max_bytes: int, redirects: int
+    ) -> None:
         self._guard = guard
         self._backend = _checked_backend(guard, resolve)
         self._ssl_context = ssl_context
         self._max_bytes = max_bytes
+        self._redirects = redirects
 
-    async def get(self, url: str) -> _Page:
+    async def http_get(
+        self,
+        url: Annotated[str, "The address, beginning with https:// or http://."],
+        as_html: Annotated[bool, "Whether to return the HTML of a page as it is, instead of its words."] = False,
+    ) -> str:
+        for _ in range(self._redirects + 1):
+            page = await self._get(url)
+            target = page.header(b"location")
+            if page.status not in _REDIRECTS or not target:
+                return _shown(page, self._max_bytes, as_html=as_html)
+            try:
+                url = urljoin(str(page.address), target)
+            except ValueError as error:
+                raise ToolError(f"{page.address} leads to an invalid address") from error
+        raise ToolError(f"{url[:200]} was not opened: more than {self._redirects} redirects")
+
+    async def _get(self, url: str) -> _Page:
         """Read one page, up to `max_bytes`; do not follow redirects.
 
         Raises:
