@@ -43,7 +43,7 @@ _MAX_LISTED_VALUES = 2_000
 """Values of a schema, and characters of its first error, for which all errors are listed."""
 _MAX_REASON = 300
 """Characters of a message of the library."""
-_MAX_BACKTRACKS = 10_000
+_MAX_BACKTRACKS = 1_000
 """Steps back in a pattern with look-around or back-references. All other patterns run in linear time."""
 
 
@@ -102,9 +102,9 @@ class JsonValidator:
         return [*self._first(value), SchemaProblem((), "limit", "may have more problems, which are too many to list")]
 
     def _listed(self, value: Any) -> Iterator[SchemaProblem]:
-        problems = problems_of(self._validator.iter_errors(value), self._document)
-        yield from islice(problems, MAX_PROBLEMS)
-        more = sum(1 for _ in problems)
+        errors = iter(self._validator.iter_errors(value))
+        yield from islice(problems_of(errors, self._document), MAX_PROBLEMS)
+        more = sum(1 for _ in errors)
         if more:
             yield SchemaProblem((), "limit", f"has {more:,} more problems")
 

@@ -16,10 +16,11 @@ from typing_extensions import is_typeddict
 from agentkit_prompts.errors import PromptError, brief
 from agentkit_prompts.limits import MAX_CACHED
 from agentkit_prompts.schemas.json_validator import MAX_SCHEMA_VALUES, JsonValidator
-from agentkit_prompts.schemas.plain_data import NotPlainError, Step, plain_data
+from agentkit_prompts.schemas.plain_data import NotPlainError, Step, foreign_objects, plain_data
 from agentkit_prompts.schemas.recursive_unions import has_recursive_union, recursion_problem
 from agentkit_prompts.schemas.references import ReferenceTable, in_place, reference_cycle
 from agentkit_prompts.schemas.schema_problems import InvalidSchemaError, place_of
+from agentkit_prompts.schemas.subschemas import ANY_VALUE, schema_at, type_of
 
 __all__ = [
     "JsonSchema",
@@ -180,7 +181,7 @@ def params_checker(schema: ParamsSchema) -> Callable[[Mapping[str, Any]], tuple[
     """Return a function that checks values, giving them with defaults filled in, and every problem at once."""
     if isinstance(schema, Mapping):
         document, validator = dict(schema), _validator_of(schema)
-        return lambda values: (_with_defaults(document, values), _json_problems(validator, values))
+        return lambda values: (_with_defaults(document, values), _json_problems(document, validator, values))
     adapter = _adapter(schema)
     recurses = has_recursive_union(adapter.core_schema)
 
@@ -199,7 +200,7 @@ def params_checker(schema: ParamsSchema) -> Callable[[Mapping[str, Any]], tuple[
     return check
 
 
-def _json_problems(validator: JsonValidator, values: Mapping[str, Any]) -> list[Problem]:
+def _json_problems(document: JsonSchema, validator: JsonValidator, values: Mapping[str, Any]) -> list[Problem]:
     try:
         data = plain_data(values)
     except NotPlainError as error:
@@ -213,7 +214,21 @@ def _json_problems(validator: JsonValidator, values: Mapping[str, Any]) -> list[
         elif problem.keyword == "type":
             text = f"{text}, got {type(_value_at(values, problem.path)).__name__}"
         problems.append((place_of(problem.path) or "(value)", text))
-    return problems
+    places = [place for place, _ in problems]
+    return [*problems, *[problem for problem in _foreign_problems(document, values) if problem[0] not in places]]
+
+
+def _foreign_problems(document: JsonSchema, values: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield a problem for each object inside a value with a declared type that JSON cannot contain.
+
+    A prompt passes the whole context along with the declared values. Its documents and messages are dataclasses, whose
+    fields may contain any type.
+    """
+    for name, value in values.items():
+        schema = schema_at(document, [name])
+        if schema is not None and type_of(document, schema) != ANY_VALUE:
+            for path, item in foreign_objects(value, (name,)):
+                yield place_of(path), f"expected a value that JSON can contain, got {type(item).__name__}"
 
 
 def _value_at(value: Any, path: Sequence[Step]) -> Any:

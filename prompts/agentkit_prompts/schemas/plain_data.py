@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from agentkit_prompts.limits import MAX_DEPTH, MAX_VALUES
 
-__all__ = ["NotPlainError", "Step", "plain_data"]
+__all__ = ["NotPlainError", "Step", "foreign_objects", "plain_data"]
 
 Step = int | str
 """Name of a property, or index of an item."""
@@ -45,6 +45,18 @@ def plain_data(value: Any, maximum: int = MAX_VALUES) -> Any:
         NotPlainError: A number is not finite, or the data is too large, nested too deeply, or contains itself.
     """
     return _Copy(maximum).copy(value, 0)
+
+
+def foreign_objects(value: Any, path: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, ...], Any]]:
+    """Yield the objects of other types in mappings and lists that `plain_data` accepts, each with its path."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from foreign_objects(inner, (*path, str(name)))
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            yield from foreign_objects(inner, (*path, index))
+    elif value is not None and not isinstance(value, str | int | float | BaseModel) and not _is_dataclass(value):
+        yield path, value
 
 
 class _Copy:
@@ -98,6 +110,10 @@ def _fields(value: Any) -> Mapping[Any, Any]:
         return value
     if isinstance(value, BaseModel):
         return vars(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if _is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     return {}
+
+
+def _is_dataclass(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)

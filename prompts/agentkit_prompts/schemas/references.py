@@ -10,13 +10,15 @@ from urllib.parse import unquote
 
 from agentkit_prompts.context.nested import iter_nodes
 
-__all__ = ["ReferenceTable", "in_place", "reference_cycle", "resolve", "target_in"]
+__all__ = ["APPLIED_IN_PLACE", "ReferenceTable", "in_place", "reference_cycle", "resolve", "target_in"]
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
 _LISTS = ("anyOf", "oneOf", "allOf")
 _SINGLE = ("not", "if", "then", "else")
 _NAMED = "dependentSchemas"
 _REFERENCES = ("$ref", "$dynamicRef")
+APPLIED_IN_PLACE = (*_LISTS, *_SINGLE, _NAMED, *_REFERENCES)
+"""Keywords whose schemas are applied to the same value as the schema that contains them."""
 
 
 def target_in(document: Mapping[str, Any], reference: object) -> Any:

@@ -8,7 +8,10 @@ from typing import Any
 
 from agentkit_prompts.schemas.references import target_in
 
-__all__ = ["schema_at", "type_of"]
+__all__ = ["ANY_VALUE", "schema_at", "type_of"]
+
+ANY_VALUE = "any value"
+"""Expected value of a schema without a type."""
 
 _MAX_OPTIONS = 200
 _MAX_VALUES = 10
@@ -37,7 +40,7 @@ def _part(schema: Mapping[str, Any], step: int | str) -> Any:
 
 def type_of(document: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     """Return the expected value of a schema, in a few words for a model."""
-    return " or ".join(dict.fromkeys(_words(option) for option in _options(document, [schema]))) or "any value"
+    return " or ".join(dict.fromkeys(_words(option) for option in _options(document, [schema]))) or ANY_VALUE
 
 
 def _words(schema: Mapping[str, Any]) -> str:
@@ -53,7 +56,7 @@ def _words(schema: Mapping[str, Any]) -> str:
     if kind is None:
         if "properties" in schema:
             return "object"
-        return "any value"
+        return ANY_VALUE
     return str(kind)
 
 

@@ -127,14 +127,32 @@ def test_a_product_of_what_a_schema_and_a_value_contain_ends() -> None:
         ({"items": {"uniqueItems": True}}, [list(range(3_000))] * 300),
         ({"uniqueItems": True}, [[[0] * 10_000, n] for n in range(80)]),
         ({"items": {"dependentRequired": {str(n): [] for n in range(2_000)}}}, [{"a": 1}] * 2_000),
+        ({"items": {"dependentSchemas": {str(n): {} for n in range(2_000)}}}, [{"b": 1}] * 2_000),
     ]
     for rule, value in accepted:
         assert places({"properties": {"x": rule}}, {"x": value}) == [], rule.keys()
-    dependent = {"items": {"dependentSchemas": {str(number): {} for number in range(2_000)}}}
-    assert places({"properties": {"x": dependent}}, {"x": [{"b": number} for number in range(2_000)]}) == ["(value)"]
+    dependent = {"items": {"dependentSchemas": {name: {} for name in NAMES}}}
+    assert places({"properties": {"x": dependent}}, {"x": [{"b": 1}] * 5_000}) == ["(value)"]
     contains = {"items": {"contains": {"const": 1}}}
     assert places({"properties": {"x": contains}}, {"x": [[0] * 1_000] * 700})
     assert places({"properties": {"x": contains}}, {"x": [[0] * 2_000] * 2_000}) == ["(value)"]
+
+
+def test_looking_for_parts_that_no_schema_evaluated_ends_at_any_depth() -> None:
+    for keyword, value in (("unevaluatedProperties", {"a": 1, "b": 1}), ("unevaluatedItems", [1, 1])):
+        for combining in ("anyOf", "allOf", "oneOf"):
+            schema: dict[str, Any] = {"properties": {"a": {}}, "prefixItems": [{}]}
+            for level in range(30):
+                schema = {combining: [schema], keyword: {"type": "integer"}}
+                if level == 5:
+                    assert places({"properties": {"x": schema}}, {"x": value}) == []
+            assert places({"properties": {"x": schema}}, {"x": value}) == ["(value)"]
+
+
+def test_a_keyword_that_is_not_known_counts_as_one_that_is_applied() -> None:
+    unknown = doubling(28, "x-applied", {"type": "integer"})
+    assert places(unknown, {"x": "text"}) == ["(value)"]
+    assert places(doubling(4, "x-applied", {"type": "integer"}), {"x": "text"}) == []
 
 
 @pytest.mark.long

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import date
 from typing import Annotated, Any, NewType, Optional
 
 import pytest
@@ -425,14 +426,27 @@ def test_a_json_schema_is_checked() -> None:
         ({"properties": {"b": {"type": "string"}}, "required": ["b"]}, {}, "a.b"),
         ({"anyOf": [{"type": "string"}, {"type": "null"}]}, 5, "a"),
         ({"$ref": "#/$defs/A"}, 5, "a"),
+        ({"type": "object"}, date(2026, 1, 2), "a"),
+        ({"type": "object"}, {"b": [{"c": date(2026, 1, 2)}]}, "a.b[0].c"),
+        ({"type": ["object", "string"]}, {"b": {1}}, "a.b"),
+        ({"$ref": "#/$defs/B"}, {"b": object()}, "a.b"),
     ]
     for schema, value, place in cases:
-        prompt = info({"properties": {"a": schema}, "$defs": {"A": {"type": "string"}}})
+        prompt = info({"properties": {"a": schema}, "$defs": {"A": {"type": "string"}, "B": {"properties": {}}}})
         assert [name for name, _ in prompt.kwargs_problems({"a": value})] == [place]
         ctx = PromptContext(user_input=UserInput("", additional_kwargs={"a": value}))
         with pytest.raises(KwargsError) as caught:
             prompt.format_2_str(ctx)
         assert list(caught.value.problems) == [place]
+
+
+def test_a_kwarg_without_a_type_and_fields_of_dataclasses_may_be_any_object() -> None:
+    @dataclass
+    class Visit:
+        day: date
+
+    prompt = info({"properties": {"a": {"description": "anything"}, "b": {"type": "object"}}})
+    assert prompt.kwargs_problems({"a": [date(2026, 1, 2)], "b": {"visit": Visit(date(2026, 1, 2))}}) == []
 
 
 def test_defaults_of_the_schema_apply() -> None:
