@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 from functools import partial
 from operator import is_
 
@@ -32,63 +32,55 @@ def select(prompts: Iterable[PlacedSelector], ctx: PromptContext) -> PromptConte
     Raises:
         PromptError: A selector failed, or has to be awaited and `prepare` was not called.
     """
-    made: list[Selection] = []
+    selections: list[Selection] = []
     for path, prompt in prompts:
         try:
-            made.append(prompt.selected(ctx, path) or prompt.select(ctx, path))
+            selections.append(prompt.selected(ctx, path) or prompt.select(ctx, path))
         except PromptError as error:
             raise error.at(path) from error.__cause__
-    return _with(ctx, made)
+    return _with(ctx, selections)
 
 
 async def prepare(layers: Layers, ctx: PromptContext) -> PromptContext:
     """Return `ctx` with the examples of every prompt of `layers` selected, awaiting selectors that need it.
 
-    Selectors that may block run in a thread, all of them at the same time. What was selected is in
-    `PromptContext.selections`; it is used as long as the text of the input and the pool stay the same.
+    Selectors that may block run in a thread, all of them at the same time. The examples are in
+    `PromptContext.selections`; they are used as long as the text of the input and the pool stay the same.
 
     Raises:
         PromptError: A selector failed.
     """
-
-    async def selection(path: str, prompt: ExamplesPrompt) -> Selection:
-        known = prompt.selected(ctx, path)
-        if known is not None:
-            return known
-        if getattr(prompt.selector, "blocking", False):
-            found = await asyncio.wrap_future(DaemonThreads(1, "agentkit-select").submit(partial(prompt.ask, ctx)))
-        else:
-            found = prompt.ask(ctx)
-        if isinstance(found, Awaitable):
-            with prompt.failing():
-                found = await found
-        return prompt.selection(ctx, path, found)
-
-    selecting = plan_of(layers).selecting
-    if not selecting:
+    tasks = [asyncio.ensure_future(_selection(ctx, *placed)) for placed in plan_of(layers).selecting]
+    if not tasks:
         return ctx
-    first, *others = [selection(*placed) for placed in selecting]
-    tasks = [asyncio.ensure_future(one) for one in others]
     try:
-        # The first needs no task: a cancellation of the caller reaches its selector directly.
-        made = [await first]
-        return _with(ctx, made + [await task for task in tasks])
+        return _with(ctx, await asyncio.gather(*tasks))
     except BaseException:
         for task in tasks:
             task.cancel()
-        if tasks:
-            for task in (await asyncio.wait(tasks, timeout=_GRACE))[0]:
-                # asyncio logs an exception of a task that was never read.
-                _ = task.cancelled() or task.exception()
+        # A selector can ignore that it is cancelled.
+        await asyncio.wait(tasks, timeout=_GRACE)
         raise
 
 
-def _with(ctx: PromptContext, made: Iterable[Selection]) -> PromptContext:
-    """Return `ctx` with these selections, and those it has of other prompts."""
-    made = tuple(made)
-    paths = {item.prompt for item in made}
-    selections = (*[item for item in ctx.selections if item.prompt not in paths], *made)
-    same = len(selections) == len(ctx.selections) and all(map(is_, selections, ctx.selections))
-    if same:
+async def _selection(ctx: PromptContext, path: str, prompt: ExamplesPrompt) -> Selection:
+    selection = prompt.selected(ctx, path)
+    if selection is not None:
+        return selection
+    if getattr(prompt.selector, "blocking", False):
+        answer = await asyncio.wrap_future(DaemonThreads(1, "agentkit-select").submit(partial(prompt.ask, ctx)))
+    else:
+        answer = prompt.ask(ctx)
+    if isinstance(answer, Awaitable):
+        with prompt.failing():
+            answer = await answer
+    return prompt.selection(ctx, path, answer)
+
+
+def _with(ctx: PromptContext, new: Sequence[Selection]) -> PromptContext:
+    """Return `ctx` with these selections instead of the earlier ones of the same prompts."""
+    paths = {selection.prompt for selection in new}
+    selections = (*[selection for selection in ctx.selections if selection.prompt not in paths], *new)
+    if len(selections) == len(ctx.selections) and all(map(is_, selections, ctx.selections)):
         return ctx
     return ctx.evolve(selections=selections)

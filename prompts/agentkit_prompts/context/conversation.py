@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, islice
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, overload
 
 from pydantic_core import CoreSchema, core_schema
 
@@ -20,43 +20,36 @@ from agentkit_prompts.errors import MessageError, check_types
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
 
-__all__ = ["Conversation", "Fold"]
+__all__ = ["Conversation"]
 
 T = TypeVar("T")
+F = TypeVar("F")
 
 
 _FAILED = object()
 _MAX_FUNCTIONS = 8
 
 
-class Fold(Protocol):
-    """What messages are put into one after the other, such as the body of a request."""
+class _Folded(NamedTuple):
+    """A fold of the messages from `start` to `stop`."""
 
-    def add(self, value: Any, /) -> None:
-        """Put in what was derived from the next message."""
-        ...
-
-    def copy(self) -> Self:
-        """Return one that can be added to while this one stays as it is."""
-        ...
-
-
-F = TypeVar("F", bound=Fold)
+    start: int
+    stop: int
+    about: object
+    value: Any
 
 
 class _Derived:
-    """What one function gave for the messages of a log."""
+    """The values that one function returned for the messages of a log."""
 
-    __slots__ = ("failed", "folded", "joined", "totals", "values")
+    __slots__ = ("failed", "folded", "totals", "values")
 
     def __init__(self) -> None:
         self.values: list[Any] = []
         self.failed = False
         """True if it raised for some message; it is called again for such a message of a view."""
-        self.joined: tuple[int, str, int, str] | None = None
-        """The joined text asked for last: start, separator, stop, text."""
-        self.folded: tuple[int, int, Any] | None = None
-        """The fold asked for last: start, stop, and the fold, to which nothing is added any more."""
+        self.folded: _Folded | None = None
+        """The fold asked for last."""
         self.totals = [0]
 
 
@@ -75,33 +68,35 @@ class _Log:
         """Ids of calls still waiting for a result at the end of `whole`; None once something was out of place."""
 
     def by(self, function: Any) -> _Derived:
-        """Return what is derived by a function; of more than a few, what the one used longest ago gave is dropped."""
-        known = self.derived.get(function)
-        if known is None or len(self.derived) >= _MAX_FUNCTIONS:
+        """Return the values of a function. The values of the function used longest ago are dropped."""
+        derived = self.derived.get(function)
+        if derived is None or len(self.derived) >= _MAX_FUNCTIONS:
             with self.lock:
-                known = self.derived.pop(function, None) or _Derived()
+                derived = self.derived.pop(function, None) or _Derived()
                 if len(self.derived) >= _MAX_FUNCTIONS:
                     del self.derived[next(iter(self.derived))]
-                self.derived[function] = known
-        return known
+                self.derived[function] = derived
+        return derived
 
     def audit(self, stop: int) -> None:
         """Bring `whole` up to `stop` messages."""
         with self.lock:
             for message in self.messages[len(self.whole) : stop]:
-                pending = self.pending
-                if pending is not None:
-                    if message.role == "tool":
-                        if message.tool_call_id in pending:
-                            pending.remove(message.tool_call_id)
-                        else:
-                            pending = None
-                    elif pending:
-                        pending = None
-                    elif message.tool_calls:
-                        pending = {call.id for call in message.tool_calls}
-                    self.pending = pending
-                self.whole.append(pending is not None and not pending)
+                self.pending = _pending_after(message, self.pending)
+                self.whole.append(self.pending is not None and not self.pending)
+
+
+def _pending_after(message: Message, pending: set[str] | None) -> set[str] | None:
+    """Return the ids of calls that wait for a result after a message; None if something is out of place."""
+    if pending is None:
+        return None
+    if message.role == "tool":
+        if message.tool_call_id not in pending:
+            return None
+        return pending - {message.tool_call_id}
+    if pending:
+        return None
+    return {call.id for call in message.tool_calls}
 
 
 class _UnreadLog(_Log):
@@ -156,7 +151,7 @@ class Conversation(Sequence[Message]):
 
     @classmethod
     def unread(cls, read: Callable[[], list[Message]], count: int) -> Conversation:
-        """Return a conversation of so many messages, which `read` returns when one of them is first wanted."""
+        """Return a conversation of `count` messages, which `read` returns when the first of them is used."""
         return cls._view(_UnreadLog(read), 0, count)
 
     def append(self, *messages: Message) -> Conversation:
@@ -185,36 +180,34 @@ class Conversation(Sequence[Message]):
             MessageError: There are fewer messages, or tool results would be cut from their calls.
         """
         size = len(self)
-        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= size:
+        if type(count) is not int or not 0 <= count <= size:
             raise MessageError(f"expected a number of messages from 0 to {size}, got {count!r}", name="count")
-        last = count
+        first = last = count
         while last < size and self[last].role == "tool":
             last += 1
         if last > count:
-            first = count
             while first > 0 and self[first - 1].role == "tool":
                 first -= 1
             choice = f"keep {max(0, first - 1)} or {last}"
-            raise MessageError(
-                f"the first {count} messages end between tool calls and their results: {choice}", value=count
-            )
+            what = f"the first {count} messages end between tool calls and their results: {choice}"
+            raise MessageError(what, value=count)
         return self.window(0, count)
 
     def edited(self, number: int, content: str | Iterable[str | Part]) -> tuple[Conversation, Message]:
         """Return the messages before message `number`, the first of which is 1, and that message with other content.
 
         Raises:
-            MessageError: There is no such message, or it is that of a tool or calls some, which cannot be edited.
+            MessageError: No message has the number, or it is a tool message or calls tools, which cannot be edited.
         """
-        if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= len(self):
+        if type(number) is not int or not 1 <= number <= len(self):
             raise MessageError(f"expected the number of a message from 1 to {len(self)}, got {number!r}", name="number")
         old = self[number - 1]
         if old.role == "tool" or old.tool_calls:
-            raise MessageError(
-                f"message {number} is part of a round of tool calls: rewind to a message before it", value=number
-            )
-        new = Message(old.role, content if isinstance(content, str) else tuple(content), name=old.name)
-        return self.until(number - 1), new
+            what = f"message {number} is part of a round of tool calls: rewind to a message before it"
+            raise MessageError(what, value=number)
+        if not isinstance(content, str):
+            content = cast("tuple[Part, ...]", tuple(content))
+        return self.until(number - 1), Message(old.role, content, name=old.name)
 
     def derive(self, function: Callable[[Message], T]) -> list[T]:
         """Return `function` of each message, computed once per message and log.
@@ -223,8 +216,8 @@ class Conversation(Sequence[Message]):
         raised here; messages before the view do not matter.
         """
         log = self._log
-        known = log.by(function)
-        values = known.values
+        derived = log.by(function)
+        values = derived.values
         if len(values) < self.stop:
             with log.lock:
                 while len(values) < self.stop:
@@ -233,48 +226,43 @@ class Conversation(Sequence[Message]):
                     # The values of the messages before this one are kept.
                     except Exception:
                         values.append(_FAILED)
-                        known.failed = True
-        derived = values[self.start : self.stop]
-        if known.failed:
-            return [function(self[at]) if value is _FAILED else value for at, value in enumerate(derived)]
-        return derived
+                        derived.failed = True
+        shown = values[self.start : self.stop]
+        if derived.failed:
+            return [function(self[at]) if value is _FAILED else value for at, value in enumerate(shown)]
+        return shown
 
-    def joined(self, function: Callable[[Message], str], separator: str) -> str:
-        """Return `function` of each message joined; the text of the view asked for last is kept, and grows with it."""
-        start, stop = self.start, self.stop
-        known = self._log.by(function)
-        latest = known.joined
-        if latest is not None and latest[:2] == (start, separator):
-            _, _, end, text = latest
-            if end == stop:
-                return text
-            if start < end < stop:
-                text = separator.join([text, *self.window(end - start, stop - start).derive(function)])
-                known.joined = (start, separator, stop, text)
-                return text
-        text = separator.join(self.derive(function))
-        known.joined = (start, separator, stop, text)
-        return text
+    def folded(
+        self, function: Callable[[Message], T], extend: Callable[[F | None, list[T]], F], about: object = None
+    ) -> F:
+        """Return the values of `function`, put together by `extend`. The result of the last call is kept, and grows.
 
-    def folded(self, function: Callable[[Message], Any], new: Callable[[], F]) -> F:
-        """Return a fold of `function` of each message; that of the view asked for last is kept, and grows with it.
-
-        It is shared: copy it before adding to it. `new` makes an empty one.
+        Args:
+            function: Is called once per message.
+            extend: Returns the result for an earlier result, or None, and the values of the messages after it. It must
+                not change the earlier result.
+            about: A value that `extend` depends on; it is compared with the value of the last call.
         """
         start, stop = self.start, self.stop
-        known = self._log.by(function)
-        latest = known.folded
-        if latest is None or latest[0] != start or latest[1] > stop:
-            begin, fold = start, new()
-        else:
-            _, begin, fold = latest
-            if begin == stop:
-                return fold
-            fold = fold.copy()
-        for value in self.window(begin - start, stop - start).derive(function):
-            fold.add(value)
-        known.folded = (start, stop, fold)
-        return fold
+        derived = self._log.by(function)
+        latest = derived.folded
+        begin, value = start, None
+        if latest is not None and latest.start == start and latest.about == about and start < latest.stop <= stop:
+            begin, value = latest.stop, latest.value
+        if begin < stop or value is None:
+            value = extend(value, self.window(begin - start, stop - start).derive(function))
+            derived.folded = _Folded(start, stop, about, value)
+        return value
+
+    def joined(self, function: Callable[[Message], str], separator: str) -> str:
+        """Return `function` of each message joined; the result of the last call is kept, and grows."""
+
+        def join(text: str | None, texts: list[str]) -> str:
+            if text is not None:
+                texts = [text, *texts]
+            return separator.join(texts)
+
+        return self.folded(function, join, separator)
 
     def totals(self, count: Callable[[Message], int]) -> tuple[list[int], int]:
         """Return running totals of `count` over the log, and the offset of this view in them.
@@ -379,7 +367,7 @@ class Conversation(Sequence[Message]):
 
 
 def _check(messages: Iterable[object], first: int) -> bool:
-    """Refuse what is not a message; return whether the content of some message is not plain text."""
+    """Refuse what is not a message; return True if the content of some message is not plain text."""
     has_parts = False
     for index, message in enumerate(messages, first):
         if not isinstance(message, Message):
@@ -390,25 +378,29 @@ def _check(messages: Iterable[object], first: int) -> bool:
 
 
 def _without_orphans(messages: Sequence[Message]) -> Iterator[tuple[int, Message]]:
-    """Keep a call only if its results follow at once, all of them, and a result only if its call precedes."""
-    index = 0
-    while index < len(messages):
-        message = messages[index]
-        at = index
-        index += 1
+    """Yield messages with their index; a call only if all its results follow at once, a result only after its call."""
+    for index, message in enumerate(messages):
         if message.role == "tool":
             continue
         if not message.tool_calls:
-            yield at, message
+            yield index, message
             continue
-        results: dict[str | None, tuple[int, Message]] = {}
-        wanted = {call.id for call in message.tool_calls}
-        while index < len(messages) and messages[index].role == "tool":
-            if messages[index].tool_call_id in wanted:
-                results.setdefault(messages[index].tool_call_id, (index, messages[index]))
-            index += 1
-        if len(results) == len(wanted):
-            yield at, message
+        ids = {call.id for call in message.tool_calls}
+        results = _results_after(messages, index, ids)
+        if len(results) == len(ids):
+            yield index, message
             yield from results.values()
         elif message.content:
-            yield at, Message("assistant", message.content)
+            yield index, Message("assistant", message.content)
+
+
+def _results_after(messages: Sequence[Message], index: int, ids: set[str]) -> dict[str, tuple[int, Message]]:
+    """Return the first result of each call that directly follows message `index`, by the id of the call."""
+    results: dict[str, tuple[int, Message]] = {}
+    for number in range(index + 1, len(messages)):
+        message = messages[number]
+        if message.role != "tool":
+            break
+        if message.tool_call_id in ids:
+            results.setdefault(message.tool_call_id, (number, message))
+    return results

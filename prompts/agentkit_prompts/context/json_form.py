@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -18,8 +18,9 @@ from pydantic_core import CoreSchema, Url, core_schema
 
 from agentkit_prompts.context.frozen import ReadOnlyDict, plain_text
 from agentkit_prompts.context.json_problems import MAX_INT
+from agentkit_prompts.context.nested import iter_placed_nodes
 from agentkit_prompts.context.parts import Media, Part, Text
-from agentkit_prompts.errors import ContextError, Problem, brief
+from agentkit_prompts.errors import ContextError, Problem, Problems, brief
 from agentkit_prompts.limits import MAX_DEPTH
 
 __all__ = ["Data", "from_json", "strict_json", "to_json"]
@@ -92,56 +93,41 @@ def to_json(value: Any) -> Any:
 
 def _with_places(value: Any, error: ContextError) -> ContextError:
     """Return the error with the place of every value that cannot be written."""
-    return ContextError("JSON form", [*_problems(value, "", set())] or error.problems)
-
-
-def _problems(value: Any, place: str, seen: set[int], depth: int = 0) -> Iterator[Problem]:
-    """Yield every value that cannot be written, with its place; a shared container is walked once."""
-    if depth > MAX_DEPTH or not isinstance(value, Mapping | list | tuple):
-        try:
-            _written(value, depth)
-        except ContextError as error:
-            yield from [Problem(place, problem.text) for problem in error.problems]
-        return
-    # Shared containers would double the time with each level.
-    if id(value) in seen:
-        return
-    seen.add(id(value))
-    if isinstance(value, Mapping):
-        for name, item in value.items():
-            yield from _problems(item, f"{place}.{name}" if place else str(name), seen, depth + 1)
-    else:
-        for index, item in enumerate(value):
-            yield from _problems(item, f"{place}[{index}]", seen, depth + 1)
-
-
-def _is_json_number(value: object) -> bool:
-    """True for a number that readers of JSON take."""
-    if isinstance(value, float):
-        return isfinite(value)
-    return isinstance(value, int) and -MAX_INT < value < MAX_INT
+    problems: Problems = []
+    for node in iter_placed_nodes(value):
+        if node.depth > MAX_DEPTH or not isinstance(node.value, Mapping | list | tuple):
+            try:
+                _written(node.value, node.depth)
+            except ContextError as problem:
+                problems.append(Problem(node.place, problem.problems[0].text))
+    return ContextError("JSON form", problems or error.problems)
 
 
 def _written(value: Any, depth: int) -> Any:
     if value is None or isinstance(value, bool):
         return value
-    # Text of a subclass is written as plain text, which `from_json` returns.
+    # A subclass of a text or a number is no part of the value: `from_json` returns the plain type.
     if isinstance(value, str):
         return plain_text(value)
-    if _is_json_number(value):
-        # Of a subclass the number is written: a class of its own is no part of the value.
-        return int(value) if isinstance(value, int) else float(value)
+    if isinstance(value, int) and -MAX_INT < value < MAX_INT:
+        return int(value)
+    if isinstance(value, float) and isfinite(value):
+        return float(value)
     if depth > MAX_DEPTH:
         raise ContextError("JSON form", [("", f"cyclic, or nests deeper than {MAX_DEPTH} levels")])
+    return _written_container(value, depth + 1)
+
+
+def _written_container(value: Any, depth: int) -> Any:
     if isinstance(value, Mapping):
-        return _written_mapping(value, depth + 1)
+        return _written_mapping(value, depth)
     if isinstance(value, list):
-        return [_written(item, depth + 1) for item in value]
+        return [_written(item, depth) for item in value]
     if isinstance(value, tuple):
-        return {_TYPE: "tuple", "value": [_written(item, depth + 1) for item in value]}
+        return {_TYPE: "tuple", "value": [_written(item, depth) for item in value]}
     if isinstance(value, set | frozenset):
         # Sorted, so that equal sets have equal forms.
-        items = sorted([_written(item, depth + 1) for item in value], key=repr)
+        items = sorted([_written(item, depth) for item in value], key=repr)
         return {_TYPE: "set" if isinstance(value, set) else "frozenset", "value": items}
     return _written_form(value)
 

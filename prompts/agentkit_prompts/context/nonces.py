@@ -18,6 +18,8 @@ __all__ = ["break_nonce", "nonce_of", "without_nonce"]
 
 T = TypeVar("T")
 
+_ATOMS = (type(None), bool, int, float, bytes)
+
 
 def nonce_of(session_key: str) -> str:
     """Return the nonce of a session, 16 hex digits."""
@@ -53,20 +55,18 @@ class _Walk:
         """Return a value without the nonce in its texts."""
         if isinstance(value, str):
             return break_nonce(value, self.nonce)
-        if value is None or isinstance(value, bool | int | float | bytes) or depth > MAX_DEPTH:
-            return value
-        if type(value) is Message and self._is_clean(value):
+        if depth > MAX_DEPTH or isinstance(value, _ATOMS) or self._is_clean_message(value):
             return value
         place = id(value), depth
         if place not in self.results:
             self.results[place] = value, self._rebuilt(value, depth + 1)
         return self.results[place][1]
 
-    def _is_clean(self, message: Message) -> bool:
+    def _is_clean_message(self, value: object) -> bool:
         """True for a plain message without the nonce. A walk over all fields takes twenty times as long."""
-        if type(message.content) is not str or message.tool_calls or message.thinking:
+        if type(value) is not Message or type(value.content) is not str or value.tool_calls or value.thinking:
             return False
-        texts = (message.content, message.name or "", message.tool_call_id or "")
+        texts = (value.content, value.name or "", value.tool_call_id or "")
         return not any(self.nonce in text for text in texts)
 
     def _rebuilt(self, value: Any, depth: int) -> Any:
@@ -77,18 +77,9 @@ class _Walk:
         if isinstance(value, Example) and value.trust == "trusted":
             return value
         if isinstance(value, Conversation | list | tuple):
-            items = [self.broken(item, depth) for item in value]
-            is_same = all(map(operator.is_, items, value))
-            if is_same:
-                return value
-            return _constructor(value)(items)
+            return self._rebuilt_sequence(value, depth)
         if isinstance(value, Mapping):
-            pairs = {self.broken(key, depth): self.broken(item, depth) for key, item in value.items()}
-            # Keys can contain the nonce too.
-            is_same = [*pairs] == [*value] and all(map(operator.is_, pairs.values(), value.values()))
-            if is_same:
-                return value
-            return _constructor(value)(pairs)
+            return self._rebuilt_mapping(value, depth)
         if is_dataclass(value) and not isinstance(value, type):
             return self._rebuilt_object(value, depth)
         return value
@@ -100,26 +91,33 @@ class _Walk:
         description = self.broken(tool.description, depth)
         return replace(tool, description=description, parameters=self.broken(tool.parameters, depth))
 
+    def _rebuilt_sequence(self, value: Any, depth: int) -> Any:
+        items = [self.broken(item, depth) for item in value]
+        if all(map(operator.is_, items, value)):
+            return value
+        if isinstance(value, tuple):
+            # A named tuple stays one.
+            return getattr(value, "_make", tuple)(items)
+        if isinstance(value, Conversation | FrozenList):
+            return type(value)(items)
+        return items
+
+    def _rebuilt_mapping(self, value: Mapping[Any, Any], depth: int) -> Any:
+        pairs = {self.broken(key, depth): self.broken(item, depth) for key, item in value.items()}
+        # Keys can contain the nonce too.
+        if [*pairs] == [*value] and all(map(operator.is_, pairs.values(), value.values())):
+            return value
+        if isinstance(value, ReadOnlyDict):
+            return type(value)(pairs)
+        return pairs
+
     def _rebuilt_object(self, value: Any, depth: int) -> Any:
         changes: dict[str, Any] = {}
         for field in fields(value):
-            if field.init:
-                before = getattr(value, field.name)
-                after = self.broken(before, depth)
-                if after is not before:
-                    changes[field.name] = after
+            before = getattr(value, field.name)
+            after = self.broken(before, depth)
+            if field.init and after is not before:
+                changes[field.name] = after
         if not changes:
             return value
         return replace(value, **changes)
-
-
-def _constructor(value: Any) -> Any:
-    """Return the function that makes such a container of its items; other classes become a plain container."""
-    if isinstance(value, tuple):
-        # A named tuple stays one.
-        return getattr(value, "_make", tuple)
-    if isinstance(value, Conversation | FrozenList | ReadOnlyDict):
-        return type(value)
-    if isinstance(value, list):
-        return list
-    return dict

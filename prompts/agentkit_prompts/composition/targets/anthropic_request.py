@@ -37,7 +37,7 @@ def anthropic_payload(composition: Contents) -> dict[str, Any]:
     """
     points = breakpoints(composition)
     system = _system(composition.system, [point.offset for point in points if point.after in ("static", "session")])
-    turns = composition.conversation.folded(anthropic_message, _Turns).copy()
+    turns = composition.conversation.folded(anthropic_message, _with_turns).copy()
     system += turns.system
     if any(point.after == "conversation" for point in points):
         turns.mark_end()
@@ -55,6 +55,16 @@ def anthropic_payload(composition: Contents) -> dict[str, Any]:
     if composition.output_schema is not None:
         payload["output_config"] = {"format": {"type": "json_schema", "schema": composition.output_schema}}
     return payload
+
+
+def _with_turns(turns: _Turns | None, new: list[Turn]) -> _Turns:
+    """Return the turns with new ones at their end; the earlier object stays as it is."""
+    result = _Turns()
+    if turns is not None:
+        result = turns.copy()
+    for turn in new:
+        result.add(turn)
+    return result
 
 
 class _Turns:

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
@@ -29,6 +29,8 @@ OPENING = "(The conversation starts here.)"
 Turn: TypeAlias = tuple[str, tuple[FrozenDict, ...]]
 """Role and content blocks."""
 
+_PDF = "application/pdf"
+_UNKNOWN_TYPE = "application/octet-stream"
 _NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -40,12 +42,12 @@ def anthropic_message(message: Message) -> Turn:
         return "user", tuple(anthropic_blocks(message.parts))
     calls = _calls(message)
     thoughts = [thought for thought in message.thinking if thought.provider in _FORM]
-    has_opaque_parts = type(message.content) is tuple and any(part.opaque for part in message.content)
-    if thoughts or has_opaque_parts:
+    if thoughts or any(part.opaque for part in message.parts):
         return message.role, tuple(_with_thinking(message.parts, calls, thoughts))
-    if not message.text.strip():
-        return message.role, tuple(calls)
-    return message.role, (FrozenDict(type="text", text=message.text), *calls)
+    text = message.text
+    if text.strip():
+        return message.role, (FrozenDict(type="text", text=text), *calls)
+    return message.role, tuple(calls)
 
 
 def _result(message: Message) -> FrozenDict:
@@ -93,10 +95,9 @@ def _thought(thought: Thinking) -> FrozenDict:
         return FrozenDict(freeze(whole))
     if thought.redacted is not None:
         return FrozenDict(type="redacted_thinking", data=thought.redacted)
-    made = FrozenDict(type="thinking", thinking=thought.text)
     if thought.signature is None:
-        return made
-    return FrozenDict(made, signature=thought.signature)
+        return FrozenDict(type="thinking", thinking=thought.text)
+    return FrozenDict(type="thinking", thinking=thought.text, signature=thought.signature)
 
 
 def _tool_id(name: str) -> str:
@@ -139,52 +140,59 @@ def anthropic_blocks(parts: Iterable[Part]) -> list[FrozenDict]:
 
 
 def _media(part: Media) -> FrozenDict:
-    known = file_id_of(part, _FORM)
-    source = None if known is None else FrozenDict(type="file", file_id=known)
+    wire: dict[str, Any]
     if part.kind == "image":
-        return with_opaque({"type": "image", "source": source or _image(part)}, part.opaque, _FORM)
-    if part.kind == "file":
-        titled = {"type": "document", "title": part.label, "source": source or _document(part)}
-        return with_opaque(titled, part.opaque, _FORM)
-    raise MediaError(
-        f"{part.alt}: an Anthropic request cannot carry {part.kind}; describe it in text instead",
-        name=part.alt,
-        value=part.kind,
-    )
+        wire = {"type": "image", "source": _source(part, _image)}
+    elif part.kind == "file":
+        wire = {"type": "document", "title": part.label, "source": _source(part, _document)}
+    else:
+        what = f"{part.alt}: an Anthropic request cannot carry {part.kind}; describe it in text instead"
+        raise MediaError(what, name=part.alt, value=part.kind)
+    return with_opaque(wire, part.opaque, _FORM)
 
 
-def _image(part: Media) -> FrozenDict:
+def _source(part: Media, write: Callable[[Media, bytes, str], FrozenDict]) -> FrozenDict:
+    """Return the id of a file of the provider, an address that it fetches, or the content as `write` returns it."""
+    file_id = file_id_of(part, _FORM)
+    if file_id is not None:
+        return FrozenDict(type="file", file_id=file_id)
     data, mime = content_of(part)
-    if data is None:
-        return _url(part)
+    if data is not None:
+        return write(part, data, mime)
+    # Without a media type, the address of a document is taken to be a PDF.
+    if part.kind == "file" and mime not in (_PDF, _UNKNOWN_TYPE):
+        if not _is_text(mime):
+            raise _refused(part, mime)
+        what = f"{part.alt}: Anthropic fetches PDFs only; download it and give its bytes"
+        raise MediaError(what, name=part.alt, value=mime)
+    return FrozenDict(type="url", url=str(part.source))
+
+
+def _image(part: Media, data: bytes, mime: str) -> FrozenDict:
     if part.media_type is None:
         mime = image_type(data) or mime
-    if mime not in IMAGE_TYPES:
-        what = f"{part.alt}: Anthropic takes {', '.join(sorted(IMAGE_TYPES))}, not {mime}; convert it first"
-        raise MediaError(what, name=part.alt, value=mime)
-    return FrozenDict(type="base64", media_type=mime, data=base64.b64encode(data).decode("ascii"))
-
-
-def _document(part: Media) -> FrozenDict:
-    data, mime = content_of(part)
-    if mime == "application/octet-stream" and (data is None or data.startswith(b"%PDF-")):
-        mime = "application/pdf"
-    if mime == "application/pdf":
-        if data is None:
-            return _url(part)
+    if mime in IMAGE_TYPES:
         return FrozenDict(type="base64", media_type=mime, data=base64.b64encode(data).decode("ascii"))
-    if mime.startswith("text/") or mime in ("application/json", "application/xml"):
-        if data is None:
-            what = f"{part.alt}: Anthropic fetches PDFs only; download it and give its bytes"
-            raise MediaError(what, name=part.alt, value=mime)
-        try:
-            return FrozenDict(type="text", media_type="text/plain", data=data.decode("utf-8"))
-        except UnicodeDecodeError as error:
-            what = f"{part.alt}: is not UTF-8 text ({error}); convert it first"
-            raise MediaError(what, name=part.alt) from error
-    what = f"{part.alt}: Anthropic takes PDF and text documents, not {mime}; convert it first"
+    what = f"{part.alt}: Anthropic takes {', '.join(sorted(IMAGE_TYPES))}, not {mime}; convert it first"
     raise MediaError(what, name=part.alt, value=mime)
 
 
-def _url(part: Media) -> FrozenDict:
-    return FrozenDict(type="url", url=str(part.source))
+def _document(part: Media, data: bytes, mime: str) -> FrozenDict:
+    if mime == _PDF or (mime == _UNKNOWN_TYPE and data.startswith(b"%PDF-")):
+        return FrozenDict(type="base64", media_type=_PDF, data=base64.b64encode(data).decode("ascii"))
+    if not _is_text(mime):
+        raise _refused(part, mime)
+    try:
+        return FrozenDict(type="text", media_type="text/plain", data=data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        what = f"{part.alt}: is not UTF-8 text ({error}); convert it first"
+        raise MediaError(what, name=part.alt) from error
+
+
+def _is_text(mime: str) -> bool:
+    return mime.startswith("text/") or mime in ("application/json", "application/xml")
+
+
+def _refused(part: Media, mime: str) -> MediaError:
+    what = f"{part.alt}: Anthropic takes PDF and text documents, not {mime}; convert it first"
+    return MediaError(what, name=part.alt, value=mime)

@@ -17,7 +17,7 @@ from agentkit_prompts.errors import MediaError
 
 __all__ = ["Required", "media_of_result", "openai_message", "openai_part", "openai_writer"]
 
-_FORM = ("openai",)
+_FORM: tuple[str, ...] = ("openai",)
 
 
 def openai_message(message: Message) -> FrozenDict:
@@ -34,14 +34,18 @@ _NO_SIGNATURE = "skip_thought_signature_validator"
 
 @lru_cache(maxsize=64)
 def openai_writer(provider: str | None, required: Required | None = None) -> Callable[[Message], FrozenDict]:
-    """Return what writes messages for one provider: with what came in this form, and what that provider wrote itself.
+    """Return the function that writes messages for one provider: with the data of this form and of that provider.
 
     The same function for the same name, so that conversations write each message once.
     """
-    providers = _FORM if provider is None or provider in _FORM else (*_FORM, provider)
+    providers = _FORM
+    if provider is not None and provider not in _FORM:
+        providers = (*_FORM, provider)
     if required is not None:
         return lambda message: _completed(_message(message, providers), required)
-    return openai_message if providers is _FORM else lambda message: _message(message, providers)
+    if providers is _FORM:
+        return openai_message
+    return lambda message: _message(message, providers)
 
 
 def _completed(wire: FrozenDict, required: Required) -> FrozenDict:
@@ -123,23 +127,24 @@ def openai_part(part: Part, providers: tuple[str, ...] = _FORM) -> FrozenDict:
     Raises:
         MediaError: The form has no place for it, or its file cannot be read.
     """
-    file_id = None if isinstance(part, Text) else file_id_of(part, providers)
-    wire: dict[str, Any]
     if isinstance(part, Text):
-        wire = {"type": part.kind, part.kind: clean(part.text)}
-    elif part.kind == "file" and file_id is not None:
-        wire = {"type": "file", "file": FrozenDict(file_id=file_id)}
-    elif part.kind == "file":
-        wire = {"type": "file", "file": FrozenDict(filename=part.label, file_data=data_url(part))}
-    elif part.kind == "image" and file_id is None:
-        wire = {"type": "image_url", "image_url": FrozenDict(url=data_url(part))}
-    elif part.kind == "audio" and file_id is None:
+        return with_opaque({"type": part.kind, part.kind: clean(part.text)}, part.opaque, providers)
+    return with_opaque(_media(part, file_id_of(part, providers)), part.opaque, providers)
+
+
+def _media(part: Media, file_id: str | None) -> dict[str, Any]:
+    if part.kind == "file":
+        file = FrozenDict(file_id=file_id)
+        if file_id is None:
+            file = FrozenDict(filename=part.label, file_data=data_url(part))
+        return {"type": "file", "file": file}
+    if part.kind == "image" and file_id is None:
+        return {"type": "image_url", "image_url": FrozenDict(url=data_url(part))}
+    if part.kind == "audio" and file_id is None:
         audio = FrozenDict(data=base64.b64encode(part.read()).decode("ascii"), format=part.mime.rsplit("/", 1)[-1])
-        wire = {"type": "input_audio", "input_audio": audio}
-    else:
-        what = f"{part.alt}: an OpenAI chat request cannot carry {part.kind}; describe it in text instead"
-        raise MediaError(what, name=part.alt, value=part.kind)
-    return with_opaque(wire, part.opaque, providers)
+        return {"type": "input_audio", "input_audio": audio}
+    what = f"{part.alt}: an OpenAI chat request cannot carry {part.kind}; describe it in text instead"
+    raise MediaError(what, name=part.alt, value=part.kind)
 
 
 def media_of_result(message: Message) -> tuple[FrozenDict, ...]:

@@ -10,7 +10,6 @@ from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.opaque import with_opaque
 from agentkit_prompts.context.parts import Media, MediaKind, Part, Text, Url
-from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.sendable_media import data_url, file_id_of, of_result
 from agentkit_prompts.errors import MediaError
@@ -18,7 +17,7 @@ from agentkit_prompts.errors import MediaError
 __all__ = ["ITEMS", "responses_items"]
 
 ITEMS = "items"
-"""What a message of several items keeps of them, in their order: the keys of each message and its number of parts."""
+"""Key of the order of the items of a reply: for each message its keys and number of parts, for others the type."""
 _FORM = ("responses",)
 _TAKEN: tuple[MediaKind, ...] = ("image", "file")
 
@@ -33,20 +32,10 @@ def responses_items(message: Message) -> tuple[FrozenDict, ...]:
         content = _content([of_result(part, _TAKEN) for part in message.parts], "input_text")
         result = {"type": "function_call_output", "call_id": message.tool_call_id, "output": content}
         return (with_opaque(result, message.opaque, _FORM),)
-    thoughts = [_Placed(thought.at, item) for thought in message.thinking if (item := _thought(thought)) is not None]
-    calls = [_call(call) for call in message.tool_calls]
     unknown = message.opaque.get("responses")
-    if unknown is not None and ITEMS in unknown:
-        items = _ordered(message.parts, calls, [thought.item for thought in thoughts], unknown[ITEMS])
-        if items is not None:
-            return items
-        unknown = None
-    placed = [*thoughts]
-    if message.parts or not calls:
-        placed.append(_Placed(0, _text_item(message, unknown)))
-    placed += [_Placed(place, call) for place, call in enumerate(calls, len(message.parts))]
-    placed.sort(key=lambda item: item.place)
-    return tuple([item.item for item in placed])
+    if not isinstance(unknown, Mapping) or ITEMS not in unknown:
+        return _items(message, unknown)
+    return _items_as_received(message, unknown[ITEMS]) or _items(message, None)
 
 
 class _Placed(NamedTuple):
@@ -56,12 +45,58 @@ class _Placed(NamedTuple):
     item: FrozenDict
 
 
-def _thought(thought: Thinking) -> FrozenDict | None:
-    """Return the item of a thought that came in this form."""
-    whole = thought.opaque.get("responses")
-    if isinstance(whole, Mapping) and "type" in whole:
-        return FrozenDict(freeze(whole))
+def _items(message: Message, unknown: Any) -> tuple[FrozenDict, ...]:
+    """Return the content of a message as one item, its calls after it, and its thoughts in their places."""
+    placed = _thoughts(message)
+    if message.parts or not message.tool_calls:
+        placed.append(_Placed(0, _text_item(message, unknown)))
+    placed += [_Placed(place, _call(call)) for place, call in enumerate(message.tool_calls, len(message.parts))]
+    placed.sort(key=lambda item: item.place)
+    return tuple([item.item for item in placed])
+
+
+def _items_as_received(message: Message, order: Any) -> tuple[FrozenDict, ...] | None:
+    """Return the items of a reply in the order they came; None if the message was changed and has other items."""
+    if not isinstance(order, list | tuple):
+        return None
+    parts = deque(message.parts)
+    waiting = {
+        "function_call": deque(map(_call, message.tool_calls)),
+        "thinking": deque([thought.item for thought in _thoughts(message)]),
+    }
+    items: list[FrozenDict] = []
+    for entry in order:
+        item = _next_item(entry, parts, waiting)
+        if item is None:
+            return None
+        items.append(item)
+    if parts or any(waiting.values()):
+        return None
+    return tuple(items)
+
+
+def _next_item(entry: Any, parts: deque[Part], waiting: Mapping[str, deque[FrozenDict]]) -> FrozenDict | None:
+    """Return the next item, as an entry of the order describes it; None if the message has no such item."""
+    if not isinstance(entry, Mapping):
+        return None
+    keys = dict(entry)
+    count, kind = keys.pop("parts", None), keys.get("type")
+    if isinstance(count, int) and 0 <= count <= len(parts):
+        content = FrozenList([_part(parts.popleft(), "output_text") for _ in range(count)])
+        return with_opaque({"role": "assistant", "content": content}, {"responses": keys}, _FORM)
+    if count is None and isinstance(kind, str) and waiting.get(kind):
+        return waiting[kind].popleft()
     return None
+
+
+def _thoughts(message: Message) -> list[_Placed]:
+    """Return the items of the thoughts that came in this form."""
+    placed: list[_Placed] = []
+    for thought in message.thinking:
+        whole = thought.opaque.get("responses")
+        if isinstance(whole, Mapping) and "type" in whole:
+            placed.append(_Placed(thought.at, FrozenDict(freeze(whole))))
+    return placed
 
 
 def _text_item(message: Message, unknown: Any) -> FrozenDict:
@@ -77,31 +112,8 @@ def _text_item(message: Message, unknown: Any) -> FrozenDict:
 
 
 def _call(call: ToolCall) -> FrozenDict:
-    made = {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": clean(call.arguments)}
-    return with_opaque(made, call.opaque, _FORM)
-
-
-def _ordered(
-    parts: Sequence[Part], calls: Sequence[FrozenDict], thoughts: Sequence[FrozenDict], order: Any
-) -> tuple[FrozenDict, ...] | None:
-    """Return the items of a reply as they came; None if the message was changed, so that it has other items."""
-    left: dict[str, deque[Any]] = {"parts": deque(parts), "function_call": deque(calls), "thinking": deque(thoughts)}
-    made: list[FrozenDict] = []
-    if not isinstance(order, list | tuple) or not all(isinstance(entry, Mapping) for entry in order):
-        return None
-    for entry in order:
-        kept = dict(entry)
-        count, kind = kept.pop("parts", None), kept.get("type")
-        if isinstance(count, int) and 0 <= count <= len(left["parts"]):
-            content = FrozenList([_part(left["parts"].popleft(), "output_text") for _ in range(count)])
-            made.append(with_opaque({"role": "assistant", "content": content}, {"responses": kept}, _FORM))
-        elif count is None and isinstance(kind, str) and left.get(kind):
-            made.append(left[kind].popleft())
-        else:
-            return None
-    if any(left.values()):
-        return None
-    return tuple(made)
+    wire = {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": clean(call.arguments)}
+    return with_opaque(wire, call.opaque, _FORM)
 
 
 def _content(parts: Sequence[Part], kind: str, *, is_listed: bool = False) -> Any:
@@ -113,18 +125,21 @@ def _content(parts: Sequence[Part], kind: str, *, is_listed: bool = False) -> An
 def _part(part: Part, kind: str) -> FrozenDict:
     wire: dict[str, Any]
     if isinstance(part, Text):
-        if part.kind == "refusal":
-            wire = {"type": "refusal", "refusal": clean(part.text)}
-        else:
-            wire = {"type": kind, "text": clean(part.text)}
-            if kind == "output_text":
-                wire["annotations"] = FrozenList()
+        wire = _text(part, kind)
     elif part.kind in _TAKEN:
         wire = {"type": f"input_{part.kind}", **_media_source(part)}
     else:
         what = f"{part.alt}: a Responses request cannot carry {part.kind}; describe it in text instead"
         raise MediaError(what, name=part.alt, value=part.kind)
     return with_opaque(wire, part.opaque, _FORM)
+
+
+def _text(part: Text, kind: str) -> dict[str, Any]:
+    if part.kind == "refusal":
+        return {"type": "refusal", "refusal": clean(part.text)}
+    if kind == "output_text":
+        return {"type": kind, "text": clean(part.text), "annotations": FrozenList()}
+    return {"type": kind, "text": clean(part.text)}
 
 
 def _media_source(part: Media) -> dict[str, Any]:
