@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.context.items import Example
 from agentkit_prompts.errors import InContextError, Problem, Problems, brief
-from agentkit_prompts.evaluation.problems import problems_of_error, raise_problems, unknown_names
+from agentkit_prompts.evaluation.problems import problems_of_error, raise_problems, unknown_names, wrong_type
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate
 
 __all__ = ["DatasetReader", "Row", "part_of"]
@@ -48,18 +48,9 @@ class DatasetReader:
         names: Any = self.input_columns
         if isinstance(names, str):
             names = tuple(names.split())
-        problems: Problems = []
-        if not _is_names(names):
-            problems.append(Problem("input_columns", f"must be column names, got {self.input_columns!r}"[:200]))
-        elif not names:
-            problems.append(Problem("input_columns", "empty; name at least one column"))
-        if not isinstance(self.output_column, str | None):
-            text = f"must be one column name or None, got {self.output_column!r}"[:200]
-            problems.append(Problem("output_column", text))
+        problems = _problems_of_names(names)
         for field, kinds, expected in _FIELDS:
-            value = getattr(self, field)
-            if not isinstance(value, kinds):
-                problems.append(Problem(field, f"must be {expected}, got {brief(value)}"))
+            problems += wrong_type(field, getattr(self, field), kinds, expected)
         for field in ("train_range", "test_range"):
             try:
                 part_of(range(0), getattr(self, field))
@@ -95,13 +86,17 @@ class DatasetReader:
         Raises:
             InContextError: Columns are missing; names all of them.
         """
-        problems: Problems = []
-        columns = [*self.input_columns]
-        if self.output_column is not None:
-            columns.append(self.output_column)
-        problems += _problems_of_split("train", train, columns)
+        problems = _problems_of_split("train", train, self.columns)
         problems += _problems_of_split("test", test, self.input_columns)
         raise_problems("dataset", problems)
+
+    @property
+    def columns(self) -> list[str]:
+        """All declared columns."""
+        names = [*self.input_columns]
+        if self.output_column is not None:
+            names.append(self.output_column)
+        return names
 
     def query(self, row: Row) -> str:
         """Return what a row asks, as text to look for examples with.
@@ -130,6 +125,7 @@ class DatasetReader:
 
 
 _FIELDS: tuple[tuple[str, Any, str], ...] = (
+    ("output_column", str | None, "one column name or None"),
     ("input_template", PromptTemplate | None, "a PromptTemplate"),
     ("output_template", PromptTemplate | None, "a PromptTemplate"),
     ("train_split", str, "text"),
@@ -137,10 +133,19 @@ _FIELDS: tuple[tuple[str, Any, str], ...] = (
 )
 
 
+def _problems_of_names(names: object) -> Problems:
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        return [Problem("input_columns", f"must be column names, got {brief(names)}")]
+    if not names:
+        return [Problem("input_columns", "empty; name at least one column")]
+    return []
+
+
 def _problems_of_split(split: str, rows: Sequence[Row], columns: Sequence[str]) -> Problems:
     for number, row in enumerate(rows):
-        if not isinstance(row, Mapping):
-            return [Problem(f"{split}[{number}]", f"must be a dict of column to value, got {type(row).__name__}")]
+        wrong = wrong_type(f"{split}[{number}]", row, Mapping, "a dict of column to value")
+        if wrong:
+            return wrong
     if not len(rows):
         return []
     names = {str(name) for row in rows for name in row}
@@ -167,9 +172,8 @@ def part_of(rows: Sequence[Any], size: float | str | None) -> Sequence[Any]:
         raise InContextError(text, value=brief(size))
     if size <= 0 or size >= len(rows):
         return rows
-    if size < 1:
-        return _drawn(rows, int(size * len(rows)))
-    return _drawn(rows, int(size))
+    count = size if size >= 1 else size * len(rows)
+    return _drawn(rows, int(count))
 
 
 def _drawn(rows: Sequence[Any], count: int) -> Sequence[Any]:
@@ -187,10 +191,6 @@ def _slice(text: str) -> slice:
             return slice(*bounds)
     problem = f"{text!r} is not a slice; write it as '[start:stop]' or '[start:stop:step]'"
     raise InContextError(problem, value=text)
-
-
-def _is_names(names: object) -> bool:
-    return isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
 
 
 def _is_size(size: object) -> bool:

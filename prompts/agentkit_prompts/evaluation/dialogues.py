@@ -34,15 +34,16 @@ def dialogue_requests(
 
 
 def _chat(template: RowTemplate, reader: DatasetReader, row: Row) -> list[Item]:
-    columns = _columns(reader, row)
+    columns = {name: row[name] for name in reader.columns if name in row}
     column = "dialogue"
     if len(reader.input_columns) == 1:
         column = reader.input_columns[0]
     if _is_messages(columns.get(column)):
-        return _of_messages(columns[column], f"column {column!r}")
-    if columns and all(isinstance(value, str) for value in columns.values()):
+        return [*_of_messages(columns[column], f"column {column!r}")]
+    values = columns.values()
+    if values and all(isinstance(value, str) for value in values):
         return _turn(template, row, reader)
-    if columns and all(map(_is_list_of_texts, columns.values())):
+    if values and all(map(_is_list_of_texts, values)):
         return _turns(template, row, reader, columns)
     raise _no_turns(columns)
 
@@ -55,14 +56,6 @@ def _no_turns(columns: Mapping[str, Any]) -> InContextError:
         f"messages with role and content; {kinds}",
         problems=problems,
     )
-
-
-def _columns(reader: DatasetReader, row: Row) -> dict[str, Any]:
-    """Return the declared columns that a row has."""
-    names = [*reader.input_columns]
-    if reader.output_column is not None:
-        names.append(reader.output_column)
-    return {name: row[name] for name in dict.fromkeys(names) if name in row}
 
 
 def _turns(template: RowTemplate, row: Row, reader: DatasetReader, columns: Mapping[str, Any]) -> list[Item]:
@@ -82,28 +75,29 @@ def _turns(template: RowTemplate, row: Row, reader: DatasetReader, columns: Mapp
 
 def _turn(template: RowTemplate, row: Row, reader: DatasetReader) -> list[Item]:
     """Return one turn; a template that ends with a question is answered by the answer of the row."""
-    prompt = template.item(row)
-    items: list[Any]
-    if isinstance(prompt, str):
-        items = [_question(prompt)]
-    elif isinstance(prompt, PromptList):
-        # Sections have no meaning here: the turns of all rows become one `round`.
-        items = [_question(item) for item in prompt if item and not is_marker(item)]
-    else:
-        items = _of_messages(prompt, "the template")
+    items = _role_items(template.item(row))
     if not items or items[-1]["role"] != REPLY:
         items.append({"role": REPLY, "prompt": row.get(reader.output_column or "", "")})
-    return items
+    return [*items]
 
 
-def _question(item: Item) -> dict[str, Any]:
+def _role_items(prompt: Any) -> list[dict[str, Any]]:
+    if isinstance(prompt, str):
+        return [_with_role(prompt)]
+    if isinstance(prompt, PromptList):
+        # Sections have no meaning here: the turns of all rows become one `round`.
+        return [_with_role(item) for item in prompt if item and not is_marker(item)]
+    return _of_messages(prompt, "the template")
+
+
+def _with_role(item: Item) -> dict[str, Any]:
     """Return an item with a role: a text is a question of the user."""
     if isinstance(item, str):
         return {"role": "HUMAN", "prompt": item}
     return item
 
 
-def _of_messages(messages: Any, place: str) -> list[Any]:
+def _of_messages(messages: Any, place: str) -> list[dict[str, Any]]:
     wrong = [repr(message.get("role"))[:40] for message in messages if message.get("role") not in _ROLES]
     if wrong:
         text = f"dialogue: {place} has messages of role {', '.join(wrong)}; expected {', '.join(_ROLES)}"

@@ -120,9 +120,7 @@ class Inferencer:
         if not isinstance(self.name, str) or self.name not in names:
             text = f"unknown inferencer {self.name!r:.80}{nearest(str(self.name), names)}; run are {', '.join(ASKED)}"
             raise InContextError(text, name="name", value=brief(self.name))
-        problems = self._problems_of_values() + self._problems_of_use()
-        if isinstance(self.generation_kwargs, Mapping):
-            problems += _generation_problems(self.generation_kwargs)
+        problems = self._problems_of_values() + self._problems_of_use() + _generation_problems(self.generation_kwargs)
         raise_problems(f"inferencer {self.name}", problems)
 
     def _problems_of_values(self) -> Problems:
@@ -130,32 +128,22 @@ class Inferencer:
         problems: Problems = []
         for name, (is_valid, expected) in _CHECKS.items():
             value = getattr(self, name)
-            if (value is None and name in _OPTIONAL) or is_valid(value):
-                continue
-            text = f"must be {expected}, got {brief(value)}"
-            if name == "infer_mode":
-                text += nearest(str(value), get_args(InferMode))
-            problems.append(Problem(name, text))
+            if (value is not None or name not in _OPTIONAL) and not is_valid(value):
+                problems.append(Problem(name, f"must be {expected}, got {brief(value)}"))
         return problems
 
     def _problems_of_use(self) -> Problems:
         """Return a problem for each field that has no meaning for this inferencer."""
-        problems: Problems = []
         # The prompts of an inferencer that is not run are built with any settings.
         asks: Asks | None = ASKED.get(self.name)
-        if self.infer_mode is not None and asks not in ("dialogue", None):
-            problems.append(Problem("infer_mode", f"is for dialogues: {', '.join(_DEFAULT_MODES)}"))
-        if self._has_lengths() and asks != "dialogue":
-            problems.append(Problem("max_out_len", "has a number for each turn, and one turn is asked"))
-        if self.labels is not None and asks not in ("ppl", "ll", None):
-            problems.append(Problem("labels", "is for inferencers that score: PPLInferencer, LLInferencer"))
-        if self.normalizing_str is not None and asks != "ppl":
-            problems.append(Problem("normalizing_str", "is for PPLInferencer"))
-        return problems
-
-    def _has_lengths(self) -> bool:
-        """True if the replies have different maximum lengths."""
-        return isinstance(self.max_out_len, list | tuple) and len(self.max_out_len) > 1
+        has_lengths = isinstance(self.max_out_len, list | tuple) and len(self.max_out_len) > 1
+        misuses = (
+            ("infer_mode", self.infer_mode is not None, ("dialogue", None), f"is for {', '.join(_DEFAULT_MODES)}"),
+            ("max_out_len", has_lengths, ("dialogue",), "has a number for each turn, and one turn is asked"),
+            ("labels", self.labels is not None, ("ppl", "ll", None), "is for PPLInferencer and LLInferencer"),
+            ("normalizing_str", self.normalizing_str is not None, ("ppl",), "is for PPLInferencer"),
+        )
+        return [Problem(name, text) for name, is_set, users, text in misuses if is_set and asks not in users]
 
     @property
     def asks(self) -> Asks:
@@ -200,13 +188,13 @@ def _sampling(cfg: Mapping[str, Any]) -> Any:
     return sampling
 
 
-def _generation_problems(sampling: Mapping[str, Any]) -> Problems:
+def _generation_problems(sampling: object) -> Problems:
+    if not isinstance(sampling, Mapping):
+        return []
     problems = unknown_names("generation_kwargs", sampling, _GENERATION)
     for key, expected in _GENERATION.items():
-        if key not in sampling:
-            continue
-        value = sampling[key]
+        value = sampling.get(key)
         is_bool = type(value) is bool
-        if is_bool != (key == "do_sample") or not isinstance(value, int | float):
+        if key in sampling and (is_bool != (key == "do_sample") or not isinstance(value, int | float)):
             problems.append(Problem(key, f"must be {expected}, got {brief(value)}"))
     return problems

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems
-from agentkit_prompts.evaluation.problems import raise_problems
+from agentkit_prompts.evaluation.problems import raise_problems, wrong_type
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, copies, section
 from agentkit_prompts.evaluation.row_template import RowTemplate, items_of, problems_of
 from agentkit_prompts.names import nearest
@@ -113,31 +113,32 @@ class MultiTurnPromptTemplate(RowTemplate):
             raise InContextError(
                 f"infer_mode: expected one of {', '.join(modes)}, got {infer_mode!r}{near}", name="infer_mode"
             )
-        answers: list[Any] = []
+        questions, answers = self._turns(row, infer_mode)
+        chat = self._chat(row, list(zip_longest(questions, answers, fillvalue="")))
+        return (yield from in_turns(chat, infer_mode, lambda items: self._prompt(row, items)))
+
+    def _turns(self, row: Mapping[str, Any], infer_mode: InferMode) -> tuple[list[Any], list[Any]]:
+        """Return the questions of a row, and the true answers that the mode needs."""
         if infer_mode == "every":
-            (questions,) = _columns(row, ("question",))
-        else:
-            questions, answers = _columns(row, ("question", "answer"))
-        if infer_mode != "every" and not len(questions) - 1 <= len(answers) <= len(questions):
+            return _columns(row, ("question",))[0], []
+        questions, answers = _columns(row, ("question", "answer"))
+        if not len(questions) - 1 <= len(answers) <= len(questions):
             raise InContextError(
                 f"MultiTurnPromptTemplate: mode {infer_mode!r} needs an answer to each question, but the last may lack "
                 f"it; there are {len(questions)} questions and {len(answers)} answers",
                 name="answer",
             )
-        chat = self._chat(row, list(zip_longest(questions, answers, fillvalue="")))
-        return (yield from in_turns(chat, infer_mode, lambda items: self._prompt(row, items)))
+        return questions, answers
 
     def _pairs(self, row: Mapping[str, Any]) -> list[tuple[Any, Any]]:
         """Return the questions of a row that have an answer, with it; warn of the others."""
         questions, answers = _columns(row, ("question", "answer"))
         if len(questions) != len(answers):
-            warn(
-                InContextWarning(
-                    f"MultiTurnPromptTemplate: {len(questions)} questions and {len(answers)} answers; the dialogue has "
-                    f"the first {min(len(questions), len(answers))} of each",
-                    name="answer",
-                )
+            text = (
+                f"MultiTurnPromptTemplate: {len(questions)} questions and {len(answers)} answers; the dialogue has the "
+                f"first {min(len(questions), len(answers))} of each"
             )
+            warn(InContextWarning(text, name="answer"))
         return list(zip(questions, answers, strict=False))
 
     def _chat(self, row: Mapping[str, Any], turns: Sequence[tuple[Any, Any]]) -> list[Item]:
@@ -148,11 +149,13 @@ class MultiTurnPromptTemplate(RowTemplate):
     def _prompt(self, row: Mapping[str, Any], chat: Sequence[Item]) -> PromptList:
         """Return a dialogue between what begins and what ends it."""
         fixed = {name: value for name, value in row.items() if name not in ("question", "answer")}
-        begin, end = (
-            section(name, _filled(self.template[name], fixed)) if self.template.get(name) else []
-            for name in ("begin", "end")
-        )
+        begin, end = (self._section(name, fixed) for name in ("begin", "end"))
         return PromptList([*begin, *section("round", copies(chat)), *end])
+
+    def _section(self, name: str, values: Mapping[str, Any]) -> list[Item]:
+        if not self.template.get(name):
+            return []
+        return section(name, _filled(self.template[name], values))
 
 
 def _columns(row: Mapping[str, Any], names: Sequence[str]) -> list[list[Any]]:
@@ -162,20 +165,17 @@ def _columns(row: Mapping[str, Any], names: Sequence[str]) -> list[list[Any]]:
         InContextError: A column is missing or has no entries; lists all of them.
     """
     problems: Problems = []
-    columns: list[list[Any]] = []
     for name in names:
-        value = row.get(name)
         if name not in row:
             problems.append(Problem(name, f"no such column; columns: {', '.join(map(str, row)) or 'none'}"))
-        elif not isinstance(value, str | list | tuple):
-            problems.append(Problem(name, f"must be a list with an entry for each turn, got {type(value).__name__}"))
-        else:
-            if isinstance(value, str):
-                text = f"column {name!r} is text, so each character is a turn; make it a list"
-                warn(InContextWarning(f"MultiTurnPromptTemplate: {text}", name=name))
-            columns.append(list(value))
+            continue
+        value = row[name]
+        problems += wrong_type(name, value, str | list | tuple, "a list with an entry for each turn")
+        if isinstance(value, str):
+            text = f"column {name!r} is text, so each character is a turn; make it a list"
+            warn(InContextWarning(f"MultiTurnPromptTemplate: {text}", name=name))
     raise_problems("MultiTurnPromptTemplate", problems)
-    return columns
+    return [list(row[name]) for name in names]
 
 
 def _filled(items: Any, values: Mapping[str, Any]) -> PromptList:

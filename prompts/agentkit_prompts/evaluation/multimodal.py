@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentkit_prompts.caller_warnings import warn
-from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems
+from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems, brief
 from agentkit_prompts.evaluation.columns import safe_format
-from agentkit_prompts.evaluation.problems import inside, unknown_names
+from agentkit_prompts.evaluation.problems import inside, unknown_names, wrong_type
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate, Shown
 from agentkit_prompts.evaluation.row_template import located, problems_of
 
@@ -61,18 +61,9 @@ class MMPromptTemplate(PromptTemplate):
         content = self._content(row)
         prompt = super()._render(label, form, row, ice)
         for item in prompt:
-            parts = item.get("prompt_mm") if isinstance(item, dict) else None
             # The parts of worked examples are a list, and filled already.
-            if isinstance(item, dict) and isinstance(parts, Mapping):
-                item["prompt_mm"] = [
-                    _fill(parts[kind], {**row, KINDS[kind]: piece}) for kind, piece in content if kind in parts
-                ]
-                if any(map(_has_two_schemes, item["prompt_mm"])):
-                    text = (
-                        "MMPromptTemplate: an address has two schemes, its own and one from the template; remove the "
-                        "one of the template"
-                    )
-                    warn(InContextWarning(text, name="prompt_mm"))
+            if isinstance(item, dict) and isinstance(item.get("prompt_mm"), Mapping):
+                item["prompt_mm"] = _parts(item["prompt_mm"], content, row)
         return prompt
 
     def _content(self, row: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
@@ -120,15 +111,27 @@ def _tagged_text(row: Mapping[str, Any]) -> tuple[str, str]:
 
 def _problems_of_parts(parts: object) -> Problems:
     if not isinstance(parts, Mapping):
-        return [Problem("", f"must map kinds of content to parts, got {type(parts).__name__}")]
+        return wrong_type("", parts, Mapping, "a dict of kinds of content to parts")
     problems = unknown_names("", parts, KINDS, "unknown kind of content")
     for kind in KINDS:
         part = parts.get(kind, _EXAMPLES[kind])
         if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
-            problems.append(Problem(kind, f"must be a part such as {_EXAMPLES[kind]}, got {part!r}"[:300]))
+            problems.append(Problem(kind, f"must be a part such as {_EXAMPLES[kind]}, got {brief(part)}"))
         elif part["type"] not in part:
             problems.append(Problem(kind, f"is of type {part['type']!r} and has no key of that name"))
     return problems
+
+
+def _parts(parts: Mapping[str, Any], content: Sequence[tuple[str, str]], row: Mapping[str, Any]) -> list[Any]:
+    """Return a part for each piece of the content; warn of addresses that the template makes invalid."""
+    filled = [_fill(parts[kind], {**row, KINDS[kind]: piece}) for kind, piece in content if kind in parts]
+    if any(map(_has_two_schemes, filled)):
+        text = (
+            "MMPromptTemplate: an address has two schemes, its own and one from the template; remove the one of the "
+            "template"
+        )
+        warn(InContextWarning(text, name="prompt_mm"))
+    return filled
 
 
 def read_tags(content: str) -> list[tuple[str, str]]:

@@ -7,9 +7,9 @@ from copy import deepcopy
 from typing import Any, NamedTuple, TypeAlias
 
 from agentkit_prompts.caller_warnings import warn
-from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems
+from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems, brief
 from agentkit_prompts.evaluation.columns import Slots, Tokens, slots
-from agentkit_prompts.evaluation.problems import inside, raise_problems
+from agentkit_prompts.evaluation.problems import inside, raise_problems, wrong_type
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, copies, section
 from agentkit_prompts.evaluation.row_template import SECTIONS, RowTemplate, items_of, located, problems_of
 from agentkit_prompts.limits import MAX_CACHED
@@ -19,8 +19,6 @@ __all__ = ["PromptTemplate", "Shown"]
 
 Shown: TypeAlias = str | PromptList
 """Worked examples, rendered: text, or items with roles."""
-
-_SHOWN_CHARS = 80
 
 
 class _PlannedItem(NamedTuple):
@@ -52,8 +50,7 @@ class PromptTemplate(RowTemplate):
         sep_token: str | None = None,
         column_token_map: Mapping[str, str] | None = None,
     ) -> None:
-        problems: Problems = []
-        problems += _problems_of_tokens(ice_token, sep_token, column_token_map)
+        problems = _problems_of_tokens(ice_token, sep_token, column_token_map)
         problems += self._problems(template, ice_token if isinstance(ice_token, str) else "")
         raise_problems(type(self).__name__, problems)
         if doubt := _doubt(template, ice_token):
@@ -77,18 +74,21 @@ class PromptTemplate(RowTemplate):
 
     def places(self, label: Any = None) -> str:
         prompt = self._prompt_of(label)
-        if self.ice_token is None:
-            return ""
-        if isinstance(prompt, str):
-            return "text" if self.ice_token in prompt else ""
-        found = ""
-        for _, item in located(prompt):
-            # Inside the text of a role only text can be inserted, so one such place decides.
-            if not isinstance(item, str) and self.ice_token in item.get("prompt", ""):
-                return "text"
-            if isinstance(item, str) and self.ice_token in item:
-                found = "items"
-        return found
+        texts: list[str] = [prompt]
+        loose: list[str] = []
+        if not isinstance(prompt, str):
+            items = [item for _, item in located(prompt)]
+            texts = [item.get("prompt", "") for item in items if not isinstance(item, str)]
+            loose = [item for item in items if isinstance(item, str)]
+        # Inside the text of a role only text can be inserted, so one such place decides.
+        if self._has_place(texts):
+            return "text"
+        if self._has_place(loose):
+            return "items"
+        return ""
+
+    def _has_place(self, texts: Sequence[str]) -> bool:
+        return self.ice_token is not None and any(self.ice_token in text for text in texts)
 
     def item(self, row: Mapping[str, Any], *, ice: Shown = "", hide: str | None = None, instead: str = "") -> Shown:
         """Return the prompt that asks for the answer of `row`; of label prompts, the first.
@@ -128,25 +128,27 @@ class PromptTemplate(RowTemplate):
             return {"round": prompt}
         return prompt
 
-    def _compile(self, prompt: Any, form: str, names: tuple[str, ...]) -> list[_PlannedItem]:
-        items: list[Item] = []
-        if isinstance(prompt, str):
-            items.append(prompt)
-        elif form.endswith("ice"):
-            items += section("ice", items_of(prompt["round"]))
-        else:
-            for name in SECTIONS:
-                if name in prompt:
-                    items += section(name, items_of(prompt[name]))
-        plan: list[_PlannedItem] = []
-        for item in items:
-            if isinstance(item, str):
-                plan.append(_PlannedItem(None, self._parts(item, form, names)))
-            elif "prompt" in item:
-                plan.append(_PlannedItem(item, self._parts(item["prompt"], form, names)))
-            else:
-                plan.append(_PlannedItem(item, ()))
+    def _plan(self, label: Any, form: str, names: tuple[str, ...]) -> list[_PlannedItem]:
+        """Return the items of a prompt, compiled for rows with these columns.
+
+        Rows with the same columns share a plan: a text is cut at its columns once, and filled for each row.
+        """
+        prompt = self._prompt_of(label)
+        key = (label if _is_labelled(self.template) else None, form, names)
+        plan = self._plans.get(key)
+        if plan is None:
+            if len(self._plans) >= MAX_CACHED:
+                self._plans.clear()
+            items = _items(prompt, is_example=form.endswith("ice"))
+            plan = self._plans[key] = [self._planned(item, form, names) for item in items]
         return plan
+
+    def _planned(self, item: Item, form: str, names: tuple[str, ...]) -> _PlannedItem:
+        if isinstance(item, str):
+            return _PlannedItem(None, self._parts(item, form, names))
+        if "prompt" in item:
+            return _PlannedItem(item, self._parts(item["prompt"], form, names))
+        return _PlannedItem(item, ())
 
     def _parts(self, text: str, form: str, names: tuple[str, ...]) -> tuple[Slots, ...]:
         """Cut a text at the places of examples, and each piece at its columns."""
@@ -160,15 +162,8 @@ class PromptTemplate(RowTemplate):
         return tuple([slots(piece, names, self.tokens) for piece in pieces])
 
     def _render(self, label: Any, form: str, row: Mapping[str, Any], ice: Shown) -> Shown:
-        prompt, names = self._prompt_of(label), tuple(row)
-        # Rows with the same columns share a plan: a text is cut at its columns once, and filled for each row.
-        key = (label if _is_labelled(self.template) else None, form, names)
-        plan = self._plans.get(key)
-        if plan is None:
-            if len(self._plans) >= MAX_CACHED:
-                self._plans.clear()
-            plan = self._plans[key] = self._compile(prompt, form, names)
-        if isinstance(prompt, str):
+        plan = self._plan(label, form, tuple(row))
+        if isinstance(self._prompt_of(label), str):
             return self._joined(plan[0].parts, row, ice, None)
         result = PromptList()
         for item, parts in plan:
@@ -209,47 +204,49 @@ class PromptTemplate(RowTemplate):
     def _problems(self, template: object, ice_token: str) -> Problems:
         """Return all problems of a template."""
         if not isinstance(template, str | Mapping):
-            return [Problem("template", f"must be text or a dict, got {type(template).__name__}")]
+            return wrong_type("template", template, str | Mapping, "text or a dict")
         if not isinstance(template, Mapping) or not _is_labelled(template):
             return _problems_of_prompt(template, "template", ice_token)
         problems: Problems = []
         for label, prompt in template.items():
             place = f"template[{label!r}]"
-            if isinstance(prompt, str):
-                problems += _problems_of_prompt(prompt, place, ice_token)
-            else:
+            if isinstance(prompt, list | Mapping):
                 problems += inside(place, _problems_of_prompt(prompt, "", ice_token))
+            else:
+                problems += _problems_of_prompt(prompt, place, ice_token)
         return problems
 
 
+def _items(prompt: Any, *, is_example: bool) -> list[Item]:
+    """Return the items of a text or dialogue; of a worked example, the rounds alone."""
+    if isinstance(prompt, str):
+        return [prompt]
+    if is_example:
+        return section("ice", items_of(prompt["round"]))
+    return [item for name in SECTIONS if name in prompt for item in section(name, items_of(prompt[name]))]
+
+
 def _problems_of_tokens(ice_token: object, sep_token: object, columns: object) -> Problems:
-    problems: Problems = []
-    for name, token in (("ice_token", ice_token), ("sep_token", sep_token)):
-        if not isinstance(token, str | None):
-            problems.append(Problem(name, f"must be text, got {type(token).__name__}"))
+    problems = wrong_type("ice_token", ice_token, str | None, "text")
+    problems += wrong_type("sep_token", sep_token, str | None, "text")
+    problems += wrong_type("column_token_map", columns, Mapping | None, "a dict of column names to tokens")
     if isinstance(columns, Mapping):
         for name, token in columns.items():
             # An empty token would match between all characters.
-            if not isinstance(token, str) or not token:
-                text = f"must be text that is not empty, got {token!r}"
-                problems.append(Problem(f"column_token_map[{name!r}]", text))
-    elif columns is not None:
-        text = f"must map column names to tokens, got {type(columns).__name__}"
-        problems.append(Problem("column_token_map", text))
+            problems += wrong_type(f"column_token_map[{name!r}]", token or None, str, "text that is not empty")
     return problems
 
 
 def _problems_of_prompt(prompt: object, place: str, ice_token: str) -> Problems:
     """Return the problems of one text or dialogue; those of a dialogue have its own places."""
-    if isinstance(prompt, str):
-        if ice_token in prompt:
-            return []
-        return [Problem(place, f"ice_token {ice_token!r} is not in {prompt[:_SHOWN_CHARS]!r}")]
     if isinstance(prompt, list):
-        return problems_of({"round": prompt})
+        prompt = {"round": prompt}
     if isinstance(prompt, Mapping):
         return problems_of(prompt)
-    return [Problem(place, f"must be text, a list of turns or a dialogue, got {type(prompt).__name__}")]
+    problems = wrong_type(place, prompt, str, "text, a list of turns or a dialogue")
+    if isinstance(prompt, str) and ice_token not in prompt:
+        problems.append(Problem(place, f"ice_token {ice_token!r} is not in {brief(prompt)}"))
+    return problems
 
 
 def _is_labelled(template: object) -> bool:
@@ -275,17 +272,10 @@ def _mixed_keys(template: Mapping[Any, Any]) -> Problem | None:
 
 
 def _text_in_round(template: Any, ice_token: str | None) -> Problem | None:
-    texts: list[str] = []
-    for place, item in located(template):
-        if not place.startswith("round") or not isinstance(item, str):
-            continue
-        # The place of worked examples is a text, too.
-        content = item.strip()
-        if ice_token is not None:
-            content = content.replace(ice_token, "")
-        if content:
-            texts.append(repr(item[:_SHOWN_CHARS]))
+    items = [item for place, item in located(template) if place.startswith("round")]
+    # The place of worked examples is a text, too.
+    texts = [item for item in items if isinstance(item, str) and item.strip().replace(ice_token or "\n", "")]
     if not texts:
         return None
-    text = f"{', '.join(texts)} in `round` has no role, so it is sent before all turns; give it a role"
-    return Problem("round", text)
+    shown = ", ".join(map(brief, texts))
+    return Problem("round", f"{shown} in `round` has no role, so it is sent before all turns; give it a role")

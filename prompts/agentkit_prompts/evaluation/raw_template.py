@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.errors import InContextError, Problem, Problems
 from agentkit_prompts.evaluation.columns import safe_format
-from agentkit_prompts.evaluation.problems import raise_problems
+from agentkit_prompts.evaluation.problems import raise_problems, wrong_type
 from agentkit_prompts.evaluation.row_template import RowTemplate
 
 __all__ = ["Messages", "RawPromptTemplate"]
@@ -67,18 +67,21 @@ class RawPromptTemplate(RowTemplate):
         if ice and not isinstance(ice, list | tuple):
             text = "RawPromptTemplate: examples that are text cannot go among messages; give them roles"
             raise InContextError(text, name="ice")
-        examples = ice if isinstance(ice, list | tuple) else ()
         messages: Messages = []
         for message in self.messages:
             if isinstance(message, str):
-                messages += deepcopy(list(examples))
+                messages += deepcopy(list(ice or ()))  # type: ignore[call-overload]
             elif "expand_column" in message:
                 messages += _expanded(row, message["expand_column"])
-            elif self.format_variables:
-                messages.append({**deepcopy(dict(message)), "content": _filled(message["content"], row)})
             else:
-                messages.append(deepcopy(dict(message)))
+                messages.append(self._message(message, row))
         return messages
+
+    def _message(self, message: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+        copy = deepcopy(dict(message))
+        if self.format_variables:
+            copy["content"] = _filled(message["content"], row)
+        return copy
 
 
 def _filled(content: Any, row: Mapping[str, Any]) -> Any:
@@ -93,24 +96,16 @@ def _filled(content: Any, row: Mapping[str, Any]) -> Any:
 
 
 def _problems(place: str, message: object, ice_token: object) -> Problems:
-    if isinstance(message, str):
-        if message == ice_token:
-            return []
-        return [Problem(place, f"text other than the ice_token {ice_token!r}: {message[:80]!r}")]
+    if message == ice_token and isinstance(message, str):
+        return []
     if not isinstance(message, Mapping):
-        return [Problem(place, f"must be a dict or the ice_token, got {type(message).__name__}")]
+        return wrong_type(place, message, Mapping, f"a dict or the ice_token {ice_token!r}")
     if "expand_column" in message:
-        return _problems_of_expansion(place, message["expand_column"])
+        return wrong_type(f"{place}.expand_column", message["expand_column"], str, "the name of a column")
     problems = [Problem(f"{place}.{key}", "missing") for key in ("role", "content") if key not in message]
     if "role" in message and message["role"] not in _ROLES:
         problems.append(Problem(f"{place}.role", f"expected {', '.join(_ROLES)}, got {message['role']!r}"))
     return problems
-
-
-def _problems_of_expansion(place: str, column: object) -> Problems:
-    if isinstance(column, str):
-        return []
-    return [Problem(f"{place}.expand_column", f"must name a column, got {column!r}")]
 
 
 def _expanded(row: Mapping[str, Any], name: str) -> Messages:

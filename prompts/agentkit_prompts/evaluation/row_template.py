@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from agentkit_prompts.errors import Problem, Problems
-from agentkit_prompts.evaluation.problems import unknown_names
+from agentkit_prompts.evaluation.problems import unknown_names, wrong_type
 
 __all__ = ["SECTIONS", "RowTemplate", "items_of", "located", "problems_of"]
 
@@ -82,16 +82,14 @@ def located(template: object) -> Iterator[tuple[str, Any]]:
 def problems_of(template: object) -> Problems:
     """Return all problems of a dialogue."""
     if not isinstance(template, Mapping):
-        return [Problem("template", f"expected a dialogue with a 'round' of role items, got {type(template).__name__}")]
+        return wrong_type("template", template, Mapping, "a dialogue with a 'round' of role items")
     problems = unknown_names("", template, SECTIONS, "unknown section")
     if "round" not in template:
         problems.append(Problem("round", "missing; a dialogue needs the list of its turns"))
     for place, item in located(template):
         if isinstance(item, Mapping):
-            if not isinstance(item.get("role"), str):
-                problems.append(Problem(f"{place}.role", "must be text"))
-            if not isinstance(item.get("prompt", ""), str):
-                problems.append(Problem(f"{place}.prompt", f"must be text, got {type(item['prompt']).__name__}"))
-        elif not isinstance(item, str):
-            problems.append(Problem(place, f"must be text or a role item, got {type(item).__name__}"))
+            problems += wrong_type(f"{place}.role", item.get("role"), str, "text")
+            problems += wrong_type(f"{place}.prompt", item.get("prompt", ""), str, "text")
+        else:
+            problems += wrong_type(place, item, str, "text or a role item")
     return problems
