@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from agentkit_prompts.errors import InContextError, Problem, Problems
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader, Row
@@ -27,7 +27,7 @@ from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
     from agentkit_prompts.chat_templates.template_finder import GivenTemplate
-    from agentkit_prompts.evaluation.meta.meta_base import MetaParser
+    from agentkit_prompts.evaluation.meta.meta_base import MetaParser, Mode
     from agentkit_prompts.ranking.embedder import Embedder
 
 __all__ = ["InContext", "RowPrompt"]
@@ -91,9 +91,6 @@ class InContext:
         self.retriever = retriever
         self.train = train
         self.inferencer = inferencer
-        self.mode: Literal["gen", "ppl"] = "gen"
-        if inferencer.asks in ("ppl", "ll"):
-            self.mode = "ppl"
         if end is None:
             end = "\n" * shows
         self.separator, self.end = separator, end
@@ -107,6 +104,13 @@ class InContext:
         raise_problems("infer_cfg", problems)
         if shows:
             warn_of_no_place(self.prompt_template)
+
+    @property
+    def mode(self) -> Mode:
+        """`ppl` if the prompts are scored with their labels, `gen` if the model replies to them."""
+        if self.inferencer.asks in ("ppl", "ll"):
+            return "ppl"
+        return "gen"
 
     def _problems_of_examples(self, name: str) -> Problems:
         """Return the reasons why the rows cannot be asked after worked examples; `name` is the template that asks."""
@@ -150,8 +154,7 @@ class InContext:
         answer = self.reader.output_column
         if answer is None:
             return []
-        answers = [row[answer] for row in rows if answer in row]
-        return _distinct(answers)
+        return _distinct([row[answer] for row in rows if answer in row])
 
     def ids(self, rows: Sequence[Row]) -> list[tuple[int, ...]]:
         """Return, for each row, the positions of its worked examples among the training rows.
@@ -187,17 +190,13 @@ class InContext:
         # Messages of a chat API have no texts between them, so they have no separator.
         if not any(isinstance(item, str | PromptList) for item in items):
             return [message for item in items for message in copies(item)]
-        return self._separated(items)
-
-    def _separated(self, items: Sequence[Any]) -> PromptList:
         examples = PromptList()
         for item in items:
             # OpenCompass joins a text and the separator after it, but keeps the separator after turns apart.
             if isinstance(item, str):
-                examples.append(item + self.separator)
-                continue
+                item += self.separator
             examples += item
-            if self.separator:
+            if self.separator and not isinstance(item, str):
                 examples.append(self.separator)
         examples.append(self.end)
         return examples
@@ -207,9 +206,7 @@ class InContext:
         key = (number, keep_separator)
         if key not in self._shown:
             row, answer = self.train[number], self.reader.output_column
-            label = None
-            if answer is not None:
-                label = row.get(answer)
+            label = None if answer is None else row.get(answer)
             self._shown[key] = template.ice_item(row, label, keep_separator=keep_separator)
         return self._shown[key]
 
@@ -321,9 +318,7 @@ class InContext:
                 value="every",
             )
         self.warn_of_doubts(rows)
-        labels: Sequence[Any] = [None]
-        if self.mode == "ppl":
-            labels = self.labels(rows)
+        labels = self.labels(rows) if self.mode == "ppl" else [None]
         for number, (row, ids) in enumerate(zip(rows, self.ids(rows), strict=True)):
             try:
                 yield from self._prompts_of_row(number, row, ids, labels, model)
@@ -363,31 +358,33 @@ class InContext:
             InContextError: They are no rows, one lacks its answer, or the evaluation scores labels or asks by turns.
             ChatTemplateError: The template refuses a prompt.
         """
-        from agentkit_prompts.composition.compose import compose
         from agentkit_prompts.composition.targets.chat_text import chat_template_of
-        from agentkit_prompts.context.prompt_context import PromptContext, UserInput
-        from agentkit_prompts.evaluation.meta.api_meta_template import CHAT_META, ApiMetaTemplate
-        from agentkit_prompts.evaluation.meta.chat_messages import chat_messages, to_messages
-        from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
-        from agentkit_prompts.tree.layers import Layers
 
         answer = answer_column(self.reader, self.inferencer, rows)
         template = None if chat_template is None else chat_template_of(chat_template, None)
-        completes = getattr(template, "capability", "chat") == "completion"
         ids_of_rows = self.ids(rows)
         self.warn_of_doubts(rows, ids_of_rows)
         for row, ids in zip(rows, ids_of_rows, strict=True):
             prompt = self.prompt(row, ids, keep_separator=False)
-            messages = to_messages(chat_messages(self.written(prompt, ApiMetaTemplate(CHAT_META))))
-            composition = compose(Layers(), PromptContext(user_input=UserInput(""), conversation=messages))
-            reply = str(row[answer])
-            if not completes:
-                yield composition.to_sample(reply, template, reply_only=True, **kwargs)
-                continue
-            sample = composition.to_sample(reply, None, reply_only=True, **kwargs)
-            text = self.written(prompt, MetaTemplate())
-            spans = [[len(text), len(text + reply)]] if reply else []
-            yield {**sample, "text": text + reply, "loss_spans": spans}
+            yield self._sample(prompt, str(row[answer]), template, kwargs)
+
+    def _sample(
+        self, prompt: Any, reply: str, template: ChatTemplate | None, kwargs: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        from agentkit_prompts.composition.compose import compose
+        from agentkit_prompts.context.prompt_context import PromptContext, UserInput
+        from agentkit_prompts.evaluation.meta.api_meta_template import CHAT_META, ApiMetaTemplate
+        from agentkit_prompts.evaluation.meta.chat_messages import to_messages
+        from agentkit_prompts.tree.layers import Layers
+
+        messages = to_messages(self.written(prompt, ApiMetaTemplate(CHAT_META)))
+        composition = compose(Layers(), PromptContext(user_input=UserInput(""), conversation=messages))
+        if getattr(template, "capability", "chat") != "completion":
+            return composition.to_sample(reply, template, reply_only=True, **kwargs)
+        sample = composition.to_sample(reply, None, reply_only=True, **kwargs)
+        text = self.written(prompt)
+        spans = [[len(text), len(text + reply)]] if reply else []
+        return {**sample, "text": text + reply, "loss_spans": spans}
 
     def warn_of_doubts(self, rows: Sequence[Row], ids: Sequence[tuple[int, ...]] = ()) -> None:
         """Warn of columns that are probably misspelt, and of rows that stand among their own worked examples, `ids`."""

@@ -7,9 +7,10 @@ from types import UnionType
 from typing import Any
 
 from agentkit_prompts.errors import InContextError, Problem, Problems, PromptError, brief, listed
+from agentkit_prompts.limits import MAX_LISTED
 from agentkit_prompts.names import nearest
 
-__all__ = ["at_row", "inside", "problems_of_error", "raise_problems", "refuse", "unknown_names", "wrong_type"]
+__all__ = ["at_row", "inside", "problems_of_error", "raise_problems", "refuse", "some", "unknown_names", "wrong_type"]
 
 
 def refuse(subject: str, problems: Sequence[Problem]) -> InContextError:
@@ -65,3 +66,11 @@ def at_row(number: int, error: InContextError) -> InContextError:
         value=error.value,
         problems=error.problems,
     )
+
+
+def some(texts: Sequence[str], separator: str) -> str:
+    """Return texts as one text; of many texts the first ones, and the number of the others."""
+    shown = [*texts[:MAX_LISTED]]
+    if len(texts) > MAX_LISTED:
+        shown.append(f"and {len(texts) - MAX_LISTED:,} more")
+    return separator.join(shown)

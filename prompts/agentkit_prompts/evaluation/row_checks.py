@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from agentkit_prompts.caller_warnings import warn
+from agentkit_prompts.context.nested import iter_nodes
 from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader, Row
 from agentkit_prompts.evaluation.inferencer import Inferencer
+from agentkit_prompts.evaluation.problems import some
 from agentkit_prompts.evaluation.row_template import RowTemplate
-from agentkit_prompts.limits import MAX_LISTED
 from agentkit_prompts.names import similar
 from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 
@@ -31,10 +32,10 @@ _NAME = re.compile(r"\{\s*+([^\W\d](?:[\w .-]*[\w.-])?)\s*+(?:[!:][^{}\n]*)?\}")
 
 def problems_of_rows(reader: DatasetReader, retriever: ExampleSelector, train: Sequence[Row]) -> Problems:
     """Return a problem for missing training rows, and for each missing column."""
-    problems: Problems = []
-    missing = _missing_rows(reader, retriever, len(train))
-    if missing is not None:
-        problems.append(missing)
+    if isinstance(retriever, StaticSelector) and retriever.ids is not None:
+        problems = _missing_ids(reader, retriever.ids, len(train))
+    else:
+        problems = _missing_rows(reader, retriever, len(train))
     try:
         reader.check(train, ())
     except InContextError as error:
@@ -42,29 +43,27 @@ def problems_of_rows(reader: DatasetReader, retriever: ExampleSelector, train: S
     return problems
 
 
-def _missing_rows(reader: DatasetReader, retriever: ExampleSelector, size: int) -> Problem | None:
-    if type(retriever) is StaticSelector and retriever.ids is not None:
-        return _missing_ids(reader, retriever.ids, size)
+def _missing_rows(reader: DatasetReader, retriever: ExampleSelector, size: int) -> Problems:
     count = getattr(retriever, "k", None)
     # A selector of the caller may have no `k`; it shows at least one example.
     if type(count) is not int:
         count = 1
     if count <= size:
-        return None
+        return []
     text = f"{type(retriever).__name__} shows {count} worked examples"
     if not size:
-        return Problem("train", f"{text}, {_advice_without_rows(reader)}")
-    return Problem("retriever.k", f"{text}, and there are {size} training rows; ask for fewer")
+        return [Problem("train", f"{text}, {_advice_without_rows(reader)}")]
+    return [Problem("retriever.k", f"{text}, and there are {size} training rows; ask for fewer")]
 
 
-def _missing_ids(reader: DatasetReader, ids: Sequence[str], size: int) -> Problem | None:
+def _missing_ids(reader: DatasetReader, ids: Sequence[str], size: int) -> Problems:
     missing = [name for name in ids if not name.isdecimal() or int(name) >= size]
     if not missing:
-        return None
+        return []
     advice = f"of {size} training rows, counted from 0"
     if not size:
         advice = _advice_without_rows(reader)
-    return Problem("retriever.ids", f"shows row {', '.join(missing)}, {advice}")
+    return [Problem("retriever.ids", f"shows row {', '.join(missing)}, {advice}")]
 
 
 def _advice_without_rows(reader: DatasetReader) -> str:
@@ -84,13 +83,13 @@ def misfits(asked: RowTemplate, ice_template: RowTemplate | None, name: str) -> 
     if asked.ice_token is None:
         return [Problem(f"{name}.ice_token", "missing; the template has no place for worked examples without it")]
     places = [asked.places(label) for label in asked.labels or (None,)]
-    if ice_template.is_dialogue and "text" in places:
-        text = (
-            f"its ice_token {asked.ice_token!r} is inside text, and ice_template makes turns with roles; "
-            "put the token among the items of `begin` or `round`, or make ice_template text"
-        )
-        return [Problem(name, text)]
-    return []
+    if not ice_template.is_dialogue or "text" not in places:
+        return []
+    text = (
+        f"its ice_token {asked.ice_token!r} is inside text, and ice_template makes turns with roles; put the token "
+        "among the items of `begin` or `round`, or make ice_template text"
+    )
+    return [Problem(name, text)]
 
 
 def no_place(name: str) -> str:
@@ -100,20 +99,18 @@ def no_place(name: str) -> str:
 
 def answer_column(reader: DatasetReader, inferencer: Inferencer, rows: Any) -> str:
     """Return the column of the answers; every row needs it to become a fine-tuning row."""
+    answer = reader.output_column
     if inferencer.asks != "gen":
         text = f"samples: {inferencer.name} has no single reply to learn; use GenInferencer"
         raise InContextError(text, name="inferencer", value=inferencer.name)
     if isinstance(rows, Mapping):
         text = f"samples: expected rows, got a mapping of {', '.join(rows)}: give one split"
         raise InContextError(text, name="rows")
-    answer = reader.output_column
     if answer is None:
         raise InContextError("samples: the reader has no output_column, so no row has an answer", name="output_column")
-    without = [number for number, row in enumerate(rows) if answer not in row]
+    without = [str(number) for number, row in enumerate(rows) if answer not in row]
     if without:
-        numbers = ", ".join(map(str, without[:MAX_LISTED]))
-        more = f" and {len(without) - MAX_LISTED} more" if len(without) > MAX_LISTED else ""
-        text = f"samples: rows {numbers}{more} have no answer; the output column is {answer!r}"
+        text = f"samples: rows {some(without, ', ')} have no answer; the output column is {answer!r}"
         raise InContextError(text, path=f"rows[{without[0]}]", name=answer)
     return answer
 
@@ -146,9 +143,7 @@ def warn_of_own_answers(
     if answer is None:
         return
     shown = [
-        number
-        for number, row in enumerate(rows)
-        if answer in row and any(train[example] == row for example in ids[number])
+        str(number) for number, row in enumerate(rows) if answer in row and row in [train[one] for one in ids[number]]
     ]
     if not shown:
         return
@@ -157,7 +152,7 @@ def warn_of_own_answers(
         "their worked examples: their score means nothing, and nothing can be learned from them; remove them from the "
         "training rows, or name another train_split"
     )
-    warn(InContextWarning(text, name=", ".join(map(str, shown))))
+    warn(InContextWarning(text, name=", ".join(shown)))
 
 
 def warn_of_columns(
@@ -173,20 +168,18 @@ def warn_of_columns(
         asked: The columns of the input.
     """
     columns = set[str]().union(*rows)
-    doubts = _doubts_of("prompt_template", prompt_template, columns, asked)
-    if ice_template is not prompt_template:
+    doubts: Problems = []
+    if prompt_template is not None:
+        doubts += _doubts_of("prompt_template", prompt_template, columns, asked)
+    if ice_template is not None and ice_template is not prompt_template:
         doubts += _doubts_of("ice_template", ice_template, columns.union(*train), asked)
     doubts = list(dict.fromkeys(doubts))
     if doubts:
-        texts = [f"{place.partition('.')[0]}: {text}" for place, text in doubts[:MAX_LISTED]]
-        if len(doubts) > MAX_LISTED:
-            texts.append(f"and {len(doubts) - MAX_LISTED} more")
-        warn(InContextWarning("; ".join(texts), name=", ".join([doubt.place for doubt in doubts])))
+        texts = [f"{place.partition('.')[0]}: {text}" for place, text in doubts]
+        warn(InContextWarning(some(texts, "; "), name=", ".join([doubt.place for doubt in doubts])))
 
 
 def _doubts_of(name: str, template: Any, columns: set[str], asked: Sequence[str]) -> Problems:
-    if template is None:
-        return []
     tokens = getattr(template, "tokens", ())
     # A token of a column may itself have braces, which then name no column.
     braces_of_tokens = "\0".join(token for token, _ in tokens)
@@ -194,28 +187,27 @@ def _doubts_of(name: str, template: Any, columns: set[str], asked: Sequence[str]
     for text in _prompts(template):
         used = {column for token, column in tokens if token in text}
         unused = {column for column in columns - used if f"{{{column}}}" not in text}
-        for braces, problem in _misspelt(text, columns, unused, asked):
-            if braces not in braces_of_tokens:
-                doubts.append(Problem(f"{name}.{braces}", problem))
-    return doubts
+        doubts += [Problem(f"{name}.{doubt.place}", doubt.text) for doubt in _misspelt(text, columns, unused, asked)]
+    return [doubt for doubt in doubts if doubt.place.removeprefix(f"{name}.") not in braces_of_tokens]
 
 
-def _misspelt(text: str, columns: set[str], unused: set[str], asked: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the braces of one prompt that probably mean a column, and a description."""
+def _misspelt(text: str, columns: set[str], unused: set[str], asked: Sequence[str]) -> Problems:
+    """Return the braces of one prompt that probably mean a column, each with a description."""
     missing = [name for name in asked if name in unused]
     also = ""
     if missing:
         also = f", and the input column {', '.join(map(repr, missing))} is not in it"
+    doubts: Problems = []
     for braces, name in dict.fromkeys((match[0], match[1]) for match in _NAME.finditer(text)):
-        if braces[1:-1] in columns:
+        column = _meant(name, unused)
+        # Without a missing column, braces that look like no column mean themselves.
+        if braces[1:-1] in columns or (column is None and not missing):
             continue
         problem = f"`{braces}` is no column and stays as it is{also}"
-        column = _meant(name, unused)
         if column is not None:
-            yield braces, f"{problem}; did you mean `{{{column}}}`?"
-        # Without a missing column, braces that look like no column mean themselves.
-        elif missing:
-            yield braces, problem
+            problem += f"; did you mean `{{{column}}}`?"
+        doubts.append(Problem(braces, problem))
+    return doubts
 
 
 def _meant(name: str, columns: set[str]) -> str | None:
@@ -233,15 +225,5 @@ def _prompts(template: Any) -> Iterator[str]:
     """Yield the text of each prompt of a template: of one with labels for each of them."""
     content: Any = getattr(template, "template", None) or getattr(template, "messages", ())
     for prompt in content.values() if template.labels else [content]:
-        yield "\n".join(_texts(prompt))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Yield all texts inside a value, in order."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from _texts([*value.values()])
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _texts(inner)
+        texts = [node for node in iter_nodes(prompt) if isinstance(node, str)]
+        yield "\n".join(reversed(texts))

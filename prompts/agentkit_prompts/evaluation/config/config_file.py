@@ -13,7 +13,8 @@ from agentkit_prompts.errors import InContextError, Problem, Problems
 from agentkit_prompts.evaluation.config.config_code import Interpreter
 from agentkit_prompts.evaluation.config.config_expressions import Unread
 from agentkit_prompts.evaluation.config.config_values import Imported, Unreadable
-from agentkit_prompts.limits import MAX_DEPTH, MAX_FILES, MAX_INPUT_BYTES, MAX_LISTED, MAX_SOURCE_CHARS, MAX_VALUES
+from agentkit_prompts.evaluation.problems import some
+from agentkit_prompts.limits import MAX_DEPTH, MAX_FILES, MAX_INPUT_BYTES, MAX_SOURCE_CHARS, MAX_VALUES
 from agentkit_prompts.names import nearest
 from agentkit_prompts.strict_yaml import strict_loader
 from agentkit_prompts.system.regular_files import read_regular_text
@@ -151,11 +152,12 @@ def load_config(path: str | os.PathLike[str], *, root: str | os.PathLike[str] | 
         InContextError: The file cannot be read, or does too much.
     """
     file = Path(path)
+    suffix = file.suffix.lower()
+    if suffix not in (".py", *_YAML):
+        raise InContextError(f"{file}: expected a .py or .yaml file", path=str(file), value=file.suffix)
     try:
-        if file.suffix.lower() in _YAML:
+        if suffix in _YAML:
             return _Variables(file, _read_yaml(file))
-        if file.suffix.lower() != ".py":
-            raise InContextError(f"{file}: expected a .py or .yaml file", path=str(file), value=file.suffix)
         return _Variables(file, _Files(root_of(file, root)).read(file))
     except Unreadable as error:
         raise InContextError(f"{file}: {error}", path=str(file), name=error.name) from error
@@ -178,16 +180,18 @@ def load_datasets(path: str | os.PathLike[str], *, root: str | os.PathLike[str] 
     # A dataset that cannot be read may not be left out: the score would be a score of other rows.
     unread = variables.unread()
     if unread:
-        text = _some([variable.reason for variable in unread])
+        text = some([variable.reason for variable in unread], "; ")
         raise InContextError(text, path=unread[0].path, line=unread[0].line, name=unread[0].name)
     datasets = _datasets_of(variables)
     if not datasets:
         names = ", ".join(list(variables)[:10]) or "none"
         text = f"{path}: no list of datasets with infer_cfg and reader_cfg; variables: {names}"
         raise InContextError(text, path=str(path), name="datasets")
-    problems = [problem for number, dataset in enumerate(datasets) for problem in _missing(number, dataset)]
+    problems: Problems = []
+    for number, dataset in enumerate(datasets):
+        problems += _missing(number, dataset)
     if problems:
-        raise InContextError(f"{path}: {_some([*map(str, problems)])}", path=str(path), problems=problems)
+        raise InContextError(f"{path}: {some([*map(str, problems)], '; ')}", path=str(path), problems=problems)
     return datasets
 
 
@@ -212,13 +216,6 @@ def _datasets_of(variables: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _name(dataset: Mapping[str, Any]) -> str:
     abbr = dataset.get("abbr")
     return abbr[:80] if isinstance(abbr, str) else "without abbr"
-
-
-def _some(problems: Sequence[str]) -> str:
-    texts = [*problems[:MAX_LISTED]]
-    if len(problems) > MAX_LISTED:
-        texts.append(f"and {len(problems) - MAX_LISTED:,} more")
-    return "; ".join(texts)
 
 
 def _is_dataset(value: object) -> bool:

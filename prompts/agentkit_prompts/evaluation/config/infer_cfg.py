@@ -12,7 +12,7 @@ from agentkit_prompts.evaluation.dataset_reader import DatasetReader
 from agentkit_prompts.evaluation.inferencer import Inferencer
 from agentkit_prompts.evaluation.multi_turn import MultiTurnPromptTemplate
 from agentkit_prompts.evaluation.multimodal import MMPromptTemplate
-from agentkit_prompts.evaluation.problems import problems_of_error, raise_problems, unknown_names
+from agentkit_prompts.evaluation.problems import problems_of_error, raise_problems, unknown_names, wrong_type
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate
 from agentkit_prompts.evaluation.raw_template import RawPromptTemplate
 from agentkit_prompts.evaluation.retrievers import BM25Selector, RandomSelector, WindowSelector
@@ -45,11 +45,11 @@ def _fixed(settings: _Settings, _: object) -> ExampleSelector:
     if not isinstance(ids, Sequence) or isinstance(ids, str):
         text = f"fix_id_list must be a list of row numbers, got {brief(ids)}"
         raise InContextError(text, name="fix_id_list", value=type(ids).__name__)
-    for number in ids:
-        if type(number) is not int:
-            text = f"fix_id_list must contain row numbers, got {brief(number)}"
-            raise InContextError(text, name="fix_id_list", value=brief(number))
-    return StaticSelector(ids=[str(number) for number in ids])
+    wrong = [brief(number) for number in ids if type(number) is not int]
+    if wrong:
+        text = f"fix_id_list must contain row numbers, got {wrong[0]}"
+        raise InContextError(text, name="fix_id_list", value=wrong[0])
+    return StaticSelector(ids=[*map(str, ids)])
 
 
 def _nearest(settings: _Settings, embedder: Embedder | None) -> ExampleSelector:
@@ -99,31 +99,32 @@ def _reader(cfg: Any, problems: Problems) -> Any:
     if isinstance(cfg, DatasetReader):
         return cfg
     if not isinstance(cfg, Mapping):
-        problems.append(Problem("reader_cfg", f"must be a dict, got {type(cfg).__name__}"))
+        problems += wrong_type("reader_cfg", cfg, Mapping, "a dict")
         return None
     names = [field.name for field in fields(DatasetReader)]
     problems += unknown_names("reader_cfg", cfg, names)
-    settings = {key: value for key, value in cfg.items() if key in names}
+    settings = {"input_columns": (), **{key: value for key, value in cfg.items() if key in names}}
     for key in ("input_template", "output_template"):
-        if key in settings:
-            settings[key] = _template(settings[key], f"reader_cfg[{key!r}]", problems)
-    return _made("reader_cfg", lambda: DatasetReader(**{"input_columns": (), **settings}), problems)
+        settings[key] = _template(cfg.get(key), f"reader_cfg[{key!r}]", problems)
+    return _made("reader_cfg", lambda: DatasetReader(**settings), problems)
 
 
 def _template(cfg: Any, place: str, problems: Problems) -> Any:
     if cfg is None or hasattr(cfg, "ice_item"):
         return cfg
     if not isinstance(cfg, Mapping):
-        problems.append(Problem(place, f"must be a dict with type and template, got {type(cfg).__name__}"))
-        return None
-    cls = _template_class(cfg, place, problems)
-    if cls is None:
+        problems += wrong_type(place, cfg, Mapping, "a dict with type and template")
         return None
     settings = {key: value for key, value in cfg.items() if key != "type"}
-    wrong = _problems_of_settings(cls, settings, place)
-    # A configuration with neither key is often the template itself.
-    if not {"type", "template"} & cfg.keys():
-        wrong.append(Problem(place, "labels and their prompts, or a dialogue, belong under `template`"))
+    cls = _template_class(cfg.get("type", "PromptTemplate"))
+    if cls is None:
+        kind = cfg["type"]
+        wrong = [Problem(f"{place}.type", f"unknown type {kind!r}{nearest(_name(kind), _TEMPLATES)}")]
+    else:
+        wrong = _problems_of_settings(cls, settings, place)
+        # A configuration with neither key is often the template itself.
+        if not {"type", "template"} & cfg.keys():
+            wrong.append(Problem(place, "labels and their prompts, or a dialogue, belong under `template`"))
     # The class would name the same keys again, with less about them.
     if wrong:
         problems += wrong
@@ -141,16 +142,12 @@ def _problems_of_settings(cls: Any, settings: _Settings, place: str) -> Problems
     return problems
 
 
-def _template_class(cfg: Mapping[str, Any], place: str, problems: Problems) -> Any:
-    """Return the class of a template: a class of the caller, or the class here of that name."""
-    kind = cfg.get("type", "PromptTemplate")
+def _template_class(kind: object) -> Any:
+    """Return the class of a template: a class of the caller, or the class here of that name; None if there is none."""
     # A class of another suite has the name of one here, and is replaced by it; a template of the caller is used.
     if isinstance(kind, type) and hasattr(kind, "ice_item"):
         return kind
-    cls = _TEMPLATES.get(_name(kind))
-    if cls is None:
-        problems.append(Problem(f"{place}.type", f"unknown type {kind!r}{nearest(_name(kind), _TEMPLATES)}"))
-    return cls
+    return _TEMPLATES.get(_name(kind))
 
 
 def _retriever(cfg: Any, embedder: Embedder | None, problems: Problems) -> dict[str, Any]:
@@ -160,8 +157,7 @@ def _retriever(cfg: Any, embedder: Embedder | None, problems: Problems) -> dict[
     if isinstance(cfg, ExampleSelector) and not isinstance(cfg, Mapping | type):
         return {"retriever": cfg}
     if not isinstance(cfg, Mapping) or "type" not in cfg:
-        text = f"must be a dict with a type, or an example selector, got {cfg!r}"[:200]
-        problems.append(Problem(place, text))
+        problems.append(Problem(place, f"must be a dict with a type, or an example selector, got {brief(cfg)}"))
         return {}
     name = _name(cfg["type"])
     if name not in _RETRIEVERS:
@@ -169,21 +165,12 @@ def _retriever(cfg: Any, embedder: Embedder | None, problems: Problems) -> dict[
         return {}
     make, keys = _RETRIEVERS[name]
     problems += unknown_names(place, cfg, (*_COMMON, *keys))
-    separators = {
-        "separator": _separator(cfg, "ice_separator", place, problems),
-        "end": _separator(cfg, "ice_eos_token", place, problems),
-    }
+    # A retriever of no examples has nothing to separate.
+    default = "" if name == "ZeroRetriever" else "\n"
+    separators = {"separator": cfg.get("ice_separator", default), "end": cfg.get("ice_eos_token", default)}
+    problems += wrong_type(f"{place}.ice_separator", separators["separator"], str, "text")
+    problems += wrong_type(f"{place}.ice_eos_token", separators["end"], str, "text")
     return {"retriever": _made(place, lambda: make(cfg, embedder), problems), **separators}
-
-
-def _separator(cfg: _Settings, key: str, place: str, problems: Problems) -> Any:
-    default = "\n"
-    if _name(cfg["type"]) == "ZeroRetriever":
-        default = ""  # it shows nothing that could be separated
-    separator = cfg.get(key, default)
-    if not isinstance(separator, str):
-        problems.append(Problem(f"{place}.{key}", f"must be text, got {brief(separator)}"))
-    return separator
 
 
 def _inferencer(cfg: Any, length: Any, problems: Problems) -> dict[str, Any]:
@@ -193,14 +180,13 @@ def _inferencer(cfg: Any, length: Any, problems: Problems) -> dict[str, Any]:
     if isinstance(cfg, Inferencer):
         return {"inferencer": cfg}
     if not isinstance(cfg, Mapping) or "type" not in cfg:
-        problems.append(Problem(place, f"must be a dict with a type, got {cfg!r}"[:200]))
+        problems.append(Problem(place, f"must be a dict with a type, got {brief(cfg)}"))
         return {}
-    name = _name(cfg["type"])
     settings = {**cfg}
     # Some shipped files have the length next to the inferencer; one inside of it goes before.
     if length is not None:
         settings.setdefault(_LENGTH, length)
-    return {"inferencer": _made(place, lambda: Inferencer.from_cfg(name, settings), problems)}
+    return {"inferencer": _made(place, lambda: Inferencer.from_cfg(_name(cfg["type"]), settings), problems)}
 
 
 def _name(kind: object) -> str:

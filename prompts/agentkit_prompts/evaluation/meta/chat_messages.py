@@ -195,9 +195,10 @@ def _problems_of_order(
 ) -> Problems:
     """Return the problems of a dialogue that does not fit the round of the template."""
     assistant = roles.get("assistant")
+    if assistant is None and ask:
+        return [Problem("round", "no role is marked generate=True or called BOT; mark the role of the model")]
     if assistant is None:
-        text = "no role is marked generate=True or called BOT; mark the role of the model"
-        return [Problem("round", text)] * ask
+        return []
     # Reserved roles may be anywhere; without a round all roles may.
     names = [item["role"] for item in dialogue if item["role"] in meta.order or not meta.round]
     problems: Problems = []
