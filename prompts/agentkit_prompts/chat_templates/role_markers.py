@@ -271,9 +271,9 @@ class RoleMarkerTemplate(BaseTemplate):
 
     @property
     def is_message_by_message(self) -> bool:
-        """Whether `render` writes each message on its own, by `piece`: no method above that is overridden."""
+        """True if `render` writes each message on its own, by `piece`, and leaves the texts as they are."""
         own, kind = RoleMarkerTemplate, type(self)
-        if self.capability not in (None, "chat"):
+        if self.rewrites_text or self.capability not in (None, "chat"):
             return False
         return kind.render is own.render and kind.messages2prompt is own.messages2prompt and kind.write is own.write
 

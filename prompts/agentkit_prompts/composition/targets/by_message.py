@@ -49,9 +49,7 @@ def text_by_message(
         is_guarded: True if untrusted text must not form control tokens: the tokens in it are broken.
     """
     try:
-        pieces = _pieces(composition, template, kwargs, is_guarded)
-        if pieces is None:
-            return None
+        pieces = _pieces(composition, _frame(template, kwargs, is_guarded))
         return "".join([piece if isinstance(piece, str) else piece.text() for piece in pieces])
     except NotAloneError:
         return None
@@ -64,10 +62,7 @@ def tokens_by_message(
     count_text = prompt_count(composition.counter)
     total = 0
     try:
-        pieces = _pieces(composition, template, kwargs, is_guarded)
-        if pieces is None:
-            return None
-        for piece in pieces:
+        for piece in _pieces(composition, _frame(template, kwargs, is_guarded)):
             total += _count_once(count_text, piece) if isinstance(piece, str) else piece.tokens(count_text)
     except NotAloneError:
         return None
@@ -110,23 +105,33 @@ class _StoredText(NamedTuple):
         return runs_of_results(roles) if "tool" in roles else []
 
 
-def _pieces(
-    composition: Contents, template: object, kwargs: Mapping[str, Any], is_guarded: bool
-) -> list[str | _StoredText] | None:
-    """Return the pieces of the text in order, or None if the messages cannot be written one at a time."""
+def _frame(template: object, kwargs: Mapping[str, Any], is_guarded: bool) -> Frame:
+    """Return the text that a template writes around messages.
+
+    Raises:
+        NotAloneError: The template does not write one message after the other.
+    """
     if not isinstance(template, RoleMarkerTemplate) or not template.is_message_by_message:
-        return None
+        raise NotAloneError
     options = tuple((name, kwargs[name]) for name in _TASK_OPTIONS if name in kwargs)
     try:
-        frame = frame_of(type(template), tuple(vars(template).items()), options, is_guarded)  # type: ignore[arg-type]
+        return frame_of(type(template), tuple(vars(template).items()), options, is_guarded)  # type: ignore[arg-type]
     except TypeError:  # a field cannot be hashed: it may have changed at the next turn
-        return None
+        raise NotAloneError from None
+
+
+def _pieces(composition: Contents, frame: Frame) -> list[str | _StoredText]:
+    """Return the pieces of the text in order.
+
+    Raises:
+        NotAloneError: The messages cannot be written one at a time.
+    """
     talk, traffic, closing = composition.conversation, composition.intermediate, composition.closing
     if not composition.sends_user or not _has_closed_borders(composition, frame):
-        return None
+        raise NotAloneError
     head = _head(composition, frame.heads[talk[0].role if talk else "user"])
     if head is None:
-        return None
+        raise NotAloneError
     # The same set object each time, because it is a part of a key.
     words = composition.declarations.derive(_words)
     pieces: list[str | _StoredText] = [

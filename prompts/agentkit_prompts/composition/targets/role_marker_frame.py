@@ -12,14 +12,13 @@ from functools import lru_cache, partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from agentkit_prompts.chat_templates.chat_turns import Turn, read_turns
+from agentkit_prompts.chat_templates.chat_turns import read_turns
 from agentkit_prompts.chat_templates.guard.control_tokens import (
     ControlTokens,
     control_tokens_of,
     is_at_line_start,
     tokens_of,
 )
-from agentkit_prompts.chat_templates.guard.stand_ins import STAND_IN
 from agentkit_prompts.chat_templates.guard.taint_tracking import broken, broken_segments
 from agentkit_prompts.chat_templates.guard.tainted_text import Tree, untagged
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, Task
@@ -72,9 +71,7 @@ class Frame:
         self.open_roles = {role for role, begins in self.begins.items() if tokens.words and _is_ambiguous(begins)}
         self.open_pairs = {pair for pair in product(self.begins, repeat=2) if self._is_open_pair(*pair)}
         self.heads = {role: HeadWriter(self, role) for role in self.begins}
-        self._pairs = frozenset(task.markers.values())
         self._user_starts_line = is_at_line_start(task.markers["user"][0])
-        self._around_stand_in: dict[tuple[str, bool], tuple[str, str]] = {}
 
     def _add_edges(self) -> None:
         opening, closing = self.around_results
@@ -101,32 +98,10 @@ class Frame:
         """Return True if a token could end in the text after a last message of this role."""
         return any(self.tokens.is_reached_from_left(end + self.ending) for end in self.ends[role])
 
-    def piece(self, turn: Turn, recent: bool) -> tuple[str, str, str]:
-        """Return the text before a message, its own text, and the text after it.
-
-        Raises:
-            NotAloneError: The text around the message depends on the message.
-        """
-        begin, text, end = self.template.piece(turn, self.task, recent)
-        if (begin, end) not in self._pairs:
-            raise NotAloneError
-        if self.template.rewrites_text and self.tokens and text.strip():
-            place = turn["role"], recent
-            if place not in self._around_stand_in:
-                other: Turn = {"role": turn["role"], "content": STAND_IN}
-                before, _, after = self.template.piece(other, self.task, recent)
-                self._around_stand_in[place] = before, after
-            if (begin, end) != self._around_stand_in[place]:
-                raise NotAloneError
-        return begin, text, end
-
     def user_text(self, section: Section) -> str:
         """Return the text of a message of the user that prompts made."""
         content = self.section_text(section, starts_line=self._user_starts_line)
-        begin, text, end = self.piece({"role": "user", "content": content}, recent=False)
-        if text != content or begin != self.task.markers["user"][0]:
-            raise NotAloneError
-        return f"{begin}{text}{end}"
+        return "".join(self.template.piece({"role": "user", "content": content}, self.task))
 
     def section_text(self, section: Section, *, starts_line: bool) -> str:
         """Return the guarded text of a section; no token spans the blank lines between its prompts."""
@@ -187,7 +162,7 @@ class StoredWriter:
         """Return the text of a message with its control tokens broken.
 
         Raises:
-            NotAloneError: The text depends on other messages, or the template acts on the content of the message.
+            NotAloneError: The template cannot write the message, or acts on its content.
         """
         content, frame = message.content, self.frame
         # Written in line, because it runs for every message of a new conversation.
@@ -197,10 +172,10 @@ class StoredWriter:
         if self._markers is not None:
             begin, end = self._markers[message.role]
             return f"{begin}{content}{end}"
-        begin, text, end = frame.piece({"role": message.role, "content": content}, self._recent)
-        # The template itself made a token of the text.
-        if text != content and frame.tokens.may_be_in(text):
-            raise NotAloneError
+        begin, text, end = frame.template.piece({"role": message.role, "content": content}, frame.task, self._recent)
+        # Around a part of the text the template writes text of its own, so the borders between them are checked too.
+        if text != content:
+            return self._text_of_tree(message)
         return f"{begin}{text}{end}"
 
     def counter(self, count_text: Callable[[str], int]) -> Callable[[Message], int]:
@@ -230,7 +205,7 @@ class StoredWriter:
             raise NotAloneError from error
         if template.missing_places(turns, self.frame.task):
             raise NotAloneError
-        return "".join(self.frame.piece(turns[0], self._recent))
+        return "".join(template.piece(turns[0], self.frame.task, self._recent))
 
 
 @lru_cache(maxsize=MAX_CACHED)
