@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from agentkit_prompts.context.parts import Media, Part, Text
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.spans import Segment
 from agentkit_prompts.tree.prompt import BasePrompt
 
-__all__ = ["EMPTY", "SEPARATOR", "Fragment", "Section", "to_parts"]
+__all__ = ["EMPTY", "SEPARATOR", "Fragment", "Section", "SectionMessage", "to_parts"]
 
 SEPARATOR = "\n\n"
 """The text between the prompts of one message."""
@@ -54,6 +54,13 @@ class Section(Rendered):
                 yield separator
                 separator = Segment(SEPARATOR, prompt=self.label)
                 yield from rendered.segments(path)
+
+
+class SectionMessage(NamedTuple):
+    """A message that prompts made."""
+
+    role: Literal["system", "user"]
+    section: Section
 
 
 EMPTY = Section((), "")

@@ -36,16 +36,15 @@ def anthropic_payload(composition: Contents) -> dict[str, Any]:
         MediaError: A media part has a type or a place that the API does not take.
     """
     points = breakpoints(composition)
-    system = _system(composition.system, [point.offset for point in points if point.after in ("static", "session")])
+    borders = [point.offset for point in points if point.after in ("static", "session")]
     turns = composition.conversation.folded(anthropic_message, _with_turns).copy()
-    system += turns.system
+    system = _system(composition.system, borders) + turns.system
     if any(point.after == "conversation" for point in points):
         turns.mark_end()
     turns.add_text(composition.user)
-    if len(composition.intermediate):
-        for turn in composition.intermediate.derive(anthropic_message):
-            turns.add(turn)
-        turns.add_text(composition.closing)
+    for turn in composition.intermediate.derive(anthropic_message):
+        turns.add(turn)
+    turns.add_text(composition.closing)
     payload: dict[str, Any] = {}
     if system:
         payload["system"] = system

@@ -25,6 +25,7 @@ from agentkit_prompts.composition.targets.chat_trees import (
     words_of_tools,
 )
 from agentkit_prompts.composition.targets.tools_in_text import shows_tools, with_tools_as_text
+from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import ChatTemplateError, ControlTokenError
 from agentkit_prompts.templates.spans import Segment
@@ -184,15 +185,11 @@ def _copied(message: CheckedTree) -> dict[str, Any]:
 
 
 def _messages(composition: Contents, read: TreeReader) -> Iterator[CheckedTree]:
-    system, user, closing = composition.sections
-    if composition.sends_system:
-        yield _section("system", system, read.tokens)
-    yield from composition.conversation.derive(read)
-    if composition.sends_user:
-        yield _section("user", user, read.tokens)
-    yield from composition.intermediate.derive(read)
-    if composition.closing.text:
-        yield _section("user", closing, read.tokens)
+    for entry in composition.in_order():
+        if isinstance(entry, Conversation):
+            yield from entry.derive(read)
+        else:
+            yield _section(entry.role, entry.section, read.tokens)
 
 
 def _section(role: str, section: Section, tokens: ControlTokens) -> CheckedTree:

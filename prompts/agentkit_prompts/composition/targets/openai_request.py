@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from agentkit_prompts.composition.sections import to_parts
+from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.clean import clean
@@ -13,7 +14,7 @@ from agentkit_prompts.context.wire.write_openai_chat import Required, media_of_r
 if TYPE_CHECKING:
     from agentkit_prompts.composition.contents import Contents
     from agentkit_prompts.composition.declarations import Declarations
-    from agentkit_prompts.context.conversation import Conversation
+    from agentkit_prompts.composition.sections import Section
     from agentkit_prompts.templates.rendered import Rendered
 
 __all__ = ["openai_payload"]
@@ -31,26 +32,16 @@ def openai_payload(
     that stands for it in the text. An output schema becomes `response_format`. What only one provider understands goes
     with the message when that is `provider`, or when it came in this form from an unknown endpoint.
     """
-    messages = _with_media(composition.conversation, provider, required)
-    system, user, _ = composition.sections
-    if system.text or composition.sends_system:
-        # Media are read at each request. Inserting copies a long history once; a sum of lists would copy it twice.
-        messages.insert(0, _rendered(system, "system") if system.media else system.derive(_rendered, "system"))
-    if user.text or composition.sends_user:
-        messages.append(_rendered(user, "user"))
-    traffic = composition.intermediate
-    if traffic.start < traffic.stop:
-        messages += _with_media(traffic, provider, required)
-        closing = composition.closing
-        if closing.text:
-            messages.append(_rendered(closing, "user"))
+    messages: list[FrozenDict] = []
+    for entry in composition.in_order():
+        if isinstance(entry, Conversation):
+            messages += _with_media(entry, provider, required)
+        else:
+            messages.append(_section_message(*entry))
     payload: dict[str, Any] = {"messages": messages}
     declared = composition.declarations
     if declared.tools:
-        is_official: bool | None = provider is None or provider.partition(":")[0].endswith(_OFFICIAL)
-        if required == "thought_signature":
-            is_official = None
-        payload["tools"] = declared.derive(_tools, is_official)
+        payload["tools"] = declared.derive(_tools, _form_of_tools(provider, required))
     if declared.output is not None and declared.output.mode == "native":
         schema: dict[str, Any] = {"name": "answer", "schema": declared.output.schema}
         if declared.output.strict:
@@ -59,13 +50,27 @@ def openai_payload(
     return payload
 
 
-def _tools(declared: Declarations, is_official: bool | None = None) -> FrozenList:
+def _form_of_tools(provider: str | None, required: Required | None) -> Literal["openai", "compatible", "gemini"]:
+    if required == "thought_signature":
+        return "gemini"
+    is_official = provider is None or provider.partition(":")[0].endswith(_OFFICIAL)
+    return "openai" if is_official else "compatible"
+
+
+def _tools(declared: Declarations, form: str) -> FrozenList:
     """Return the wire form of the tools: for the provider, for a server that speaks its protocol, or for Gemini."""
     from agentkit_prompts.schemas.provider_tools import gemini_chat_form, openai_form
 
-    if is_official is None:
+    if form == "gemini":
         return FrozenList([tool.derive(gemini_chat_form) for tool in declared.tools])
-    return FrozenList([tool.derive(openai_form, is_official) for tool in declared.tools])
+    return FrozenList([tool.derive(openai_form, form == "openai") for tool in declared.tools])
+
+
+def _section_message(role: str, section: Section) -> FrozenDict:
+    # Only the system message stays the same from turn to turn. Media are read at each request.
+    if role == "system" and not section.media:
+        return section.derive(_rendered, role)
+    return _rendered(section, role)
 
 
 def _rendered(rendered: Rendered, role: str) -> FrozenDict:
@@ -76,8 +81,6 @@ def _rendered(rendered: Rendered, role: str) -> FrozenDict:
 
 def _with_media(conversation: Conversation, provider: str | None, required: Required | None) -> list[FrozenDict]:
     """Return the wire form of messages; after the tool messages of a step the media that they show."""
-    if conversation.start == conversation.stop:
-        return []
     messages = conversation.derive(openai_writer(provider, required))
     if not conversation.may_have_media or not conversation.total(_media_shown):
         return messages

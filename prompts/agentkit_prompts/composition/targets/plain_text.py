@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentkit_prompts.composition.sections import SEPARATOR
+from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.templates.line_heads import CALL, MESSAGE
 from agentkit_prompts.templates.rendered import Rendered
@@ -22,18 +23,15 @@ __all__ = ["HeadedLine", "headed_lines", "plain_line", "plain_text"]
 
 def plain_text(composition: Contents) -> str:
     """Return the messages headed by their roles, blank lines between, media as alt text."""
-    system, user, closing = composition.sections
     pieces: list[str] = []
-    if composition.sends_system:
-        pieces += (SEPARATOR, "system: ", system.derive(_section_text))
-    if len(composition.conversation):
-        pieces += (SEPARATOR, composition.conversation.joined(plain_line, SEPARATOR))
-    if composition.sends_user:
-        pieces += (SEPARATOR, "user: ", *_pieces(user))
-    if len(composition.intermediate):
-        pieces += (SEPARATOR, composition.intermediate.joined(plain_line, SEPARATOR))
-        if closing.text:
-            pieces += (SEPARATOR, "user: ", *_pieces(closing))
+    for entry in composition.in_order():
+        if isinstance(entry, Conversation):
+            pieces += (SEPARATOR, entry.joined(plain_line, SEPARATOR))
+        elif entry.role == "system":
+            # The system message stays the same from turn to turn.
+            pieces += (SEPARATOR, "system: ", entry.section.derive(_section_text))
+        else:
+            pieces += (SEPARATOR, "user: ", *_pieces(entry.section))
     return "".join(pieces[1:])
 
 
@@ -47,21 +45,13 @@ class HeadedLine(NamedTuple):
 
 def headed_lines(composition: Contents) -> list[HeadedLine]:
     """Return the messages that `plain_text` joins."""
-    system, user, closing = composition.sections
     lines: list[HeadedLine] = []
-    if composition.sends_system:
-        lines.append(HeadedLine("system: " + _section_text(system), False))
-    lines += map(_headed, composition.conversation)
-    if composition.sends_user:
-        lines.append(HeadedLine("user: " + _section_text(user), False))
-    lines += map(_headed, composition.intermediate)
-    if composition.closing.text:
-        lines.append(HeadedLine("user: " + _section_text(closing), False))
+    for entry in composition.in_order():
+        if isinstance(entry, Conversation):
+            lines += [HeadedLine(plain_line(message), message.role == "assistant") for message in entry]
+        else:
+            lines.append(HeadedLine(f"{entry.role}: {_section_text(entry.section)}", False))
     return lines
-
-
-def _headed(message: Message) -> HeadedLine:
-    return HeadedLine(plain_line(message), message.role == "assistant")
 
 
 def _section_text(section: Section) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.sections import to_parts
+from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message, Role
@@ -33,20 +34,14 @@ def responses_payload(composition: Contents) -> dict[str, Any]:
     """
     payload: dict[str, Any] = {}
     items: list[FrozenDict] = []
-    system, user = composition.system, composition.user
-    if system.media:
-        items += _rendered(system, "system")
-    elif system.text:
-        payload["instructions"] = clean(system.text)
-    for message_items in composition.conversation.derive(responses_items):
-        items += message_items
-    if user.text or composition.sends_user:
-        items += _rendered(user, "user")
-    if len(composition.intermediate):
-        for made in composition.intermediate.derive(responses_items):
-            items += made
-        if composition.closing.text:
-            items += _rendered(composition.closing, "user")
+    for entry in composition.in_order():
+        if isinstance(entry, Conversation):
+            for message_items in entry.derive(responses_items):
+                items += message_items
+        elif entry.role == "user" or entry.section.media:
+            items += _rendered(entry.section, entry.role)
+        elif entry.section.text:
+            payload["instructions"] = clean(entry.section.text)
     payload["input"] = items
     declared = composition.declarations
     if declared.tools:
