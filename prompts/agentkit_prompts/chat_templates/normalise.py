@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from agentkit_prompts.context.items import ToolSpec
+from agentkit_prompts.context.items import Document, ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part, Text
 from agentkit_prompts.context.wire.read_messages import REASONING
@@ -177,6 +177,8 @@ def _part(part: Part) -> dict[str, str]:
 _CONVERTERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (
     (lambda value: isinstance(value, Message), template_message),
     (lambda value: isinstance(value, ToolSpec), openai_tool),
+    # The two fields that templates for retrieval read.
+    (lambda value: isinstance(value, Document), lambda value: {"title": value.title, "text": value.text}),
     (_is_data_class, _fields_of),
     (_is_model, lambda value: value.model_dump()),
     (_is_numpy_scalar, lambda value: value.item()),

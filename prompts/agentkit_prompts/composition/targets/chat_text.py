@@ -7,25 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, Policy, tokens_of
 from agentkit_prompts.chat_templates.guard.taint_tracking import attempt, check_own_tokens, guarded, is_harmless
 from agentkit_prompts.chat_templates.guard.tainted_text import Segments, Tree, untagged
 from agentkit_prompts.chat_templates.guard.trusted_reasoning import with_reasoning
+from agentkit_prompts.chat_templates.normalise import flat, plain
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
-from agentkit_prompts.composition.sections import SEPARATOR
+from agentkit_prompts.composition.sections import SEPARATOR, SectionMessage
 from agentkit_prompts.composition.targets.by_message import text_by_message, tokens_by_message
 from agentkit_prompts.composition.targets.chat_trees import (
     CheckedTree,
     PromptReader,
     TreeReader,
     checked,
-    plain_segments,
     words_of_tools,
 )
 from agentkit_prompts.composition.targets.tools_in_text import shows_tools, with_tools_as_text
-from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import ChatTemplateError, ControlTokenError
 from agentkit_prompts.templates.spans import Segment
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
     from agentkit_prompts.composition.contents import Contents
     from agentkit_prompts.composition.sections import Section
+    from agentkit_prompts.context.conversation import Conversation
 
 __all__ = ["chat_template_of", "chat_text", "text_tokens", "whole_text"]
 
@@ -136,14 +136,8 @@ def whole_text(
             f"control_tokens: expected one of {', '.join(map(repr, _POLICIES))}, got {policy!r}", name="control_tokens"
         )
     tokens = tokens_of(template)
-    is_guarded = policy != "allow"
-    words: frozenset[str] = frozenset()
-    if is_guarded:
-        words = words_of_tools(composition.tools)
-    read = TreeReader(tokens, words, is_split=is_guarded)
-    # Only an error names the places of the texts in the context; without places the messages are read once.
-    list_messages = _located_messages if policy == "reject" else _messages
-    messages = list(list_messages(composition, read))
+    read = TreeReader(tokens, words_of_tools(composition.tools), is_split=policy != "allow")
+    messages = list(_messages(composition, read, is_located=policy == "reject"))
     for at, message in enumerate(more, len(composition.conversation)):
         messages.append(checked(read.message(message, f"conversation[{at}]"), tokens))
     declared = _declared(composition, read, kwargs)
@@ -152,19 +146,18 @@ def whole_text(
         return template.render(**{**kwargs, **drawn})
 
     # The template may change its input, so it gets copies.
-    copies = [_copied(message) for message in messages]
-    plain = {"messages": copies, **untagged(declared)}
+    asked = {"messages": [_copied(message) for message in messages], **untagged(declared)}
     if policy == "allow" or not tokens:
-        return render(plain), plain
+        return render(asked), asked
     tree: Tree = {"messages": [message.tree for message in messages], **declared}
     rewrites: bool = getattr(template, "rewrites_text", True)
-    if all(message.is_harmless for message in messages) and is_harmless(declared, tokens):
-        text = render(plain)
-        if rewrites:
-            check_own_tokens(render, tree, text, tokens)
-        return text, plain
-    tree = with_reasoning(render, tree, tokens)
-    return guarded(render, tree, attempt(render, plain), tokens, policy, rewrites=rewrites), plain
+    if not (all(message.is_harmless for message in messages) and is_harmless(declared, tokens)):
+        tree = with_reasoning(render, tree, tokens)
+        return guarded(render, tree, attempt(render, asked), tokens, policy, rewrites=rewrites), asked
+    text = render(asked)
+    if rewrites:
+        check_own_tokens(render, tree, text, tokens)
+    return text, asked
 
 
 def _declared(composition: Contents, read: TreeReader, kwargs: Mapping[str, Any]) -> dict[str, Tree]:
@@ -172,7 +165,8 @@ def _declared(composition: Contents, read: TreeReader, kwargs: Mapping[str, Any]
     tools = [read.tool(tool, f"tools[{at}]") for at, tool in enumerate(composition.tools)]
     declared: dict[str, Tree] = {"tools": tools or None}
     if "documents" in kwargs:
-        declared["documents"] = read.untrusted(kwargs["documents"], "documents")
+        documents = flat("documents", lambda: plain(kwargs["documents"]))
+        declared["documents"] = read.json_data(documents, "documents")
     return declared
 
 
@@ -184,12 +178,24 @@ def _copied(message: CheckedTree) -> dict[str, Any]:
     return {**plain}
 
 
-def _messages(composition: Contents, read: TreeReader) -> Iterator[CheckedTree]:
+def _messages(composition: Contents, read: TreeReader, *, is_located: bool) -> Iterator[CheckedTree]:
+    """Yield all messages; only if they are located, stored messages have their places in the context."""
     for entry in composition.in_order():
-        if isinstance(entry, Conversation):
-            yield from entry.derive(read)
-        else:
+        if isinstance(entry, SectionMessage):
             yield _section(entry.role, entry.section, read.tokens)
+        elif is_located:
+            yield from _located(composition, entry, read)
+        else:
+            # Only an error names places. A message without its place is read once, and kept.
+            yield from entry.derive(read)
+
+
+def _located(composition: Contents, messages: Conversation, read: TreeReader) -> Iterator[CheckedTree]:
+    name: Literal["conversation", "intermediate"] = "conversation"
+    if messages is composition.intermediate:
+        name = "intermediate"
+    for message, index in composition.placed(name):
+        yield checked(read.message(message, f"{name}[{index}]"), read.tokens)
 
 
 def _section(role: str, section: Section, tokens: ControlTokens) -> CheckedTree:
@@ -204,18 +210,6 @@ def _section(role: str, section: Section, tokens: ControlTokens) -> CheckedTree:
     plain = {"role": role, "content": SEPARATOR.join([prompt.plain for prompt in prompts])}
     tree = {"role": role, "content": Segments(segments)}
     return CheckedTree(tree, plain, all(prompt.is_harmless for prompt in prompts))
-
-
-def _located_messages(composition: Contents, read: TreeReader) -> Iterator[CheckedTree]:
-    """Yield the same messages as `_messages`, with the places of stored messages in the context."""
-    for message, segments in composition.walk():
-        if segments and segments[0].prompt not in ("conversation", "intermediate"):
-            yield checked({"role": message.role, "content": plain_segments(segments)}, read.tokens)
-            continue
-        pointer = "conversation"
-        if segments:
-            pointer, _, _ = segments[0].pointer.partition(".")
-        yield checked(read.message(message, pointer), read.tokens)
 
 
 def chat_template_of(given: GivenTemplate, now: datetime | None = None) -> ChatTemplate:

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens
 from agentkit_prompts.chat_templates.guard.taint_tracking import is_harmless
 from agentkit_prompts.chat_templates.guard.tainted_text import Segments, Tree, untagged, untrusted
-from agentkit_prompts.chat_templates.normalise import plain
-from agentkit_prompts.context.items import Document, ToolSpec
+from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Text
 from agentkit_prompts.context.wire.wire_tools import openai_tool
@@ -25,7 +24,6 @@ __all__ = [
     "TreeReader",
     "checked",
     "is_harmless_tool",
-    "plain_segments",
     "words_of_tools",
 ]
 
@@ -92,50 +90,30 @@ class TreeReader:
             segments.append(Segment(text, f"{pointer}[{index}]", "untrusted"))
         return Segments(segments)
 
-    def untrusted(self, value: object, pointer: str) -> Tree:
-        """Return JSON-like data with every text in it untrusted, keys included."""
-        # Templates for retrieval read these two fields.
-        if isinstance(value, Document):
-            value = {"title": value.title, "text": value.text}
-        if isinstance(value, str):
-            return untrusted(str(value), pointer)
-        if isinstance(value, Mapping):
-            return {self._key(key, pointer): self.untrusted(item, f"{pointer}.{key}") for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [self.untrusted(item, f"{pointer}[{index}]") for index, item in enumerate(value)]
-        if value is None or isinstance(value, int | float):
-            return value
-        # A template reads a fact or a message by its fields.
-        return self.untrusted(plain(value), pointer)
-
     def tool(self, tool: ToolSpec, pointer: str) -> Tree:
         """Return a tool in the form of a chat-completions request; all of an untrusted one but the words of schemas."""
         wire = openai_tool(tool)
         if tool.trust == "trusted":
             return dict(wire)
-        return self._spec(wire, pointer)
+        return self.json_data(wire, pointer)
 
-    def _spec(self, value: object, pointer: str, *, is_word: bool = False) -> Tree:
+    def json_data(self, value: object, pointer: str, *, is_type: bool = False) -> Tree:
+        """Return JSON data with every text in it untrusted, except words of schemas that are a key or a type."""
         if isinstance(value, str):
-            return self._key(value, pointer) if is_word else untrusted(str(value), pointer)
+            return value if is_type and value in _SPEC_WORDS else untrusted(str(value), pointer)
         if isinstance(value, Mapping):
             return {
-                self._key(key, pointer): self._spec(item, f"{pointer}.{key}", is_word=key in _WORDS_AT)
+                self._key(key, pointer): self.json_data(item, f"{pointer}.{key}", is_type=key in _WORDS_AT)
                 for key, item in value.items()
             }
         if isinstance(value, list | tuple):
-            return [self._spec(item, f"{pointer}[{index}]", is_word=is_word) for index, item in enumerate(value)]
+            return [self.json_data(item, f"{pointer}[{index}]", is_type=is_type) for index, item in enumerate(value)]
         return value
 
-    def _key(self, text: object, pointer: str) -> Any:
-        """Return a word of schemas as it is, since a template may look it up, and other text as untrusted."""
-        if text is None or isinstance(text, int | float):
-            return text
-        if not isinstance(text, str):
-            text = str(plain(text))
-        elif text in _SPEC_WORDS:
-            return text
-        return untrusted(str(text), pointer)
+    def _key(self, key: object, pointer: str) -> Any:
+        if key is None or isinstance(key, int | float) or key in _SPEC_WORDS:
+            return key
+        return untrusted(str(key), pointer)
 
     def _call(self, call: ToolCall, pointer: str) -> Tree:
         arguments = untrusted(call.arguments, f"{pointer}.arguments")
@@ -194,17 +172,12 @@ class PromptReader:
 
     def __call__(self, rendered: Rendered) -> CheckedTree:
         """Return the text of the rendering as segments."""
-        return checked(plain_segments(rendered.segments(self.path)), self.tokens)
-
-
-def plain_segments(segments: Iterable[Segment]) -> Segments:
-    """Return segments of a rendering with the alt text of media. Text of a template has the path of its prompt."""
-    return Segments(
-        [
+        segments = [
+            # Text of a template has the path of its prompt, and media are their alt text.
             segment._replace(text=segment.plain, media=None, pointer=segment.pointer or segment.prompt)
-            for segment in segments
+            for segment in rendered.segments(self.path)
         ]
-    )
+        return checked(Segments(segments), self.tokens)
 
 
 def words_of_tools(tools: Iterable[ToolSpec]) -> frozenset[str]:
