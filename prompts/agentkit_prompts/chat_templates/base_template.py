@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from agentkit_prompts.chat_templates.chat_turns import (
@@ -21,11 +21,26 @@ from agentkit_prompts.chat_templates.protocol import Capability
 from agentkit_prompts.errors import ChatTemplateError, Problem
 from agentkit_prompts.names import unknown_fields
 
-__all__ = ["BaseTemplate"]
+__all__ = ["BaseTemplate", "check_fields"]
 
 
-_NUMBERS: dict[str, type | tuple[type, ...]] = {"float": (int, float), "int": int}
-"""Types of the values of number fields, by the name in the annotation."""
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(map(_is_text, value))
+
+
+_TYPES: dict[str, Callable[[object], bool]] = {
+    "None": lambda value: value is None,
+    "bool": lambda value: isinstance(value, bool),
+    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "float": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "Sequence[str]": _is_texts,
+    "list[str]": _is_texts,
+}
+"""Tests of the values of fields, by the name of a type in an annotation. A field of another type contains text."""
 
 
 class BaseTemplate:
@@ -60,19 +75,7 @@ class BaseTemplate:
     """Attributes that hold text put around messages, where a template has them."""
 
     def __init__(self, **fields: Any) -> None:
-        kinds = self.fields()
-        unknown = unknown_fields(fields, kinds)
-        wrong = [
-            Problem(name, f"expected {kinds[name]}, got {value!r:.80}")
-            for name, value in fields.items()
-            if name in kinds and not _fits(value, kinds[name])
-        ]
-        if unknown or wrong:
-            title = type(self).__name__
-            problems = [Problem(name, "unknown field") for name in fields if name not in kinds]
-            raise ChatTemplateError(
-                f"{title}: {'; '.join([*unknown, *map(str, wrong)])}", template=title, problems=problems + wrong
-            )
+        check_fields(type(self).__name__, fields, self.fields())
         for name, value in fields.items():
             setattr(self, name, value)
 
@@ -197,16 +200,40 @@ class BaseTemplate:
         return text.removesuffix(opening)
 
 
+def check_fields(
+    title: str, given: Mapping[str, object], kinds: Mapping[str, str], elsewhere: Mapping[str, str] | None = None
+) -> None:
+    """Check the fields of a template.
+
+    Args:
+        title: What the fields are called in the error.
+        given: The values by name.
+        kinds: The annotations of the fields.
+        elsewhere: Where other fields belong, by name.
+
+    Raises:
+        ChatTemplateError: A field is unknown, or a value is not of its type; names all of them.
+    """
+    unknown = unknown_fields(given, kinds, elsewhere or {})
+    wrong = [
+        Problem(name, f"expected {kinds[name]}, got {value!r:.80}")
+        for name, value in given.items()
+        if name in kinds and not _fits(value, kinds[name])
+    ]
+    if unknown or wrong:
+        problems = [Problem(name, "unknown field") for name in given if name not in kinds]
+        raise ChatTemplateError(
+            f"{title}: {'; '.join([*unknown, *map(str, wrong)])}", template=title, problems=problems + wrong
+        )
+
+
 def _fits(value: object, kind: str) -> bool:
     """Return True if a value is of the type in the annotation of a field."""
-    if value is None:
-        return "None" in kind
     # Annotations are text here, because of `from __future__ import annotations`.
-    if kind.startswith("Literal"):
-        return isinstance(value, str) and repr(value) in kind.replace('"', "'")
-    if "Sequence[str]" in kind:
-        return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
-    if isinstance(value, bool) or "bool" in kind:
-        return isinstance(value, bool) and "bool" in kind
-    types = next((types for name, types in _NUMBERS.items() if name in kind), str)
-    return isinstance(value, types)
+    return any(_is_of(value, alternative) for alternative in kind.split(" | "))
+
+
+def _is_of(value: object, name: str) -> bool:
+    if name.startswith("Literal"):
+        return isinstance(value, str) and repr(value) in name.replace('"', "'")
+    return _TYPES.get(name, _is_text)(value)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from typing import Any, NotRequired, TypeAlias, TypedDict, cast
+from typing import Any, NamedTuple, NotRequired, TypeAlias, TypedDict, cast
 
 from agentkit_prompts.chat_templates.normalise import template_message
 from agentkit_prompts.context.items import ToolSpec
@@ -119,14 +119,9 @@ def read_turns(
             template=template,
             problems=[Problem("messages", f"expected a list, got {kind}")],
         )
-    turns: list[Turn] = []
     problems: Problems = []
-    for index, message in enumerate(messages):
-        where = f"messages[{index}]"
-        try:
-            turns.append(_turn(message, where, problems, roles, first_text))
-        except Exception as error:  # of the code of what is given
-            problems.append(Problem(where, f"cannot be read: {type(error).__name__}: {error}"))
+    reader = _TurnReader(problems, roles, first_text)
+    turns = [reader.turn(message, f"messages[{index}]") for index, message in enumerate(messages)]
     if problems:
         raise ChatTemplateError(f"{template}: {listed(problems)}", template=template, problems=problems)
     return turns
@@ -164,61 +159,68 @@ def json_text(value: object, indent: int | None = None) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
-def _turn(message: object, place: str, problems: Problems, roles: Collection[str] | None, first_text: bool) -> Turn:
-    """Return a message as a turn; problems are noted."""
-    if isinstance(message, Message):
-        message = template_message(message)
-    if not isinstance(message, Mapping):
-        problems.append(Problem(place, f"expected a Message or a mapping, got {type(message).__name__}"))
-        return Turn(role="", content="")
-    role = _role(message, place, problems, roles)
-    content = message.get("content")
-    calls = PartReader(problems).calls(message.get("tool_calls"), f"{place}.tool_calls")
-    if "content" not in message and not message.get("tool_calls"):
-        problems.append(Problem(f"{place}.content", "missing"))
-    turn = Turn(role=role, content=_text(content, f"{place}.content", problems, first_text))
-    if calls:
-        turn["tool_calls"] = [_wire(call) for call in calls]
-        if first_text and content is None:
-            # LMDeploy writes a line break after an empty content, and none without content.
-            turn["is_silent"] = True
-    for key in ("name", "tool_call_id", "reasoning_content"):
-        value = message.get(key)
-        if isinstance(value, str):
-            cast("dict[str, Any]", turn)[key] = str.__str__(value)
-        elif value is not None:
-            problems.append(Problem(f"{place}.{key}", f"expected text, got {type(value).__name__}"))
-    return turn
+class _TurnReader(NamedTuple):
+    """Reads messages; problems are added to a list."""
 
+    problems: Problems
+    roles: Collection[str] | None
+    first_text: bool
 
-def _role(message: Mapping[str, Any], place: str, problems: Problems, roles: Collection[str] | None) -> str:
-    role = message.get("role")
-    if role is None:
-        problems.append(Problem(f"{place}.role", "missing"))
-    elif not isinstance(role, str):
-        problems.append(Problem(f"{place}.role", f"expected text, got {type(role).__name__}"))
-    else:
-        if roles is not None and role not in roles:
-            problems.append(Problem(place, f"unknown role {role!r:.80}{nearest(role, roles)}"))
-        return str.__str__(role)
-    return ""
+    def turn(self, message: object, place: str) -> Turn:
+        """Return a message as a turn."""
+        if isinstance(message, Message):
+            message = template_message(message)
+        if not isinstance(message, Mapping):
+            self._add(place, f"expected a Message or a mapping, got {type(message).__name__}")
+            return Turn(role="", content="")
+        role = self._role(message.get("role"), place)
+        content = message.get("content")
+        calls = PartReader(self.problems).calls(message.get("tool_calls"), f"{place}.tool_calls")
+        if "content" not in message and not message.get("tool_calls"):
+            self._add(f"{place}.content", "missing")
+        turn = Turn(role=role, content=self._text(content, f"{place}.content"))
+        if calls:
+            turn["tool_calls"] = [_wire(call) for call in calls]
+            if self.first_text and content is None:
+                # LMDeploy writes a line break after an empty content, and none without content.
+                turn["is_silent"] = True
+        for key in ("name", "tool_call_id", "reasoning_content"):
+            value = message.get(key)
+            if isinstance(value, str):
+                cast("dict[str, Any]", turn)[key] = str.__str__(value)
+            elif value is not None:
+                self._add(f"{place}.{key}", f"expected text, got {type(value).__name__}")
+        return turn
 
-
-def _text(content: object, place: str, problems: Problems, first_text: bool) -> str:
-    if content is None:
+    def _role(self, role: object, place: str) -> str:
+        if role is None:
+            self._add(f"{place}.role", "missing")
+        elif not isinstance(role, str):
+            self._add(f"{place}.role", f"expected text, got {type(role).__name__}")
+        elif self.roles is not None and role not in self.roles:
+            self._add(place, f"unknown role {role!r:.80}{nearest(role, self.roles)}")
+        else:
+            return str.__str__(role)
         return ""
-    if isinstance(content, str):
-        return str.__str__(content)
-    if not isinstance(content, list | tuple):
-        problems.append(Problem(place, f"expected text or a list of parts, got {type(content).__name__}"))
-        return ""
-    texts: list[str] = []
-    for index, part in enumerate(content):
-        text, is_text = plain_text_of(part, f"{place}[{index}]", problems)
-        if is_text and first_text:
-            return text
-        texts.append(text)
-    return "".join(texts)
+
+    def _text(self, content: object, place: str) -> str:
+        if content is None:
+            return ""
+        if isinstance(content, str):
+            return str.__str__(content)
+        if not isinstance(content, list | tuple):
+            self._add(place, f"expected text or a list of parts, got {type(content).__name__}")
+            return ""
+        texts: list[str] = []
+        for index, part in enumerate(content):
+            text, is_text = plain_text_of(part, f"{place}[{index}]", self.problems)
+            if is_text and self.first_text:
+                return text
+            texts.append(text)
+        return "".join(texts)
+
+    def _add(self, place: str, problem: str) -> None:
+        self.problems.append(Problem(place, problem))
 
 
 def _wire(call: ToolCall) -> dict[str, Any]:

@@ -8,11 +8,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from agentkit_prompts.chat_templates.base_template import check_fields
 from agentkit_prompts.chat_templates.protocol import FIELDS_ELSEWHERE, Capability, ChatTemplate
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
-from agentkit_prompts.errors import ChatTemplateError, Problem
-from agentkit_prompts.names import nearest, reject_unknown_fields, unknown_fields
+from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.names import nearest, reject_unknown_fields
 from agentkit_prompts.system.regular_files import read_regular_text
 
 __all__ = ["ChatTemplateConfig"]
@@ -58,18 +59,7 @@ class ChatTemplateConfig:
             raise ChatTemplateError(f"{where}: is not JSON ({error})", template=where) from error
         if not isinstance(data, dict):
             raise ChatTemplateError(f"{where}: expected a JSON object, got {type(data).__name__}", template=where)
-        known = [field.name for field in fields(cls)]
-        unknown = unknown_fields(data, known, FIELDS_ELSEWHERE)
-        wrong = [
-            Problem(name, f"expected text, got {type(value).__name__}")
-            for name, value in data.items()
-            if name in known and name != "stop_words" and value is not None and not isinstance(value, str)
-        ]
-        if unknown or wrong:
-            problems = [Problem(name, "unknown field") for name in data if name not in known]
-            raise ChatTemplateError(
-                f"{where}: {'; '.join([*unknown, *map(str, wrong)])}", template=where, problems=problems + wrong
-            )
+        check_fields(where, data, {field.name: str(field.type) for field in fields(cls)}, FIELDS_ELSEWHERE)
         return cls(**data)
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
@@ -87,12 +77,13 @@ class ChatTemplateConfig:
             ChatTemplateError: The name is unknown and neither `user` nor `assistant` is given, or the template has no
                 such field.
         """
-        named = ("model_name", "model_path")
-        given = {name: value for name, value in asdict(self).items() if value is not None and name not in named}
-        if self.model_name is not None and self.model_name in CHAT_TEMPLATES:
-            return CHAT_TEMPLATES.get(self.model_name)(**given)
-        if self.model_name is None and self.model_path is not None:
-            return CHAT_TEMPLATES.get(CHAT_TEMPLATES.best_match(self.model_path))(**given)
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        given.pop("model_path", None)
+        name = given.pop("model_name", None)
+        if name is None and self.model_path is not None:
+            name = CHAT_TEMPLATES.best_match(self.model_path)
+        if name in CHAT_TEMPLATES:
+            return CHAT_TEMPLATES.get(name)(**given)
         # Without a marker the name is more likely a misspelt name than a new template.
         if self.user is None and self.assistant is None:
             near = nearest(str(self.model_name), CHAT_TEMPLATES)

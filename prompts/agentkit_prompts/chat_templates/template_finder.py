@@ -37,14 +37,20 @@ def find_chat_template(given: GivenTemplate | None, model: str = "") -> ChatTemp
         ChatTemplateError: There is no such template, or it cannot be read; says which fit, and what can be given.
     """
     check_types(ChatTemplateError, "chat_template", model=(model, str, "the name or path of a model"))
-    if given is None:
-        return _of_model(model, f"chat_template: none is known to fit the model {model!r:.100}")
-    if isinstance(given, ChatTemplateConfig):
-        return given.chat_template
-    if isinstance(given, Path):
-        return _of_path(given)
-    if isinstance(given, str):
-        return _named(given)
+    match given:
+        case None:
+            return _of_model(model, f"chat_template: none is known to fit the model {model!r:.100}")
+        case ChatTemplateConfig():
+            return given.chat_template
+        case Path():
+            return _of_path(given)
+        case str():
+            return _named(given)
+        case _:
+            return _checked(given)
+
+
+def _checked(given: ChatTemplate) -> ChatTemplate:
     # The class is asked first: a property of the instance may take time.
     has_tokens = hasattr(type(given), "control_tokens") or hasattr(given, "control_tokens")
     if isinstance(given, type) or not (has_tokens and hasattr(given, "render")):
@@ -89,21 +95,18 @@ def _of_path(path: Path) -> ChatTemplate:
             f"{path}: holds the weights of a model; give the file of its chat template, or a name", template=str(path)
         )
     if path.suffix.lower() == ".json" and path.name != _CONFIG and not _has_template(path):
-        made = ChatTemplateConfig.from_json(path).chat_template
-        if isinstance(made, BaseTemplate):
-            made.label = str(path)
-        return made
+        template = ChatTemplateConfig.from_json(path).chat_template
+        if isinstance(template, BaseTemplate):
+            template.label = str(path)
+        return template
     try:
         return cast("ChatTemplate", JinjaChatTemplate.from_file(path))
     except ChatTemplateError:
-        if not path.is_dir():
+        # The folder of a model of the time before templates were shipped.
+        fit = CHAT_TEMPLATES.closest(str(path.resolve())) if path.is_dir() else None
+        if fit is None or fit.other_words:
             raise
-        # A model of the time before templates were shipped.
-        try:
-            return CHAT_TEMPLATES.get(CHAT_TEMPLATES.best_match(str(path.resolve())))()
-        except ChatTemplateError:
-            pass
-        raise
+        return CHAT_TEMPLATES.get(fit.name)()
 
 
 def _has_template(path: Path) -> bool:
