@@ -36,24 +36,9 @@ def marked_spans(text: str, render: Callable[[tuple[str, str]], str]) -> Spans:
         ChatTemplateError: The template changes the text of the blocks after they were written.
     """
     start, end = islice(unused(text), 2)
-    pieces = re.split(f"([{start}{end}])", render((start, end)))
-    spans: Spans = []
-    depth = at = begun = 0
-    for piece in pieces:
-        if piece == start:
-            if depth == 0:
-                begun = at
-            depth += 1
-        elif piece == end:
-            depth -= 1
-            if depth == 0 and at > begun:
-                _add_span(spans, begun, at)
-        else:
-            at += len(piece)
-        if depth < 0:
-            break
-    unmarked = "".join([piece for piece in pieces if piece not in (start, end)])
-    if depth or unmarked != text:
+    marked = render((start, end))
+    spans = _between(marked, start, end)
+    if spans is None or marked.replace(start, "").replace(end, "") != text:
         raise ChatTemplateError(
             "the template changes the text of its {% generation %} blocks after writing them (by a filter around "
             "them, or by testing it), so it is unknown where the model's words are; put the blocks outermost",
@@ -62,11 +47,24 @@ def marked_spans(text: str, render: Callable[[tuple[str, str]], str]) -> Spans:
     return spans
 
 
-def _add_span(spans: Spans, start: int, end: int) -> None:
-    """Add a span; one that touches the last extends it."""
-    if spans and spans[-1][1] == start:
-        start, _ = spans.pop()
-    spans.append((start, end))
+def _between(text: str, start: str, end: str) -> Spans | None:
+    """Return the spans between marks, as places in the text without them; None if the marks are not in pairs.
+
+    Only the outermost pairs count. Spans that touch are one.
+    """
+    spans: Spans = []
+    opened: list[int] = []
+    for number, mark in enumerate(re.finditer(f"[{start}{end}]", text)):
+        at = mark.start() - number
+        if mark[0] == start:
+            opened.append(at)
+        elif not opened:
+            return None
+        elif (begin := opened.pop()) < at and not opened:
+            if spans and spans[-1][1] == begin:
+                begin, _ = spans.pop()
+            spans.append((begin, at))
+    return None if opened else spans
 
 
 def spans_of(

@@ -170,19 +170,24 @@ class JinjaChatTemplate:
             name = continue_final_message if isinstance(continue_final_message, str) else "content"
             return render_open(data, name, lambda opened: self.run(source, opened, given, False, variables))
         text = self.run(source, data, given, bool(add_generation_prompt), variables)
-        if self.lossy or not self.normalise:
-            return text
-        prompt = bool(add_generation_prompt)
+        if self.normalise and not self.lossy:
+            self._check_content(source, Conversation(data, given), text, bool(add_generation_prompt), variables)
+        return text
+
+    def _check_content(
+        self, source: str, conversation: Conversation, text: str, prompt: bool, variables: Mapping[str, Any]
+    ) -> None:
+        """Refuse a text that lacks a part of the conversation."""
         shared = SharedLimits(self.limits) if self.limits is not None else None
 
         def render_again(changed: Conversation) -> str:
             return self.run(source, changed.messages, changed.tools, prompt, variables, shared=shared)
 
-        check = self._probe(source).content_check
-        lost = check.lost(Conversation(data, given), text, render_again, (prompt, kwargs))
+        # The functions among the variables are the same for all renderings.
+        options = prompt, [value for value in variables.values() if not callable(value)]
+        lost = self._probe(source).content_check.lost(conversation, text, render_again, options)
         if lost:
             raise self._incomplete(lost)
-        return text
 
     def _incomplete(self, lost: Problems) -> ChatTemplateError:
         advice = ""
@@ -384,25 +389,31 @@ class JinjaChatTemplate:
         limits = self.limits if shared is None else shared.left
         if self.isolated:
             data = {name: value for name, value in variables.items() if name != _CLOCK}
+            given: dict[str, Any] = {"given": (messages, tools, prompt), "variables": data}
+            given["limits"] = asdict(limits) if limits is not None else None
             now = self.now.isoformat() if self.now is not None else None
-            given_: dict[str, Any] = {"given": (messages, tools, prompt), "variables": data}
-            given_["limits"] = asdict(limits) if limits is not None else None
-            return self._ask("render", read_text, source, **given_, marks=marks, now=now)
-        template = self._compiled(source)
-        given = {"messages": messages, "tools": tools, "add_generation_prompt": prompt, **variables}
+            return self._ask("render", read_text, source, **given, marks=marks, now=now)
         meter = Meter(limits) if limits is not None else None
-        context = ChatContext.of(template, given, meter)
-        context.marks = marks
+        given = {"messages": messages, "tools": tools, "add_generation_prompt": prompt, **variables}
         try:
-            texts = list(template.root_render_func(context))
-            if meter is not None and sum(map(len, texts)) > meter.limits.output_chars:
-                meter.too_long(sum(map(len, texts)))
-            return "".join(texts)
-        except Exception as error:
-            raise self._failure(template, error) from error
+            return self._run_here(self._compiled(source), given, marks, meter)
         finally:
             if shared is not None and meter is not None:
                 shared.use(meter)
+
+    def _run_here(
+        self, template: jinja2.Template, given: dict[str, Any], marks: tuple[str, str] | None, meter: Meter | None
+    ) -> str:
+        """Run a compiled template in this process."""
+        context = ChatContext.of(template, given, meter)
+        context.marks = marks
+        try:
+            text = "".join(template.root_render_func(context))
+            if meter is not None and len(text) > meter.limits.output_chars:
+                meter.too_long(len(text))
+        except Exception as error:
+            raise self._failure(template, error) from error
+        return text
 
     def _failure(self, template: jinja2.Template, error: Exception) -> ChatTemplateError:
         line = None
@@ -410,18 +421,25 @@ class JinjaChatTemplate:
             if frame.f_globals.get("__jinja_template__") is template:
                 line = template.get_corresponding_lineno(at)
         name = refusal = None
-        if isinstance(error, Refusal):
-            refusal = str(error)
-            message = f"the template refuses this conversation: {refusal}"
-        elif isinstance(error, RecursionError):
-            message = "the template or its data nests too deeply"
-        elif isinstance(error, Fault):
-            message = f"{error} (limits=None lifts the limits of a template that you trust)"
-        else:
-            message = f"{type(error).__name__}: {str(error)[:500]}"
-            undefined = re.match(r"'(\w+)' is undefined", str(error))
-            if undefined is not None and isinstance(error, jinja2.UndefinedError):
-                name = undefined[1]
-                message = f"{message}; {_HINTS.get(name, f'pass it to render as {name}=')}"
+        match error:
+            case Refusal():
+                refusal = str(error)
+                message = f"the template refuses this conversation: {refusal}"
+            case RecursionError():
+                message = "the template or its data nests too deeply"
+            case Fault():
+                message = f"{error} (limits=None lifts the limits of a template that you trust)"
+            case _:
+                name = _undefined_name(error)
+                message = f"{type(error).__name__}: {str(error)[:500]}"
+        if name is not None:
+            message = f"{message}; {_HINTS.get(name, f'pass it to render as {name}=')}"
         place = f"{self.file or 'chat template'}{self._line(line) if line else ''}"
         return ChatTemplateError(f"{place}: {message}", template=self.file, line=line, name=name, refusal=refusal)
+
+
+def _undefined_name(error: Exception) -> str | None:
+    if not isinstance(error, jinja2.UndefinedError):
+        return None
+    undefined = re.match(r"'(\w+)' is undefined", str(error))
+    return undefined[1] if undefined is not None else None

@@ -100,29 +100,22 @@ def _config(path: Path) -> Mapping[str, Any]:
 def _in_config(config: Mapping[str, Any], path: Path) -> dict[str, str]:
     """Return the templates in a configuration by name: one text, or texts by name, in one of two forms."""
     value = config.get("chat_template")
-    match value:
-        case None:
-            return {}
-        case str():
-            return {"default": value}
-        case dict():
-            rows = list(value.items())
-        case list() if all(isinstance(row, dict) for row in value):
-            rows = [(row.get("name"), row.get("template")) for row in value]
-        case _:
-            raise ChatTemplateError(
-                f"{path}: chat_template is {type(value).__name__}, expected text or a list of objects",
-                template=str(path),
-                name="chat_template",
-            )
-    templates = {name: source for name, source in rows if isinstance(name, str) and isinstance(source, str)}
-    if not templates or len(templates) < len(rows):
+    if value is None:
+        return {}
+    if isinstance(value, str):
+        return {"default": value}
+    rows: list[tuple[Any, Any]] = []
+    if isinstance(value, dict):
+        rows = list(value.items())
+    elif isinstance(value, list):
+        rows = [(row.get("name"), row.get("template")) if isinstance(row, dict) else (None, None) for row in value]
+    if not rows or not all(isinstance(text, str) for row in rows for text in row):
         raise ChatTemplateError(
             f"{path}: chat_template is neither text nor a list of objects with a name and a template, both text",
             template=str(path),
             name="chat_template",
         )
-    return templates
+    return dict(rows)
 
 
 def _tokens(config: Mapping[str, Any]) -> dict[str, str]:
@@ -184,17 +177,17 @@ def _contents(items: object, *, is_special: bool = False) -> dict[str, None]:
         items = list(items.values())
     if not isinstance(items, list):
         return {}
-    tokens: dict[str, None] = {}
-    for item in items:
-        content = _content(item)
-        if not isinstance(content, str) or not content.strip() or len(content) > _MAX_TOKEN:
-            continue
-        if is_special or (isinstance(item, dict) and item.get("special") is True) or _is_bracketed(content):
-            tokens[content] = None
-    return tokens
+    return {_content(item): None for item in items if _is_token(item, is_special=is_special)}
 
 
-def _content(item: object) -> object:
+def _is_token(item: object, *, is_special: bool) -> bool:
+    content = _content(item)
+    if not isinstance(content, str) or not content.strip() or len(content) > _MAX_TOKEN:
+        return False
+    return is_special or (isinstance(item, dict) and item.get("special") is True) or _is_bracketed(content)
+
+
+def _content(item: object) -> Any:
     return item.get("content") if isinstance(item, dict) else item
 
 
