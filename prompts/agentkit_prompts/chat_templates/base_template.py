@@ -147,22 +147,18 @@ class BaseTemplate:
         title = self.title
         # A subclass may accept any subset of these options, as the LMDeploy document shows.
         parameters = inspect.signature(self.messages2prompt).parameters
-        options = {key: value for key, value in kwargs.items() if key in parameters}
         turns = read_turns(messages, title)
         if not turns:
             raise no_messages(title)
-        if "tools" in parameters:
-            options["tools"] = None
-            if tools:
-                options["tools"] = read_functions(tools, title)
-        elif tools or any(has_tool_traffic(turn) for turn in turns):
+        if "tools" not in parameters and (tools or any(map(has_tool_traffic, turns))):
             raise ChatTemplateError(
                 f"{title}: its messages2prompt has no parameter `tools`: there is no place for them",
                 template=title,
                 problems=[Problem("tools", "no parameter")],
             )
-        if "add_generation_prompt" in parameters:
-            options["add_generation_prompt"] = add_generation_prompt
+        functions = read_functions(tools, title) if tools else None
+        asked = {**kwargs, "tools": functions, "add_generation_prompt": add_generation_prompt}
+        options = {key: value for key, value in asked.items() if key in parameters}
         text = self._call_messages2prompt(turns, options)
         if add_generation_prompt or "add_generation_prompt" in parameters:
             return text

@@ -38,39 +38,12 @@ def plain(value: Any) -> Any:
         return {plain(key): plain(item) for key, item in value.items()}
     if kind is list:
         return [plain(item) for item in value]
-    return _plain_of_class(value)
-
-
-def _plain_of_class(value: Any) -> Any:
-    for base in (str, int, float):
-        if isinstance(value, base):
-            return getattr(base, f"__{base.__name__}__")(value)
-    if isinstance(value, Mapping):
-        return {plain(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [plain(item) for item in value]
-    if isinstance(value, tuple):
-        return tuple(plain(item) for item in value)
+    if kind is tuple:
+        return tuple([plain(item) for item in value])
     for fits, convert in _CONVERTERS:
         if fits(value):
             return plain(convert(value))
-    return f"<{type(value).__name__}>"
-
-
-def _is_data_class(value: Any) -> bool:
-    return is_dataclass(value) and not isinstance(value, type)
-
-
-def _fields_of(value: Any) -> dict[str, Any]:
-    return {field.name: getattr(value, field.name) for field in fields(value)}
-
-
-def _is_model(value: Any) -> bool:
-    return callable(getattr(value, "model_dump", None)) and not isinstance(value, type)
-
-
-def _is_numpy_scalar(value: Any) -> bool:
-    return type(value).__module__ == "numpy" and hasattr(value, "item") and not hasattr(value, "__len__")
+    return f"<{kind.__name__}>"
 
 
 def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
@@ -174,12 +147,35 @@ def _part(part: Part) -> dict[str, str]:
     return {"type": part.kind, "alt": part.alt}
 
 
+def _is(kind: type | tuple[type, ...]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kind)
+
+
+def _is_data_class(value: Any) -> bool:
+    return is_dataclass(value) and not isinstance(value, type)
+
+
+def _is_model(value: Any) -> bool:
+    return callable(getattr(value, "model_dump", None)) and not isinstance(value, type)
+
+
+def _is_numpy_scalar(value: Any) -> bool:
+    return type(value).__module__ == "numpy" and hasattr(value, "item") and not hasattr(value, "__len__")
+
+
 _CONVERTERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (
-    (lambda value: isinstance(value, Message), template_message),
-    (lambda value: isinstance(value, ToolSpec), openai_tool),
+    # The methods of the plain type, because a subclass may override them.
+    (_is(str), str.__str__),
+    (_is(int), int.__int__),
+    (_is(float), float.__float__),
+    (_is(Mapping), lambda value: dict(value.items())),
+    (_is(list), list),
+    (_is(tuple), tuple),
+    (_is(Message), template_message),
+    (_is(ToolSpec), openai_tool),
     # The two fields that templates for retrieval read.
-    (lambda value: isinstance(value, Document), lambda value: {"title": value.title, "text": value.text}),
-    (_is_data_class, _fields_of),
+    (_is(Document), lambda value: {"title": value.title, "text": value.text}),
+    (_is_data_class, lambda value: {field.name: getattr(value, field.name) for field in fields(value)}),
     (_is_model, lambda value: value.model_dump()),
     (_is_numpy_scalar, lambda value: value.item()),
 )
@@ -258,12 +254,11 @@ class _Normaliser:
         parts: list[dict[str, Any]] = []
         for index, part in enumerate(content):
             if isinstance(part, str):
-                parts.append({"type": "text", "text": part})
-            elif isinstance(part, dict):
-                parts.append(part)
-            else:
+                part = {"type": "text", "text": part}
+            if not isinstance(part, dict):
                 kind = type(part).__name__
                 self.problems.append(Problem(f"{place}[{index}]", f"expected text or a part, got {kind}"))
+            parts.append(part)
         if not self.problems and self._content_form(role, "parts") == "text":
             return "".join(map(_plain_text, parts))
         return parts

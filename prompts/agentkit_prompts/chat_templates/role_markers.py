@@ -325,21 +325,16 @@ class RoleMarkerTemplate(BaseTemplate):
         """Return the text of the turns."""
         pieces = self.head(turns, task)
         first = len(pieces)
-        rest = turns
-        if turns and turns[0]["role"] == "system":
-            rest = turns[1:]
+        leads = bool(turns) and turns[0]["role"] == "system"
+        rest = turns[leads:]
         pieces += self._pieces(rest, task)
         if task.strict:
             _set_apart(pieces)
         if not task.is_plain:
             self._enclose_results(pieces, first, rest)
         if self.leaves_open and turns and turns[-1]["role"] == "assistant":
-            if not task.add_generation_prompt:
-                # The separator belongs to the next turn.
-                pieces[-1] = pieces[-1].removesuffix(self.separator)
-            elif pieces[-1] or task.strict:
-                return "".join([*pieces[:-1], self._continuation(task)])
-        if task.add_generation_prompt:
+            pieces.append(self._continuation(task, pieces.pop()))
+        elif task.add_generation_prompt:
             pieces.append(self.ending(task))
         return "".join(pieces)
 
@@ -352,10 +347,8 @@ class RoleMarkerTemplate(BaseTemplate):
                 begin, end = markers[turn["role"]]
                 pieces += (begin, turn["content"], end)
             return pieces
-        last_question = len(turns)
-        for at, turn in enumerate(turns):
-            if turn["role"] == "user":
-                last_question = at
+        questions = [at for at, turn in enumerate(turns) if turn["role"] == "user"]
+        last_question = questions[-1] if questions else len(turns)
         for at, turn in enumerate(turns):
             pieces += self.piece(turn, task, at > last_question)
         return pieces
@@ -369,8 +362,13 @@ class RoleMarkerTemplate(BaseTemplate):
             pieces[first + 3 * start] = opening + pieces[first + 3 * start]
             pieces[first + 3 * last + 2] += closing
 
-    def _continuation(self, task: Task) -> str:
-        """Return the text after a reply that the model continues."""
+    def _continuation(self, task: Task, end: str) -> str:
+        """Return the text after a reply that the model continues, instead of the `end` of the reply."""
+        if not task.add_generation_prompt:
+            # The separator belongs to the next turn.
+            return end.removesuffix(self.separator)
+        if not end and not task.strict:
+            return self.ending(task)
         # LMDeploy opens a thought here too, if the template does so at the start of a sequence.
         if not task.strict and self.reply_start_when == "sequence_start":
             return self._reply_start(task)

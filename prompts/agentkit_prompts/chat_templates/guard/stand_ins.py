@@ -9,7 +9,7 @@ import re
 from itertools import groupby
 
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens
-from agentkit_prompts.chat_templates.guard.tainted_text import Segments, Tree
+from agentkit_prompts.chat_templates.guard.tainted_text import Segments, Tree, rewrite
 from agentkit_prompts.chat_templates.reasoning_tags import TRUSTED_TAGS
 from agentkit_prompts.templates.spans import Segment
 
@@ -42,31 +42,22 @@ def with_stand_ins(tree: Tree, *, keeps_names: bool = False) -> Tree:
         tree: What is rendered, with everything untrusted in it tainted.
         keeps_names: Leave keys and names as they are, for a template that looks some up.
     """
-    return _StandIns(keeps_names).of(tree)
+    words = _StandIns(keeps_names)
+    return rewrite(tree, words.text, words.key)
 
 
 class _StandIns:
+    """The stand-ins of one tree."""
+
     def __init__(self, keeps_names: bool) -> None:
         self._keeps_names = keeps_names
         self._known: dict[str, str] = {}
         self._count = 0
 
-    def of(self, tree: Tree) -> Tree:
-        kind = type(tree)
-        if kind is Segments:
-            return self._text(tree)
-        if kind is dict:
-            return {self._key(key): self.of(value) for key, value in tree.items()}
-        if kind is list:
-            return [self.of(value) for value in tree]
-        return tree
-
-    def _key(self, key: Tree) -> Tree:
-        if type(key) is not Segments:
-            return key
+    def key(self, key: Segments) -> str:
         return key.text if self._keeps_names else self._stand_in(key.text, _KEY)
 
-    def _text(self, segments: Segments) -> str:
+    def text(self, segments: Segments) -> str:
         texts: list[str] = []
         for is_untrusted, neighbours in groupby(segments, _is_part_of_text):
             stretch = Segments(neighbours)

@@ -38,20 +38,23 @@ def is_tainted(segment: Segment) -> bool:
     return segment.trust == "untrusted" and segment.text != ""
 
 
-def rewrite(tree: Tree, change: Callable[[Segments], object]) -> Tree:
-    """Return the tree with `change` of all `Segments`, keys included; the rest is copied."""
+def rewrite(
+    tree: Tree, change: Callable[[Segments], object], of_key: Callable[[Segments], object] | None = None
+) -> Tree:
+    """Return the tree with `change` of all `Segments`, or `of_key` of those that are keys; the rest is copied."""
     kind = type(tree)
     if kind is Segments:
         return change(tree)
     if kind is dict:
-        return {_changed_key(key, change): rewrite(value, change) for key, value in tree.items()}
+        changed: dict[Any, Tree] = {}
+        for key, value in tree.items():
+            if type(key) is Segments:
+                key = (of_key or change)(key)
+            changed[key] = rewrite(value, change, of_key)
+        return changed
     if kind is list:
-        return [rewrite(value, change) for value in tree]
+        return [rewrite(value, change, of_key) for value in tree]
     return tree
-
-
-def _changed_key(key: Any, change: Callable[[Segments], object]) -> Any:
-    return change(key) if type(key) is Segments else key
 
 
 def untagged(tree: Tree) -> Tree:

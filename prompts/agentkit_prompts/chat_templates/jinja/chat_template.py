@@ -184,7 +184,7 @@ class JinjaChatTemplate:
             return self.run(source, changed.messages, changed.tools, prompt, variables, shared=shared)
 
         # The functions among the variables are the same for all renderings.
-        options = prompt, [value for value in variables.values() if not callable(value)]
+        options = prompt, {name: value for name, value in variables.items() if not callable(value)}
         lost = self._probe(source).content_check.lost(conversation, text, render_again, options)
         if lost:
             raise self._incomplete(lost)

@@ -45,20 +45,16 @@ def tokens_of_texts(texts: Iterable[str], tokens: Iterable[str | None], probe: P
         ChatTemplateError: The texts have more markers than a model can have, or a conversation takes too much work.
     """
     special = [token for token in tokens if token and not token.isspace()]
-    found: list[str] = []
-    for text in texts:
-        found += _MARKER.findall(text)
-    plain: list[str] = []
-    for glue in _glue(probe):
-        found += _MARKER.findall(glue)
-        # A marker of words ends a line of the text between two words.
-        plain += [marker for line in _MARKER.sub("\n", glue).splitlines() for marker in _PLAIN.findall(line)]
-    for glue in _glue_of_calls(probe):
-        found += _MARKER.findall(glue)
-    markers = dict.fromkeys([*found, *plain])
+    glue = [*_glue(probe)]
+    # No marker contains a line break.
+    bracketed = _MARKER.findall("\n".join([*texts, *glue, *_glue_of_calls(probe)]))
+    # A marker of words ends a line of the text between two words.
+    lines = _MARKER.sub("\n", "\n".join(glue)).splitlines()
+    plain = [marker for line in lines for marker in _PLAIN.findall(line)]
+    markers = dict.fromkeys([*bracketed, *plain])
     if len(markers) > _MAX_MARKERS:
         raise ChatTemplateError(
-            f"chat template: it writes {len(markers):,} different markers of messages, such as {found[-1]!r}; "
+            f"chat template: it writes {len(markers):,} different markers of messages, such as {bracketed[-1]!r}; "
             f"expected {_MAX_MARKERS:,} at most. Tokens of the tokenizer belong into added_tokens=",
             name="added_tokens",
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from agentkit_prompts.chat_templates.tool_calls.json_calls import decoded
@@ -25,7 +25,6 @@ from agentkit_prompts.chat_templates.tool_calls.reply_text import (
     some_calls,
 )
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_prompts.limits import MAX_DEPTH
 from agentkit_prompts.schemas.json_values import is_json, kind_of_json
 from agentkit_prompts.schemas.references import target_in
 
@@ -167,7 +166,7 @@ def _schema_of(key: str, is_string: str | None, root: Mapping[str, Any]) -> obje
 
 def typed(text: str, schema: object, root: Mapping[str, Any]) -> object:
     """Return the value of a text for a parameter of this schema."""
-    kinds = frozenset(_kinds(schema, root, set())) or _ANY
+    kinds = _kinds(schema, root)
     if kinds == {"string"}:
         return text
     inner = text.strip()
@@ -192,20 +191,24 @@ def _literal(text: str) -> object:
         return python_value(text)
 
 
-def _kinds(schema: object, root: Mapping[str, Any], seen: set[int], depth: int = 0) -> Iterator[str]:
-    """Yield the JSON types that a schema allows, as far as its keywords show; each schema is visited once."""
-    if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
-        yield from _ANY
-        return
-    if id(schema) in seen:
-        return
-    seen.add(id(schema))
-    inner = _schemas_inside(schema, root)
-    if inner:
-        for option in inner:
-            yield from _kinds(option, root, seen, depth + 1)
-    else:
-        yield from _own_kinds(schema)
+def _kinds(schema: object, root: Mapping[str, Any]) -> frozenset[str]:
+    """Return the JSON types that a schema allows, as far as its keywords show."""
+    kinds: set[str] = set()
+    # A schema may contain itself, by a reference.
+    seen: set[int] = set()
+    waiting = [schema]
+    while waiting:
+        option = waiting.pop()
+        if id(option) in seen:
+            continue
+        seen.add(id(option))
+        if not isinstance(option, Mapping):
+            return _ANY
+        inner = _schemas_inside(option, root)
+        waiting += inner
+        if not inner:
+            kinds.update(_own_kinds(option))
+    return frozenset(kinds) or _ANY
 
 
 def _schemas_inside(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[object]:
@@ -225,15 +228,13 @@ def _schemas_inside(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[
     return options
 
 
-def _own_kinds(schema: Mapping[str, Any]) -> Iterator[str]:
+def _own_kinds(schema: Mapping[str, Any]) -> Iterable[str]:
     kind = schema.get("type")
     if isinstance(kind, str):
-        return iter([kind])
+        return [kind]
     if isinstance(kind, list):
-        return iter([name for name in kind if isinstance(name, str)])
+        return [name for name in kind if isinstance(name, str)]
     values = schema.get("enum")
-    if "enum" not in schema and "const" in schema:
+    if "const" in schema:
         values = [schema["const"]]
-    if isinstance(values, list):
-        return map(kind_of_json, values)
-    return iter(_ANY)
+    return map(kind_of_json, values) if isinstance(values, list) else _ANY

@@ -57,6 +57,11 @@ def sample(
         raise ChatTemplateError(
             f"to_sample: {', '.join(kwargs)}: only a chat template reads these, pass one", name=next(iter(kwargs))
         )
+    return {**row, **_plain(composition, reply, reply_only=reply_only)}
+
+
+def _plain(composition: Contents, reply: Message, *, reply_only: bool) -> dict[str, Any]:
+    """Return the plain text, and the spans of the replies in it."""
     lines = [*headed_lines(composition), HeadedLine(plain_line(reply), True)]
     spans: list[list[int]] = []
     start = 0
@@ -67,7 +72,7 @@ def sample(
         if is_wanted and line.is_reply and line.text != _HEAD:
             spans.append([start + len(_HEAD), end])
         start = end + len(SEPARATOR)
-    return {**row, "text": SEPARATOR.join([line.text for line in lines]), "loss_spans": spans}
+    return {"text": SEPARATOR.join([line.text for line in lines]), "loss_spans": spans}
 
 
 def _reply_of(reply: Message | Mapping[str, Any] | str) -> Message:
