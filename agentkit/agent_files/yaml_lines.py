@@ -14,7 +14,6 @@ from pydantic_core import ErrorDetails
 
 from agentkit_prompts.errors import brief
 from agentkit_prompts.names import nearest
-from agentkit_prompts.strict_yaml import strict_loader
 from agentkit_prompts.system.regular_files import read_regular
 
 __all__ = ["IMPORT", "Place", "Problem", "YamlFile", "listed", "read_yaml"]
@@ -151,6 +150,8 @@ def read_yaml(path: Path, problems: list[Problem]) -> YamlFile | None:
     """
     import yaml
 
+    from agentkit_prompts.strict_yaml import StrictLoader
+
     name = path.as_posix()
     try:
         if path.is_dir():
@@ -168,7 +169,7 @@ def read_yaml(path: Path, problems: list[Problem]) -> YamlFile | None:
         return None
     lines: dict[Place, int] = {}
     try:
-        loader = strict_loader()(text)
+        loader = StrictLoader(text)
         root = loader.get_single_node()
         if root is None:
             problems.append(Problem(name, 1, "the file is empty"))

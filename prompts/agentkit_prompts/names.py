@@ -26,7 +26,7 @@ def similar(name: str, names: Iterable[str], likeness: float = 0.6) -> str | Non
     from difflib import get_close_matches
 
     matches = get_close_matches(name[:MAX_NAME_CHARS], list(names)[:_MAX_NAMES], 1, likeness)
-    return matches[0] if matches else None
+    return next(iter(matches), None)
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
@@ -38,7 +38,9 @@ def nearest(name: str, names: Iterable[str]) -> str:
     if len(valid) > _MAX_LISTED:
         shown += ", ..."
     match = similar(name, valid)
-    return f"; there is: {shown}" if match is None else f"; did you mean {match!r}? There is: {shown}"
+    if match is None:
+        return f"; there is: {shown}"
+    return f"; did you mean {match!r}? There is: {shown}"
 
 
 def misnamed(what: str, given: Iterable[Any], names: Iterable[str]) -> list[str]:
@@ -60,8 +62,8 @@ def unknown_fields(given: Iterable[str], names: Iterable[str], elsewhere: Mappin
     if not unknown:
         return []
     shown = [_with_advice(name, valid, elsewhere) for name in unknown]
-    fields_ = "field" if len(unknown) == 1 else "fields"
-    return [f"unknown {fields_} {', '.join(shown)}; there are {', '.join(sorted(valid))}"]
+    plural = "s" * (len(unknown) > 1)
+    return [f"unknown field{plural} {', '.join(shown)}; there are {', '.join(sorted(valid))}"]
 
 
 def _with_advice(name: str, valid: list[str], elsewhere: Mapping[str, str]) -> str:
@@ -80,18 +82,23 @@ def reject_unknown_fields(error: Callable[[str], Exception], elsewhere: Mapping[
     def decorate(cls: C) -> C:
         dataclass: Any = cls
         init = dataclass.__init__
-        valid = {item.name: item for item in fields(dataclass) if item.init}.keys()
+        valid = {item.name for item in fields(dataclass) if item.init}
 
         @wraps(init)
         def checked_init(self: Any, *args: Any, **given: Any) -> None:
-            if not valid >= given.keys():
+            if given.keys() - valid:
                 raised = error(f"{cls.__name__}: {'; '.join(unknown_fields(given, valid, elsewhere))}")
-                if isinstance(raised, Picklable):
-                    raised.name = ", ".join([name for name in given if name not in valid])
-                raise raised
+                raise _named(raised, [name for name in given if name not in valid])
             init(self, *args, **given)
 
         dataclass.__init__ = checked_init
         return cls
 
     return decorate
+
+
+def _named(error: Exception, names: Iterable[str]) -> Exception:
+    """Return the error with the names of unknown fields."""
+    if isinstance(error, Picklable):
+        error.name = ", ".join(names)
+    return error

@@ -1,79 +1,79 @@
-"""A YAML loader in which `no`, dates and times are text, keys come once, and nothing is written by alias."""
+"""A YAML loader in which `no`, dates and times are text, keys come once, and nothing is written by alias.
+
+Import this module where it is used: it imports yaml, which takes time.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from functools import cache
 from typing import Any
 
-from agentkit_prompts.limits import MAX_DIGITS
+import yaml
 
-__all__ = ["strict_loader"]
+from agentkit_prompts.limits import MAX_DEPTH, MAX_DIGITS
 
-_MAX_DEPTH = 64
+__all__ = ["StrictLoader"]
+
+_INT, _FLOAT, _BOOL = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float", "tag:yaml.org,2002:bool"
+_DROPPED = ("tag:yaml.org,2002:timestamp", _BOOL)
 
 
-@cache
-def strict_loader() -> Any:
-    """Make a safe loader in which `no`, dates and times are text, keys come once, and nothing is written by alias."""
-    import yaml
+class StrictLoader(yaml.SafeLoader):
+    """A safe loader in which `no`, dates and times are text, keys come once, and nothing is written by alias."""
 
-    class Loader(yaml.SafeLoader):
-        depth = 0
+    depth = 0
 
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            self.depth += 1
-            if self.check_event(yaml.AliasEvent):
-                # Aliases of aliases grow without end.
-                self.refuse_event("aliases are not allowed: write it out")
-            if self.depth > _MAX_DEPTH:
-                self.refuse_event(f"nests deeper than {_MAX_DEPTH} levels")
-            node = super().compose_node(parent, index)
-            self.depth -= 1
-            return node
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        self.depth += 1
+        if self.check_event(yaml.AliasEvent):
+            # Aliases of aliases grow without end.
+            self.refuse_event("aliases are not allowed: write it out")
+        if self.depth > MAX_DEPTH:
+            self.refuse_event(f"nests deeper than {MAX_DEPTH} levels")
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
-        def refuse_event(self, what: str) -> None:
-            event: Any = self.get_event()  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(None, None, what, event.start_mark)
+    def refuse_event(self, what: str) -> None:
+        """Raise an error at the place of the next event."""
+        event: Any = self.get_event()  # type: ignore[no-untyped-call]
+        raise yaml.MarkedYAMLError(None, None, what, event.start_mark)
 
-        def construct_object(self, node: Any, deep: bool = False) -> Any:
-            try:
-                return super().construct_object(node, deep=deep)
-            except (ArithmeticError, LookupError, ValueError):
-                # The message of the cause can contain the value, which is a secret in some files.
-                what = f"the value is no {node.tag.rpartition(':')[2][:40]}"
-                raise yaml.MarkedYAMLError(None, None, what, node.start_mark) from None
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep=deep)
+        except (ArithmeticError, LookupError, ValueError):
+            # The message of the cause can contain the value, which is a secret in some files.
+            what = f"the value is no {node.tag.rpartition(':')[2][:40]}"
+            raise yaml.MarkedYAMLError(None, None, what, node.start_mark) from None
 
-        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-            mapping = super().construct_mapping(node, deep=deep)
-            if len(mapping) < len(node.value):
-                counted = Counter(str(key.value) for key, _ in node.value)
-                twice = ", ".join([key[:80] for key, count in counted.items() if count > 1][:10])
-                what = f"the key {twice} is here twice, with one value lost"
-                raise yaml.MarkedYAMLError(None, None, what, node.start_mark)
-            return mapping
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        mapping = super().construct_mapping(node, deep=deep)
+        if len(mapping) < len(node.value):
+            counted = Counter(str(key.value) for key, _ in node.value)
+            twice = ", ".join([key[:80] for key, count in counted.items() if count > 1][:10])
+            what = f"the key {twice} is here twice, with one value lost"
+            raise yaml.MarkedYAMLError(None, None, what, node.start_mark)
+        return mapping
 
-        def construct_number(self, node: Any) -> Any:
-            text = self.construct_scalar(node)
-            if ":" in text:
-                # A time. YAML 1.1 reads it as a number of base 60, slower with every digit.
-                return text
-            if len(text) > MAX_DIGITS:
-                what = f"a number has at most {MAX_DIGITS:,} digits: quote what is text"
-                raise yaml.MarkedYAMLError(None, None, what, node.start_mark)
-            if node.tag == "tag:yaml.org,2002:float":
-                return self.construct_yaml_float(node)
-            return self.construct_yaml_int(node)
+    def construct_number(self, node: Any) -> Any:
+        """Return a number, or the text of a time, which YAML 1.1 reads as a number of base 60."""
+        text = self.construct_scalar(node)
+        if ":" in text:
+            return text
+        if len(text) > MAX_DIGITS:
+            what = f"a number has at most {MAX_DIGITS:,} digits: quote what is text"
+            raise yaml.MarkedYAMLError(None, None, what, node.start_mark)
+        if node.tag == _FLOAT:
+            return self.construct_yaml_float(node)
+        return self.construct_yaml_int(node)
 
-    Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_number)
-    Loader.add_constructor("tag:yaml.org,2002:float", Loader.construct_number)
-    dropped = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:bool"}
-    Loader.yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in resolvers if tag not in dropped]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-    Loader.add_implicit_resolver(
-        "tag:yaml.org,2002:bool", re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"), list("tTfF")
-    )
-    return Loader
+
+StrictLoader.add_constructor(_INT, StrictLoader.construct_number)
+StrictLoader.add_constructor(_FLOAT, StrictLoader.construct_number)
+StrictLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _DROPPED]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+StrictLoader.add_implicit_resolver(_BOOL, re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"), list("tTfF"))

@@ -77,15 +77,19 @@ def _inner(value: Any, step: str | int) -> Any:
     if isinstance(value, Mapping):
         return value.get(step, ABSENT)
     if isinstance(step, int):
-        if isinstance(value, Sequence) and not isinstance(value, str | bytes) and step < len(value):
-            return value[step]
-        return ABSENT
+        if not _is_list(value) or step >= len(value):
+            return ABSENT
+        return value[step]
     if step.startswith("_") or isinstance(value, Sequence):
         return ABSENT
     field = getattr(value, step, ABSENT)
     if callable(field):
         return ABSENT
     return field
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
 class Advice(NamedTuple):
@@ -99,20 +103,24 @@ class Advice(NamedTuple):
 def advice_for(path: ContextPath, names: Mapping[str, Any]) -> Advice:
     """Return the nearest valid path to one that leads to nothing; the first name of the path is valid."""
     outer = path.upto(1)
-    for length in range(1, len(path)):
-        if path.upto(length + 1).value(names) is ABSENT:
-            outer = path.upto(length)
-            break
+    while path.upto(len(outer) + 1).value(names) is not ABSENT:
+        outer = path.upto(len(outer) + 1)
     step, value = str(path[len(outer)]), outer.value(names)
     if isinstance(value, Mapping | Sequence) and not value:
         return Advice(f": {outer} is empty")
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+    if _is_list(value):
         last = f"{outer}[{len(value) - 1}]"
         return Advice(f": {outer} has {len(value)} items; did you mean {last!r}?", last)
-    if isinstance(value, Mapping):
-        valid = [str(key) for key in value]
-    elif is_dataclass(value):
-        valid = [name for name in dir(value) if _inner(value, name) is not ABSENT]
-    else:
+    valid = _steps_of(value)
+    if not valid:
         return Advice(f": {outer} is {type(value).__name__}, which has no parts")
     return Advice(nearest(step, valid), similar(step, valid))
+
+
+def _steps_of(value: Any) -> list[str]:
+    """Return the names of the parts of a value."""
+    if isinstance(value, Mapping):
+        return [str(key) for key in value]
+    if is_dataclass(value):
+        return [name for name in dir(value) if _inner(value, name) is not ABSENT]
+    return []

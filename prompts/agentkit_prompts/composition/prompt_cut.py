@@ -190,21 +190,22 @@ def cut_points(rendered: Rendered, most: int) -> list[int]:
     They are between words if there are words, and never inside a media marker or an atomic chunk.
     """
     text, size = rendered.text, len(rendered.text)
-    spans = [span for span in tile(rendered.segments()) if span.segment.media is not None or span.segment.atomic]
-    # Evenly spaced, and closer and closer towards both ends, so that little room still shows something.
-    halves = [size >> power for power in range(8, size.bit_length() - 4)]
-    wished = {size * number // most for number in range(1, most)} | {*halves} | {size - half for half in halves}
+    whole = [span for span in tile(rendered.segments()) if span.segment.media is not None or span.segment.atomic]
     points = [0]
-    for point in sorted(wished):
+    for point in [*_even_points(size, most), size]:
         space = _SPACE.search(text, point, min(size, point + _MAX_WORD))
         if space is not None:
             point = space.end()
-        point = next((span.end for span in spans if span.start < point < span.end), point)
+        point = next((span.end for span in whole if span.start < point < span.end), point)
         if point > points[-1]:
             points.append(point)
-    if points[-1] != size:
-        points.append(size)
     return points[1:]
+
+
+def _even_points(size: int, most: int) -> list[int]:
+    """Return offsets in even distances, and closer towards both ends, so that little room still shows something."""
+    halves = [size >> power for power in range(8, size.bit_length() - 4)]
+    return sorted({size * number // most for number in range(1, most)} | {*halves} | {size - half for half in halves})
 
 
 def cut_text(rendered: Rendered, start: int, end: int) -> Rendered:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -59,18 +59,6 @@ class _Shown(NamedTuple):
     span: Span
     paths: tuple[ContextPath, ...]
 
-    def is_in(self, path: ContextPath) -> bool:
-        """True if it shows the value at the path, or a part of it."""
-        return any(own.is_below(path) for own in self.paths)
-
-    def contains(self, path: ContextPath) -> bool:
-        """True if it shows a value that contains the value at the path."""
-        return any(path.is_below(own) for own in self.paths)
-
-    def is_part_of(self, root: str) -> bool:
-        """True if it shows a part of the value of that name."""
-        return any(own.root == root and len(own) > 1 for own in self.paths)
-
 
 def why(composition: Contents, pointer: str) -> Why:
     """Return the answer of `Composition.why`."""
@@ -83,6 +71,10 @@ def why(composition: Contents, pointer: str) -> Why:
         return answer
     name, advice = pointer[:MAX_SHOWN_CHARS], question.advice()
     raise PromptError(f"why: unknown path {name!r}{advice.text}", name=name, suggestion=advice.suggestion)
+
+
+def _why(pointer: str, status: WhyStatus, what: str, spans: Sequence[Span] = ()) -> Why:
+    return Why(pointer, tuple(spans), _REASONS[status].format(what), status)
 
 
 class _Question:
@@ -108,7 +100,7 @@ class _Question:
         return self._about_context(self.path)
 
     def _why(self, status: WhyStatus, what: str, spans: Sequence[Span] = ()) -> Why:
-        return Why(self.pointer, tuple(spans), _REASONS[status].format(what), status)
+        return _why(self.pointer, status, what, spans)
 
     # --- prompts and rows of the table
 
@@ -117,13 +109,10 @@ class _Question:
         name = self.pointer
         if name in self.prompts:
             return self._about_prompt(name)
-        if name in PLACES:
-            paths = [path for path, _ in self.composition.layers.prompts(name)]
-            if not paths:
-                return self._why("empty", name)
-        else:
-            paths = [path for path, prompt in self.prompts.items() if name in (prompt.label, prompt.template.file)]
-        if not name or not paths:
+        paths = self._paths_of_prompts(name)
+        if not paths and name in PLACES:
+            return self._why("empty", name)
+        if not paths:
             return None
         answers = [self._about_prompt(path) for path in paths]
         spans = self._spans_inside(name, *paths)
@@ -132,27 +121,27 @@ class _Question:
             status = "shown"
         return Why(name, spans, "; ".join(map(str, answers)), status)
 
-    def _about_prompt(self, path: str) -> Why:
-        status, what = self._status_of(path)
-        return Why(path, self._spans_inside(path), _REASONS[status].format(what), status)
+    def _paths_of_prompts(self, name: str) -> list[str]:
+        """Return the paths of the prompts of a place, or with a name or file."""
+        if name in PLACES:
+            return [path for path, _ in self.composition.layers.prompts(name)]
+        return [path for path, prompt in self.prompts.items() if name and name in (prompt.label, prompt.template.file)]
 
-    def _status_of(self, path: str) -> tuple[WhyStatus, str]:
-        """Return the status of a prompt, and the object of its reason."""
-        composition = self.composition
+    def _about_prompt(self, path: str) -> Why:
         spans = self._spans_inside(path)
-        trims = [trim.why for layer, trim in composition.trims.items() if is_inside(path, layer)]
+        trims = [trim.why for layer, trim in self.composition.trims.items() if is_inside(path, layer)]
         if spans:
             where = self._messages({span.message for span in spans})
             size = sum(len(span.text) for span in spans)
-            return "shown", "; ".join([f"in {where}, {size} characters; {_trust(spans)}", *trims])
+            return _why(path, "shown", "; ".join([f"in {where}, {size} characters; {_trust(spans)}", *trims]), spans)
         if trims:
-            return "cut", trims[0]
-        if path.startswith("after_intermediate") and not len(composition.intermediate):
-            return "empty", "the tool traffic of this turn"
+            return _why(path, "cut", trims[0])
+        if path.startswith("after_intermediate") and not len(self.composition.intermediate):
+            return _why(path, "empty", "the tool traffic of this turn")
         outer = path.rpartition(".")[0]
         if outer and self._has_text(self.prompts[path]):
-            return "unknown", f"{outer} changes it, or leaves it out"
-        return "empty", "its text"
+            return _why(path, "unknown", f"{outer} changes it, or leaves it out")
+        return _why(path, "empty", "its text")
 
     def _spans_inside(self, *paths: str) -> tuple[Span, ...]:
         return tuple([span for span in self.spans if any(is_inside(span.prompt, path) for path in paths)])
@@ -181,27 +170,29 @@ class _Question:
     def _about_context(self, path: ContextPath) -> Why | None:
         """Return the answer about a part of the context, or None if the context does not have it."""
         view = self.composition.context.view
-        spans = [shown.span for shown in self._shown if shown.is_in(path)]
+        spans = self._spans_in(path)
         is_kwarg = path.root == KWARGS and len(path) == 2 and path[1] in self._kwargs_read
         if not spans and not is_kwarg and path.value(view) is ABSENT:
             return None
-        answer = self._if_sent(path, spans) or self._if_not_sent(path)
-        item = path.upto(2).value(view)
-        source = ""
-        if isinstance(item, Document) and item.source:
-            source = f"; from {item.label}"
-        elif isinstance(item, Fact) and item.source:
-            source = f"; from {item.source[-MAX_SHOWN_CHARS:]}"
-        return Why(self.pointer, answer.spans, f"{answer.reason}{source}", answer.status)
+        answer = self._if_shown(path, spans) or self._if_sent(path) or self._if_not_sent(path)
+        return replace(answer, reason=f"{answer.reason}{_source_of(path.upto(2).value(view))}")
 
-    def _if_sent(self, path: ContextPath, spans: Sequence[Span]) -> Why | None:
-        """Return the answer about a part of the context that is sent, in a message or otherwise."""
+    def _spans_in(self, path: ContextPath) -> list[Span]:
+        """Return the spans that show the value at a path, or a part of it."""
+        return [shown.span for shown in self._shown if any(own.is_below(path) for own in shown.paths)]
+
+    def _if_shown(self, path: ContextPath, spans: Sequence[Span]) -> Why | None:
+        if not spans:
+            return None
+        reasons = [f"by {_places(spans)}", _trust(spans)]
+        if path.root == "tools" and self.composition.tools:
+            reasons.append("sent as a tool spec, too")
+        return self._why("shown", "; ".join(reasons), spans)
+
+    def _if_sent(self, path: ContextPath) -> Why | None:
+        """Return the answer about tools and stored messages, which are sent outside of the text of prompts."""
         composition = self.composition
-        is_spec = path.root == "tools" and bool(composition.tools)
-        if spans:
-            also = ["sent as a tool spec, too"] * is_spec
-            return self._why("shown", "; ".join([f"by {_places(spans)}", _trust(spans), *also]), spans)
-        if is_spec:
+        if path.root == "tools" and composition.tools:
             return self._why("sent", "as a tool spec")
         if path.root == "conversation" and not composition.layers.conversation:
             return None
@@ -213,25 +204,18 @@ class _Question:
     def _about_history(self, row: HistoryRow, path: ContextPath) -> Why:
         """Return the answer about stored messages without a span: they have no text, are cut, or are incomplete."""
         history = getattr(self.composition.context, row.layer)
-        numbers = row.numbers
-        if len(path) == 1:
-            reason = "tool calls without results, or results without calls"
-            if numbers:
-                return self._why("sent", f"as {self._messages(numbers.values())}")
-            if not len(history):
-                return self._why("empty", row.layer)
-        else:
+        reason = "tool calls without results, or results without calls"
+        numbers = [*row.numbers.values()]
+        if len(path) > 1:
             reason = "a tool call without its result, or a result without its call"
-            index = path[1]
-            if index in numbers:
-                message = self._messages([numbers[int(index)]])
-                if len(path) > 2:
-                    return self._why("sent", f"as a part of {message}")
-                return self._why("sent", f"as {message}")
-            if index not in history.complete_at():
-                return self._why("unread", reason)
+            numbers = [number for index, number in row.numbers.items() if index == path[1]]
+        if numbers:
+            part = "a part of " * (len(path) > 2)
+            return self._why("sent", f"as {part}{self._messages(numbers)}")
+        if len(path) == 1 and not len(history):
+            return self._why("empty", row.layer)
         trim = self.composition.trims.get(row.layer)
-        if trim is not None:
+        if trim is not None and (len(path) == 1 or path[1] in history.complete_at()):
             return self._why("cut", f"{row.layer}: {trim.why}")
         return self._why("unread", reason)
 
@@ -240,16 +224,20 @@ class _Question:
         trims = self.composition.trims
         readers = [at for at, prompt in self.composition.layers.prompts() if _reads_path(prompt, path)]
         cuts = [f"{at}: {trims[at].why}" for at in readers if at in trims]
-        siblings = [shown.span for shown in self._shown if shown.is_in(path.upto(2))]
+        siblings = self._spans_in(path.upto(2))
         if len(path) > 2 and siblings:
             return self._why("unknown", f"{_places(siblings)} shows other parts of {path.upto(2)}")
-        whole = [shown.span for shown in self._shown if shown.contains(path)]
+        whole = [shown.span for shown in self._shown if any(path.is_below(own) for own in shown.paths)]
         # If items have spans, a span of the whole is only something like their number.
-        if whole and not (cuts and any(shown.is_part_of(path.root) for shown in self._shown)):
+        if whole and not (cuts and self._shows_parts_of(path.root)):
             return self._why("unknown", "; ".join([f"{_places(whole)} shows {path.root} as a whole", *cuts]))
         if cuts:
             return self._why("cut", "; ".join(cuts))
         return self._if_not_read(path, readers)
+
+    def _shows_parts_of(self, root: str) -> bool:
+        """True if a span shows a part of the value of that name."""
+        return any(own.root == root and len(own) > 1 for shown in self._shown for own in shown.paths)
 
     def _if_not_read(self, path: ContextPath, readers: Sequence[str]) -> Why:
         """Return the answer about a part of the context that no span shows, and no budget cut."""
@@ -313,6 +301,15 @@ class _Question:
         suggestion = similar(self.pointer, siblings) or siblings[-1]
         count = len(getattr(layers, place))
         return Advice(f"; did you mean {suggestion!r}? {place} has {count} prompts", suggestion)
+
+
+def _source_of(item: object) -> str:
+    """Return the end of a reason: the source of a document or fact."""
+    if isinstance(item, Document) and item.source:
+        return f"; from {item.label}"
+    if isinstance(item, Fact) and item.source:
+        return f"; from {item.source[-MAX_SHOWN_CHARS:]}"
+    return ""
 
 
 def _identity(example: Example) -> tuple[str, ...]:

@@ -78,6 +78,14 @@ _FORMS: dict[str, _Form] = {
 """Name of a form -> the form. The first form that fits a value is used: a datetime is a date too."""
 
 
+_COLLECTIONS: dict[str, type[tuple[Any, ...] | set[Any] | frozenset[Any]]] = {
+    "tuple": tuple,
+    "set": set,
+    "frozenset": frozenset,
+}
+"""Name of a form of several values -> its type."""
+
+
 def to_json(value: Any) -> Any:
     """Return `value` as JSON data that `from_json` turns into an equal value.
 
@@ -123,12 +131,13 @@ def _written_container(value: Any, depth: int) -> Any:
         return _written_mapping(value, depth)
     if isinstance(value, list):
         return [_written(item, depth) for item in value]
-    if isinstance(value, tuple):
-        return {_TYPE: "tuple", "value": [_written(item, depth) for item in value]}
-    if isinstance(value, set | frozenset):
-        # Sorted, so that equal sets have equal forms.
-        items = sorted([_written(item, depth) for item in value], key=repr)
-        return {_TYPE: "set" if isinstance(value, set) else "frozenset", "value": items}
+    for name, kind in _COLLECTIONS.items():
+        if isinstance(value, kind):
+            items = [_written(item, depth) for item in value]
+            if kind is not tuple:
+                # Equal sets have equal forms.
+                items.sort(key=repr)
+            return {_TYPE: name, "value": items}
     return _written_form(value)
 
 
@@ -173,12 +182,8 @@ def from_json(data: Any, depth: int = 0) -> Any:
 def _value_of_form(name: Any, value: Any, depth: int) -> Any:
     if name == "dict":
         return {from_json(key, depth): from_json(item, depth) for key, item in value}
-    if name == "tuple":
-        return tuple([from_json(item, depth) for item in value])
-    if name == "set":
-        return {from_json(item, depth) for item in value}
-    if name == "frozenset":
-        return frozenset([from_json(item, depth) for item in value])
+    if name in _COLLECTIONS:
+        return _COLLECTIONS[name]([from_json(item, depth) for item in value])
     return _FORMS[name].read(value)
 
 

@@ -109,16 +109,10 @@ class Message:
             object.__setattr__(self, "tool_calls", _of_assistant(self.role, "tool_calls", self.tool_calls, ToolCall))
         if self.thinking != ():
             object.__setattr__(self, "thinking", _of_assistant(self.role, "thinking", self.thinking, Thinking))
-        if self.name is not None or self.tool_call_id is not None:
-            self._read_names()
         if type(self.opaque) is not FrozenDict:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
-        # Providers refuse such messages, and most of their errors name no message.
-        if self.role == "tool" and not self.tool_call_id:
-            raise MessageError("a tool message needs the tool_call_id of the call that it answers", name="tool_call_id")
-        if self.role != "tool" and self.tool_call_id is not None:
-            what = f"a {self.role} message cannot answer a tool call: only a tool message has a tool_call_id"
-            raise MessageError(what, name="tool_call_id")
+        if self.role == "tool" or self.name is not None or self.tool_call_id is not None:
+            self._read_names()
 
     def _read_role(self) -> None:
         if not isinstance(self.role, str) or self.role not in _ROLES:
@@ -134,13 +128,21 @@ class Message:
             name=(self.name, _TEXT_OR_NONE, "text or None"),
             tool_call_id=(self.tool_call_id, _TEXT_OR_NONE, "text or None"),
         )
+        # Providers refuse such messages, and most of their errors name no message.
+        if self.role == "tool" and not self.tool_call_id:
+            raise MessageError("a tool message needs the tool_call_id of the call that it answers", name="tool_call_id")
+        if self.role != "tool" and self.tool_call_id is not None:
+            what = f"a {self.role} message cannot answer a tool call: only a tool message has a tool_call_id"
+            raise MessageError(what, name="tool_call_id")
 
     @property
     def parts(self) -> tuple[Part, ...]:
         """The content as parts."""
-        if isinstance(self.content, str):
-            return (Text(self.content),) if self.content else ()
-        return self.content
+        if not isinstance(self.content, str):
+            return self.content
+        if not self.content:
+            return ()
+        return (Text(self.content),)
 
     @property
     def text(self) -> str:
@@ -183,17 +185,17 @@ def _read_content(content: object, role: str) -> tuple[Part, ...] | str:
     if not isinstance(content, list | tuple):
         kind = type(content).__name__
         raise MessageError(f"{role} message: content must be text or a list of parts, got {kind}", name="content")
-    parts: list[Part] = []
-    for index, part in enumerate(content):
-        if isinstance(part, str):
-            parts.append(Text(part))
-        elif isinstance(part, Text | Media):
-            parts.append(cast("Part", part))
-        else:
-            place = f"content[{index}]"
-            what = f"{role} message: {place} is a {type(part).__name__}, expected text or a part"
-            raise MessageError(what, name="content", path=place)
-    return tuple(parts) or ""
+    return tuple([_read_part(part, index, role) for index, part in enumerate(content)]) or ""
+
+
+def _read_part(part: object, index: int, role: str) -> Part:
+    if isinstance(part, str):
+        return Text(part)
+    if isinstance(part, Text | Media):
+        return cast("Part", part)
+    place = f"content[{index}]"
+    what = f"{role} message: {place} is a {type(part).__name__}, expected text or a part"
+    raise MessageError(what, name="content", path=place)
 
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeGuard
 
 from pydantic import Field
 from pydantic_core import CoreSchema, Url, core_schema
@@ -39,6 +39,7 @@ __all__ = [
     "Text",
     "Url",
     "Video",
+    "is_plain",
     "neutralise_markers",
     "replace_markers",
 ]
@@ -80,15 +81,13 @@ def _storable(source: Source) -> dict[str, str]:
 def _stored(value: Any) -> Source:
     if isinstance(value, Path | Url | bytes):
         return value
-    if isinstance(value, dict) and len(value) == 1:
-        ((form, text),) = value.items()
-        if isinstance(text, str):
-            if form == "bytes":
-                return base64.b64decode(text, validate=True)
-            if form == "path":
-                return Path(text)
-            if form == "url":
-                return Url(text)
+    match value:
+        case {"bytes": str(text), **others} if not others:
+            return base64.b64decode(text, validate=True)
+        case {"path": str(text), **others} if not others:
+            return Path(text)
+        case {"url": str(text), **others} if not others:
+            return Url(text)
     raise ValueError("expected a media source: an object with one of bytes (base64), path or url")
 
 
@@ -215,17 +214,17 @@ class Media:
         """The media type, guessed from the name if it was not given."""
         if self.media_type:
             return self.media_type
-        names = [self.name or ""]
+        guesses = [mimetypes.guess_type(name)[0] for name in (self.name or "", self._address())]
+        return guesses[0] or guesses[1] or _DEFAULT_MIME[self.kind]
+
+    def _address(self) -> str:
+        """Return the source as text that can end like the name of a file; empty for bytes."""
+        if isinstance(self.source, bytes):
+            return ""
         if isinstance(self.source, Url) and self.source.scheme != "data":
             # Without the query, which can end like the name of a file.
-            names.append(self.source.path or "")
-        elif not isinstance(self.source, bytes):
-            names.append(str(self.source))
-        for name in names:
-            guess = mimetypes.guess_type(name)[0]
-            if guess is not None:
-                return guess
-        return _DEFAULT_MIME[self.kind]
+            return self.source.path or ""
+        return str(self.source)
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = {item.name: getattr(self, item.name) for item in fields(self) if item.init}
@@ -281,6 +280,12 @@ class File(Media):
 
 
 Part: TypeAlias = Text | Image | Audio | Video | File
+
+
+def is_plain(part: Part) -> TypeGuard[Text]:
+    """True for text without opaque data."""
+    return isinstance(part, Text) and part.kind == "text" and not part.opaque
+
 
 _DEFAULT_MIME: dict[str, str] = {
     "image": "image/png",

@@ -14,7 +14,6 @@ from agentkit_prompts.errors import TemplateError
 from agentkit_prompts.limits import MAX_LISTED
 from agentkit_prompts.names import nearest
 from agentkit_prompts.prompt_files.prompt_kinds import PromptKind
-from agentkit_prompts.strict_yaml import strict_loader
 from agentkit_prompts.tree.layers import Place
 from agentkit_prompts.tree.prompt import Volatility
 
@@ -182,6 +181,8 @@ def _read_yaml(text: str, faults: list[_Fault]) -> _Keys:
     """Return value and line of each key."""
     import yaml
 
+    from agentkit_prompts.strict_yaml import StrictLoader
+
     keys = _Keys({}, {})
     if len(text) > _MAX_CHARACTERS:
         what = f"the front matter has {len(text):,} characters, at most {_MAX_CHARACTERS:,} are read"
@@ -190,7 +191,7 @@ def _read_yaml(text: str, faults: list[_Fault]) -> _Keys:
     unreadable = "the front matter cannot be read"
     # The front matter begins in line 2 of the file, and YAML counts lines from 0.
     try:
-        loader = strict_loader()(text)
+        loader = StrictLoader(text)
         root = loader.get_single_node()
         if isinstance(root, yaml.MappingNode):
             _read_keys(loader, root, keys, faults)

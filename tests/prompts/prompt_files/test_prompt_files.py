@@ -324,7 +324,7 @@ FRONT_MATTER_FAULTS: list[tuple[str, int, str | None]] = [
     ("---\n# " + "x" * 70_000 + "\n---\n", 1, None),
     ("---\norder: " + "9" * 5_000 + "\n---\n", 2, None),
     ("---\nschema: " + "[" * 5_000 + "]" * 5_000 + "\n---\n", 2, None),
-    ("---\nschema: " + "{a: " * 70 + "1" + "}" * 70 + "\n---\n", 2, None),
+    ("---\nschema: " + "{a: " * 110 + "1" + "}" * 110 + "\n---\n", 2, None),
 ]
 """Front matter, and line and key of its problem."""
 TEMPLATE_FAULTS = [

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 
 from agentkit_prompts.context.json_problems import fits_json
 from agentkit_prompts.context.messages import Message, Role, ToolCall
-from agentkit_prompts.context.parts import Part, Text
+from agentkit_prompts.context.parts import Part, Text, is_plain
 from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.context.wire.read_parts import PartReader
 from agentkit_prompts.context.wire.wire_form import form_of, mappings_in
@@ -168,13 +168,9 @@ class _Draft:
         if self.text:
             return (Text(self.text), *self.parts)
         # One text block is how the other forms write text.
-        if form != "openai" and len(self.parts) == 1 and _is_plain(self.parts[0]):
+        if form != "openai" and len(self.parts) == 1 and is_plain(self.parts[0]):
             return self.parts[0].text
         return tuple(self.parts)
-
-
-def _is_plain(part: Part) -> TypeGuard[Text]:
-    return isinstance(part, Text) and part.kind == "text" and not part.opaque
 
 
 class _MessageReader(PartReader):

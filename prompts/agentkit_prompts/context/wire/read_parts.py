@@ -44,6 +44,8 @@ _ARGUMENTS = ("arguments", "input", "args", "parameters")
 """Keys of the arguments of a call; senders use any of them."""
 _MEDIA_KEYS = frozenset((*_ADDRESS, *_DATA, "type", "format", "media_type", "filename", "title", "file_id"))
 """Keys that are read, of a part and of the mapping in it."""
+_EMPTY: tuple[object, ...] = (None, "", [], {})
+"""Values of unknown keys that are left out. Also cache marks of Anthropic are: the composition places its own."""
 
 
 class PartReader:
@@ -117,10 +119,7 @@ class PartReader:
         """Return the entries of `data` with other keys than `known`; empty values are left out. They must be JSON."""
         unknown: dict[str, Any] = {}
         for key, value in data.items():
-            if key in known or value is None or value in ("", [], {}):
-                continue
-            # The API takes few cache marks, and the composition places its own.
-            if key == "cache_control" and self.provider == "anthropic":
+            if key in known or value in _EMPTY or (key == "cache_control" and self.provider == "anthropic"):
                 continue
             if not isinstance(key, str):
                 self.note(where, f"keys must be text, got {brief(key)}")
@@ -153,18 +152,17 @@ class PartReader:
         if not isinstance(call, Mapping):
             self.note(where, f"expected a tool call, got {type(call).__name__}")
             return None
-        function = call.get("function", call)
+        function, place = call, where
+        if "function" in call:
+            function, place = call["function"], f"{where}.function"
         if not isinstance(function, Mapping):
-            self.note(f"{where}.function", _instead(function, "a mapping"))
+            self.note(place, _instead(function, "a mapping"))
             return None
-        return self._call(call, function, where)
+        return self._call(call, where, function, place)
 
-    def _call(self, call: Mapping[str, Any], function: Mapping[str, Any], where: str) -> ToolCall | None:
+    def _call(self, call: Mapping[str, Any], where: str, function: Mapping[str, Any], place: str) -> ToolCall | None:
         """Read a call whose name and arguments are in `function`, which can be the call itself."""
         before = len(self.problems)
-        place = where
-        if function is not call:
-            place = f"{where}.function"
         name = function.get("name")
         if not isinstance(name, str) or not name:
             self.note(f"{place}.name", _instead(name, "text"))
@@ -175,9 +173,7 @@ class PartReader:
         arguments = _arguments(function.get(key), f"{place}.{key}", self.problems)
         unknown = self._unknown_of_call(call, key, where)
         if function is not call:
-            inside = self.extras(function, {"name", key}, place)
-            if inside:
-                unknown["function"] = inside
+            unknown |= self._extras_inside("function", function, ("name", key), place)
         if len(self.problems) == before:
             return ToolCall(call_id or "", str(name), arguments, opaque=self._opaque(unknown))
         if isinstance(call_id, str):
@@ -191,6 +187,13 @@ class PartReader:
             known.remove("id")
         return self.extras(call, known, where)
 
+    def _extras_inside(self, key: str, data: Mapping[str, Any], known: Collection[str], where: str) -> dict[str, Any]:
+        """Return the unknown entries of a mapping under its key, if it has any."""
+        unknown = self.extras(data, known, where)
+        if not unknown:
+            return {}
+        return {key: unknown}
+
     # --- media
 
     def _media(self, part: Mapping[str, Any], kind: str, where: str) -> Part | None:
@@ -199,15 +202,14 @@ class PartReader:
         media_class = _MEDIA_CLASSES[kind]
         word = media_class.__name__.lower()
         key = _first_key(part, (kind, "source", f"{word}_url", word))
-        fields, place = part, where
         unknown = self.extras(part, {*_MEDIA_KEYS, key or ""}, where)
+        fields, place = part, where
         if key is not None:
-            fields, place = {"url": part[key]}, f"{where}.{key}"
-            if isinstance(part[key], Mapping):
-                fields = part[key]
-                inside = self.extras(fields, _MEDIA_KEYS, place)
-                if inside:
-                    unknown[key] = inside
+            fields, place = part[key], f"{where}.{key}"
+            if isinstance(fields, Mapping):
+                unknown |= self._extras_inside(key, fields, _MEDIA_KEYS, place)
+            else:
+                fields = {"url": fields}
         name = fields.get("filename") or part.get("title") or part.get("filename")
         if not isinstance(name, str | None):
             self.note(place, f"name: {_instead(name, 'text')}")
@@ -246,12 +248,7 @@ class PartReader:
         if key in _DATA and fields.get("type") == "text":
             return _Source(text.encode("utf-8", "surrogatepass"), media_type)
         try:
-            # Some senders write a whole address as data.
-            if text[:5].lower() == "data:":
-                return _Source(*decode_data_url(str(Url(text))))
-            if key in _ADDRESS or "://" in text[:16]:
-                return _Source(text, media_type)
-            return _Source(base64.b64decode(text, validate=True), media_type)
+            return _source_in(text, media_type, is_data=key in _DATA)
         except ValueError as error:
             raise MediaError(f"cannot be decoded ({error}): {text[:40]!r}", path=f"{where}.{key}") from error
 
@@ -259,6 +256,20 @@ class PartReader:
 class _Source(NamedTuple):
     value: str | bytes | Url
     media_type: str | None
+
+
+def _source_in(text: str, media_type: str | None, *, is_data: bool) -> _Source:
+    """Return the address or the data that a text is.
+
+    Raises:
+        ValueError: The text cannot be decoded.
+    """
+    # Some senders write a whole address as data.
+    if text[:5].lower() == "data:":
+        return _Source(*decode_data_url(str(Url(text))))
+    if not is_data or "://" in text[:16]:
+        return _Source(text, media_type)
+    return _Source(base64.b64decode(text, validate=True), media_type)
 
 
 def _first_key(data: Mapping[str, Any], keys: Iterable[str]) -> str | None:

@@ -38,9 +38,8 @@ IMAGE_TYPES = frozenset(mime for _, mime in _MAGIC)
 """The types of images that hosted models take."""
 
 _PDF = b"%PDF-"
-_MAX_IMAGE_BYTES = 3_750_000
-"""5 MB in base64, the least that the large providers allow."""
-_MAX_FILE_BYTES = 20_000_000
+_MAX_BYTES = {"image": 3_750_000, "audio": 20_000_000, "file": 20_000_000}
+"""Kind of a part -> bytes that the large providers allow. An image has 5 MB in base64."""
 _TEXT_TYPES = ("application/json", "application/xml", "application/yaml")
 
 
@@ -114,21 +113,22 @@ def file_id_of(part: Media, providers: Iterable[str]) -> str | None:
 
 
 def of_result(part: Part, kinds: Container[MediaKind] = ("image", "audio", "file")) -> Part:
-    """Return a part of what a tool returned as it can be sent: text files as text, media of `kinds` with the type that
-    their content proves, and text in place of what would be refused; it says why.
+    """Return a part of a tool result as it can be sent: text files as text, media of `kinds` with the type that
+    their content proves, and instead of media that would be refused a text with the reason.
     """
     if isinstance(part, Text):
         return part
-    if text := _text_of(part):
+    text = _text_of(part)
+    if text:
         return Text(text)
     try:
-        made = _proven(part)
-        if made.kind in kinds:
-            return made
-        raise MediaError(f"this API takes no {made.kind}")
+        proven = _proven(part)
     except MediaError as error:
-        # The model reads why, and the request stays valid.
+        # The model reads the reason, and the request stays valid.
         return Text(f"{part.alt} (not shown: {error})")
+    if proven.kind in kinds:
+        return proven
+    return Text(f"{part.alt} (not shown: this API takes no {proven.kind})")
 
 
 def _proven(part: Media) -> Image | Audio | File:
@@ -145,18 +145,18 @@ def _proven(part: Media) -> Image | Audio | File:
         if part.kind == "image" and str(part.source).lower().startswith(("https://", "http://")):
             return Image(part.source, media_type=part.media_type, name=part.name)
         raise MediaError("only images are fetched from an address")
-    image = image_type(data)
+    image, sound = image_type(data), _audio_type(data)
     if image is not None and part.kind in ("image", "file"):
-        _require_size(data, _MAX_IMAGE_BYTES)
-        return Image(data, media_type=image, name=part.label)
-    if data.startswith(_PDF):
-        _require_size(data, _MAX_FILE_BYTES)
-        return File(data, media_type="application/pdf", name=part.label)
-    sound = _audio_type(data)
-    if part.kind == "audio" and sound is not None:
-        _require_size(data, _MAX_FILE_BYTES)
-        return Audio(data, media_type=sound, name=part.label)
-    raise MediaError(f"{len(data):,} bytes of {mime}, which cannot be sent")
+        proven: Image | Audio | File = Image(data, media_type=image, name=part.label)
+    elif data.startswith(_PDF):
+        proven = File(data, media_type="application/pdf", name=part.label)
+    elif sound is not None and part.kind == "audio":
+        proven = Audio(data, media_type=sound, name=part.label)
+    else:
+        raise MediaError(f"{len(data):,} bytes of {mime}, which cannot be sent")
+    if len(data) > _MAX_BYTES[proven.kind]:
+        raise MediaError(f"{len(data):,} bytes, more than can be sent")
+    return proven
 
 
 def _text_of(part: Media) -> str | None:
@@ -178,8 +178,3 @@ def _audio_type(data: bytes) -> str | None:
     if data.startswith((b"ID3", b"\xff\xfb", b"\xff\xf3", b"\xff\xf2")):
         return "audio/mp3"
     return None
-
-
-def _require_size(data: bytes, most: int) -> None:
-    if len(data) > most:
-        raise MediaError(f"{len(data):,} bytes, more than can be sent")

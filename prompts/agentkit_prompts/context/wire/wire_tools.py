@@ -53,22 +53,28 @@ def read_tools(given: object, problems: Problems, *, needs_name: bool = True) ->
 
 def _read_tool(tool: object, where: str, problems: Problems, *, needs_name: bool) -> dict[str, Any] | None:
     """Return a copy of a tool, or None if it is invalid."""
-    wire: object = tool
     if isinstance(tool, ToolSpec):
-        wire = openai_tool(tool)
-    function: object = wire
-    if isinstance(wire, Mapping):
-        function = wire.get("function", wire)
-    if not isinstance(wire, Mapping) or not isinstance(function, Mapping):
+        tool = openai_tool(tool)
+    function = tool
+    if isinstance(tool, Mapping):
+        function = tool.get("function", tool)
+    if not isinstance(function, Mapping):
         what = f"expected a ToolSpec or a mapping with a name, got {type(function).__name__}"
         problems.append(Problem(where, what))
         return None
-    name = function.get("name")
-    if needs_name and (not isinstance(name, str) or not name):
-        problems.append(Problem(where, "has no name"))
-    if not fits_json(wire, where, problems):
+    if needs_name:
+        problems += _problems_of_function(function, where)
+    if not fits_json(tool, where, problems):
         return None
-    if needs_name and not isinstance(function.get("parameters") or {}, Mapping):
-        problems.append(Problem(where, "its parameters must be a JSON Schema object"))
-    copy: dict[str, Any] = json.loads(json.dumps(freeze(wire)))
+    copy: dict[str, Any] = json.loads(json.dumps(freeze(tool)))
     return copy
+
+
+def _problems_of_function(function: Mapping[str, Any], where: str) -> Problems:
+    problems: Problems = []
+    name = function.get("name")
+    if not isinstance(name, str) or not name:
+        problems.append(Problem(where, "has no name"))
+    if not isinstance(function.get("parameters") or {}, Mapping):
+        problems.append(Problem(where, "its parameters must be a JSON Schema object"))
+    return problems

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.opaque import with_opaque
-from agentkit_prompts.context.parts import Media, MediaKind, Part, Text, Url
+from agentkit_prompts.context.parts import Media, MediaKind, Part, Text, Url, is_plain
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.sendable_media import data_url, file_id_of, of_result
 from agentkit_prompts.errors import MediaError
@@ -117,9 +117,9 @@ def _call(call: ToolCall) -> FrozenDict:
 
 
 def _content(parts: Sequence[Part], kind: str, *, is_listed: bool = False) -> Any:
-    if not is_listed and all(isinstance(part, Text) and part.kind == "text" and not part.opaque for part in parts):
-        return clean("".join(part.text for part in parts if isinstance(part, Text)))
-    return FrozenList(_part(part, kind) for part in parts)
+    if is_listed or not all(map(is_plain, parts)):
+        return FrozenList(_part(part, kind) for part in parts)
+    return clean("".join([part.text for part in parts if isinstance(part, Text)]))
 
 
 def _part(part: Part, kind: str) -> FrozenDict:

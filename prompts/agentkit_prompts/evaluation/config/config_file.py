@@ -16,7 +16,7 @@ from agentkit_prompts.evaluation.config.config_values import Imported, Unreadabl
 from agentkit_prompts.evaluation.problems import some
 from agentkit_prompts.limits import MAX_DEPTH, MAX_FILES, MAX_INPUT_BYTES, MAX_SOURCE_CHARS, MAX_VALUES
 from agentkit_prompts.names import nearest
-from agentkit_prompts.strict_yaml import strict_loader
+from agentkit_prompts.strict_yaml import StrictLoader
 from agentkit_prompts.system.regular_files import read_regular_text
 
 __all__ = ["load_config", "load_datasets", "root_of"]
@@ -307,7 +307,7 @@ def _text(file: Path, limit: int, folder: Path | None = None) -> str:
 def _read_yaml(file: Path) -> dict[str, Any]:
     text = _text(file, MAX_SOURCE_CHARS)
     try:
-        variables = yaml.load(text, strict_loader())
+        variables = yaml.load(text, StrictLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise Unreadable(f"invalid YAML ({error})", "YAML") from error
     if not isinstance(variables, dict) or not all(isinstance(name, str) for name in variables):
