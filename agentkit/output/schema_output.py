@@ -12,7 +12,6 @@ from agentkit.errors import AgentDefinitionError
 from agentkit_prompts.context.frozen import freeze
 from agentkit_prompts.schemas.json_validator import JsonValidator
 from agentkit_prompts.schemas.params import JsonSchema
-from agentkit_prompts.schemas.plain_data import NotPlainError, plain_data
 from agentkit_prompts.schemas.schema_problems import SchemaProblem
 from agentkit_tools.schemas.argument_reader import closed
 from agentkit_tools.schemas.lenient_schema import SchemaError, normalise
@@ -72,18 +71,12 @@ class SchemaOutput:
         return self._checked(from_json(to_json(value)))
 
     def _checked(self, value: Any) -> dict[str, Any]:
-        problems = self._problems(value)
+        problems = self._validator.problems_of_object(value)
         if problems:
             details = [_details(problem) for problem in problems]
             raise ValidationError.from_exception_data(self.__name__, details)
         answer: dict[str, Any] = value
         return answer
-
-    def _problems(self, value: Any) -> list[SchemaProblem]:
-        try:
-            return self._validator.problems(plain_data(value))
-        except NotPlainError as error:
-            return [SchemaProblem(error.path, "limit", str(error), error.value)]
 
     def dump_python(self, output: Any, **options: Any) -> Any:
         """Return an answer as JSON data."""

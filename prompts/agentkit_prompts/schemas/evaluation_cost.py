@@ -75,8 +75,6 @@ class EvaluationCost:
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
         self._references = ReferenceTable(document)
-        nodes = [node for node in iter_nodes(document) if isinstance(node, Mapping)]
-        self._alternatives = [node for node in nodes if not _ALTERNATIVES.isdisjoint(node)]
         self._weights: dict[int, _Weight] = {}
 
     def of(self, value: Any) -> Cost:
@@ -104,16 +102,17 @@ class EvaluationCost:
         return weight
 
     def _weighed(self, depth: int) -> _Weight:
-        errors = _Weighing(self._references, _error_weight)
+        evaluations = _Weighing(self._references, _evaluation_weight).weight(self._document, depth)
+        weighing = _Weighing(self._references, _error_weight)
+        errors = weighing.weight(self._document, depth)
         flat, deep = 0, 0
-        for node in self._alternatives:
-            weight = errors.weight(node, depth)
-            if weight == errors.weight(node, 0):
+        for node in [node for node in weighing.schemas if not _ALTERNATIVES.isdisjoint(node)]:
+            weight = weighing.weight(node, depth)
+            if weight == weighing.weight(node, 0):
                 flat = max(flat, weight)
             else:
                 deep = max(deep, weight)
-        evaluations = _Weighing(self._references, _evaluation_weight).weight(self._document, depth)
-        return _Weight(evaluations, errors.weight(self._document, depth), flat, deep)
+        return _Weight(evaluations, errors, flat, deep)
 
 
 class _Weight(NamedTuple):
@@ -134,6 +133,8 @@ class _Weighing:
         self._references = references
         self._own_weight = own_weight
         self._weights: dict[tuple[int, int], int] = {}
+        self.schemas: list[Mapping[str, Any]] = []
+        """Schemas that were weighed; a schema can be in the list several times."""
 
     def weight(self, schema: Any, depth: int) -> int:
         """Return the weight of a schema for each value inside a value of that depth."""
@@ -146,6 +147,7 @@ class _Weighing:
             raise TooExpensiveError("takes too long to check: simplify its schema")
         # A schema that leads back to itself without reaching a part of the value adds nothing.
         self._weights[key] = 1
+        self.schemas.append(schema)
         weight = sum(self.weight(inner, depth) for inner in in_place(schema, self._references))
         if not _UNEVALUATED.isdisjoint(schema):
             # The library evaluates them again, and their alternatives once more, to find the parts that are left.

@@ -23,13 +23,14 @@ from agentkit_prompts.limits import MAX_LISTED, MAX_PROBLEMS
 from agentkit_prompts.schemas.evaluation_cost import EvaluationCost, TooExpensiveError
 from agentkit_prompts.schemas.pattern_size import CHARS_OF_CLASS, pattern_size
 from agentkit_prompts.schemas.plain_data import NotPlainError, plain_data
-from agentkit_prompts.schemas.references import target_in
+from agentkit_prompts.schemas.references import reference_cycle, target_in
 from agentkit_prompts.schemas.schema_problems import (
     InvalidSchemaError,
     InvalidValueError,
     SchemaProblem,
     place_of,
     problems_of,
+    shown_name,
 )
 
 __all__ = ["MAX_SCHEMA_VALUES", "JsonValidator"]
@@ -75,6 +76,12 @@ class JsonValidator:
             _check_pattern_sizes(schema)
         self._document = schema
         self._validator = _compiled(schema)
+        if not is_lenient and (cycle := reference_cycle(schema)):
+            # The library accepts every value by such a schema.
+            steps = " -> ".join([shown_name(step) for step in cycle[:MAX_LISTED]])
+            raise InvalidSchemaError(
+                [("", f"its references lead back to themselves, so it describes nothing: {steps}")]
+            )
         self._cost = EvaluationCost(schema)
 
     def check(self, value: Any) -> None:
@@ -100,6 +107,14 @@ class JsonValidator:
             return list(self._listed(value))
         # One error costs little, even if all of them would contain a large schema again and again.
         return [*self._first(value), SchemaProblem((), "limit", "may have more problems, which are too many to list")]
+
+    def problems_of_object(self, value: Any) -> list[SchemaProblem]:
+        """Return all problems of a value that may contain models, dataclasses and other objects, see `plain_data`."""
+        try:
+            data = plain_data(value)
+        except NotPlainError as error:
+            return [SchemaProblem(error.path, "limit", str(error), error.value)]
+        return self.problems(data)
 
     def _listed(self, value: Any) -> Iterator[SchemaProblem]:
         errors = iter(self._validator.iter_errors(value))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from agentkit_prompts.errors import PromptError, SchemaConflict
+from agentkit_prompts.schemas.keywords import DATA, rewritten
 from agentkit_prompts.schemas.params import JsonSchema, SchemaFault, schema_problems
 from agentkit_prompts.schemas.references import resolve
 from agentkit_prompts.schemas.schema_problems import place_of
@@ -76,7 +77,7 @@ class _Merging:
             origin = self._origins.get(name)
             if origin is None:
                 self._origins[name] = _Origin(owners[0], item, document)
-                self._merged["properties"][name] = {**_as_object(_rename(item, change)), REQUIRED_BY: owners}
+                self._merged["properties"][name] = {**_as_object(_with_references(item, change)), REQUIRED_BY: owners}
                 continue
             if not self._comparison.same(origin.schema, origin.document, item, document):
                 raise _conflict(name, origin, _Origin(owners[0], item, document))
@@ -132,8 +133,8 @@ def _under(path: str, owner: str) -> str:
 def _flatten(schema: JsonSchema) -> JsonSchema:
     """Resolve a top-level `$ref`, as pydantic writes for recursive models, and call `definitions` `$defs`."""
     if "definitions" in schema:
-        renamed = _rename({key: value for key, value in schema.items() if key != "definitions"}, _modern)
-        schema = {**renamed, "$defs": {**_rename(schema["definitions"], _modern), **renamed.get("$defs", {})}}
+        renamed = _with_references({key: value for key, value in schema.items() if key != "definitions"}, _modern)
+        schema = {**renamed, "$defs": {**_with_references(schema["definitions"], _modern), **renamed.get("$defs", {})}}
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#/"):
         return {**resolve(reference, schema), "$defs": schema.get("$defs", {})}
@@ -165,24 +166,24 @@ def _modern(reference: str) -> str:
 
 
 def _adopt_defs(schema: JsonSchema, merged: JsonSchema, comparison: _Comparison) -> Callable[[str], str]:
-    """Copy the definitions of `schema` into `merged` under names that do not collide; return how references change."""
+    """Copy the definitions of `schema` into `merged` under names that do not collide; return how references change.
+
+    If one of them has the name of a different definition, all of them get new names.
+    """
     definitions, adopted = schema.get("$defs", {}), merged.get("$defs", {})
-    renamed: dict[str, str] = {}
-    taken: set[str] = set()
-    for name, definition in definitions.items():
-        candidate, number = name, 1
-        while candidate in taken or (
-            candidate in adopted and not comparison.same(adopted[candidate], merged, definition, schema)
-        ):
-            number += 1
-            candidate = f"{name}__{number}"
-        renamed[name] = candidate
-        taken.add(candidate)
+    number, renamed = 1, {name: name for name in definitions}
+    while not all(
+        comparison.same(adopted[new], merged, definitions[old], schema)
+        for old, new in renamed.items()
+        if new in adopted
+    ):
+        number += 1
+        renamed = {name: f"{name}__{number}" for name in definitions}
 
     def change(reference: str) -> str:
         return _renamed_reference(reference, renamed)
 
-    fresh = {new: _rename(definitions[old], change) for old, new in renamed.items() if new not in adopted}
+    fresh = {new: _with_references(definitions[old], change) for old, new in renamed.items() if new not in adopted}
     if fresh:
         merged["$defs"] = {**adopted, **fresh}
     return change
@@ -199,21 +200,19 @@ def _renamed_reference(reference: str, renamed: Mapping[str, str]) -> str:
     return f"#/$defs/{new.replace('~', '~0').replace('/', '~1')}{slash}{rest}"
 
 
-def _rename(node: Any, change: Callable[[str], str]) -> Any:
+def _with_references(schema: Any, change: Callable[[str], str]) -> Any:
     """Return a schema with its references changed."""
-    if isinstance(node, list | tuple):
-        return [_rename(item, change) for item in node]
-    if not isinstance(node, Mapping):
+
+    def changed(node: dict[str, Any]) -> dict[str, Any]:
+        if isinstance(reference := node.get("$ref"), str):
+            node["$ref"] = change(reference)
         return node
-    result = {key: _rename(value, change) for key, value in node.items()}
-    if isinstance(reference := node.get("$ref"), str):
-        result["$ref"] = change(reference)
-    return result
+
+    return rewritten(schema, changed)
 
 
 _ANNOTATIONS = frozenset({"title", "description", "examples", "$defs", REQUIRED_BY})
-_NAMED = frozenset({"properties", "patternProperties"})
-_DATA = frozenset({"enum", "const", "default"})
+_BY_NAME = frozenset({"properties", "patternProperties"})
 
 
 _Key: TypeAlias = tuple[int, int]
@@ -221,50 +220,40 @@ _Key: TypeAlias = tuple[int, int]
 
 
 class _Comparison:
-    """Tells whether parts of several schemas mean the same: references followed, annotations left out.
+    """Compares the meaning of parts of several schemas: references are followed, annotations ignored.
 
-    Two parts are compared once, however many ways lead to them. Where they lead back to themselves they mean the same
-    unless something that can be reached from both differs.
+    Parts with the same meaning form a set. Two parts are compared once, whichever way leads to them. Parts that lead
+    back to themselves have the same meaning unless a part that can be reached from both differs.
     """
 
     def __init__(self) -> None:
         self._above: dict[_Key, _Key] = {}
-        """Of parts that mean the same, one stands for the others."""
+        """Part -> a part of the same set; the top of a set has none."""
         self._sizes: dict[_Key, int] = {}
-        self._apart: set[tuple[_Key, _Key]] = set()
         self._kept: dict[_Key, tuple[Any, Any]] = {}
-        """Documents and parts: their ids are taken as long as they are kept."""
+        """Documents and parts: another object cannot get their ids while they are kept."""
 
     def same(self, one: Any, root: JsonSchema, other: Any, other_root: JsonSchema) -> bool:
-        """Return whether `one` in the document `root` means what `other` means in `other_root`."""
+        """True if `one` in the document `root` has the meaning of `other` in the document `other_root`."""
         joined: list[tuple[_Key, _Key]] = []
-        pairs: list[tuple[tuple[_Key, _Key], int]] = []
-        waiting: list[tuple[Any, Any, bool, int]] = [(one, other, False, -1)]
+        waiting: list[tuple[Any, Any]] = [(one, other)]
         while waiting:
-            left, right, as_names, above = waiting.pop()
-            is_apart = False
-            if not as_names:
-                left, left_key = self._followed(left, root)
-                right, right_key = self._followed(right, other_root)
-                if not self._join(left_key, right_key, joined):
-                    # Compared, or being compared.
-                    continue
-                pairs.append(((left_key, right_key), above))
-                above = len(pairs) - 1
-                is_apart = pairs[above][0] in self._apart
-            inner = None if is_apart else _inner(left, right, as_names)
-            if inner is None:
-                self._part(joined)
-                # What leads to a difference differs.
-                while above >= 0:
-                    pair, above = pairs[above]
-                    self._apart.add(pair)
+            left, right = waiting.pop()
+            left, left_key = self._followed(left, root)
+            right, right_key = self._followed(right, other_root)
+            if not self._join(left_key, right_key, joined):
+                # Compared, or being compared.
+                continue
+            left_label, left_parts = _label_and_parts(left)
+            right_label, right_parts = _label_and_parts(right)
+            if left_label != right_label:
+                self._undo(joined)
                 return False
-            waiting += [(*found, above) for found in inner]
+            waiting += zip(left_parts, right_parts, strict=True)
         return True
 
     def _followed(self, node: Any, root: JsonSchema) -> tuple[Any, _Key]:
-        """Return what the references of a part lead to, with what stands beside them, and its key."""
+        """Return the target of the references of a part, with the keywords next to them, and its key."""
         first, beside = node, dict[str, Any]()
         seen: set[int] = set()
         while isinstance(node, Mapping) and _is_inside(node.get("$ref")) and id(node) not in seen:
@@ -272,17 +261,18 @@ class _Comparison:
             own = {key: value for key, value in node.items() if key not in _ANNOTATIONS and key != "$ref"}
             beside = {**own, **beside}
             node = resolve(node["$ref"], root)
-        kept = first if beside else node
-        key = (id(root), id(kept))
-        self._kept[key] = (root, kept)
-        return {**node, **beside} if beside else node, key
+        if not beside:
+            return node, self._key(root, node)
+        return {**node, **beside}, self._key(root, first)
+
+    def _key(self, root: JsonSchema, node: Any) -> _Key:
+        key = (id(root), id(node))
+        self._kept[key] = (root, node)
+        return key
 
     def _join(self, one: _Key, other: _Key, joined: list[tuple[_Key, _Key]]) -> bool:
-        """Have two parts mean the same; return whether they did not before."""
-        while one in self._above:
-            one = self._above[one]
-        while other in self._above:
-            other = self._above[other]
+        """Put two parts into one set; return False if they were in one set before."""
+        one, other = self._top(one), self._top(other)
         if one == other:
             return False
         if self._sizes.setdefault(one, 1) > self._sizes.setdefault(other, 1):
@@ -293,49 +283,38 @@ class _Comparison:
         joined.append((one, other))
         return True
 
-    def _part(self, joined: list[tuple[_Key, _Key]]) -> None:
+    def _top(self, key: _Key) -> _Key:
+        while key in self._above:
+            key = self._above[key]
+        return key
+
+    def _undo(self, joined: list[tuple[_Key, _Key]]) -> None:
         for one, other in reversed(joined):
             del self._above[one]
             self._sizes[other] -= self._sizes[one]
 
 
-def _inner(left: Any, right: Any, as_names: bool) -> list[tuple[Any, Any, bool]] | None:
-    """Return the pairs of schemas inside two, each with True if it is schemas by name; None if the two differ."""
-    if isinstance(left, Mapping) and isinstance(right, Mapping):
-        return _inner_of_objects(left, right, as_names)
-    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        if len(left) != len(right):
-            return None
-        return [(one, other, False) for one, other in zip(left, right, strict=True)]
-    if isinstance(left, Mapping | list | tuple) or isinstance(right, Mapping | list | tuple):
-        return None
-    if _text(left) == _text(right):
-        return []
-    return None
-
-
-def _inner_of_objects(
-    left: Mapping[str, Any], right: Mapping[str, Any], as_names: bool
-) -> list[tuple[Any, Any, bool]] | None:
-    if as_names:
-        if left.keys() != right.keys():
-            return None
-        return [(left[name], right[name], False) for name in left]
-    keywords = left.keys() - _ANNOTATIONS
-    if keywords != right.keys() - _ANNOTATIONS:
-        return None
-    pairs: list[tuple[Any, Any, bool]] = []
-    for keyword in keywords:
-        one, other = left[keyword], right[keyword]
+def _label_and_parts(node: Any) -> tuple[str, list[Any]]:
+    """Return the text of a part without the schemas inside it, and these schemas."""
+    if isinstance(node, list | tuple):
+        return f"{len(node)} items", list(node)
+    if not isinstance(node, Mapping):
+        return _text(node), []
+    label: dict[str, Any] = {}
+    parts: list[Any] = []
+    for keyword in sorted(node.keys() - _ANNOTATIONS):
+        value = node[keyword]
         if keyword == "required":
-            if sorted(one, key=str) != sorted(other, key=str):
-                return None
-        elif keyword in _DATA:
-            if _text(one) != _text(other):
-                return None
+            label[keyword] = sorted(value, key=str)
+        elif keyword in _BY_NAME:
+            label[keyword] = sorted(value)
+            parts += [value[name] for name in sorted(value)]
+        elif keyword in DATA:
+            label[keyword] = value
         else:
-            pairs.append((one, other, keyword in _NAMED))
-    return pairs
+            label[keyword] = None
+            parts.append(value)
+    return _text(label), parts
 
 
 def _is_inside(reference: object) -> TypeGuard[str]:
@@ -379,8 +358,8 @@ class _Expansion:
         return {keyword: self._expand_keyword(keyword, node[keyword], path) for keyword in keywords}
 
     def _expand_keyword(self, keyword: str, value: Any, path: tuple[str, ...]) -> Any:
-        if keyword in _DATA:
+        if keyword in DATA:
             return value
-        if keyword in _NAMED and isinstance(value, Mapping):
+        if keyword in _BY_NAME and isinstance(value, Mapping):
             return {name: self.expand(item, path) for name, item in value.items()}
         return self.expand(value, path)

@@ -18,7 +18,7 @@ from agentkit_prompts.limits import MAX_CACHED
 from agentkit_prompts.schemas.json_validator import MAX_SCHEMA_VALUES, JsonValidator
 from agentkit_prompts.schemas.plain_data import NotPlainError, Step, foreign_objects, plain_data
 from agentkit_prompts.schemas.recursive_unions import has_recursive_union, recursion_problem
-from agentkit_prompts.schemas.references import ReferenceTable, in_place, reference_cycle
+from agentkit_prompts.schemas.references import ReferenceTable, in_place
 from agentkit_prompts.schemas.schema_problems import InvalidSchemaError, place_of
 from agentkit_prompts.schemas.subschemas import ANY_VALUE, schema_at, type_of
 
@@ -108,10 +108,6 @@ def schema_problems(schema: Mapping[str, Any]) -> list[SchemaFault]:
         _validator_of(schema)
     except InvalidSchemaError as error:
         return error.problems
-    cycle = reference_cycle(schema)
-    if cycle:
-        steps = " -> ".join(cycle)
-        return [("", f"contains references that lead back to themselves, so they describe nothing: {steps}")]
     return []
 
 
@@ -201,12 +197,9 @@ def params_checker(schema: ParamsSchema) -> Callable[[Mapping[str, Any]], tuple[
 
 
 def _json_problems(document: JsonSchema, validator: JsonValidator, values: Mapping[str, Any]) -> list[Problem]:
-    try:
-        data = plain_data(values)
-    except NotPlainError as error:
-        return [(place_of(error.path) or "(value)", str(error))]
+    raw = validator.problems_of_object(values)
     problems: list[Problem] = []
-    for problem in validator.problems(data):
+    for problem in raw:
         text = problem.expected
         if problem.keyword == "required":
             # As pydantic writes it for other params schemas.
@@ -214,8 +207,10 @@ def _json_problems(document: JsonSchema, validator: JsonValidator, values: Mappi
         elif problem.keyword == "type":
             text = f"{text}, got {type(_value_at(values, problem.path)).__name__}"
         problems.append((place_of(problem.path) or "(value)", text))
-    places = [place for place, _ in problems]
-    return [*problems, *[problem for problem in _foreign_problems(document, values) if problem[0] not in places]]
+    if not any(problem.keyword == "limit" for problem in raw):
+        places = [place for place, _ in problems]
+        problems += [problem for problem in _foreign_problems(document, values) if problem[0] not in places]
+    return problems
 
 
 def _foreign_problems(document: JsonSchema, values: Mapping[str, Any]) -> Iterator[Problem]:
@@ -234,9 +229,11 @@ def _foreign_problems(document: JsonSchema, values: Mapping[str, Any]) -> Iterat
 def _value_at(value: Any, path: Sequence[Step]) -> Any:
     """Return the value at a path; if it is inside an object that is not JSON, that object."""
     for step in path:
-        if not isinstance(value, Mapping | list | tuple):
-            return value
-        value = value[step]  # type: ignore[index]
+        if isinstance(value, Mapping):
+            # JSON has texts as names only.
+            value = next(item for name, item in value.items() if str(name) == str(step))
+        elif isinstance(value, list | tuple):
+            value = value[int(step)]
     return value
 
 

@@ -1,15 +1,15 @@
-"""Tools in the form that each provider takes: what its rules refuse is rewritten, cut with a warning, or left out."""
+"""Tools in the form of each provider: values that its rules refuse are rewritten, cut with a warning, or left out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from operator import is_
 from typing import Any
 
 from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.context.frozen import FrozenDict, freeze
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.errors import ToolFormWarning
+from agentkit_prompts.schemas.keywords import iter_schemas, rewritten
 from agentkit_prompts.schemas.property_names import with_wire_names
 from agentkit_prompts.schemas.provider_rules import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, OPENAI, ProviderRules
 
@@ -92,26 +92,24 @@ def _object(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
     return _frozen(flat_root(parameters))
 
 
-def _without_patterns(schema: Any) -> Any:
-    """Return a schema without the patterns that are not read everywhere; the very same where it has no patterns."""
-    if isinstance(schema, list | tuple):
-        items = [_without_patterns(item) for item in schema]
-        if all(map(is_, items, schema)):
-            return schema
-        return items
-    if not isinstance(schema, Mapping):
+def _without_patterns(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a schema without the patterns that some servers cannot read; the same object if it has none."""
+    if not any(_has_uncommon_pattern(node) for node in iter_schemas(schema)):
         return schema
-    found = {
-        key: value if key in ("enum", "const", "default", "examples") else _without_patterns(value)
-        for key, value in schema.items()
-        if not (key == "pattern" and isinstance(value, str) and _is_uncommon(value))
-    }
-    if len(found) == len(schema) and all(map(is_, found.values(), schema.values())):
-        return schema
-    return found
+    common: Mapping[str, Any] = rewritten(schema, _without_pattern)
+    return common
 
 
-def _is_uncommon(pattern: str) -> bool:
+def _without_pattern(node: dict[str, Any]) -> dict[str, Any]:
+    if _has_uncommon_pattern(node):
+        del node["pattern"]
+    return node
+
+
+def _has_uncommon_pattern(node: Mapping[str, Any]) -> bool:
+    pattern = node.get("pattern")
+    if not isinstance(pattern, str):
+        return False
     from agentkit_prompts.schemas.provider_schema import is_common_pattern
 
     return not is_common_pattern(pattern)

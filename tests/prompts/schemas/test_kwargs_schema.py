@@ -427,6 +427,7 @@ def test_a_json_schema_is_checked() -> None:
         ({"anyOf": [{"type": "string"}, {"type": "null"}]}, 5, "a"),
         ({"$ref": "#/$defs/A"}, 5, "a"),
         ({"type": "object"}, date(2026, 1, 2), "a"),
+        ({"additionalProperties": {"type": "string"}}, {0.5: 1}, "a.0.5"),
         ({"type": "object"}, {"b": [{"c": date(2026, 1, 2)}]}, "a.b[0].c"),
         ({"type": ["object", "string"]}, {"b": {1}}, "a.b"),
         ({"$ref": "#/$defs/B"}, {"b": object()}, "a.b"),

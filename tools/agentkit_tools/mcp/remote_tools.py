@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from agentkit_prompts.context.parts import Text
 from agentkit_prompts.limits import MAX_LISTED, MAX_MESSAGE_CHARS, MAX_NAME_CHARS
 from agentkit_prompts.schemas.json_validator import JsonValidator
-from agentkit_prompts.schemas.plain_data import NotPlainError, plain_data
-from agentkit_prompts.schemas.references import reference_cycle
-from agentkit_prompts.schemas.schema_problems import InvalidSchemaError, place_of, shown_name
+from agentkit_prompts.schemas.schema_problems import InvalidSchemaError, place_of
 from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.calling.tool_threads import run_in_thread
@@ -228,15 +226,10 @@ class _Output:
     def _validator(self) -> JsonValidator | str:
         """The validator, or the problem of the schema."""
         try:
-            validator = JsonValidator(self._schema)
+            return JsonValidator(self._schema)
         except InvalidSchemaError as error:
             listed = [f"outputSchema.{place} {problem}" for place, problem in error.problems[:MAX_LISTED]]
             return f"has an invalid output schema: {'; '.join(listed)}"
-        # The library accepts every value by such a schema.
-        if cycle := reference_cycle(self._schema):
-            steps = " -> ".join([shown_name(step) for step in cycle[:MAX_LISTED]])
-            return f"has an invalid output schema: its references lead back to themselves: {steps}"
-        return validator
 
     def problems(self, answer: CallToolResult) -> str:
         """Return the problems of an answer or of the schema; "" if there are none. The time is limited."""
@@ -244,11 +237,8 @@ class _Output:
             return self._validator
         if answer.structured_content is None and "structured_content" not in answer.model_fields_set:
             return "has an output schema but did not return structured content"
-        try:
-            problems = self._validator.problems(plain_data(answer.structured_content))
-            listed = [f"{place_of(one.path) or '(value)'}: {one.expected}" for one in problems[:MAX_LISTED]]
-        except NotPlainError as error:
-            listed = [f"{place_of(error.path) or '(value)'}: {error}"]
-        if not listed:
+        problems = self._validator.problems_of_object(answer.structured_content)
+        if not problems:
             return ""
+        listed = [f"{place_of(one.path) or '(value)'}: {one.expected}" for one in problems[:MAX_LISTED]]
         return f"returned structured content that does not fit its output schema: {'; '.join(listed)}"

@@ -1,0 +1,51 @@
+"""Keywords of JSON Schema by the kind of their values, and the walks over a schema that these kinds allow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+__all__ = ["DATA", "NAMED", "iter_schemas", "rewritten"]
+
+NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""Keywords that contain schemas by name."""
+DATA = frozenset({"enum", "const", "default", "examples", "example"})
+"""Keywords that contain values, which are no schemas."""
+
+
+def iter_schemas(schema: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield a schema and all schemas inside it; schemas of unknown keywords, too."""
+    waiting = [schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list | tuple):
+            waiting += node
+        elif isinstance(node, Mapping):
+            yield node
+            waiting += [inner for keyword in node for inner in _values(keyword, node[keyword])]
+
+
+def _values(keyword: str, value: Any) -> list[Any]:
+    """Return the values of a keyword that are schemas or contain schemas."""
+    if keyword in DATA:
+        return []
+    if keyword in NAMED and isinstance(value, Mapping):
+        return list(value.values())
+    return [value]
+
+
+def rewritten(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """Return a copy of a schema; `change` gets each schema in it, innermost first, and returns what replaces it."""
+    if isinstance(schema, list | tuple):
+        return [rewritten(item, change) for item in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    result: dict[str, Any] = {}
+    for keyword, value in schema.items():
+        if keyword in DATA:
+            result[keyword] = value
+        elif keyword in NAMED and isinstance(value, Mapping):
+            result[keyword] = {name: rewritten(item, change) for name, item in value.items()}
+        else:
+            result[keyword] = rewritten(value, change)
+    return change(result)
