@@ -68,25 +68,36 @@ def to_content(value: Any, *, nothing: str = "null") -> Content:
 
 
 def _plain(value: Any) -> Any:
-    """What `json` cannot write by itself, one level at a time."""
+    """Return a value that `json` cannot write by itself, one level of it as plain data."""
     if isinstance(value, Iterator):
         # It can be read only once: not by an attempt that can fail later.
         raise TypeError
-    if isinstance(value, set | frozenset):
-        return sorted(value, key=lambda item: json.dumps(item, default=_plain, sort_keys=True))
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", by_alias=True)
-    if isinstance(value, Document) and value.image is None:
-        return {name: getattr(value, name) for name in _DOCUMENT if getattr(value, name)}
+    for kind, form in _FORMS:
+        if isinstance(value, kind):
+            return form(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, deque):
-        return list(value)
+        return _fields_of(value)
     return to_jsonable_python(value)
 
 
+def _fields_of(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+
+
+def _of_document(document: Document) -> dict[str, Any]:
+    if document.image is not None:
+        return _fields_of(document)
+    return {name: getattr(document, name) for name in _DOCUMENT if getattr(document, name)}
+
+
+_FORMS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
+    ((set, frozenset), lambda value: sorted(value, key=lambda item: json.dumps(item, default=_plain, sort_keys=True))),
+    (BaseModel, lambda value: value.model_dump(mode="json", by_alias=True)),
+    (Document, _of_document),
+    (Mapping, dict),
+    (deque, list),
+)
+"""Types that are written in another way than pydantic writes them."""
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_plain).encode
 
 
@@ -146,26 +157,30 @@ def _json(value: Any) -> str:
 
 
 def _written(value: Any) -> Any:
-    """Keys that are not text, numbers that JSON does not have, and what can be read only once."""
-    if isinstance(value, float):
-        if math.isfinite(value):
-            return value
+    """Return plain data without keys that are not text, numbers that JSON does not have, and iterators."""
+    if isinstance(value, float) and not math.isfinite(value):
         return json.loads(to_json(value, inf_nan_mode="strings"))
-    if value is None or isinstance(value, str | int):
+    if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, dict):
-        return {key if type(key) is str else _key(key): _written(item) for key, item in value.items()}
+        return {_key(key): _written(item) for key, item in value.items()}
+    if isinstance(value, Iterator):
+        value = _items_of(value)
     if isinstance(value, list | tuple):
         return [_written(item) for item in value]
-    if isinstance(value, Iterator):
-        found = list(islice(value, _MAX_ITEMS + 1))
-        if len(found) > _MAX_ITEMS:
-            raise TypeError(f"an iterator in it ({type(value).__name__}) has more than {_MAX_ITEMS:,} items")
-        return [_written(item) for item in found]
     return _written(_plain(value))
 
 
+def _items_of(iterator: Iterator[Any]) -> list[Any]:
+    items = list(islice(iterator, _MAX_ITEMS + 1))
+    if len(items) > _MAX_ITEMS:
+        raise TypeError(f"an iterator in it ({type(iterator).__name__}) has more than {_MAX_ITEMS:,} items")
+    return items
+
+
 def _key(key: Any) -> str:
+    if type(key) is str:
+        return key
     (text,) = json.loads(to_json({key: None}, inf_nan_mode="strings"))
     return str(text)
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from inspect import isawaitable
 from types import ModuleType
 from typing import Any, TypeAlias, Unpack, overload
 
-from pydantic_core import from_json
-
-from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_tools.calling.tool_policy import Approval, PolicyOptions, checked
-from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool import Tool
-from agentkit_tools.tool_context import ToolContext
-from agentkit_tools.toolsets.wrapped_tool import Around, Proceed, WrappedTool
+from agentkit_tools.toolsets.wrapped_tool import Around, WrappedTool
 
 __all__ = ["StepTools", "ToolLike", "Toolset", "TurnTools", "by_name"]
 
@@ -148,19 +142,10 @@ class Toolset(Sequence[Tool]):
         Raises:
             ToolDefinitionError: `calls` is not a whole number of 0 or more.
         """
+        from agentkit_tools.toolsets.wrappers import CallLimit
+
         checked("limited", "calls", calls, 0)
-        key = f"{', '.join(self._tools)} (together)"
-
-        async def count(proceed: Proceed, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
-            if context.calls is not None:
-                made = context.calls.get(key, 0)
-                if made >= calls:
-                    text = f"{call.name} was not called: at most {calls} calls of {key} may be made in one run."
-                    return ToolResult(call.id, call.name, text, "denied")
-                context.calls[key] = made + 1
-            return await proceed(call, context)
-
-        return self.wrapped(count)
+        return self.wrapped(CallLimit(calls, ", ".join(self._tools)).around)
 
     def cached(self, most: int = 256) -> Toolset:
         """Answer a call with the result of an equal one of the same run, if it succeeded; keep the `most` newest.
@@ -170,27 +155,10 @@ class Toolset(Sequence[Tool]):
         Raises:
             ToolDefinitionError: `most` is not a whole number of 1 or more.
         """
-        from agentkit_tools.toolsets.cut_results import Newest
+        from agentkit_tools.toolsets.wrappers import ResultCache
 
         checked("cached", "most", most, 1)
-        kept = Newest[tuple[str, str, str], ToolResult](most)
-
-        async def look_up(proceed: Proceed, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
-            try:
-                arguments = json.dumps(from_json(call.arguments or "{}"), sort_keys=True)
-            except (ValueError, TypeError, RecursionError):
-                return await proceed(call, context)
-            # The run is part of the key: other runs can have other users.
-            key = (context.run_id, call.name, arguments)
-            if (found := kept.get(key)) is not None:
-                return found.answering(call)
-            result = await proceed(call, context)
-            # A failure is not kept: the same call can succeed later.
-            if result.ok:
-                kept[key] = result
-            return result
-
-        return self.wrapped(look_up)
+        return self.wrapped(ResultCache(most).around)
 
     def keeping(self, store: MutableMapping[str, str] | None = None) -> Toolset:
         """Keep the whole of every result that is cut, under a reference, and add a tool that reads on in them.
@@ -201,11 +169,12 @@ class Toolset(Sequence[Tool]):
         Raises:
             ToolDefinitionError: There is a tool named `read_result` already.
         """
-        from agentkit_tools.toolsets.cut_results import Newest, keeper, reader
+        from agentkit_tools.toolsets.wrappers import KeptResults, Newest
 
         if store is None:
             store = Newest[str, str]()
-        return Toolset([*self.wrapped(keeper(store)), reader(store)])
+        kept = KeptResults(store)
+        return Toolset([*self.wrapped(kept.around), kept.reader()])
 
     def __add__(self, other: Iterable[ToolLike]) -> Toolset:
         return Toolset([*self, *other])
