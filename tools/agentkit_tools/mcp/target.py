@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeAlias, cast
 from urllib.parse import parse_qsl, urlsplit
@@ -36,6 +37,7 @@ _MAX_STDERR = 8_192
 _GRACE_SECONDS = 1.0
 """How long a server may take to end once its stdin is closed."""
 _MIN_SECRET = 8
+_NO_ADDRESS = "a str is an http or https address; a command is a list such as ['python', 'server.py']"
 
 
 class StderrTail(asyncio.Protocol):
@@ -90,30 +92,26 @@ class Target:
         if find_spec("mcp") is None:
             raise ToolDefinitionError("MCP servers need the extra `mcp`: pip install 'agentkit-prompt-tree[mcp]'")
         kind = _kind_of(server)
-        self.name = _name_of(server, kind)
-        problems: dict[str, str] = {}
-        if not self.name:
+        self.name = _name_of(server, kind) or f"at {len(str(server))} characters"
+        self._headers = dict(headers or {})
+        has_place = bool(env or cwd)
+        wrong = (
             # The text itself is not shown: it may be a key.
-            self.name = f"at {len(str(server))} characters"
-            problems["server"] = (
-                "a str is an http or https address; a command is a list such as ['python', 'server.py']"
-            )
-        if headers and kind != "address":
-            problems["headers"] = "headers belong to an http address"
-        if (env or cwd) and kind == "parameters":
-            problems["env, cwd"] = "StdioServerParameters bring their own env and cwd"
-        elif (env or cwd) and kind != "command":
-            problems["env, cwd"] = "env and cwd belong to a command"
+            (["server"], _NO_ADDRESS, not _name_of(server, kind)),
+            (["headers"], "headers belong to an http address", self._headers and kind != "address"),
+            (["env", "cwd"], "StdioServerParameters bring their own env and cwd", has_place and kind == "parameters"),
+            (["env", "cwd"], "env and cwd belong to a command", has_place and kind in ("address", "transport")),
+        )
+        problems = {problem: names for names, problem, is_present in wrong if is_present}
         if problems:
-            names = [name for key in problems for name in key.split(", ")]
-            raise ToolDefinitionError(f"MCP server {self.name}: {'; '.join(problems.values())}", names=names)
+            names = chain.from_iterable(problems.values())
+            raise ToolDefinitionError(f"MCP server {self.name}: {'; '.join(problems)}", names=names)
         self._server: Any = server
         if kind == "command":
             from mcp import StdioServerParameters
 
             command, *args = cast(Sequence[str], server)
             self._server = StdioServerParameters(command=command, args=args, env=dict(env or {}) or None, cwd=cwd)
-        self._headers = dict(headers or {})
         self._secrets = tuple(_secrets(self._server, self._headers))
 
     def masked(self, text: str) -> str:
@@ -130,18 +128,19 @@ class Target:
         command = self.command
         if not command:
             return ""
-        if os.sep not in command and "/" not in command:
-            path = (self._server.env or {}).get("PATH") or os.environ.get("PATH")
-            if shutil.which(command, path=path) is not None:
-                return ""
-            return f"MCP server {self.name}: no command {command!r} is on the PATH; install it, or give its path"
-        # Absolute, because `which` looks for a bare file name on the PATH.
-        file = Path(self._server.cwd or ".").absolute() / command
-        if shutil.which(str(file)) is not None:
+        if "/" in command or os.sep in command:
+            # Absolute, because `which` looks for a bare file name on the PATH.
+            file = Path(self._server.cwd or ".").absolute() / command
+            problem = f"the file {command!r} is not a program that can be started"
+            if not file.exists():
+                problem = f"the file {command!r} does not exist"
+            found = shutil.which(str(file))
+        else:
+            problem = f"no command {command!r} is on the PATH; install it, or give its path"
+            found = shutil.which(command, path=(self._server.env or {}).get("PATH") or os.environ.get("PATH"))
+        if found is not None:
             return ""
-        if not file.exists():
-            return f"MCP server {self.name}: the file {command!r} does not exist"
-        return f"MCP server {self.name}: the file {command!r} is not a program that can be started"
+        return f"MCP server {self.name}: {problem}"
 
     def transport(
         self, stderr: StderrTail, pace: CPUPace, ended: Callable[[MCPServerError | None], None]
@@ -150,7 +149,7 @@ class Target:
 
         It is given what the server did that no server may, where that is why.
         """
-        return _watched(self._open(stderr, pace), self.name, pace, ended, self.masked)
+        return _Watch(self.name, pace, ended, self.masked).around(self._open(stderr, pace))
 
     @asynccontextmanager
     async def _open(self, stderr: StderrTail, pace: CPUPace) -> AsyncIterator[Any]:
@@ -242,16 +241,19 @@ def _name_of_address(text: str) -> str:
 
 
 def _secrets(server: Any, headers: Mapping[str, str]) -> Iterator[str]:
-    """Yield what a server is given and may repeat: headers, a query, a password, and variables that are no paths."""
-    # The second word of "Bearer KEY" is a secret, too.
-    given = [part for value in map(str, headers.values()) for part in (value, value.partition(" ")[2])]
+    """Return the texts that a server gets and may repeat: headers, query, password, and variables that are no paths."""
+    given: list[str] = []
+    for value in map(str, headers.values()):
+        # The second word of "Bearer KEY" is a secret, too.
+        given += [value, value.partition(" ")[2]]
     if isinstance(server, str):
         parts = urlsplit(server)
         given += [parts.query, *[value for _, value in parse_qsl(parts.query)], parts.fragment]
         given += (BareAddress.of(server).auth or ("", ""))[1:]
-    env = getattr(server, "env", None) or {}
-    given += [value for value in env.values() if not value.startswith((os.sep, ".", "~"))]
-    yield from [one for one in given if len(one) >= _MIN_SECRET]
+    for value in (getattr(server, "env", None) or {}).values():
+        if not value.startswith((os.sep, ".", "~")):
+            given.append(value)
+    return (secret for secret in given if len(secret) >= _MIN_SECRET)
 
 
 def _without_keys(data: Any, mask: Callable[[str], str]) -> Any:
@@ -300,61 +302,72 @@ async def _errlog(stderr: StderrTail) -> AsyncIterator[TextIO]:
             pipe.close()
 
 
-@asynccontextmanager
-async def _watched(
-    inner: AbstractAsyncContextManager[Any],
-    name: str,
-    pace: CPUPace,
-    ended: Callable[[MCPServerError | None], None],
-    mask: Callable[[str], str],
-) -> AsyncIterator[Any]:
-    """Pass messages on, errors without keys, and call `ended` when there will be no more."""
-    import anyio
-    from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+class _Watch:
+    """Passes the messages of a server on, errors without keys, and calls `ended` when there will be no more."""
 
-    async with inner as (read, write):
-        sender, receiver = anyio.create_memory_object_stream[Any](0)
+    def __init__(
+        self, name: str, pace: CPUPace, ended: Callable[[MCPServerError | None], None], mask: Callable[[str], str]
+    ) -> None:
+        self._name = name
+        self._pace = pace
+        self._ended = ended
+        self._mask = mask
 
-        async def forward() -> None:
-            fault = None
-            try:
-                async for message in read:
-                    await pace.rest()
-                    if getattr(getattr(message, "message", None), "method", None) == TOO_LONG:
-                        text = (
-                            f"MCP server {name} wrote a line of more than {MAX_INPUT_BYTES:,} characters, or of more"
-                            f" than {MAX_VALUES:,} values"
-                        )
-                        fault = MCPServerError(text, server=name, limit=MAX_INPUT_BYTES)
-                        break
-                    content = getattr(message, "message", None)
-                    if isinstance(content, JSONRPCRequest):
-                        # Waits until the server reads, so that a server that does not read is not read either.
-                        await write.send(_answer(content))
-                        continue
-                    if isinstance(content, JSONRPCResponse):
-                        result = content.result
-                        content.result = readable(_without_keys(result, mask) if result.get("isError") else result)
-                    elif isinstance(content, JSONRPCError):
-                        content.error = ErrorData(**_without_keys(dict(content.error), mask))
-                    elif isinstance(content, JSONRPCNotification) and _overflows(content):
-                        continue
+    @asynccontextmanager
+    async def around(self, inner: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
+        """Open a transport; yield its streams."""
+        import anyio
+
+        async with inner as (read, write):
+            sender, receiver = anyio.create_memory_object_stream[Any](0)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._forward, read, write, sender)
+                try:
+                    yield receiver, write
+                finally:
+                    tasks.cancel_scope.cancel()
+                    receiver.close()
+
+    async def _forward(self, read: Any, write: Any, sender: Any) -> None:
+        import anyio
+
+        fault = None
+        try:
+            async for message in read:
+                await self._pace.rest()
+                content = getattr(message, "message", None)
+                if getattr(content, "method", None) == TOO_LONG:
+                    text = (
+                        f"MCP server {self._name} wrote a line of more than {MAX_INPUT_BYTES:,} characters, or of more"
+                        f" than {MAX_VALUES:,} values"
+                    )
+                    fault = MCPServerError(text, server=self._name, limit=MAX_INPUT_BYTES)
+                    break
+                if await self._is_for_client(content, write):
                     await sender.send(message)
-            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-                # This side was closed first.
-                pass
-            finally:
-                # First record the reason: closing the stream wakes the requests that wait for an answer.
-                ended(fault)
-                sender.close()
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            # This side was closed first.
+            pass
+        finally:
+            # First record the reason: closing the stream wakes the requests that wait for an answer.
+            self._ended(fault)
+            sender.close()
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(forward)
-            try:
-                yield receiver, write
-            finally:
-                tasks.cancel_scope.cancel()
-                receiver.close()
+    async def _is_for_client(self, content: Any, write: Any) -> bool:
+        """Mask the keys in a message; return False for one that the client must not read."""
+        from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+
+        if isinstance(content, JSONRPCRequest):
+            # Waits until the server reads, so that a server that does not read is not read either.
+            await write.send(_answer(content))
+            return False
+        if isinstance(content, JSONRPCResponse):
+            if content.result.get("isError"):
+                content.result = _without_keys(content.result, self._mask)
+            content.result = readable(content.result)
+        elif isinstance(content, JSONRPCError):
+            content.error = ErrorData(**_without_keys(dict(content.error), self._mask))
+        return not (isinstance(content, JSONRPCNotification) and _overflows(content))
 
 
 def _overflows(message: JSONRPCNotification) -> bool:
