@@ -121,13 +121,14 @@ class Message:
         set_plain_text(self, "role")
 
     def _read_names(self) -> None:
-        set_plain_text(self, "name", "tool_call_id")
-        check_types(
-            MessageError,
-            f"{self.role} message",
-            name=(self.name, _TEXT_OR_NONE, "text or None"),
-            tool_call_id=(self.tool_call_id, _TEXT_OR_NONE, "text or None"),
-        )
+        if type(self.name) not in _TEXT_OR_NONE or type(self.tool_call_id) not in _TEXT_OR_NONE:
+            set_plain_text(self, "name", "tool_call_id")
+            check_types(
+                MessageError,
+                f"{self.role} message",
+                name=(self.name, _TEXT_OR_NONE, "text or None"),
+                tool_call_id=(self.tool_call_id, _TEXT_OR_NONE, "text or None"),
+            )
         # Providers refuse such messages, and most of their errors name no message.
         if self.role == "tool" and not self.tool_call_id:
             raise MessageError("a tool message needs the tool_call_id of the call that it answers", name="tool_call_id")

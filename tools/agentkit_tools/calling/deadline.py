@@ -259,4 +259,4 @@ def _value(end: Outcome[T]) -> T:
     value, error = end
     if error is not None:
         raise error
-    return cast(T, value)
+    return value  # type: ignore[return-value]
