@@ -224,10 +224,11 @@ def _check_prompt(name: str, given: Mapping[str, str], prompts: Sequence[Prompt]
     if name not in known:
         raise MCPServerError(f"the server has no prompt named {name!r}{nearest(name, known)}", name=name)
     expected = {argument.name: bool(argument.required) for argument in known[name].arguments or ()}
-    problems: list[ArgumentProblem] = []
-    for argument, is_required in expected.items():
-        if is_required and argument not in given:
-            problems.append(ArgumentProblem(argument, "is required"))
+    problems = [
+        ArgumentProblem(argument, "is required")
+        for argument, is_required in expected.items()
+        if is_required and argument not in given
+    ]
     for argument, value in given.items():
         if argument not in expected:
             problems.append(ArgumentProblem(argument, "is unknown"))

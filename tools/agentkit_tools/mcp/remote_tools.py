@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -112,7 +112,7 @@ def _tool(definition: Definition, connection: Connection, policy: PolicyOptions)
         shown = _short(name) or "(without a name)"
         raise ToolDefinitionError(f"tool {shown}: {problem}", tool=_short(name))
     options: PolicyOptions = {**_policy_of(definition.annotations), **policy}
-    call = _caller(name, connection, definition.output_schema)
+    call = _RemoteTool(name, connection, definition.output_schema).call
     return Tool.from_json_schema(name, description, schema, call, trust="untrusted", **options)
 
 
@@ -165,30 +165,36 @@ def _policy_of(hints: ToolAnnotations | None) -> PolicyOptions:
     return options
 
 
-def _caller(name: str, connection: Connection, output_schema: Mapping[str, Any] | None) -> Callable[..., Any]:
-    output: _Output | None = None
-    if output_schema is not None:
-        output = _Output(output_schema)
+class _RemoteTool:
+    """The function of a tool of a server."""
 
-    async def call(agentkit_context: ToolContext[Any] | None = None, **arguments: Any) -> ToolResult:
+    def __init__(self, name: str, connection: Connection, output_schema: Mapping[str, Any] | None) -> None:
+        self._name = name
+        self._connection = connection
+        self._output: _Output | None = None
+        if output_schema is not None:
+            self._output = _Output(output_schema)
+
+    # An argument of the server can have the name "self".
+    async def call(self, /, agentkit_context: ToolContext[Any] | None = None, **arguments: Any) -> ToolResult:
+        """Call the tool of the server."""
         meta: Any = None
         report: ProgressFnT | None = None
         if agentkit_context is not None:
             meta = {IDEMPOTENCY_KEY: agentkit_context.idempotency_key}
             report = _reporter(agentkit_context)
-        answer = await connection.call(
-            lambda client: client.call_tool(name, arguments, progress_callback=report, meta=meta)
+        answer = await self._connection.call(
+            lambda client: client.call_tool(self._name, arguments, progress_callback=report, meta=meta)
         )
-        if output is not None and not answer.is_error:
-            problems, error = await run_in_thread(partial(output.problems, answer))
+        if self._output is not None and not answer.is_error:
+            problems, error = await run_in_thread(partial(self._output.problems, answer))
             if error is not None:
                 raise error
             if problems:
-                text = f"MCP server {connection.name}: tool {name} {problems}"
-                raise MCPServerError(text, server=connection.name, name=name)
-        return to_result(answer, name)
-
-    return call
+                server = self._connection.name
+                text = f"MCP server {server}: tool {self._name} {problems}"
+                raise MCPServerError(text, server=server, name=self._name)
+        return to_result(answer, self._name)
 
 
 def _reporter(context: ToolContext[Any]) -> ProgressFnT | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import nullcontext
 from importlib.util import find_spec
 from inspect import isawaitable
@@ -71,38 +71,58 @@ def mcp_server(tools: Iterable[Tool | Callable[..., Any]], **options: Unpack[Ser
         raise ToolDefinitionError(f"MCP server: {'; '.join(problems)}", names=unknown)
     if find_spec("mcp") is None:
         raise ToolDefinitionError("an MCP server needs the extra `mcp`: pip install 'agentkit-prompt-tree[mcp]'")
-    from mcp import MCPError
     from mcp.server import Server
-    from mcp_types import INVALID_PARAMS, CallToolResult, ListToolsResult
 
-    offered = by_name(tools)
-    one_at_a_time = asyncio.Lock()
-
-    async def list_tools(ctx: Any, params: Any) -> ListToolsResult:
-        return ListToolsResult.model_validate({"tools": [_described(tool) for tool in offered.values()]})
-
-    async def call_tool(ctx: Any, params: CallToolRequestParams) -> CallToolResult:
-        key = (ctx.meta or {}).get(IDEMPOTENCY_KEY)
-        call = ToolCall(str(key or os.urandom(16).hex()), params.name, json.dumps(params.arguments or {}))
-        tool = offered.get(params.name)
-        if tool is None:
-            raise MCPError(INVALID_PARAMS, str(unknown_tool(call, offered).content))
-        # Sequential tools wait for each other, whichever client calls them.
-        async with one_at_a_time if tool.policy.sequential else nullcontext():
-            progress = _Progress(ctx.session)
-            try:
-                result = await _answer(tool, call, options.get("deps"), options.get("approve"), progress)
-            finally:
-                await progress.close()
-        return CallToolResult.model_validate(from_result(result))
-
+    offer = _Offer(by_name(tools), options)
     return Server(
         options.get("name", "agentkit"),
         version=options.get("version", ""),
         instructions=options.get("instructions"),
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
+        on_list_tools=offer.list_tools,
+        on_call_tool=offer.call_tool,
     )
+
+
+class _Offer:
+    """Answers the requests of clients for tools."""
+
+    def __init__(self, tools: Mapping[str, Tool], options: ServerOptions) -> None:
+        self._tools = tools
+        self._options = options
+        self._one_at_a_time = asyncio.Lock()
+
+    async def list_tools(self, ctx: Any, params: Any) -> ListToolsResult:
+        from mcp_types import ListToolsResult
+
+        return ListToolsResult.model_validate({"tools": [_described(tool) for tool in self._tools.values()]})
+
+    async def call_tool(self, ctx: Any, params: CallToolRequestParams) -> CallToolResult:
+        from mcp import MCPError
+        from mcp_types import INVALID_PARAMS, CallToolResult
+
+        key = (ctx.meta or {}).get(IDEMPOTENCY_KEY)
+        call = ToolCall(str(key or os.urandom(16).hex()), params.name, json.dumps(params.arguments or {}))
+        tool = self._tools.get(params.name)
+        if tool is None:
+            raise MCPError(INVALID_PARAMS, str(unknown_tool(call, self._tools).content))
+        # Sequential tools wait for each other, whichever client calls them.
+        async with self._one_at_a_time if tool.policy.sequential else nullcontext():
+            progress = _Progress(ctx.session)
+            try:
+                result = await self._answer(tool, call, progress)
+            finally:
+                await progress.close()
+        return CallToolResult.model_validate(from_result(result))
+
+    async def _answer(self, tool: Tool, call: ToolCall, progress: _Progress) -> ToolResult:
+        context = ToolContext(self._options.get("deps"), "mcp", call.id, run=progress)
+        approve = self._options.get("approve")
+        if approve is not None and await tool.needs_approval(call, context):
+            verdict = approve(call)
+            if isawaitable(verdict):
+                verdict = await verdict
+            context.approved = bool(verdict)
+        return await tool.call(call, context)
 
 
 def serve_mcp(
@@ -187,18 +207,6 @@ class _Progress:
         if self._sending is not None:
             await asyncio.wait((self._sending,), timeout=_CLOSING_SECONDS)
             self._sending.cancel()
-
-
-async def _answer(
-    tool: Tool, call: ToolCall, deps: Any, approve: Callable[[ToolCall], Any] | None, progress: _Progress
-) -> ToolResult:
-    context = ToolContext(deps, "mcp", call.id, run=progress)
-    if approve is not None and await tool.needs_approval(call, context):
-        verdict = approve(call)
-        if isawaitable(verdict):
-            verdict = await verdict
-        context.approved = bool(verdict)
-    return await tool.call(call, context)
 
 
 def _described(tool: Tool) -> dict[str, Any]:
