@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from agentkit.agent import Agent
+from agentkit.agent.agent import Agent
 from agentkit.agent_files.agent_file import (
     AgentFile,
     AgentTool,
@@ -28,14 +28,14 @@ from agentkit.agent_files.import_path import imported
 from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.agent_files.yaml_lines import Place, Problem, YamlFile, listed, read_yaml
-from agentkit.compaction import Compaction, Summarise, Trim
 from agentkit.errors import AgentDefinitionError, AgentError
 from agentkit.models import model_names
 from agentkit.models.model import Model
 from agentkit.models.model_errors import ModelError
 from agentkit.models.settings import NO_SETTINGS, ModelSettings
-from agentkit.recaller import RecallOptions, check_shown
-from agentkit.run.limits import Limits
+from agentkit.run.parts.compaction import Compaction, Summarise, Trim
+from agentkit.run.parts.limits import Limits
+from agentkit.run.parts.recaller import RecallOptions, check_shown
 from agentkit_memory import Scope, StoreError
 from agentkit_prompts.chat_templates.guard.control_tokens import Policy
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentkit.agent import Agent
+    from agentkit.agent.agent import Agent
     from agentkit_memory import Memory
 
 __all__ = ["LoadedAgent"]

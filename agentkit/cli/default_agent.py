@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from agentkit.agent import Agent
+from agentkit.agent.agent import Agent
 from agentkit.models.completion.completion_model import CompletionModel
 from agentkit.models.model import Model
 from agentkit.models.model_errors import ModelAuthError

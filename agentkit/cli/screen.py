@@ -19,7 +19,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
-    from agentkit.run.events import ToolFinished, ToolStarted
+    from agentkit.run.engine.events import ToolFinished, ToolStarted
     from agentkit_prompts.composition.composition import Composition
     from agentkit_prompts.composition.explain import LayerRow
     from agentkit_prompts.composition.why import Why
@@ -172,7 +172,7 @@ def short(text: str) -> str:
 
 def tool_line(event: ToolStarted | ToolFinished) -> str:
     """Return what is noted of a tool call that begins or ends."""
-    from agentkit.run.events import ToolStarted
+    from agentkit.run.engine.events import ToolStarted
 
     if isinstance(event, ToolStarted):
         return f"calls {event.call.name} {short(event.call.arguments)}"

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
-from agentkit.agent import Agent
+from agentkit.agent.agent import Agent
 from agentkit.inspector.past_contexts import turn_bounds, turn_context
-from agentkit.recaller import in_scope, recall, shown_options
-from agentkit.run.loop import remembering
+from agentkit.run.engine.loop import remembering
+from agentkit.run.parts.recaller import in_scope, recall, shown_options
 from agentkit_memory.conversations.stored_session import StoredSession
 from agentkit_memory.store.records import StoredMessage
 from agentkit_prompts.context.prompt_context import PromptContext

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
 
-from agentkit.chain import Chain
 from agentkit.durable.durable_errors import DurableError
 from agentkit.durable.stored.run_request import RunRequest, SessionName
 from agentkit.errors import AgentDefinitionError
-from agentkit.session import Session
+from agentkit.run.parts.chain import Chain
+from agentkit.run.parts.session import Session
 from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_prompts.names import nearest
 from agentkit_tools.tool import Tool

@@ -16,8 +16,8 @@ from agentkit.durable.map_file import MapFile
 from agentkit.durable.stored.durable_store import PRIORITY, DurableStore
 from agentkit.durable.stored.run_request import RunRequest, StartOptions, check_name
 from agentkit.errors import named_problems
-from agentkit.threads import in_thread
-from agentkit.unknown_options import check_names
+from agentkit.ground.threads import in_thread
+from agentkit.ground.unknown_options import check_names
 
 __all__ = ["MapOptions", "MapReport", "all_made", "mapped"]
 

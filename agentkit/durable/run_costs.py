@@ -11,7 +11,7 @@ from agentkit.durable.durable_errors import DurableError
 from agentkit.durable.stored.durable_store import DurableStore
 from agentkit.durable.stored.run_info import RunInfo
 from agentkit.models.model import NO_USAGE, Usage
-from agentkit.run.journal import Journal
+from agentkit.run.journal.journal import Journal
 
 __all__ = ["CostBy", "RunCost", "run_costs"]
 

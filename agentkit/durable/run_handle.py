@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
-from agentkit.chain import Output
 from agentkit.durable.added_agents import AddedAgents
 from agentkit.durable.durable_errors import RunCancelled, RunFailed
 from agentkit.durable.stored.durable_store import DurableStore
@@ -15,10 +14,11 @@ from agentkit.durable.stored.run_info import RunInfo
 from agentkit.durable.stored.run_tables import AskedCall
 from agentkit.errors import ApprovalError, Paused
 from agentkit.models.model import Usage
-from agentkit.run.decisions import Approved, Decision, Denied, decision
-from agentkit.run.events import ApprovalGiven, ConversationCompacted, Event, ModelReplied, Recalled, ToolFinished
-from agentkit.run.journal import Entry, Journal
-from agentkit.run.trace import TraceSpan
+from agentkit.run.engine.events import ApprovalGiven, ConversationCompacted, Event, ModelReplied, Recalled, ToolFinished
+from agentkit.run.journal.journal import Entry, Journal
+from agentkit.run.journal.trace import TraceSpan
+from agentkit.run.parts.chain import Output
+from agentkit.run.parts.decisions import Approved, Decision, Denied, decision
 from agentkit_prompts.context.messages import Message, ToolCall
 
 __all__ = ["EndedRun", "RunHandle", "entry_events"]

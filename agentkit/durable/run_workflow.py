@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from agentkit.citations import citation_form
 from agentkit.durable.added_agents import AddedAgent, AddedAgents
 from agentkit.durable.durable_errors import RunFailed, WorkerError
 from agentkit.durable.stored.durable_store import DurableStore
 from agentkit.durable.stored.journal_rows import JournalRows, journal_text
 from agentkit.durable.stored.run_request import RunRequest
 from agentkit.errors import JournalError, Paused, RunBusy, SessionBusy
-from agentkit.run.journal import Journal
-from agentkit.run.journal_file import Keeper
-from agentkit.threads import in_thread
+from agentkit.ground.threads import in_thread
+from agentkit.run.journal.journal import Journal
+from agentkit.run.journal.journal_file import Keeper
+from agentkit.run.parts.citations import citation_form
 
 if TYPE_CHECKING:
-    from agentkit.run.decisions import Decision
-    from agentkit.session import Session
+    from agentkit.run.parts.decisions import Decision
+    from agentkit.run.parts.session import Session
 
 __all__ = ["Attempt", "TakenOver"]
 

@@ -24,13 +24,13 @@ from agentkit.durable.stored.run_info import RunInfo, RunState
 from agentkit.durable.stored.run_request import RunRequest, SessionName, StartOptions, check_name
 from agentkit.durable.stored.run_tables import WorkerRow
 from agentkit.durable.worker import Worker
-from agentkit.equipment import check_deps
 from agentkit.errors import AgentDefinitionError, named_problems
-from agentkit.recaller import in_scope
-from agentkit.run.beginning import new_journal
-from agentkit.session import checked_session
-from agentkit.threads import in_thread
-from agentkit.unknown_options import check_names
+from agentkit.ground.threads import in_thread
+from agentkit.ground.unknown_options import check_names
+from agentkit.run.engine.beginning import new_journal
+from agentkit.run.parts.equipment import check_deps
+from agentkit.run.parts.recaller import in_scope
+from agentkit.run.parts.session import checked_session
 from agentkit_prompts.names import nearest
 
 __all__ = ["Runs"]

@@ -17,7 +17,7 @@ from agentkit.durable.stored.run_info import RunInfo
 from agentkit.durable.stored.run_request import RunRequest, check_name
 from agentkit.durable.stored.run_tables import WorkerRow
 from agentkit.errors import named_problems
-from agentkit.run.journal import Journal
+from agentkit.run.journal.journal import Journal
 
 __all__ = [
     "SCHEDULED",

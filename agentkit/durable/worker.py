@@ -28,7 +28,7 @@ from agentkit.durable.stored.durable_store import APPLICATION, VERSION, WORKFLOW
 from agentkit.durable.stored.sqlite_connection import SQLiteConnection
 from agentkit.durable.takeover import Takeover
 from agentkit.errors import named_problems
-from agentkit.threads import in_thread
+from agentkit.ground.threads import in_thread
 from agentkit_prompts.system.daemon_threads import DaemonThreads
 from agentkit_prompts.system.file_locks import locked, unlock
 from agentkit_prompts.system.private_files import private_file

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
-from agentkit.agent import Agent
+from agentkit.agent.agent import Agent
 from agentkit.errors import AgentError
+from agentkit.ground.threads import in_thread
 from agentkit.inspector.composition_view import composition_view, message_view, messages_view, prompt_views
 from agentkit.inspector.diff_view import diff_view
 from agentkit.inspector.edits import edited_layers
@@ -23,11 +24,10 @@ from agentkit.inspector.recall_view import recall_view
 from agentkit.inspector.session_view import MAX_TURNS, first_turn, runs_begun, session_view, turns_view
 from agentkit.inspector.source import InspectedRun, InspectorSource, RunSummary
 from agentkit.models.abilities import fitted, text_tokens_of
-from agentkit.recaller import Found, recall
-from agentkit.run.decisions import Approved, Decision, Denied
-from agentkit.run.loop import remembering
-from agentkit.session import Session
-from agentkit.threads import in_thread
+from agentkit.run.engine.loop import remembering
+from agentkit.run.parts.decisions import Approved, Decision, Denied
+from agentkit.run.parts.recaller import Found, recall
+from agentkit.run.parts.session import Session
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.composition.composition import Composition

@@ -22,12 +22,12 @@ from starlette.routing import Route
 
 from agentkit.durable.durable_errors import DatabaseUnavailable
 from agentkit.errors import AgentError
-from agentkit.graceful_shutdown.ended_requests import STOPPED, EndedRequests
+from agentkit.ground.graceful_shutdown.ended_requests import STOPPED, EndedRequests
+from agentkit.ground.request_json import request_json
 from agentkit.inspector import answers
 from agentkit.inspector.page_files import page_files
 from agentkit.inspector.source import InspectorSource, SourceOf
 from agentkit.models.model_errors import ModelError
-from agentkit.request_json import request_json
 from agentkit_memory.errors import InvalidArgument, NotFound, StoreError
 from agentkit_prompts.errors import ContextError, KwargsError, PromptError
 from agentkit_tools.errors import ToolError

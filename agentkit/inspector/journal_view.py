@@ -8,8 +8,8 @@ from typing import Any
 from agentkit.inspector.composition_view import clipped
 from agentkit.inspector.recall_view import found_view
 from agentkit.models.model import Usage
-from agentkit.run.decisions import Decision, Denied
-from agentkit.run.journal import Journal, inner_id
+from agentkit.run.journal.journal import Journal, inner_id
+from agentkit.run.parts.decisions import Decision, Denied
 from agentkit_prompts.context.messages import ToolCall
 
 __all__ = ["journal_view", "waiting_calls"]

@@ -14,8 +14,8 @@ from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 
-from agentkit.graceful_shutdown.ended_requests import EndedRequests
-from agentkit.graceful_shutdown.stoppable_server import StoppableServer
+from agentkit.ground.graceful_shutdown.ended_requests import EndedRequests
+from agentkit.ground.graceful_shutdown.stoppable_server import StoppableServer
 from agentkit.inspector.inspector_routes import PREFIX, routes, stopped
 from agentkit.inspector.local_source import LocalSource
 from agentkit.inspector.source import InspectorSource

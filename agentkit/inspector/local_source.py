@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, TypeVar
 
-from agentkit.agent import Agent
+from agentkit.agent.agent import Agent
 from agentkit.errors import AgentDefinitionError, AgentError, ApprovalError, Paused
 from agentkit.inspector.journal_view import waiting_calls
 from agentkit.inspector.source import InspectedRun, RunStatus, RunSummary
-from agentkit.recaller import RecallSource
-from agentkit.run.decisions import Decision
-from agentkit.run.journal import Journal
-from agentkit.session import InMemorySession, Session
+from agentkit.run.journal.journal import Journal
+from agentkit.run.parts.decisions import Decision
+from agentkit.run.parts.recaller import RecallSource
+from agentkit.run.parts.session import InMemorySession, Session
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_prompts.names import nearest

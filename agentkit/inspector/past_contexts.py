@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agentkit.agent import Agent
+from agentkit.agent.agent import Agent
 from agentkit.errors import JournalError
-from agentkit.run.journal import Journal
-from agentkit.run.loop import is_repair, remembering
-from agentkit.run_context import with_key
-from agentkit.session import InMemorySession, Session
+from agentkit.run.engine.loop import is_repair, remembering
+from agentkit.run.journal.journal import Journal
+from agentkit.run.parts.run_context import with_key
+from agentkit.run.parts.session import InMemorySession, Session
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from agentkit.recaller import Found
+from agentkit.run.parts.recaller import Found
 from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage
 
 __all__ = ["found_view", "recall_view"]

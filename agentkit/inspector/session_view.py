@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from agentkit.inspector.past_contexts import turn_bounds
-from agentkit.session import Session
+from agentkit.run.parts.session import Session
 from agentkit_prompts.tokens.counter import ESTIMATE, message_tokens
 
 __all__ = ["MAX_TURNS", "first_turn", "runs_begun", "session_view", "turns_view"]

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from agentkit.agent import Agent
-from agentkit.recaller import RecallSource
-from agentkit.run.decisions import Decision
-from agentkit.run.journal import Journal
-from agentkit.session import Session
+from agentkit.agent.agent import Agent
+from agentkit.run.journal.journal import Journal
+from agentkit.run.parts.decisions import Decision
+from agentkit.run.parts.recaller import RecallSource
+from agentkit.run.parts.session import Session
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from agentkit.ground.sync_driver import run_blocking
 from agentkit.model_evaluation.answer_file import Answered, AnswerFile, as_json
 from agentkit.model_evaluation.asking import Asker, GivenMeta
 from agentkit.model_evaluation.configured_dataset import configured
@@ -29,7 +30,6 @@ from agentkit.models.model_errors import (
 )
 from agentkit.models.settings import NO_SETTINGS, ModelSettings
 from agentkit.output.json_in_text import behind_thinking
-from agentkit.sync_driver import run_blocking
 from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems, brief
 from agentkit_prompts.evaluation.dataset_reader import Row

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from agentkit.errors import AgentDefinitionError
+from agentkit.ground.unknown_options import refusing_unknown
 from agentkit.models.model import Model, Usage
-from agentkit.unknown_options import refusing_unknown
 from agentkit_prompts.errors import brief
 
 __all__ = ["Price", "known_price", "price_of"]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from pydantic import JsonValue
 
 from agentkit.errors import AgentDefinitionError, named_problems
+from agentkit.ground.unknown_options import refusing_unknown
 from agentkit.models.secret_values import secrets_in, without_secrets
-from agentkit.unknown_options import refusing_unknown
 from agentkit_prompts.context.frozen import FrozenDict, freeze
 from agentkit_prompts.errors import ContextError, brief, check_types
 from agentkit_prompts.names import nearest

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from agentkit.errors import AgentDefinitionError, Paused
 from agentkit.models.model import NO_USAGE, Model, Reply
 from agentkit.models.providers import PROVIDERS
-from agentkit.recaller import Found
-from agentkit.run.journal import Journal
-from agentkit.run.loop import RunResult
-from agentkit.run.observed_driver import ToolEnded, observed_by, observer
-from agentkit.run.trace import (
+from agentkit.run.engine.loop import RunResult
+from agentkit.run.engine.observed_driver import ToolEnded, observed_by, observer
+from agentkit.run.journal.journal import Journal
+from agentkit.run.journal.trace import (
     SentLayers,
     layer_attributes,
     recall_attributes,
@@ -29,6 +28,7 @@ from agentkit.run.trace import (
     tool_attributes,
     usage_attributes,
 )
+from agentkit.run.parts.recaller import Found
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Text

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, get_args, overload
 from typing_extensions import TypeVar
 
 from agentkit.errors import AgentDefinitionError
+from agentkit.ground.unknown_options import refusing_unknown
 from agentkit.models.abilities import OutputMode
-from agentkit.unknown_options import refusing_unknown
 from agentkit_prompts.errors import check_types
 
 if TYPE_CHECKING:

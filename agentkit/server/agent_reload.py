@@ -11,8 +11,8 @@ from pathlib import Path
 from agentkit.agent_files.agent_loading import AgentFileError
 from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.errors import AgentDefinitionError
+from agentkit.ground.threads import in_thread
 from agentkit.server.http_app import Server
-from agentkit.threads import in_thread
 
 __all__ = ["AgentReload"]
 

@@ -20,10 +20,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from agentkit.agent import Agent
+from agentkit.agent.agent import Agent
 from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.errors import AgentDefinitionError
-from agentkit.graceful_shutdown.ended_requests import EndedRequests
+from agentkit.ground.graceful_shutdown.ended_requests import EndedRequests
 from agentkit.inspector import routes as inspector_routes
 from agentkit.server.access import Access, Caller
 from agentkit.server.endpoints.exchange import error_answer, stopped

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from agentkit.errors import AgentDefinitionError, named_problems
-from agentkit.unknown_options import refusing_unknown
+from agentkit.ground.unknown_options import refusing_unknown
 from agentkit_prompts.errors import brief
 
 __all__ = ["ServerOptions"]

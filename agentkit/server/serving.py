@@ -11,7 +11,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agentkit.errors import AgentDefinitionError
-from agentkit.graceful_shutdown.stoppable_server import StoppableServer
+from agentkit.ground.graceful_shutdown.stoppable_server import StoppableServer
 from agentkit.server.http_app import Server, is_loopback
 from agentkit_prompts.errors import check_types
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, NamedTuple
 
+from agentkit.run.parts.session import InMemorySession, Session
 from agentkit.server.server_errors import Conflict, ServerFull, UnknownResource
-from agentkit.session import InMemorySession, Session
 from agentkit_memory import AlreadyUsed, Memory, NotFound, Scope, StoredSession
 from agentkit_memory.store.records import SessionInfo
 from agentkit_prompts.context.messages import Message

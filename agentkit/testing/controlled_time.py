@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Any
 
-from agentkit.sync_driver import close_idle
+from agentkit.ground.sync_driver import close_idle
 from agentkit_tools.calling.tool_threads import busy_threads
 
 __all__ = ["Clock", "controlled_time"]

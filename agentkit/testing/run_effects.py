@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import EllipsisType
 from typing import Any, TypeAlias
 
-from agentkit.run.journal import Entry, Journal
+from agentkit.run.journal.journal import Entry, Journal
 
 __all__ = ["assert_effects", "effects"]
 

@@ -47,7 +47,7 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     loaded = set(done.stdout.splitlines()[-1].split())
     assert {"agentkit.cli.app", "typer"} <= loaded
-    others = {"agentkit.agent", "agentkit.cli.commands.chat_command", "asyncio", "pydantic", "sqlalchemy", "yaml"}
+    others = {"agentkit.agent.agent", "agentkit.cli.commands.chat_command", "asyncio", "pydantic", "sqlalchemy", "yaml"}
     assert not loaded & others
 
 
@@ -98,9 +98,9 @@ def test_without_the_extra_one_line_says_what_to_install(missing: str) -> None:
 def test_another_module_that_is_missing_is_not_blamed_on_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("agentkit.cli.")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "agentkit.agent", None)
+    monkeypatch.setitem(sys.modules, "agentkit.agent.agent", None)
     monkeypatch.setattr(sys, "argv", ["agentkit", "chat"])
-    with raises(ModuleNotFoundError, name="agentkit.agent"):
+    with raises(ModuleNotFoundError, name="agentkit.agent.agent"):
         main()
 
 

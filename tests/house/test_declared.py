@@ -19,7 +19,7 @@ OF_EXTRAS = {
     "agentkit/model_evaluation": "cli",
     "agentkit/inspector": "server",
     "agentkit/server": "server ag-ui",
-    "agentkit/graceful_shutdown": "server",
+    "agentkit/ground/graceful_shutdown": "server",
     "agentkit/models": "openai anthropic",
     "agentkit/observing": "otel",
     "agentkit/testing": "dev",  # strategies for the tests of those who write prompts

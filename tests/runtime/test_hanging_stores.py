@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, InMemorySession, LimitExceeded, Limits, Message, RunResult, ScriptedModel, threads
+from agentkit import Agent, InMemorySession, LimitExceeded, Limits, Message, RunResult, ScriptedModel
 from agentkit.errors import RunBusy, SessionBusy
+from agentkit.ground import threads
 from agentkit.prompts import Conversation
 from tests.raising import raises
 from tests.runtime.scripts import Slow, calling
@@ -24,7 +25,7 @@ from tests.waiting import LONG, eventually, longer
 PROGRAM = """
 import asyncio, sys, threading
 from agentkit import *
-from agentkit import threads
+from agentkit.ground import threads
 from agentkit.memory import Memory
 from agentkit.tools import tool
 from agentkit_memory.process.store_threads import Threads

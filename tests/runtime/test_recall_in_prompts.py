@@ -23,7 +23,7 @@ from agentkit.prompts import (
     RecalledMessage,
     RecalledPrompt,
 )
-from agentkit.recaller import Found, recall
+from agentkit.run.parts.recaller import Found, recall
 from tests.raising import raises
 from tests.runtime.scripts import Library
 

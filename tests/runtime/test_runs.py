@@ -31,10 +31,10 @@ from agentkit import (
     ToolContext,
     Usage,
     UserInput,
-    sync_driver,
     tool,
 )
 from agentkit.errors import AgentDefinitionError
+from agentkit.ground import sync_driver
 from agentkit.models import ModelRateLimited, ModelUnavailable
 from agentkit.prompts import Fact, Image, KnowledgePrompt, MemoPrompt, Text, TextPrompt
 from tests.raising import raises

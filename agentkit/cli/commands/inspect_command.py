@@ -16,8 +16,8 @@ from agentkit.cli.agent_option import opened_agent
 from agentkit.cli.default_agent import choose_model, default_agent
 from agentkit.cli.options import HOME, TENANT, AsJson, Home, has_memory, open_memory, own_session, utf8
 from agentkit.cli.screen import complain, logged, note, put
-from agentkit.run.journal import Journal
-from agentkit.session import InMemorySession, Session
+from agentkit.run.journal.journal import Journal
+from agentkit.run.parts.session import InMemorySession, Session
 from agentkit_memory import Memory, Scope
 
 __all__ = ["inspect"]

@@ -16,7 +16,7 @@ from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import complain, note, progress_bar, put
 from agentkit.durable.durable_errors import DurableError
 from agentkit.durable.mapping import MapOptions, all_made
-from agentkit.sync_driver import run_blocking
+from agentkit.ground.sync_driver import run_blocking
 from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_prompts.system.regular_files import read_regular
 

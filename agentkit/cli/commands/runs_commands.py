@@ -17,9 +17,9 @@ from agentkit.durable.run_handle import RunHandle
 from agentkit.durable.runs import Runs
 from agentkit.durable.stored.run_info import RunInfo
 from agentkit.durable.stored.run_tables import AskedCall
-from agentkit.run.decisions import Decision, Denied, decision_data
-from agentkit.run.journal import Journal, inner_id
-from agentkit.sync_driver import run_blocking
+from agentkit.ground.sync_driver import run_blocking
+from agentkit.run.journal.journal import Journal, inner_id
+from agentkit.run.parts.decisions import Decision, Denied, decision_data
 
 __all__ = ["runs_app"]
 

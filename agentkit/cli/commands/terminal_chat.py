@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from agentkit.agent import Agent
+from agentkit.agent.agent import Agent
 from agentkit.cli.commands.run_command import note_cut, result_form
 from agentkit.cli.options import own_session
 from agentkit.cli.screen import (
@@ -28,9 +28,9 @@ from agentkit.cli.screen import (
 )
 from agentkit.errors import Paused
 from agentkit.models.model import NO_USAGE, Usage
-from agentkit.run.decisions import Approved, Decision, Denied
-from agentkit.run.events import Event, PromptComposed, Recalled, TextDelta, ToolFinished, ToolStarted
-from agentkit.run.loop import RunResult
+from agentkit.run.engine.events import Event, PromptComposed, Recalled, TextDelta, ToolFinished, ToolStarted
+from agentkit.run.engine.loop import RunResult
+from agentkit.run.parts.decisions import Approved, Decision, Denied
 from agentkit.server.served_runs.event_form import output_form, usage_form
 from agentkit_memory import Memory
 from agentkit_prompts.composition.composition import Composition

@@ -26,8 +26,8 @@ from agentkit.durable.stored.run_request import RunRequest
 from agentkit.durable.stored.run_tables import AskedCall, RunTables
 from agentkit.durable.stored.workflow_rows import WorkflowRow, WorkflowRows, can_be_stored
 from agentkit.errors import JournalError
-from agentkit.run.journal import Journal
-from agentkit.threads import in_thread
+from agentkit.ground.threads import in_thread
+from agentkit.run.journal.journal import Journal
 
 __all__ = ["APPLICATION", "PRIORITY", "VERSION", "WORKFLOW", "DurableStore"]
 

@@ -21,7 +21,7 @@ from agentkit.durable.stored.run_request import RunRequest
 from agentkit.durable.stored.run_tables import call_of, stored_call, stored_text
 from agentkit.durable.stored.workflow_rows import StepRow, WorkflowRows, delete_rows
 from agentkit.errors import JournalError
-from agentkit.run.journal import inner_line
+from agentkit.run.journal.journal import inner_line
 
 __all__ = ["INNER", "JOURNAL", "JournalRow", "JournalRows", "journal_rows", "journal_text"]
 

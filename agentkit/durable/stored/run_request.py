@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import TypedDict
 
 from agentkit.durable.durable_errors import DurableError
-from agentkit.session import Session
+from agentkit.run.parts.session import Session
 
 if TYPE_CHECKING:
     from agentkit_memory import Scope

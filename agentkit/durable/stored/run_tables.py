@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from agentkit.durable.stored.sqlite_connection import prepare
-from agentkit.run.decisions import Decision, Denied, decision_data, read_decision
+from agentkit.run.parts.decisions import Decision, Denied, decision_data, read_decision
 
 __all__ = ["AskedCall", "RunTables", "WorkerRow", "call_of", "engine_url", "stored_call", "stored_text"]
 

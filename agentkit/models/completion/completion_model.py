@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
 from agentkit.errors import AgentDefinitionError
+from agentkit.ground.unknown_options import check_names
 from agentkit.models.completion.functionary import FunctionaryReply
 from agentkit.models.completion.harmony import HarmonyReply
 from agentkit.models.completion.leading_thoughts import LeadingThoughts
@@ -19,7 +20,6 @@ from agentkit.models.http.reply_reader import IncompleteCall, ReplyReader
 from agentkit.models.model import Delta
 from agentkit.models.model_errors import ModelRequestError, ToolsTwiceWarning
 from agentkit.models.settings import Fields, ModelSettings, patched
-from agentkit.unknown_options import check_names
 from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.chat_templates.normalise import template_message
 from agentkit_prompts.chat_templates.reasoning_tags import opens_thought

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, TypeVar
 
+from agentkit.ground.unknown_options import check_names
 from agentkit.models.abilities import OutputMode
 from agentkit.models.http.no_real_models import check_real_models
 from agentkit.models.http.reply_body import DONE, documents
@@ -23,7 +24,6 @@ from agentkit.models.model import Delta, OnDelta, Reply, passed_on
 from agentkit.models.model_errors import ModelError, ModelInterrupted, ModelRequestError, ModelUnavailable
 from agentkit.models.prices import Price, known_price
 from agentkit.models.settings import NO_SETTINGS, Fields, ModelSettings, body_of, checked_settings, patched
-from agentkit.unknown_options import check_names
 from agentkit_prompts.credentials import spellings
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agentkit.run.journal import Journal
-from agentkit.run.listening import streaming
+from agentkit.ground.threads import in_thread
+from agentkit.run.engine.listening import streaming
+from agentkit.run.journal.journal import Journal
 from agentkit.server.access import Caller
 from agentkit.server.ag_ui.ag_ui_events import AGUIEvents
 from agentkit.server.ag_ui.ag_ui_interrupts import decisions_of, interrupted_run
@@ -28,7 +29,6 @@ from agentkit.server.server_options import ServerOptions
 from agentkit.server.turns.answering import Turns
 from agentkit.server.turns.client_tools import ClientTool
 from agentkit.server.turns.turn import Turn, Waited, messages_of
-from agentkit.threads import in_thread
 from agentkit_prompts.context.messages import Message
 
 __all__ = ["AGUIEndpoints"]

@@ -29,7 +29,7 @@ from ag_ui.core import (
     ToolCallStartEvent,
 )
 
-from agentkit.run import events
+from agentkit.run.engine import events
 from agentkit.server.ag_ui.ag_ui_interrupts import interrupt_of, outer_call
 from agentkit.server.turns.turn import TurnAnswer
 from agentkit_prompts.context.messages import ToolCall

@@ -14,8 +14,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from agentkit.graceful_shutdown.ended_requests import STOPPED
-from agentkit.request_json import request_json
+from agentkit.ground.graceful_shutdown.ended_requests import STOPPED
+from agentkit.ground.request_json import request_json
 from agentkit.server.served_runs.event_form import json_bytes
 from agentkit.server.server_errors import BadRequest, ServerError, ServerFull, TooLarge, Unprocessable, Unsupported
 from agentkit.server.server_options import ServerOptions

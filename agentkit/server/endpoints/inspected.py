@@ -9,12 +9,14 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
-from agentkit.agent import Agent
+from agentkit.agent.agent import Agent
 from agentkit.errors import AgentError, ApprovalError
+from agentkit.ground.threads import in_thread
 from agentkit.inspector.source import InspectedRun, RunSummary
-from agentkit.recaller import RecallSource
-from agentkit.run.decisions import Decision
-from agentkit.run.journal import Journal
+from agentkit.run.journal.journal import Journal
+from agentkit.run.parts.decisions import Decision
+from agentkit.run.parts.recaller import RecallSource
+from agentkit.run.parts.session import Session
 from agentkit.server.access import Caller, Permission
 from agentkit.server.endpoints.runs_api import RunEndpoints, StartRun
 from agentkit.server.served_agents import ServedAgents
@@ -24,8 +26,6 @@ from agentkit.server.served_runs.run_records import RunRecord, RunsWanted, user_
 from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import AccessDenied, ServerError, UnknownResource
 from agentkit.server.session_store import Owner, SessionStore
-from agentkit.session import Session
-from agentkit.threads import in_thread
 from agentkit_memory import Memory
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import UserInput

@@ -11,6 +11,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from agentkit.ground.threads import in_thread
 from agentkit.server.access import Access, Caller
 from agentkit.server.endpoints.exchange import JSONAnswer
 from agentkit.server.endpoints.http_endpoint import Endpoint
@@ -19,7 +20,6 @@ from agentkit.server.served_runs.background_runs import BackgroundRuns
 from agentkit.server.served_runs.event_form import usage_form
 from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.served_runs.tenant_limits import TenantLimits, today
-from agentkit.threads import in_thread
 
 __all__ = ["Measures", "OperationEndpoints"]
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from agentkit.ground.threads import in_thread
 from agentkit.server.access import Caller
 from agentkit.server.endpoints.exchange import EventStream, JSONAnswer, read_json, sse, validated
 from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs, Parameter, checked_name, number, text
@@ -21,7 +22,6 @@ from agentkit.server.served_runs.run_records import ENDED, STATUSES, RunRecord, 
 from agentkit.server.served_runs.run_services import RunServices
 from agentkit.server.server_errors import BadRequest, Conflict, UnknownResource, Unprocessable
 from agentkit.server.session_store import Owner
-from agentkit.threads import in_thread
 from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["Decisions", "RunEndpoints", "StartRun"]

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agentkit.ground.threads import in_thread
 from agentkit.server.access import Caller
 from agentkit.server.endpoints.exchange import JSONAnswer, read_json, validated
 from agentkit.server.endpoints.http_endpoint import Endpoint, Parameter, checked_name, number, text
@@ -19,7 +20,6 @@ from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import Conflict
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import Owner, SessionStore
-from agentkit.threads import in_thread
 from agentkit_memory.store.records import SessionInfo
 
 __all__ = ["SessionEndpoints"]

@@ -13,8 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agentkit.errors import JournalError
-from agentkit.run.journal import Journal
-from agentkit.run.listening import PassOn, streaming
+from agentkit.ground.threads import in_thread
+from agentkit.run.engine.listening import PassOn, streaming
+from agentkit.run.journal.journal import Journal
 from agentkit.server.access import Caller
 from agentkit.server.endpoints.exchange import (
     EventStream,
@@ -36,7 +37,6 @@ from agentkit.server.server_options import ServerOptions
 from agentkit.server.turns.answering import Turns
 from agentkit.server.turns.client_tools import HeldReplies
 from agentkit.server.turns.turn import Turn, TurnAnswer, messages_of
-from agentkit.threads import in_thread
 from agentkit_prompts.context.messages import Message
 
 __all__ = ["OpenAIEndpoints"]

@@ -15,7 +15,7 @@ from agentkit.durable.retention import delete_runs
 from agentkit.durable.runs import Runs
 from agentkit.durable.stored.run_info import RunInfo, RunState
 from agentkit.models.model import NO_USAGE
-from agentkit.run.journal import Journal
+from agentkit.run.journal.journal import Journal
 from agentkit.server.served_runs.background_runs import OUR_ERRORS
 from agentkit.server.served_runs.run_records import RunRecord, RunsWanted, WaitingCall
 from agentkit.server.served_runs.stored_runs import MAX_KEPT, StoredRuns

@@ -12,18 +12,20 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from agentkit.agent import Agent
-from agentkit.chain import Chain
+from agentkit.agent.agent import Agent
 from agentkit.durable.added_agents import AddedAgent
 from agentkit.durable.durable_errors import DatabaseUnavailable, RunIdTaken, RunNotFound, WorkerError
 from agentkit.durable.run_handle import entry_events
 from agentkit.durable.runs import Runs
 from agentkit.durable.stored.run_request import SessionName, StartOptions
 from agentkit.errors import AgentDefinitionError, ApprovalError
+from agentkit.ground.threads import in_thread
 from agentkit.models.model import NO_USAGE, Usage
-from agentkit.recaller import RecallSource
-from agentkit.run.journal import Journal
-from agentkit.run.loop import RunResult
+from agentkit.run.engine.loop import RunResult
+from agentkit.run.journal.journal import Journal
+from agentkit.run.parts.chain import Chain
+from agentkit.run.parts.recaller import RecallSource
+from agentkit.run.parts.session import Session
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.durable_records import DurableRecords
 from agentkit.server.served_runs.event_form import event_form, usage_form
@@ -32,8 +34,6 @@ from agentkit.server.served_runs.run_records import ENDED, RunEvent, RunRecord, 
 from agentkit.server.served_runs.run_services import RunServices
 from agentkit.server.server_errors import Conflict, UnknownResource
 from agentkit.server.session_store import Owner
-from agentkit.session import Session
-from agentkit.threads import in_thread
 from agentkit_memory import Scope
 from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_tools import Tool

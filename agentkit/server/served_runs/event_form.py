@@ -11,12 +11,12 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import to_json
 
-from agentkit.citations import citation_form
 from agentkit.models.model import Usage
-from agentkit.run import events
-from agentkit.run.decisions import Decision, Denied
-from agentkit.run.events import Event
-from agentkit.run.loop import RunResult
+from agentkit.run.engine import events
+from agentkit.run.engine.events import Event
+from agentkit.run.engine.loop import RunResult
+from agentkit.run.parts.citations import citation_form
+from agentkit.run.parts.decisions import Decision, Denied
 from agentkit_prompts.context.messages import Message, ToolCall
 
 __all__ = [

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from agentkit.ground.threads import in_thread
 from agentkit.server.served_runs.event_form import event_form
 from agentkit.server.served_runs.run_records import RunEvent, RunRecord
 from agentkit.server.served_runs.stored_runs import StoredRuns
-from agentkit.threads import in_thread
 
 __all__ = ["LiveRun"]
 

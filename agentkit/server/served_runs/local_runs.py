@@ -12,10 +12,11 @@ from functools import partial
 from typing import Any
 
 from agentkit.errors import AgentError, JournalError, Paused
+from agentkit.ground.threads import in_thread
 from agentkit.models.model import NO_USAGE, Usage
-from agentkit.run.decisions import Approved, Decision, Denied
-from agentkit.run.journal import Journal
-from agentkit.run.loop import RunResult
+from agentkit.run.engine.loop import RunResult
+from agentkit.run.journal.journal import Journal
+from agentkit.run.parts.decisions import Approved, Decision, Denied
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.background_runs import OUR_ERRORS, public_error
 from agentkit.server.served_runs.event_form import answer_form, usage_form
@@ -32,7 +33,6 @@ from agentkit.server.served_runs.run_services import RunServices
 from agentkit.server.server_errors import Conflict, QuotaExceeded, ServerFull, Unprocessable
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import Owner
-from agentkit.threads import in_thread
 
 __all__ = ["LocalRuns", "check_decisions", "check_room", "not_waiting", "run_decision", "same_run"]
 

@@ -11,12 +11,12 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 
+from agentkit.ground.threads import in_thread
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.server.access import Caller
 from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import QuotaExceeded, ServerFull
 from agentkit.server.server_options import ServerOptions
-from agentkit.threads import in_thread
 
 __all__ = ["TenantLimits", "today"]
 

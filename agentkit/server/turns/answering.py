@@ -6,12 +6,12 @@ import asyncio
 import logging
 from functools import partial
 
+from agentkit.ground.threads import in_thread
 from agentkit.server.access import Caller
 from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.turns.turn import OnEvent, Turn, TurnAnswer
-from agentkit.threads import in_thread
 
 __all__ = ["Turns"]
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from agentkit.agent import Agent
+from agentkit.agent.agent import Agent
 from agentkit.errors import Paused
-from agentkit.run.decisions import Decision, Denied
+from agentkit.run.parts.decisions import Decision, Denied
 from agentkit.server.server_errors import BadRequest
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_tools import Tool

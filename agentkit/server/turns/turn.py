@@ -11,14 +11,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from agentkit.agent import Agent
+from agentkit.agent.agent import Agent
 from agentkit.errors import AgentDefinitionError, OutputStopped, Paused
+from agentkit.ground.threads import in_thread
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.models.settings import ModelSettings
 from agentkit.output.output_spec import OutputSpec
-from agentkit.run.decisions import Decision
-from agentkit.run.events import Event, TextDelta
-from agentkit.run.journal import Journal
+from agentkit.run.engine.events import Event, TextDelta
+from agentkit.run.journal.journal import Journal
+from agentkit.run.parts.decisions import Decision
+from agentkit.run.parts.session import InMemorySession
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.background_runs import public_error
 from agentkit.server.served_runs.event_form import answer_form, output_form
@@ -26,8 +28,6 @@ from agentkit.server.served_runs.run_records import ENDED, RunRecord, WaitingCal
 from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import BadRequest, Conflict
 from agentkit.server.turns.client_tools import ClientTool, approver, calls_of, own_ids, with_client_tools
-from agentkit.session import InMemorySession
-from agentkit.threads import in_thread
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.output.output_spec import OutputValidator
-from agentkit.run.decisions import Decision
+from agentkit.run.parts.decisions import Decision
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall

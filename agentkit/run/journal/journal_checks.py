@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agentkit.errors import ApprovalError, JournalError
-from agentkit.run.decisions import decision
-from agentkit.run.journal import Journal
-from agentkit.run.journal_file import Keep
-from agentkit.session import Session
+from agentkit.run.journal.journal import Journal
+from agentkit.run.journal.journal_file import Keep
+from agentkit.run.parts.decisions import decision
+from agentkit.run.parts.session import Session
 
 __all__ = ["check_journal", "kept_in"]
 

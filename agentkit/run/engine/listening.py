@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from agentkit.models.model import Delta
 from agentkit.output.partial_output import GrowingOutput
-from agentkit.run.events import Event, PartialOutput, TextDelta, ToolProgress, delta_event
+from agentkit.run.engine.events import Event, PartialOutput, TextDelta, ToolProgress, delta_event
 from agentkit_prompts.composition.declarations import OutputRequest
 
 __all__ = ["DeltaListener", "Emit", "Listener", "ListenerErrors", "Listening", "PassOn", "both", "streaming"]

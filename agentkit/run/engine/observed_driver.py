@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from agentkit.models.model import Model, Reply
-from agentkit.recaller import Found
-from agentkit.run.asyncio_driver import AsyncDriver
-from agentkit.run.effects import CallTools, Effect, Recall
-from agentkit.run.journal import Journal
-from agentkit.run.loop import RunResult
-from agentkit.run.tool_round import ToolRound
+from agentkit.run.engine.asyncio_driver import AsyncDriver
+from agentkit.run.engine.effects import CallTools, Effect, Recall
+from agentkit.run.engine.loop import RunResult
+from agentkit.run.engine.tool_round import ToolRound
+from agentkit.run.journal.journal import Journal
+from agentkit.run.parts.recaller import Found
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools.calling.tool_result import ToolResult

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Unpack
 
-from agentkit.chain import Output
 from agentkit.errors import AgentDefinitionError
+from agentkit.run.parts.chain import Output
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agentkit.durable.run_handle import RunHandle
     from agentkit.durable.runs import Runs
     from agentkit.durable.stored.run_request import StartOptions
-    from agentkit.run_context import Input
+    from agentkit.run.parts.run_context import Input
 
 __all__ = ["Startable"]
 

@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeAlias
 from typing_extensions import TypeVar
 
 from agentkit.models.model import Delta, Reply
-from agentkit.run.decisions import Decision
-from agentkit.run.loop import RunResult
+from agentkit.run.engine.loop import RunResult
+from agentkit.run.parts.decisions import Decision
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage

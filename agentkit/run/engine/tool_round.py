@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from agentkit.errors import AgentError, JournalError, Paused
 from agentkit.models.model import Usage
-from agentkit.run import events
-from agentkit.run.decisions import Approved, Denied, inner_pause
-from agentkit.run.effects import CallTools, Effect
-from agentkit.run.journal import inner_id
+from agentkit.run.engine import events
+from agentkit.run.engine.effects import CallTools, Effect
+from agentkit.run.journal.journal import inner_id
+from agentkit.run.parts.decisions import Approved, Denied, inner_pause
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool_context import ToolContext
 
 if TYPE_CHECKING:
-    from agentkit.run.nested_runs import Nesting
+    from agentkit.run.engine.nested_runs import Nesting
     from agentkit_tools.tool import Tool
 
 __all__ = ["CallWaits", "ToolRound", "named", "what_stopped"]

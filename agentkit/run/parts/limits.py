@@ -8,7 +8,7 @@ from numbers import Number
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from agentkit.errors import AgentDefinitionError, LimitExceeded, named_problems
-from agentkit.unknown_options import refusing_unknown
+from agentkit.ground.unknown_options import refusing_unknown
 from agentkit_prompts.errors import brief
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypedDict
 
 from agentkit.models.model import NO_USAGE, Reply, Usage
 from agentkit.models.prices import Price
-from agentkit.recaller import Found
+from agentkit.run.parts.recaller import Found
 from agentkit_prompts.composition.composition import Composition
 from agentkit_tools.calling.tool_result import ToolResult
 

@@ -14,8 +14,8 @@ from threading import Lock
 from typing import TypeAlias
 
 from agentkit.errors import JournalError, RunBusy
-from agentkit.run.journal import Journal, inner_line
-from agentkit.threads import begin_in_thread, ended, in_thread
+from agentkit.ground.threads import begin_in_thread, ended, in_thread
+from agentkit.run.journal.journal import Journal, inner_line
 from agentkit_prompts.system.file_locks import locked, unlock
 from agentkit_prompts.system.regular_files import check_regular
 from agentkit_tools.errors import describe_error

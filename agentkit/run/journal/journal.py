@@ -11,13 +11,13 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import TypeAdapter
 
-from agentkit.compaction import Compacted
 from agentkit.errors import JournalError
 from agentkit.models.model import Reply, Usage
 from agentkit.output.output_validators import Checked
-from agentkit.recaller import Found
-from agentkit.run.decisions import Decision, decision_data, read_decision
-from agentkit.run.trace import SentLayers, TraceSpan, trace
+from agentkit.run.journal.trace import SentLayers, TraceSpan, trace
+from agentkit.run.parts.compaction import Compacted
+from agentkit.run.parts.decisions import Decision, decision_data, read_decision
+from agentkit.run.parts.recaller import Found
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, ToolSpec
 from agentkit_prompts.system.regular_files import read_regular

@@ -6,14 +6,14 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from agentkit.chain import Chain
 from agentkit.errors import AgentDefinitionError, JournalError, NothingToContinue
-from agentkit.recaller import RecallSource
-from agentkit.run.effects import Begin, Beginning
-from agentkit.run.journal import Journal
-from agentkit.run.loop import is_repair
-from agentkit.run_context import Input, run_context
-from agentkit.session import Session
+from agentkit.run.engine.effects import Begin, Beginning
+from agentkit.run.engine.loop import is_repair
+from agentkit.run.journal.journal import Journal
+from agentkit.run.parts.chain import Chain
+from agentkit.run.parts.recaller import RecallSource
+from agentkit.run.parts.run_context import Input, run_context
+from agentkit.run.parts.session import Session
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import ToolSpec

@@ -11,15 +11,10 @@ from operator import is_
 from types import MappingProxyType
 from typing import Any, Generic, cast
 
-from agentkit.chain import Chain, Output
-from agentkit.citations import Citation, citations, unknown_labels
-from agentkit.compaction import Compacted
 from agentkit.errors import LimitExceeded, NothingToContinue, OutputError, OutputStopped, RunIdReused
 from agentkit.models.model import NO_USAGE, Reply, Usage
 from agentkit.output.output_validators import Checked
-from agentkit.recaller import Found
-from agentkit.run.decisions import Decision
-from agentkit.run.effects import (
+from agentkit.run.engine.effects import (
     Append,
     AskApproval,
     Begin,
@@ -33,9 +28,14 @@ from agentkit.run.effects import (
     Recall,
     SelectExamples,
 )
-from agentkit.run.journal import Journal
-from agentkit.run.limits import Limits
-from agentkit.run.trace import TraceSpan
+from agentkit.run.journal.journal import Journal
+from agentkit.run.journal.trace import TraceSpan
+from agentkit.run.parts.chain import Chain, Output
+from agentkit.run.parts.citations import Citation, citations, unknown_labels
+from agentkit.run.parts.compaction import Compacted
+from agentkit.run.parts.decisions import Decision
+from agentkit.run.parts.limits import Limits
+from agentkit.run.parts.recaller import Found
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.select_examples import needs_selection

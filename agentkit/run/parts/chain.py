@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack, cast, overloa
 from typing_extensions import TypeVar
 
 from agentkit.errors import AgentDefinitionError
+from agentkit.ground.sync_driver import run_blocking
+from agentkit.ground.unknown_options import ELSEWHERE, refusing_unknown
 from agentkit.models.abilities import fitted, text_tokens_of
 from agentkit.output.answer import AnswerReader
-from agentkit.sync_driver import run_blocking
-from agentkit.unknown_options import ELSEWHERE, refusing_unknown
 from agentkit_prompts.composition.compose import Memo, compose
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.select_examples import needs_selection

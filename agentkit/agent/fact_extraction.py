@@ -8,12 +8,12 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from agentkit.agent import Agent
-from agentkit.chain import Chain
+from agentkit.agent.agent import Agent
 from agentkit.errors import AgentDefinitionError, OutputError
 from agentkit.models.model import Model
 from agentkit.models.model_errors import ModelReplyError, ModelRequestError
-from agentkit.run.limits import Limits
+from agentkit.run.parts.chain import Chain
+from agentkit.run.parts.limits import Limits
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.facts.drafts import Extract, FactDraft, Turn
 from agentkit_memory.store.records import StoredFact

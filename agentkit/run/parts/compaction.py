@@ -7,12 +7,12 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from agentkit.chain import Chain
 from agentkit.errors import AgentDefinitionError, named_problems
+from agentkit.ground.threads import in_thread
+from agentkit.ground.unknown_options import refusing_unknown
 from agentkit.models.model import Model, Reply, Usage
-from agentkit.session import Session
-from agentkit.threads import in_thread
-from agentkit.unknown_options import refusing_unknown
+from agentkit.run.parts.chain import Chain
+from agentkit.run.parts.session import Session
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.prompt_context import PromptContext

@@ -7,25 +7,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from agentkit.chain import Chain, Output
-from agentkit.compaction import Compaction
-from agentkit.equipment import Equipment, check_deps
-from agentkit.recaller import Found, RecallSource, in_scope
-from agentkit.run.asyncio_driver import AsyncDriver
-from agentkit.run.beginning import new_journal
-from agentkit.run.decisions import checked_approver
-from agentkit.run.journal import Journal
-from agentkit.run.journal_checks import check_journal, kept_in
-from agentkit.run.journal_file import Keep
-from agentkit.run.limits import Limits
-from agentkit.run.listening import Listening
-from agentkit.run.loop import RunResult, run_loop
-from agentkit.run.nested_runs import Nesting
-from agentkit.run.observed_driver import ObservedDriver, observed, observer
-from agentkit.run.run import Run
-from agentkit.run_context import Input, with_history, with_key
-from agentkit.session import checked_session
-from agentkit.threads import in_thread
+from agentkit.ground.threads import in_thread
+from agentkit.run.engine.asyncio_driver import AsyncDriver
+from agentkit.run.engine.beginning import new_journal
+from agentkit.run.engine.listening import Listening
+from agentkit.run.engine.loop import RunResult, run_loop
+from agentkit.run.engine.nested_runs import Nesting
+from agentkit.run.engine.observed_driver import ObservedDriver, observed, observer
+from agentkit.run.engine.single_run import Run
+from agentkit.run.journal.journal import Journal
+from agentkit.run.journal.journal_checks import check_journal, kept_in
+from agentkit.run.journal.journal_file import Keep
+from agentkit.run.parts.chain import Chain, Output
+from agentkit.run.parts.compaction import Compaction
+from agentkit.run.parts.decisions import checked_approver
+from agentkit.run.parts.equipment import Equipment, check_deps
+from agentkit.run.parts.limits import Limits
+from agentkit.run.parts.recaller import Found, RecallSource, in_scope
+from agentkit.run.parts.run_context import Input, with_history, with_key
+from agentkit.run.parts.session import checked_session
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_tools.tool import Tool

@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from agentkit.errors import ApprovalError, JournalError, Paused
-from agentkit.run.decisions import Approver, Decision, Decisions, Denied
-from agentkit.run.events import Nested, PromptComposed, ToolFinished, ToolProgress, ToolStarted
-from agentkit.run.journal import inner_id
-from agentkit.run.nested_runs import Nesting, current_run
+from agentkit.run.engine.events import Nested, PromptComposed, ToolFinished, ToolProgress, ToolStarted
+from agentkit.run.engine.nested_runs import Nesting, current_run
+from agentkit.run.journal.journal import inner_id
+from agentkit.run.parts.decisions import Approver, Decision, Decisions, Denied
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_tools.calling.tool_result import ToolResult
@@ -20,7 +20,7 @@ from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
 if TYPE_CHECKING:
-    from agentkit.run.loop import RunResult
+    from agentkit.run.engine.loop import RunResult
     from agentkit_prompts.schemas.params import JsonSchema
     from agentkit_tools.calling.tool_policy import PolicyOptions
 

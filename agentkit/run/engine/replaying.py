@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from agentkit.errors import JournalError
-from agentkit.run.effects import Append, Begin, CallModel, CallTools, CheckOutput, Effect, Equip
-from agentkit.run.journal import Entry, Journal
-from agentkit.run.loop import is_repair
+from agentkit.run.engine.effects import Append, Begin, CallModel, CallTools, CheckOutput, Effect, Equip
+from agentkit.run.engine.loop import is_repair
+from agentkit.run.journal.journal import Entry, Journal
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import ToolSpec

@@ -14,11 +14,11 @@ from dataclasses import replace
 from agentkit.errors import AgentDefinitionError, LimitExceeded
 from agentkit.models.model import Model, Reply, Usage
 from agentkit.models.prices import Price, price_of
-from agentkit.run.decisions import Approver, Decisions
-from agentkit.run.journal import Journal
-from agentkit.run.journal_file import Keeper
-from agentkit.run.limits import Limits
-from agentkit.run.listening import Emit
+from agentkit.run.engine.listening import Emit
+from agentkit.run.journal.journal import Journal
+from agentkit.run.journal.journal_file import Keeper
+from agentkit.run.parts.decisions import Approver, Decisions
+from agentkit.run.parts.limits import Limits
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.tokens.counter import message_tokens

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from agentkit.chain import Chain
 from agentkit.errors import AgentDefinitionError
+from agentkit.run.parts.chain import Chain
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec, UserInput
@@ -16,9 +16,9 @@ from agentkit_prompts.tree.leaves import AnyPrompt, KnowledgePrompt, MemoPrompt,
 from agentkit_prompts.tree.prompt import BasePrompt
 
 if TYPE_CHECKING:
-    from agentkit.compaction import Compaction
-    from agentkit.recaller import RecallSource
-    from agentkit.session import Session
+    from agentkit.run.parts.compaction import Compaction
+    from agentkit.run.parts.recaller import RecallSource
+    from agentkit.run.parts.session import Session
 
 __all__ = ["Input", "placed", "run_context", "with_history", "with_key"]
 
@@ -108,7 +108,7 @@ def placed(layers: Any, memory: RecallSource | None, compaction: Compaction | No
     """Return the layers of an agent: before the input of one prompt stands what it recalls and summarises."""
     recalls, compacts = memory is not None, False
     if compaction is not None:
-        from agentkit.compaction import Summarise
+        from agentkit.run.parts.compaction import Summarise
 
         compacts = isinstance(compaction, Summarise)
     if not (recalls or compacts) or not isinstance(layers, AnyPrompt):

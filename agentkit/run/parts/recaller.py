@@ -10,8 +10,8 @@ from os import PathLike
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast, get_args
 
 from agentkit.errors import AgentDefinitionError, AgentError, ScopeMismatch, named_problems
-from agentkit.session import Session
-from agentkit.unknown_options import refusing_unknown
+from agentkit.ground.unknown_options import refusing_unknown
+from agentkit.run.parts.session import Session
 from agentkit_prompts.context.items import Speaker
 from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage
 from agentkit_prompts.errors import brief

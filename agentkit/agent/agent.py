@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 
 from typing_extensions import TypeVar
 
-from agentkit.chain import Chain, Output
-from agentkit.equipment import Equipment
+from agentkit.agent.overrides import overridden, overriding
+from agentkit.agent.startable import Startable
 from agentkit.errors import AgentDefinitionError
-from agentkit.overrides import overridden, overriding
-from agentkit.run.limits import Limits, checked_limits
-from agentkit.run.run_options import CHANGES, Changes, ResumeOptions, RunOptions, Tools, check_options
-from agentkit.run_context import Input, placed, run_context
-from agentkit.startable import Startable
-from agentkit.sync_driver import run_blocking, streamed
-from agentkit.unknown_options import ELSEWHERE, refusing_unknown
+from agentkit.ground.sync_driver import run_blocking, streamed
+from agentkit.ground.unknown_options import ELSEWHERE, refusing_unknown
+from agentkit.run.engine.run_options import CHANGES, Changes, ResumeOptions, RunOptions, Tools, check_options
+from agentkit.run.parts.chain import Chain, Output
+from agentkit.run.parts.equipment import Equipment
+from agentkit.run.parts.limits import Limits, checked_limits
+from agentkit.run.parts.run_context import Input, placed, run_context
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_prompts.errors import brief
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeForm
 
-    from agentkit.agent_tool import History
-    from agentkit.compaction import Compaction
+    from agentkit.agent.agent_tool import History
     from agentkit.durable.runs import Runs
     from agentkit.models.model import Model
     from agentkit.output.output_spec import OutputSpec
-    from agentkit.recaller import Found, RecallOptions, RecallSource
-    from agentkit.run.events import Event
-    from agentkit.run.journal import Journal
-    from agentkit.run.listening import PassOn
-    from agentkit.run.loop import RunResult
-    from agentkit.run.run_options import AgentOptions, ModelAgentOptions
-    from agentkit.session import Session
+    from agentkit.run.engine.events import Event
+    from agentkit.run.engine.listening import PassOn
+    from agentkit.run.engine.loop import RunResult
+    from agentkit.run.engine.run_options import AgentOptions, ModelAgentOptions
+    from agentkit.run.journal.journal import Journal
+    from agentkit.run.parts.compaction import Compaction
+    from agentkit.run.parts.recaller import Found, RecallOptions, RecallSource
+    from agentkit.run.parts.session import Session
     from agentkit_memory import Scope
     from agentkit_prompts.prompters.prompter import Prompter
     from agentkit_prompts.schemas.params import JsonSchema
@@ -176,7 +176,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
                 value="Chain",
             )
         if memory is not None:
-            from agentkit import recaller
+            from agentkit.run.parts import recaller
 
             recaller.check_memory(memory, model.layers)
             recall = recaller.RecallOptions() if recall is None else recall
@@ -184,7 +184,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         elif recall is not None:
             raise AgentDefinitionError("recall= says how memory is asked: give the agent memory= too", name="recall")
         if compaction is not None:
-            from agentkit.compaction import check_compaction
+            from agentkit.run.parts.compaction import check_compaction
 
             check_compaction(compaction, model)
         prompter = model.prompter
@@ -257,21 +257,21 @@ class Agent(Startable[Output], Generic[Deps, Output]):
     def _composed(self, user_input: Input, session: Session | None, scope: Scope | str | None) -> Composition:
         memory = self.memory
         if memory is not None or session is not None or scope is not None:
-            from agentkit.recaller import in_scope
-            from agentkit.session import checked_session
+            from agentkit.run.parts.recaller import in_scope
+            from agentkit.run.parts.session import checked_session
 
             memory = in_scope(memory, checked_session(session), scope)
         ctx = self.context(user_input, session)
         self.chain.preflight(ctx.user_input)
         if self.compaction is not None:
-            from agentkit.compaction import as_compacted
+            from agentkit.run.parts.compaction import as_compacted
 
             ctx = as_compacted(self.compaction, self.chain, ctx, session)
         if self._equipment.is_own:
             tools = run_blocking(self._equipment.at(ctx))
             ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values()]))
         if memory is not None and self._ask is not None:
-            from agentkit.run.loop import remembering, visible
+            from agentkit.run.engine.loop import remembering, visible
 
             is_cut = session is not None and len(ctx.conversation) < len(session.conversation)
             found = self._ask(memory, ctx.user_input.text, session, visible(self.chain, ctx, is_cut=is_cut))
@@ -310,9 +310,9 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         return overridden(self).but(**{name: options[name] for name in CHANGES.intersection(options)})
 
     def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> Coroutine[Any, Any, RunResult[Output]]:
-        import agentkit.run.begin_or_resume  # only runs need it; `from` takes three times as long
+        import agentkit.run.engine.begin_or_resume  # only runs need it; `from` takes three times as long
 
-        return agentkit.run.begin_or_resume.begin_run(self, self._equipment, self._ask, user_input, options)
+        return agentkit.run.engine.begin_or_resume.begin_run(self, self._equipment, self._ask, user_input, options)
 
     async def resume(
         self, journal: Journal | Path | str, /, **options: Unpack[ResumeOptions[Deps, Output]]
@@ -336,7 +336,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
     def _go_on(
         self, journal: Journal | Path | str, options: Mapping[str, Any]
     ) -> Coroutine[Any, Any, RunResult[Output]]:
-        from agentkit.run.begin_or_resume import resume_run
+        from agentkit.run.engine.begin_or_resume import resume_run
 
         return resume_run(self, self._equipment, self._ask, journal, options)
 
@@ -378,7 +378,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         Raises:
             ToolDefinitionError: An additional kwarg is called like `argument`, or the policy makes no sense.
         """
-        from agentkit.agent_tool import agent_tool
+        from agentkit.agent.agent_tool import agent_tool
 
         return agent_tool(self, name, description, argument, history, policy)
 
@@ -390,7 +390,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         The run waits for who reads the events once a few are waiting. Leaving early cancels it. To have it ended before
         going on, use `contextlib.aclosing`.
         """
-        from agentkit.run.listening import streaming
+        from agentkit.run.engine.listening import streaming
 
         return streaming(self._passing_on(user_input, options))
 
@@ -407,7 +407,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         self, user_input: Input | None, options: Any
     ) -> Callable[[PassOn[Event[Output]]], Coroutine[Any, Any, object]]:
         """Return what runs, passing each event on to who reads the stream."""
-        from agentkit.run.listening import both
+        from agentkit.run.engine.listening import both
 
         def run(pass_on: PassOn[Event[Output]]) -> Coroutine[Any, Any, object]:
             heard: Any = {**options, "on_event": both(options.get("on_event"), pass_on)}

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict
 
 from typing_extensions import TypeVar
 
-from agentkit.unknown_options import ELSEWHERE, check_names
+from agentkit.ground.unknown_options import ELSEWHERE, check_names
 
 if TYPE_CHECKING:
-    from agentkit.compaction import Compaction
     from agentkit.models.model import Model
     from agentkit.models.settings import ModelSettings
-    from agentkit.recaller import RecallOptions, RecallSource
-    from agentkit.run.decisions import Approver, Decisions
-    from agentkit.run.events import Event
-    from agentkit.run.journal_file import Keep
-    from agentkit.run.limits import Limits
-    from agentkit.run.listening import ListenerErrors
-    from agentkit.session import Session
+    from agentkit.run.engine.events import Event
+    from agentkit.run.engine.listening import ListenerErrors
+    from agentkit.run.journal.journal_file import Keep
+    from agentkit.run.parts.compaction import Compaction
+    from agentkit.run.parts.decisions import Approver, Decisions
+    from agentkit.run.parts.limits import Limits
+    from agentkit.run.parts.recaller import RecallOptions, RecallSource
+    from agentkit.run.parts.session import Session
     from agentkit_memory import Scope
     from agentkit_prompts.prompters.history import History
     from agentkit_prompts.tokens.budget import Budget

@@ -8,18 +8,18 @@ from collections.abc import Awaitable, Generator
 from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
 
-from agentkit.chain import Output
 from agentkit.errors import LimitExceeded, RunBusy, SessionBusy
-from agentkit.run.asyncio_driver import AsyncDriver
-from agentkit.run.decisions import inner_pause
-from agentkit.run.effects import Effect
-from agentkit.run.events import RunFinished
-from agentkit.run.journal import Journal
-from agentkit.run.journal_file import Keep, keeping
-from agentkit.run.listening import Listening
-from agentkit.run.loop import RunResult
-from agentkit.run.recording import recording
-from agentkit.run.replaying import replaying
+from agentkit.run.engine.asyncio_driver import AsyncDriver
+from agentkit.run.engine.effects import Effect
+from agentkit.run.engine.events import RunFinished
+from agentkit.run.engine.listening import Listening
+from agentkit.run.engine.loop import RunResult
+from agentkit.run.engine.recording import recording
+from agentkit.run.engine.replaying import replaying
+from agentkit.run.journal.journal import Journal
+from agentkit.run.journal.journal_file import Keep, keeping
+from agentkit.run.parts.chain import Output
+from agentkit.run.parts.decisions import inner_pause
 from agentkit_tools.calling.deadline import DeadlineError, outcome
 from agentkit_tools.calling.failures_in_a_row import counts_after
 

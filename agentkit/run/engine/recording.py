@@ -6,9 +6,9 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeVar, get_args
 
 from agentkit.models.prices import Price
-from agentkit.run.effects import Append, Begin, CallModel, Effect, Equip
-from agentkit.run.journal import Journal
-from agentkit.run.trace import SentLayers
+from agentkit.run.engine.effects import Append, Begin, CallModel, Effect, Equip
+from agentkit.run.journal.journal import Journal
+from agentkit.run.journal.trace import SentLayers
 
 __all__ = ["recording"]
 

@@ -11,18 +11,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from agentkit.chain import Chain
-from agentkit.compaction import Compacted, Compaction, compacted
-from agentkit.equipment import Equipment
 from agentkit.errors import ApprovalError, Paused
+from agentkit.ground.threads import begin_in_thread, ended, in_thread
 from agentkit.models.model import NO_USAGE, Model, Reply, Usage
 from agentkit.models.model_errors import ModelReplyError
 from agentkit.output.output_validators import checked_output
-from agentkit.recaller import Found
-from agentkit.run import events
-from agentkit.run.beginning import beginning
-from agentkit.run.decisions import Decision, decision
-from agentkit.run.effects import (
+from agentkit.run.engine import events
+from agentkit.run.engine.beginning import beginning
+from agentkit.run.engine.effects import (
     Append,
     AskApproval,
     Begin,
@@ -36,11 +32,15 @@ from agentkit.run.effects import (
     Recall,
     SelectExamples,
 )
-from agentkit.run.listening import DeltaListener
-from agentkit.run.nested_runs import Nesting
-from agentkit.run.tool_round import CallWaits, ToolRound, named, what_stopped
-from agentkit.session import Session
-from agentkit.threads import begin_in_thread, ended, in_thread
+from agentkit.run.engine.listening import DeltaListener
+from agentkit.run.engine.nested_runs import Nesting
+from agentkit.run.engine.tool_round import CallWaits, ToolRound, named, what_stopped
+from agentkit.run.parts.chain import Chain
+from agentkit.run.parts.compaction import Compacted, Compaction, compacted
+from agentkit.run.parts.decisions import Decision, decision
+from agentkit.run.parts.equipment import Equipment
+from agentkit.run.parts.recaller import Found
+from agentkit.run.parts.session import Session
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext
