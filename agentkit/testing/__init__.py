@@ -1,7 +1,7 @@
 """A kit for testing prompts and agents.
 
 Golden compositions, an attack on roles, models that fail on cue, recorded exchanges with real ones and a bar to these,
-controlled time, the effects of a run, and strategies for random contexts and trees.
+controlled time, the effects of a run, a probe of the store of a memory, and strategies for random contexts and trees.
 
 `from agentkit.testing import strategies` needs hypothesis; the rest needs nothing.
 """
@@ -13,6 +13,7 @@ from agentkit.testing.forgery import ATTACKS, CANARY, ForgeryFound, assert_no_fo
 from agentkit.testing.golden import UPDATE, assert_golden, golden_text
 from agentkit.testing.recorded_model import RecordedModel, ReplayError, ReplayModel
 from agentkit.testing.run_effects import assert_effects, effects
+from agentkit.testing.store_probe import StoreProbe
 
 __all__ = [
     "ATTACKS",
@@ -25,6 +26,7 @@ __all__ = [
     "RecordedModel",
     "ReplayError",
     "ReplayModel",
+    "StoreProbe",
     "assert_effects",
     "assert_golden",
     "assert_no_forged_roles",

@@ -14,6 +14,7 @@ import pytest
 
 from agentkit.memory import Memory, Point, Scope
 from agentkit.prompts import File, Message, Text
+from agentkit.testing import StoreProbe
 from agentkit_memory.terms.bm25_vectors import document_vector
 from tests.cli.conftest import Run, Start
 from tests.effort import paired
@@ -137,7 +138,7 @@ def test_a_sound_memory_verifies(run: Run, ingested: None) -> None:
 
 def lose_a_point(home: Path) -> str:
     with Memory.open(home) as memory:
-        index = memory._store.indexes.get()
+        index = StoreProbe(memory).index
         (lost, _), *_ = index.versions()
         index.delete([lost])
         # As many points as before, so that opening it does not repair it by itself.

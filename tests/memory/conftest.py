@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import Memory
 from agentkit_memory.database.engine import Database
 from tests.postgres import postgres_server
@@ -68,6 +69,16 @@ def fresh_postgres(postgres: str) -> str:
         connection.exec_driver_sql("CREATE SCHEMA public")
     database.close()
     return postgres
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest) -> Iterator[Database]:
+    """The database of the memory of a test, opened again, as another process opens it."""
+    memory = request.getfixturevalue("either" if "either" in request.fixturenames else "memory")
+    target = StoreProbe(memory).target
+    opened = Database.open(target / "memory.db" if isinstance(target, Path) else target)
+    yield opened
+    opened.close()
 
 
 @pytest.hookimpl(tryfirst=True)

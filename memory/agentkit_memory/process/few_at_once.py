@@ -27,6 +27,11 @@ class FewAtOnce:
         self._waiting: deque[Lock] = deque()
         """One for each thread, released when its turn comes."""
 
+    @property
+    def waiting(self) -> int:
+        """Number of threads that wait for a turn."""
+        return len(self._waiting)
+
     @contextmanager
     def turn(self) -> Iterator[Turn]:
         """Wait for a turn and keep it until the end of the block."""
@@ -78,22 +83,23 @@ class Turn:
 
     def __init__(self, few: FewAtOnce) -> None:
         self._few = few
-        self._held = False
+        self.held = False
+        """True while the thread has the turn."""
 
     def take(self) -> None:
         """Wait for the turn."""
-        self._held = self._few._take()
+        self.held = self._few._take()
 
     def give(self) -> None:
         """Let another thread have it."""
-        if self._held:
-            self._held = False
+        if self.held:
+            self.held = False
             self._few._give()
 
     @contextmanager
     def away(self) -> Iterator[None]:
         """Give it up for the block, in which the thread waits for something."""
-        held = self._held
+        held = self.held
         self.give()
         try:
             yield

@@ -17,10 +17,11 @@ from random import Random
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import EmbedderError, InvalidArgument, Memory, Scope, StoreCorrupt, StoreError, StoreUnavailable
 from agentkit_memory.database.migrate import REVISION
-from agentkit_memory.database.tables import METADATA
 from agentkit_memory.errors import StoreVersion
 from agentkit_memory.index.folder_lock import FolderLock
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -54,17 +55,16 @@ def fill(memory: Memory, docs: Path) -> None:
 
 def rows(memory: Memory) -> dict[str, list[str]]:
     """Return what every table holds, but for what is about the index."""
-    memory._store.database.deferred.settle()
+    memory.recall_logs()  # are written now
     about = {"vector_spaces": ("index_id", "writes"), "vector_state": ("have", "leased_by", "leased_until")}
-    with memory._store.database.read() as connection:
-        return {
-            table.name: sorted(
-                repr({name: value for name, value in row.items() if name not in about.get(table.name, ())})
-                for row in connection.execute(table.select()).mappings()
-                if table.name != "vector_state" or row["space"] == "facts"
-            )
-            for table in METADATA.sorted_tables
-        }
+    return {
+        table: sorted(
+            repr({name: value for name, value in row._mapping.items() if name not in about.get(table, ())})
+            for row in held
+            if table != "vector_state" or row.space == "facts"
+        )
+        for table, held in StoreProbe(memory).dump().items()
+    }
 
 
 Write = Callable[[Memory, Path], int]
@@ -191,8 +191,7 @@ def test_a_copy_of_a_newer_version_is_refused(home: Path, docs: Path, tmp_path: 
     with Memory.open(home) as memory:
         fill(memory, docs)
         memory.admin.export(tmp_path / "export")
-        with memory._store.database.write() as connection:
-            connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+        StoreProbe(memory).execute("UPDATE alembic_version SET version_num = '9999'")
         memory.admin.backup(tmp_path / "backup")
     export = (tmp_path / "export").read_bytes()
     (tmp_path / "format").write_bytes(export.replace(b'export": 1', b'export": 2', 1))
@@ -313,9 +312,7 @@ def test_a_full_disk_leaves_no_file_and_the_store_as_it_was(
         assert rows(memory) == before
         write(memory, tmp_path / "copy")
     with Memory.open(tmp_path / "second") as second:
-        with second._store.database.write() as connection:
-            pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
-            connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
+        StoreProbe(second).fill_disk()
         with pytest.raises(StoreUnavailable):
             second.admin.restore(tmp_path / "copy")
         assert second.admin.usage() == ()
@@ -385,13 +382,19 @@ def test_a_backup_does_not_hold_what_was_deleted(home: Path, tmp_path: Path) -> 
 def test_a_backup_does_not_wait_for_a_writer_nor_a_writer_for_it(home: Path, docs: Path, tmp_path: Path) -> None:
     with Memory.open(home, timeout=0.05) as memory:
         fill(memory, docs)
-        memory._store.database.deferred.settle()
+        memory.recall_logs()  # are written now
         with closing(sqlite3.connect(home / "memory.db")) as other:
             other.execute("BEGIN IMMEDIATE")
             assert memory.admin.backup(tmp_path / "copy") > 0
-        with memory._store.database.snapshot() as connection:  # as an export has it
-            connection.exec_driver_sql("SELECT count(*) FROM messages").scalar()
-            memory.session("s").append(Message("user", "hello"))
+        appended: list[int] = []
+
+        def append(*_: object) -> None:
+            if not appended:
+                appended.append(1)
+                memory.session("s").append(Message("user", "hello"))
+
+        event.listen(StoreProbe(memory).engine, "after_cursor_execute", append)
+        assert memory.admin.export(tmp_path / "export") > 0 and appended
 
 
 def test_a_handle_of_one_scope_has_no_admin(memory: Memory) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import IndexBroken, Memory, StoreError, StoreUnavailable
 from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.index.vector_index import Point, VectorIndex
@@ -29,9 +32,9 @@ def test_points_that_hold_something_else_are_found_by_searching_and_repaired(mem
     facts = [memory.facts.add(f"{animal} number {number}") for number, animal in enumerate(ANIMALS)]
     memory.worker().drain()
     assert memory.admin.verify().ok
-    index = memory._store.indexes.get()
-    scope = memory._own_scope()
-    index.upsert([Point(facts[0].id, 1, scope, document_vector("nothing of the kind"))])  # of the same version
+    probe = StoreProbe(memory)
+    other = Point(facts[0].id, 1, probe.scope_id, document_vector("nothing of the kind"))  # of the same version
+    probe.index.upsert([other])
     checked = memory.admin.verify()
     assert (checked.ok, checked.missing, checked.unfound) == (False, 0, 1)
     assert checked.examples == {"unfound": (facts[0].id,)}
@@ -47,7 +50,7 @@ def test_vectors_that_are_of_something_else_are_found_too(home: Path) -> None:
         facts = [memory.facts.add(f"{animal} number {number}") for number, animal in enumerate(ANIMALS)]
         memory.worker().drain()
         assert memory.admin.verify().ok
-        index, scope = memory._store.indexes.get(), memory._own_scope()
+        index, scope = StoreProbe(memory).index, StoreProbe(memory).scope_id
         for number in range(250):
             memory.facts.add(f"more {number}")
         memory.worker().drain()
@@ -132,7 +135,8 @@ def test_an_older_database_beside_a_newer_index_is_noticed_as_it_is_opened(
         change(memory, ANIMALS[:3])
         memory.admin.compact()
         if stayed_open:  # a copy of the file, made while the store was in use
-            memory._store.database.copy_into(tmp_path / "older")
+            with closing(sqlite3.connect(home / "memory.db")) as file:
+                file.execute("VACUUM INTO ?", (str(tmp_path / "older"),))
             change(memory, ANIMALS[3:])
     if not stayed_open:
         shutil.copy(home / "memory.db", tmp_path / "older")
@@ -165,11 +169,9 @@ def test_an_older_index_beside_a_newer_database_is_noticed_as_it_is_opened(home:
 def test_both_sides_count_the_same_whatever_was_done(home: Path) -> None:
     def agree(memory: Memory) -> bool:
         """Whether they do: the index writes the number down after SQL did, perhaps in another thread."""
-        index = memory._store.indexes.get()
-        assert isinstance(index, EdgeIndex)
-        with memory._store.database.read() as connection:
-            stored = connection.exec_driver_sql("SELECT writes FROM vector_spaces WHERE state = 'active'").scalar()
-        return index.written() == (stored or 0) > 0
+        probe = StoreProbe(memory)
+        assert isinstance(probe.index, EdgeIndex)
+        return [probe.index.written()] == probe.values("SELECT writes FROM vector_spaces WHERE state = 'active'") != [0]
 
     with Memory.open(home) as memory:
         change(memory, ANIMALS)

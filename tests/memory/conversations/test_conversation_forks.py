@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import AlreadyUsed, HeadMoved, InvalidArgument, Memory, NotFound, StoredSession
 from agentkit_memory.store.records import StoredCall
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -43,15 +44,12 @@ def test_a_fork_takes_one_row(memory: Memory) -> None:
     main = memory.session("s")
     main.append(*user(*range(50)))
 
-    def rows() -> int:
-        with memory._store.database.read() as connection:
-            tables = ("conversations", "branches", "messages", "tool_calls", "items")
-            counts = [connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one() for table in tables]
-        return sum(counts)
+    def count() -> int:
+        return sum(map(len, StoreProbe(memory).dump().values()))
 
-    before = rows()
+    before = count()
     main.fork("a", at=40)
-    assert rows() == before + 1
+    assert count() == before + 1
 
 
 def test_a_fork_of_a_fork_shows_both_and_one_from_before_the_first_fork_only_what_is_older(either: Memory) -> None:
@@ -161,8 +159,7 @@ def test_what_cannot_be_forked_or_opened_says_what_there_is(either: Memory) -> N
 
 def test_pages_are_read_without_reading_the_conversation(either: Memory) -> None:
     either.session("s").append(*user(*range(1, 101)))
-    with either._store.database.write() as connection:
-        connection.exec_driver_sql("UPDATE messages SET body = '{' WHERE seq = 50")  # unreadable, where it is read
+    StoreProbe(either).execute("UPDATE messages SET body = '{' WHERE seq = 50")  # unreadable, if it is read
     session = either.session("s", load=False)
     assert [each.seq for each in session.page(limit=3)] == [98, 99, 100]
     assert [each.seq for each in session.page(before=98, limit=3)] == [95, 96, 97]
@@ -261,8 +258,7 @@ def test_a_fork_between_a_call_and_its_result_answers_for_itself(either: Memory)
 def test_only_appends_with_tool_traffic_write_tool_calls(memory: Memory) -> None:
     session = memory.session("s")
     session.append(*user(1), Message("assistant", "2"))
-    with memory._store.database.read() as connection:
-        assert connection.exec_driver_sql("SELECT count(*) FROM tool_calls").scalar_one() == 0
+    assert StoreProbe(memory).rows("SELECT * FROM tool_calls") == []
 
 
 def test_an_append_that_fails_leaves_no_tool_calls(either: Memory) -> None:

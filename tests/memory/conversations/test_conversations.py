@@ -10,8 +10,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import AlreadyUsed, HeadMoved, InvalidArgument, Memory, StoreClosed, StoreCorrupt, StoreError
 from agentkit_memory.errors import StoreVersion
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -107,24 +107,21 @@ def test_text_that_is_no_unicode_is_refused_and_nothing_of_the_append_is_kept(me
 
 def test_a_message_of_a_newer_format_asks_for_an_upgrade(memory: Memory) -> None:
     memory.session("s").append(HELLO)
-    with memory._store.database.write() as connection:
-        connection.execute(text("UPDATE messages SET format = 99"))
+    StoreProbe(memory).execute("UPDATE messages SET format = 99")
     with raises(StoreVersion, name="format", path="conversation 's', message 1", value=99):
         memory.session("s")
 
 
 def test_a_damaged_message_is_named(memory: Memory) -> None:
     memory.session("s").append(HELLO, HI)
-    with memory._store.database.write() as connection:
-        connection.execute(text("UPDATE messages SET body = '{' WHERE seq = 2"))
+    StoreProbe(memory).execute("UPDATE messages SET body = '{' WHERE seq = 2")
     with raises(StoreCorrupt, path="conversation 's', message 2"):
         memory.session("s")
 
 
 def test_a_conversation_that_was_deleted_says_so(memory: Memory) -> None:
     session = memory.session("s")
-    with memory._store.database.write() as connection:
-        connection.execute(text("DELETE FROM conversations"))
+    StoreProbe(memory).execute("DELETE FROM conversations")
     for act in (session.refresh, lambda: session.append(HELLO)):
         with raises(StoreError, name="s", value="deleted"):
             act()
@@ -217,7 +214,7 @@ def test_an_append_that_would_wait_for_another_process_is_left_to_a_thread(memor
 def test_an_append_that_would_wait_for_another_thread_is_left_to_a_thread(memory: Memory) -> None:
     session = memory.session("s")
     session.append(HELLO)
-    with memory._store.database.write(), ThreadPoolExecutor(1) as pool:
+    with StoreProbe(memory).transaction(), ThreadPoolExecutor(1) as pool:
         assert not pool.submit(session.append_now, HI).result()
     assert session.append_now(HI) and len(session.conversation) == 2
 
@@ -246,7 +243,7 @@ def test_no_append_is_done_at_once_on_a_server(fresh_postgres: str, tmp_path: Pa
 
 
 def test_appends_done_at_once_do_not_let_the_log_grow_without_bound(memory: Memory, home: Path) -> None:
-    memory._store.upkeep.clear()  # nobody else writes
+    StoreProbe(memory).pause()  # nobody else writes
     session = memory.session("s")
     waited = 0
     for number in range(3000):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import insert
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import (
     FactDraft,
     HeadMoved,
@@ -23,13 +23,8 @@ from agentkit_memory import (
     StoredSession,
     Turn,
 )
-from agentkit_memory.conversations.turns import itemise
-from agentkit_memory.database.tables import embeddings, items
-from agentkit_memory.store.item_rows import content_hash, read_items
-from agentkit_memory.store.item_text import ITEM_TEXT
-from agentkit_memory.store.records import RecallLog
-from agentkit_memory.store.scope_rows import readable_ids
-from agentkit_memory.store.stored_item import StoredItem
+from agentkit_memory.database.tables import embeddings
+from agentkit_memory.store.item_rows import content_hash
 from agentkit_prompts.context.messages import Message, ToolCall
 from tests.memory.embedders.word_embedder import Words
 from tests.raising import raises
@@ -41,52 +36,37 @@ def user(*texts: str) -> list[Message]:
     return [Message("user", text) for text in texts]
 
 
-def itemise_all(memory: Memory) -> None:
-    while itemise(memory._store.database, None, 100):
-        pass
-
-
 def everything(memory: Memory) -> str:
     """Return every row of every table as text."""
-    with memory._store.database.read() as connection:
-        tables = (
-            "scopes conversations branches messages tool_calls documents items item_sources vector_state embeddings "
-            "recall_logs erasures"
-        )
-        rows = [connection.exec_driver_sql(f"SELECT * FROM {table}").all() for table in tables.split()]
-    return repr(rows)
+    memory.recall_logs()  # are written now
+    return repr(StoreProbe(memory).dump())
 
 
 def keep_vectors(memory: Memory) -> None:
     """Keep a vector of every item, as an embedder would."""
-    with memory._store.database.write() as connection:
-        hashes = sorted({content_hash(each) for each in connection.scalars(select(ITEM_TEXT))})
-        kept = {"model": "m", "vector": b"\0", "created_at": 0.0}
-        connection.execute(insert(embeddings), [{**kept, "content_hash": each} for each in hashes])
+    probe = StoreProbe(memory)
+    kept = {"model": "m", "vector": b"\0", "created_at": 0.0}
+    hashes = {content_hash(item.text) for item in probe.items()}
+    probe.execute(insert(embeddings), *[{**kept, "content_hash": each} for each in hashes])
 
 
 def count(memory: Memory, table: str) -> int:
-    with memory._store.database.read() as connection:
-        return int(connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one())
+    return len(StoreProbe(memory).dump()[table])
 
 
 def recalled(memory: Memory, query: str) -> list[str]:
     return [found.text for found in memory.recall(query)]
 
 
-def log(query: str, conversation: str = "s") -> RecallLog:
-    return RecallLog(query, {"name": "default"}, (), 10, conversation)
-
-
 def test_a_redacted_message_is_replaced_wherever_it_was_kept(either: Memory) -> None:
     session = either.session("s")
     session.append(*user("hello", SECRET), Message("assistant", "noted"))
-    itemise_all(either)
+    either.worker().drain()
     keep_vectors(either)
     turn = next(each for each in items_of(either) if SECRET in each.text)
     either.facts.add(f"They said: {SECRET}", sources=turn.id)
     for query in (SECRET, f"and {SECRET} again?", f"  {SECRET}\n", "hello"):
-        either._store.logs.write(either.scope, None, partial(log, query))
+        either.recall(query, session=session)
     view = session.redact(2)
     assert [message.text for message in view] == ["hello", "[redacted]", "noted"]
     assert [message.text for message in either.session("s").conversation] == ["hello", "[redacted]", "noted"]
@@ -103,23 +83,19 @@ def test_a_redacted_message_is_replaced_wherever_it_was_kept(either: Memory) -> 
     assert either.admin.verify().orphans == 0
 
 
-def items_of(memory: Memory) -> list[StoredItem]:
-    """Return what can be recalled now, in order of position."""
-    with memory._store.database.read() as connection:
-        ids = connection.exec_driver_sql("SELECT id FROM items").scalars().all()
-        found = read_items(connection, ids, readable_ids(connection, memory.scope), memory._store.database.clock())
-    return sorted(found, key=lambda each: (each.position, each.kind))
+def items_of(memory: Memory) -> list[Any]:
+    """Return the items, in order of position."""
+    return sorted(StoreProbe(memory).items(), key=lambda each: (each.position, each.kind))
 
 
 def version_of(memory: Memory, item: str) -> int:
-    with memory._store.database.read() as connection:
-        return int(connection.scalar(select(items.c.version).where(items.c.id == item)) or 0)
+    return int(StoreProbe(memory).values("SELECT version FROM items WHERE id = :id", id=item)[0])
 
 
 def test_a_replacement_that_says_something_can_be_recalled_in_its_place(either: Memory) -> None:
     session = either.session("s")
     session.append(*user(SECRET))
-    itemise_all(either)
+    either.worker().drain()
     before = items_of(either)[0]
     version = version_of(either, before.id)
     session.redact(1, "my card is [number]")
@@ -127,7 +103,7 @@ def test_a_replacement_that_says_something_can_be_recalled_in_its_place(either: 
     assert (after.id, after.text) == (before.id, "my card is [number]")
     assert version_of(either, after.id) == version + 1
     session.append(*user("more"))
-    itemise_all(either)
+    either.worker().drain()
     assert [each.text for each in items_of(either)] == ["my card is [number]", "more"]
 
 
@@ -135,7 +111,7 @@ def test_a_message_that_is_redacted_before_it_is_an_item_never_becomes_one(eithe
     session = either.session("s")
     session.append(*user(SECRET, "hello"))
     session.redact(1)
-    itemise_all(either)
+    either.worker().drain()
     assert [each.text for each in items_of(either)] == ["hello"]
 
 
@@ -217,8 +193,8 @@ def test_short_texts_are_not_cut_out_of_other_questions(either: Memory) -> None:
     session = either.session("s")
     session.append(*user("tea"))
     for query in ("tea", "steam engines"):
-        either._store.logs.write(either.scope, None, partial(log, query))
-    either._store.logs.write(either.within("other").scope, None, lambda: log("tea"))
+        either.recall(query, session=session)
+    either.within("other").recall("tea", session=either.within("other").session("s"))
     session.redact(1)
     assert [each.query for each in either.recall_logs()] == ["[redacted]", "steam engines"]
     assert [each.query for each in either.within("other").recall_logs()] == ["tea"]
@@ -226,18 +202,18 @@ def test_short_texts_are_not_cut_out_of_other_questions(either: Memory) -> None:
 
 def test_an_expired_conversation_is_not_recalled_and_then_deleted(either: Memory) -> None:
     now = [1000.0]
-    either._store.database.clock = lambda: now[0]
+    StoreProbe(either).set_clock(lambda: now[0])
     old = either.session("old", expires_at=2000.0)
     old.append(*user("zebras are striped"))
     either.session("kept").append(*user("violins are wooden"))
-    itemise_all(either)
+    either.worker().drain()
     turn = next(each for each in items_of(either) if "zebras" in each.text)
     either.facts.add("Zebras have stripes.", sources=turn.id)
-    either._store.logs.write(either.scope, None, lambda: log("zebras?", "old"))
-    either._store.logs.write(either.scope, None, lambda: log("violins?", "kept"))
+    either.recall("zebras?", session=old)
+    either.recall("violins?", session=either.session("kept"))
     assert either.admin.expire() == {} and {each.kind for each in items_of(either)} == {"turn", "fact"}
     now[0] = 2000.0
-    assert "zebras are striped" not in [each.text for each in items_of(either)]
+    assert recalled(either, "striped animals") == []
     removed = either.admin.expire()
     assert {name: removed[name] for name in ("conversations", "messages", "items", "recall_logs")} == {
         "conversations": 1,
@@ -246,7 +222,7 @@ def test_an_expired_conversation_is_not_recalled_and_then_deleted(either: Memory
         "recall_logs": 1,
     }
     assert "ebras" not in everything(either)
-    assert [each.query for each in either.recall_logs()] == ["violins?"]
+    assert [each.query for each in either.recall_logs()] == ["violins?", "striped animals"]
     assert either.admin.verify().orphans == 0 and either.admin.expire() == {}
     with raises(NotFound, name="old", value="deleted"):
         old.append(*user("more"))
@@ -254,7 +230,7 @@ def test_an_expired_conversation_is_not_recalled_and_then_deleted(either: Memory
 
 def test_nothing_is_added_to_what_has_expired_unless_it_was_given_more_time(either: Memory) -> None:
     now = [1000.0]
-    either._store.database.clock = lambda: now[0]
+    StoreProbe(either).set_clock(lambda: now[0])
     session = either.session("s", expires_at=2000.0)
     session.append(*user("old"))
     now[0] = 2000.0
@@ -270,7 +246,7 @@ def test_nothing_is_added_to_what_has_expired_unless_it_was_given_more_time(eith
 
 def test_an_expired_conversation_begins_anew_when_it_is_opened(either: Memory) -> None:
     now = [1000.0]
-    either._store.database.clock = lambda: now[0]
+    StoreProbe(either).set_clock(lambda: now[0])
     session = either.session("s", expires_at=2000.0)
     session.append(*user("old"))
     session.fork("f")
@@ -304,12 +280,12 @@ def test_a_time_that_is_none_and_a_name_that_nobody_can_have_are_refused(either:
 
 def test_a_time_to_expire_can_be_taken_back(either: Memory) -> None:
     now = [1000.0]
-    either._store.database.clock = lambda: now[0]
+    StoreProbe(either).set_clock(lambda: now[0])
     either.session("s", expires_at=2000.0).append(*user("zebra"))
-    itemise_all(either)
+    either.worker().drain()
     either.session("s", expires_at=math.inf)
     now[0] = 3000.0
-    assert either.admin.expire() == {} and [each.text for each in items_of(either)] == ["zebra"]
+    assert either.admin.expire() == {} and recalled(either, "zebra") == ["zebra"]
     with raises(InvalidArgument, name="expires_at"):
         either.session("s", expires_at=math.nan)
 
@@ -320,7 +296,7 @@ def test_a_deleted_conversation_leaves_nothing(either: Memory, docs: Path) -> No
     session = either.session("s")
     session.append(*user("zebras are striped"), Message("assistant", "", tool_calls=(ToolCall("1", "t"),)))
     session.fork("f").append(*user("zebras again"))
-    itemise_all(either)
+    either.worker().drain()
     either.recall("zebras")
     assert either.delete_session("s") and not either.delete_session("s")
     for table in ("conversations", "branches", "messages", "tool_calls"):
@@ -346,9 +322,8 @@ def test_a_session_object_of_a_conversation_made_again_is_not_confused_with_it(e
     either.delete_session("s")
     new = either.session("s")
     new.append(*user("b"))
-    if old._branch.id != new._branch.id:
-        with pytest.raises(NotFound):
-            old.append(*user("c"))
+    with pytest.raises(NotFound):
+        old.append(*user("c"))
     assert [message.text for message in either.session("s").conversation] == ["b"]
 
 
@@ -370,10 +345,12 @@ def test_what_went_wrong_with_a_text_does_not_quote_it_when_it_is_gone(either: M
 def test_a_log_of_a_question_that_failed_does_not_quote_it_in_what_went_wrong(either: Memory) -> None:
     session = either.session("s")
     session.append(Message("user", SECRET))
-    row = RecallLog(SECRET, {}, (), 1, "s", (f"searched with BM25 only: cannot read {SECRET!r}",))
-    other = RecallLog("tea?", {}, (), 1, "s", ("busy",))
-    for each in (row, other):
-        either._store.logs.write(either.scope, None, partial(replace, each))
+    for question, problem in ((SECRET, f"searched with BM25 only: cannot read {SECRET!r}"), ("tea?", "busy")):
+        either.recall(question, session=session)
+        number = either.recall_logs()[-1].id
+        degraded = json.dumps([problem])
+        update = "UPDATE recall_logs SET degraded = :degraded WHERE id = :id"
+        StoreProbe(either).execute(update, {"degraded": degraded, "id": number})
     session.redact(1)
     assert SECRET not in everything(either)
     assert "errors of this recall were removed" in either.recall_logs()[0].degraded[0]

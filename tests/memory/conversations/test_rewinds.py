@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import HeadMoved, Memory, StoredSession
 from agentkit_memory.errors import StoreCorrupt
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -29,8 +30,7 @@ def texts(session: StoredSession) -> list[str]:
 
 
 def stored(memory: Memory) -> set[tuple[int, int, str]]:
-    with memory._store.database.read() as connection:
-        return {tuple(row) for row in connection.exec_driver_sql("SELECT branch_id, seq, body FROM messages")}
+    return {tuple(row) for row in StoreProbe(memory).rows("SELECT branch_id, seq, body FROM messages")}
 
 
 def test_a_rewind_moves_the_head_keeps_what_is_stored_and_forgets_the_items(either: Memory) -> None:

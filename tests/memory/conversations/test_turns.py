@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import InvalidArgument, Memory, Scope
 from agentkit_memory.conversations.turns import itemise
-from agentkit_memory.database.tables import items, messages
+from agentkit_memory.database.engine import Database
 from agentkit_memory.store.item_rows import read_around, read_items
-from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.scope_rows import readable_ids
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Image, Text
@@ -23,21 +23,22 @@ from tests.raising import raises
 
 
 def rows(memory: Memory, columns: str = "text") -> list[Any]:
-    with memory._store.database.read() as connection:
-        wanted = [ITEM_TEXT if name == "text" else items.c[name] for name in columns.split(", ")]
-        query = select(*wanted).where(items.c.kind == "turn").order_by(items.c.branch_id, items.c.position)
-        found = connection.execute(query).all()
-    return [row[0] if len(row) == 1 else tuple(row) for row in found]
+    """Return columns of the turns, in order of their conversations."""
+    turns = sorted(StoreProbe(memory).items("turn"), key=lambda turn: (turn.branch_id, turn.position))
+    names = columns.split(", ")
+    if len(names) == 1:
+        return [turn._mapping[columns] for turn in turns]
+    return [tuple(turn._mapping[name] for name in names) for turn in turns]
 
 
-def all_of(memory: Memory, limit: int = 100, scopes: Sequence[int] | None = None) -> int:
+def all_of(database: Database, limit: int = 100, scopes: Sequence[int] | None = None) -> int:
     total = 0
-    while seen := itemise(memory._store.database, scopes, limit):
+    while seen := itemise(database, scopes, limit):
         total += seen
     return total
 
 
-def test_what_users_and_assistants_say_becomes_items_and_tool_traffic_never(either: Memory) -> None:
+def test_what_users_and_assistants_say_becomes_items_and_tool_traffic_never(either: Memory, database: Database) -> None:
     either.session("s").append(
         Message("system", "be kind"),
         Message("user", "hello", name="Ann"),
@@ -48,25 +49,24 @@ def test_what_users_and_assistants_say_becomes_items_and_tool_traffic_never(eith
         Message("user", " \n"),
         said_at=77.0,
     )
-    assert all_of(either) == 7
+    assert all_of(database) == 7
     assert rows(either, "position, speaker, text, said_at") == [
         (2, "Ann", "hello", 77.0),
         (5, "assistant", "I saw it.", 77.0),
         (6, "user", "And \ufffdthis: [image: cat.png]", 77.0),
     ]
-    assert all_of(either) == 0
+    assert all_of(database) == 0
 
 
 def test_the_text_of_a_whole_message_is_stored_once(either: Memory) -> None:
     said = ['an "odd" \\n text\nof two lines, é', "a bell\x07rings"]
     session = either.session("s")
     session.append(*[Message("user", each) for each in said], Message("user", (Text("a part"),)))
-    all_of(either)
+    either.worker().drain()
     assert rows(either) == [*said, "a part"]
-    with either._store.database.read() as connection:
-        stored = connection.scalars(select(items.c.text).order_by(items.c.position)).all()
-        kept = "".join(connection.scalars(select(messages.c.body)))
-    assert stored == ["", *rows(either)[1:]] and kept.count("odd") == 1
+    probe = StoreProbe(either)
+    assert probe.values("SELECT text FROM items ORDER BY position") == ["", *rows(either)[1:]]
+    assert "".join(probe.values("SELECT body FROM messages")).count("odd") == 1
     session.redact(1, 'a "new" text')
     assert rows(either)[0] == 'a "new" text'
 
@@ -77,8 +77,7 @@ def test_the_text_of_a_whole_message_is_stored_once(either: Memory) -> None:
 def test_a_message_that_is_damaged_once_it_is_an_item_keeps_nobody_from_the_others(either: Memory, body: str) -> None:
     either.session("s").append(Message("user", "zebra bad"), Message("user", "zebra good"))
     either.worker().drain()
-    with either._store.database.write() as connection:
-        connection.execute(text("UPDATE messages SET body = :body WHERE seq = 1"), {"body": body})
+    StoreProbe(either).execute("UPDATE messages SET body = :body WHERE seq = 1", {"body": body})
     found = either.recall("zebra")
     assert [each.text for each in found.recalled] == ["zebra good"]
     assert any("1 damaged items were left out" in each for each in found.degraded)
@@ -90,25 +89,27 @@ def test_a_message_that_is_damaged_once_it_is_an_item_keeps_nobody_from_the_othe
     assert len(either.admin.usage()) == 1
 
 
-def test_the_watermark_moves_by_so_many_messages_and_no_message_is_done_twice(either: Memory) -> None:
+def test_the_watermark_moves_by_so_many_messages_and_no_message_is_done_twice(
+    either: Memory, database: Database
+) -> None:
     for name in ("a", "b"):
         session = either.session(name)
         for number in range(5):
             session.append(Message("user", f"{name}{number}"))
-    assert [itemise(either._store.database, None, 3) for _ in range(5)] == [3, 3, 3, 1, 0]
+    assert [itemise(database, None, 3) for _ in range(5)] == [3, 3, 3, 1, 0]
     assert rows(either) == [f"{name}{number}" for name in "ab" for number in range(5)]
     either.session("a").append(Message("user", "later"))
-    assert all_of(either) == 1 and len(rows(either)) == 11
+    assert all_of(database) == 1 and len(rows(either)) == 11
 
 
-def test_several_may_make_items_at_once_while_others_append(either: Memory) -> None:
+def test_several_may_make_items_at_once_while_others_append(either: Memory, database: Database) -> None:
     failures: list[BaseException] = []
     done = threading.Event()
 
     def work() -> None:
         try:
-            while not done.is_set() or itemise(either._store.database, None, 7):
-                itemise(either._store.database, None, 3)
+            while not done.is_set() or itemise(database, None, 7):
+                itemise(database, None, 3)
         except BaseException as error:
             failures.append(error)
 
@@ -124,49 +125,50 @@ def test_several_may_make_items_at_once_while_others_append(either: Memory) -> N
         worker.join()
     assert not failures
     assert rows(either) == [f"{name}{number}" for name in "ab" for number in range(40)]
-    with either._store.database.read() as connection:
-        assert connection.execute(text("SELECT count(*) FROM vector_state")).scalar() == 80
+    assert StoreProbe(either).values("SELECT count(*) FROM vector_state") == [80]
 
 
 def test_what_a_fork_shares_is_one_item(either: Memory) -> None:
     main = either.session("s")
     main.append(Message("user", "shared"))
     main.fork("f").append(Message("user", "own"))
-    all_of(either)
+    either.worker().drain()
     assert rows(either) == ["shared", "own"]
 
 
-def test_only_the_scopes_that_are_named_are_looked_at(either: Memory) -> None:
+def test_only_the_scopes_that_are_named_are_looked_at(either: Memory, database: Database) -> None:
     for tenant in ("a", "b"):
         either.within(tenant).session("s").append(Message("user", tenant))
-    assert all_of(either, scopes=[either.within("a")._own_scope()]) == 1
-    assert all_of(either, scopes=[]) == 0 and rows(either) == ["a"]
+    assert all_of(database, scopes=[StoreProbe(either.within("a")).scope_id]) == 1
+    assert all_of(database, scopes=[]) == 0 and rows(either) == ["a"]
     with raises(InvalidArgument, name="scope_ids"):
-        itemise(either._store.database, "a", 1)  # type: ignore[arg-type]
+        itemise(database, "a", 1)  # type: ignore[arg-type]
 
 
-def test_a_damaged_message_is_passed_over_and_one_of_a_newer_version_waited_for(either: Memory) -> None:
+def test_a_damaged_message_is_passed_over_and_one_of_a_newer_version_waited_for(
+    either: Memory, database: Database
+) -> None:
     session = either.session("s")
     session.append(*[Message("user", str(number)) for number in range(5)])
-    with either._store.database.write() as connection:
-        connection.execute(text("UPDATE messages SET body = '{' WHERE seq = 2"))
-        connection.execute(text("UPDATE messages SET format = 99 WHERE seq = 4"))
-    assert all_of(either) == 3 and rows(either) == ["0", "2"]
-    with either._store.database.write() as connection:
-        connection.execute(text("UPDATE messages SET format = 1 WHERE seq = 4"))
-    assert all_of(either) == 2 and rows(either) == ["0", "2", "3", "4"]
+    probe = StoreProbe(either)
+    probe.execute("UPDATE messages SET body = '{' WHERE seq = 2")
+    probe.execute("UPDATE messages SET format = 99 WHERE seq = 4")
+    assert all_of(database) == 3 and rows(either) == ["0", "2"]
+    probe.execute("UPDATE messages SET format = 1 WHERE seq = 4")
+    assert all_of(database) == 2 and rows(either) == ["0", "2", "3", "4"]
 
 
-def test_a_turn_knows_its_conversation_and_its_neighbours(either: Memory) -> None:
+def test_a_turn_knows_its_conversation_and_its_neighbours(either: Memory, database: Database) -> None:
     session = either.session("chat")
     session.append(*[Message("user", word) for word in ("one", "two", "three", "four", "five")])
     fork = session.fork("f", at=2)
     fork.append(Message("user", "aside"))
     either.within("other").session("chat").append(Message("user", "theirs"))
-    all_of(either)
-    with either._store.database.read() as connection:
+    all_of(database)
+    item_ids = {item.text: item.id for item in StoreProbe(either).items()}
+    ids, aside = [item_ids["three"], item_ids["theirs"]], item_ids["aside"]
+    with database.read() as connection:
         scopes = readable_ids(connection, either.scope)
-        ids = connection.scalars(select(items.c.id).where(ITEM_TEXT.element.in_(["three", "theirs"]))).all()
         (three,) = read_items(connection, ids, scopes, 0.0)
         assert (three.kind, three.conversation, three.branch, three.position) == ("turn", "chat", "main", 3)
         around = read_around(connection, [three], scopes, 0.0)
@@ -174,7 +176,6 @@ def test_a_turn_knows_its_conversation_and_its_neighbours(either: Memory) -> Non
         assert sorted(each.text for each in read_around(connection, [three], scopes, 0.0, 2)) == sorted(
             ["one", "two", "four", "five"]
         )
-        aside = connection.scalars(select(items.c.id).where(ITEM_TEXT.element == "aside")).one()
         (found,) = read_items(connection, [aside], scopes, 0.0)
         assert found.branch == "f"
         assert read_around(connection, [], scopes, 0.0) == []
@@ -188,14 +189,13 @@ def test_the_same_message_has_the_same_item_in_every_store(
         other.session("before").append(Message("user", "x"))
         for each in (memory, other):
             each.session("s").append(Message("user", "hello"))
-            all_of(each)
+            each.worker().drain()
         assert set(rows(memory, "id")) < set(rows(other, "id"))
 
 
 def test_a_turn_that_becomes_an_item_as_its_conversation_is_given_an_end_ends_with_it(
-    either: Memory, monkeypatch: pytest.MonkeyPatch
+    either: Memory, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    database = either._store.database
     change = database.change
     either.session("s").append(Message("user", "the code word is Xanadu"))
 
@@ -205,5 +205,5 @@ def test_a_turn_that_becomes_an_item_as_its_conversation_is_given_an_end_ends_wi
         return change(act, **options)
 
     monkeypatch.setattr(database, "change", late)
-    assert all_of(either) == 1
+    assert all_of(database) == 1
     assert rows(either, "valid_to") == [2000.0]

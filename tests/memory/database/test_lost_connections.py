@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import AlreadyUsed, HeadMoved, Memory, Scope, StoreUnavailable
 from agentkit_prompts.context.messages import Message
 from tests.raising import raises
@@ -97,7 +98,7 @@ def stored(fresh_postgres: str, tmp_path: Path) -> Iterator[Memory]:
         memory.documents.add("A heron stands in the reeds.", source="heron.txt")
         memory.worker().drain()
         memory.recall("heron")
-        memory._store.upkeep.clear()  # nothing else talks to the server
+        StoreProbe(memory).pause()  # nothing else talks to the server
         yield memory
 
 
@@ -106,7 +107,7 @@ def losing(memory: Memory, address: str, at: int, *, how: str = "statement") -> 
     """End the connections before statement number `at`, or before or after a commit; yield what happened."""
     import psycopg
 
-    database, seen, lost = memory._store.database, count(), list[int]()
+    engine, seen, lost = StoreProbe(memory).engine, count(), list[int]()
 
     def end(*_: Any) -> None:
         if next(seen) != at or lost:
@@ -127,11 +128,11 @@ def losing(memory: Memory, address: str, at: int, *, how: str = "statement") -> 
 
     name = "before_cursor_execute" if how == "statement" else "commit"
     listener = end_committed if how == "committed" else end
-    event.listen(database.engine, name, listener)
+    event.listen(engine, name, listener)
     try:
         yield lost
     finally:
-        event.remove(database.engine, name, listener)
+        event.remove(engine, name, listener)
 
 
 @pytest.mark.parametrize("name", READS)

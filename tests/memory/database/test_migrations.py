@@ -10,14 +10,13 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect, select, text
+from sqlalchemy import inspect, text
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import Memory
-from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.migrate import MIGRATIONS, REVISION, current_revision
-from agentkit_memory.database.tables import METADATA, items
-from agentkit_memory.store.item_text import ITEM_TEXT
+from agentkit_memory.database.tables import METADATA
 from agentkit_prompts.context.messages import Message
 from tests.memory.database.first_revision import migrate_to_first
 
@@ -26,8 +25,8 @@ def test_the_newest_revision_is_the_one_the_code_asks_for() -> None:
     assert ScriptDirectory(str(MIGRATIONS)).get_heads() == [REVISION]
 
 
-def check_tables(database: Database) -> None:
-    with database.read() as connection:
+def check_tables(memory: Memory) -> None:
+    with StoreProbe(memory).engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, METADATA) == []
         inspector = inspect(connection)
@@ -37,7 +36,7 @@ def check_tables(database: Database) -> None:
 
 
 def test_a_new_store_has_exactly_the_tables_of_the_code(either: Memory) -> None:
-    check_tables(either._store.database)
+    check_tables(either)
 
 
 FIRST = """
@@ -73,32 +72,27 @@ def test_a_store_of_the_first_revision_keeps_what_it_holds(
         assert [message.text for message in session.conversation] == ["hello", "hi"]
         assert len(session.append(Message("user", "hello"), key="k")) == 2
         assert {found.text for found in memory.recall("zebras striped")} == {"Zebras are striped."}
-        while itemise(memory._store.database, None, 10):
-            pass
-        with memory._store.database.read() as connection:
-            turns = connection.scalars(select(ITEM_TEXT).where(items.c.kind == "turn").order_by(items.c.position))
-            assert list(turns) == ["hello", "hi"]
         memory.worker().drain()
+        assert [turn.text for turn in StoreProbe(memory).items("turn")] == ["hello", "hi"]
         assert memory.admin.verify().ok
-        check_tables(memory._store.database)
+        check_tables(memory)
 
 
 def test_turns_that_were_stored_with_their_texts_keep_them(home: Path) -> None:
     with Memory.open(home) as memory:
         memory.session("s").append(Message("user", "a zebra before"))
         memory.worker().drain()
-        with memory._store.database.write() as connection:
-            connection.execute(text("UPDATE items SET text = 'a zebra before'"))
-            connection.execute(text("DROP INDEX ix_items_scope_id_created_at"))  # which revision 0010 makes
-            connection.execute(text("UPDATE alembic_version SET version_num = '0008'"))
+        probe = StoreProbe(memory)
+        probe.execute("UPDATE items SET text = 'a zebra before'")
+        probe.execute("DROP INDEX ix_items_scope_id_created_at")  # which revision 0010 makes
+        probe.execute("UPDATE alembic_version SET version_num = '0008'")
     with Memory.open(home) as memory:
         memory.session("s").append(Message("user", "a zebra after"))
         memory.worker().drain()
         assert {found.text for found in memory.recall("zebra")} == {"a zebra before", "a zebra after"}
-        with memory._store.database.read() as connection:
-            assert current_revision(connection) == REVISION
-            stored = connection.scalars(select(items.c.text).order_by(items.c.position)).all()
-        assert stored == ["a zebra before", ""]
+        probe = StoreProbe(memory)
+        assert probe.values("SELECT version_num FROM alembic_version") == [REVISION]
+        assert probe.values("SELECT text FROM items ORDER BY position") == ["a zebra before", ""]
 
 
 @pytest.mark.long

@@ -11,7 +11,8 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
-from agentkit_memory import HeadMoved, Memory
+from agentkit.testing import StoreProbe
+from agentkit_memory import HeadMoved, Memory, StoreUnavailable
 from agentkit_prompts.context.messages import Message
 from tests.postgres import restart
 from tests.waiting import LONG
@@ -21,11 +22,10 @@ pytestmark = pytest.mark.long
 
 def end_others(memory: Memory) -> None:
     """End every connection of the server but the one that says so, as a restart does."""
-    with memory._store.database.read() as connection:
-        connection.exec_driver_sql(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE pid != pg_backend_pid() AND datname = current_database()"
-        )
+    StoreProbe(memory).rows(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE pid != pg_backend_pid() AND datname = current_database()"
+    )
 
 
 def wait_for_each(added: dict[str, list[str]], problems: list[BaseException], threads: int) -> None:
@@ -104,7 +104,7 @@ def test_an_append_whose_connection_is_lost_at_its_end_is_added_once(
                     connection.connection.driver_connection.commit()
                 end_others(memory)
 
-        event.listen(memory._store.database.engine, "commit", lose)
+        event.listen(StoreProbe(memory).engine, "commit", lose)
         session.append(Message("user", "second"), Message("assistant", "third"))
         assert lost
         session.append(Message("user", "fourth"))
@@ -122,7 +122,7 @@ def test_an_append_that_is_tried_again_behind_another_writer_is_refused(fresh_po
                 end_others(memory)
                 other.append(Message("user", "of another writer"))
 
-        event.listen(memory._store.database.engine, "commit", lose)
+        event.listen(StoreProbe(memory).engine, "commit", lose)
         with pytest.raises(HeadMoved):
             mine.append(Message("user", "mine"))
         mine.append(Message("user", "mine"))
@@ -130,11 +130,9 @@ def test_an_append_that_is_tried_again_behind_another_writer_is_refused(fresh_po
 
 
 def test_a_write_whose_connection_is_lost_twice_fails(fresh_postgres: str, tmp_path: Path) -> None:
-    from agentkit_memory import StoreUnavailable
-
     with Memory.open(fresh_postgres, index=tmp_path / "index") as memory:
         session = memory.session("s")
-        event.listen(memory._store.database.engine, "commit", lambda connection: end_others(memory))
+        event.listen(StoreProbe(memory).engine, "commit", lambda connection: end_others(memory))
         with pytest.raises(StoreUnavailable) as caught:
             session.append(Message("user", "mine"))
         assert isinstance(caught.value.__cause__, OperationalError)

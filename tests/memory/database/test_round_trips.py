@@ -9,6 +9,7 @@ from statistics import median
 
 import pytest
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import Memory
 from agentkit_memory.database.engine import Database
 from agentkit_prompts.context.messages import Message
@@ -48,7 +49,7 @@ def test_recalls_and_searches_of_facts_take_few_round_trips(
             memory.session("copies").append(*[Message("user", "A boat and a heron.")] * 200)
         memory.worker().drain()
         memory.recall("boat heron", limit=3)  # opens what is needed, once
-        memory._store.upkeep.clear()  # nothing else talks to the server
+        StoreProbe(memory).pause()  # nothing else talks to the server
         time.sleep(0.3)
         taken: dict[str, list[int]] = {"recall": [], "facts": []}
         for number in range(14):
@@ -96,7 +97,7 @@ def test_all_other_reads_take_few_round_trips(proxy: Proxy, tmp_path: Path) -> N
         memory.facts.add("The heron is a bird.")
         memory.documents.add("A heron stands in the reeds.", source="heron.txt")
         memory.worker().drain()
-        memory._store.upkeep.clear()  # nothing else talks to the server
+        StoreProbe(memory).pause()  # nothing else talks to the server
         time.sleep(0.3)
         for name, read in READS.items():
             taken = []

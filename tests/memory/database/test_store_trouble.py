@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import InvalidArgument, Memory, StoreCorrupt, StoreError, StoreUnavailable
 from agentkit_memory.errors import StoreVersion
 from agentkit_prompts.context.messages import Message
@@ -104,8 +105,7 @@ def test_a_database_that_may_not_be_written(home: Path, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     with Memory.open(home) as memory:
         memory.session("s").append(HELLO)
-        with memory._store.database.write() as connection:
-            connection.exec_driver_sql("PRAGMA query_only=ON")
+        StoreProbe(memory).execute("PRAGMA query_only=ON")
         session = memory.session("s")
         for act in (lambda: session.append(HELLO), lambda: memory.ingest(docs)):
             with raises(StoreUnavailable, name="SQLITE_READONLY"):
@@ -148,9 +148,7 @@ def test_a_full_disk_rolls_back_and_keeps_what_was_stored(home: Path) -> None:
     with Memory.open(home) as memory:
         session = memory.session("s")
         session.append(HELLO)
-        with memory._store.database.write() as connection:
-            pages = connection.scalar(text("PRAGMA page_count"))
-            connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
+        StoreProbe(memory).fill_disk()
         with raises(StoreUnavailable, name="SQLITE_FULL"):
             session.append(Message("user", "x" * 100_000))
         assert len(session.conversation) == 1
@@ -278,16 +276,16 @@ def test_postgresql_says_what_it_refuses(fresh_postgres: str, tmp_path: Path) ->
     with Memory.open(fresh_postgres, index=tmp_path / "index") as memory:
         session = memory.session("s")
         session.append(HELLO)
-        database = memory._store.database
+        probe = StoreProbe(memory)
         with Memory.open(fresh_postgres, index=tmp_path / "other", timeout=2) as hurried:
             waits = hurried.session("s")
-            with database.write() as other:
+            with probe.transaction() as other:
                 other.execute(text("LOCK TABLE messages IN ACCESS EXCLUSIVE MODE"))
                 with raises(StoreUnavailable, name="55P03"):
                     waits.append(HELLO)
-        with raises(StoreUnavailable, name="25006"), database.write() as connection:
+        with raises(StoreUnavailable, name="25006"), probe.transaction() as connection:
             connection.execute(text("SET TRANSACTION READ ONLY"))
             connection.execute(text("DELETE FROM messages"))
-        with pytest.raises(StoreError), database.write() as connection:
-            connection.execute(text("DELETE FROM nowhere"))
+        with pytest.raises(StoreError):
+            probe.execute("DELETE FROM nowhere")
         assert len(memory.session("s").conversation) == 1

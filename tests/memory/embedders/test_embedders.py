@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -136,10 +137,10 @@ def test_what_is_kept_is_known_to_another_process(home: Path, docs: Path) -> Non
     (docs / "a.md").write_text("zebra stripes")
     (docs / "b.md").write_text("zebra stripes")
     words = Words()
-    with Memory.open(home, embedder=words) as memory:
+    with Memory.open(home, embedder=words) as memory, closing(Database.open(home / "memory.db")) as database:
         memory.ingest(docs)
         assert words.asked.count("zebra stripes") == 1
-        encoder = Encoder(words, memory._store.database, EmbedderLoop())
+        encoder = Encoder(words, database, EmbedderLoop())
         (kept,) = encoder(["zebra stripes"])
         assert words.asked.count("zebra stripes") == 1
         fresh = encoder.questions(["zebra stripes"])[0]

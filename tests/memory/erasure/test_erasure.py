@@ -15,8 +15,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import insert
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import (
     InvalidArgument,
     Memory,
@@ -28,12 +29,9 @@ from agentkit_memory import (
     StoreCorrupt,
     StoreError,
 )
-from agentkit_memory.conversations.turns import itemise
-from agentkit_memory.database.tables import embeddings, items
+from agentkit_memory.database.tables import embeddings
 from agentkit_memory.index.folder_lock import FolderLock
 from agentkit_memory.store.item_rows import content_hash
-from agentkit_memory.store.item_text import ITEM_TEXT
-from agentkit_memory.store.records import RecallLog
 from agentkit_memory.terms.bm25_vectors import SPACE
 from agentkit_prompts.context.messages import Message, ToolCall
 from tests.effort import spread
@@ -41,10 +39,6 @@ from tests.memory.embedders.word_embedder import Words
 from tests.raising import raises
 
 MARKER = "Xanadu-4929"
-TABLES = (
-    "scopes, conversations, branches, messages, tool_calls, documents, items, item_sources, vector_state, embeddings, "
-    "recall_logs, erasures"
-)
 
 
 def fill(memory: Memory, scope: Scope, docs: Path, marker: str) -> None:
@@ -57,23 +51,22 @@ def fill(memory: Memory, scope: Scope, docs: Path, marker: str) -> None:
     session.append(Message("user", f"I am {marker}", name=marker), call, key=marker)
     session.append(Message("tool", marker, tool_call_id=marker))
     session.fork(marker, at=1).append(Message("user", f"{marker} again"))
-    while itemise(memory._store.database, None, 100):
-        pass
-    with memory._store.database.read() as connection:
-        turn = connection.scalars(select(items.c.id).where(ITEM_TEXT.element == f"I am {marker}")).one()
+    memory.worker().drain()
+    probe = StoreProbe(memory)
+    (turn,) = [item.id for item in probe.items("turn") if item.text == f"I am {marker}"]
     mine.facts.add(f"{marker} is a name.", sources=turn, metadata={"of": marker})
-    mine._store.logs.write(mine.scope, None, lambda: RecallLog(f"who is {marker}?", {}, (), 1, marker))
+    mine.recall(f"who is {marker}?", session=session)
     mine.recall("tea")
     mine.worker().drain()
-    with memory._store.database.write() as connection:
-        texts = connection.scalars(select(ITEM_TEXT).where(ITEM_TEXT.element.contains(marker)))
-        kept = {"model": marker, "vector": b"\0", "created_at": 0.0}
-        connection.execute(insert(embeddings), [{**kept, "content_hash": content_hash(each)} for each in {*texts}])
+    hashes = {content_hash(item.text) for item in probe.items() if marker in item.text}
+    kept = {"model": marker, "vector": b"\0", "created_at": 0.0}
+    probe.execute(insert(embeddings), *[{**kept, "content_hash": each} for each in hashes])
 
 
 def everything(memory: Memory) -> str:
-    with memory._store.database.read() as connection:
-        return repr([connection.exec_driver_sql(f"SELECT * FROM {table}").all() for table in TABLES.split(", ")])
+    memory.recall_logs()  # are written now
+    kept = StoreProbe(memory).dump()
+    return repr({name: rows for name, rows in kept.items() if name != "vector_spaces"})
 
 
 def holding(home: Path, marker: str = MARKER) -> list[str]:
@@ -91,7 +84,8 @@ ADA, BOB = Scope("local", user=f"ada {MARKER}"), Scope("local", user="bob")
 
 def test_a_user_is_erased_from_every_table_and_from_the_index_and_others_stay(either: Memory, docs: Path) -> None:
     fill(either, BOB, docs, "Bobby")
-    before, points = everything(either), either._store.indexes.get().count()
+    probe = StoreProbe(either)
+    before, points = everything(either), probe.index.count()
     fill(either, ADA, docs, MARKER)
     fill(either, Scope("local", user=ADA.user, agent="helper"), docs, f"{MARKER} by the helper")
     assert MARKER in everything(either)
@@ -106,7 +100,7 @@ def test_a_user_is_erased_from_every_table_and_from_the_index_and_others_stay(ei
     assert {"messages", "tool_calls", "items", "recall_logs", "embeddings"} < set(proof.removed)
     assert MARKER not in everything(either)
     assert everything(either).split("erasures")[0][:200] == before[:200]
-    assert either._store.indexes.get().count() == points
+    assert probe.index.count() == points
     assert either.within(ADA).recall("tea") == () or not list(either.within(ADA).recall("tea"))
     assert len(list(either.within(BOB).recall("Bobby tea"))) > 0
     assert len(either.within(BOB).session("chat Bobby").conversation) == 3
@@ -154,7 +148,7 @@ def test_no_vector_of_the_subject_is_left_in_the_files_of_the_index(home: Path) 
         for _ in range(2):
             assert not written(home, numbers("a pavilion in Oslo")) and not written(home, uuid.UUID(gone).bytes)
             assert written(home, numbers("other 7"))
-            assert sorted(name for name, _ in memory._store.indexes.get().versions()) == sorted(others)
+            assert sorted(name for name, _ in StoreProbe(memory).index.versions()) == sorted(others)
             memory.facts.add("other 7")
             memory.recall("other")
         assert memory.facts.remove(others[7]) and memory.admin.compact() and not written(home, numbers("other 7"))
@@ -228,8 +222,8 @@ def test_facts_of_others_that_were_taken_from_the_subject_go_with_it(either: Mem
     assert ada.facts.get(quoting.id) is None
     mine = ada.facts.add("Ada likes tea.")
     gathered = either.facts.add("Somebody likes tea.")
-    with either._store.database.write() as connection:  # as if a job had gathered it for all to read
-        connection.exec_driver_sql(f"INSERT INTO item_sources VALUES ('{gathered.id}', '{mine.id}')")
+    # As if a job had gathered it for all to read.
+    StoreProbe(either).execute(f"INSERT INTO item_sources VALUES ('{gathered.id}', '{mine.id}')")
     assert either.erase(Scope("local", user="ada")).complete
     assert either.facts.get(gathered.id) is None and either.admin.verify().orphans == 0
 
@@ -238,17 +232,16 @@ def test_what_was_open_when_its_subject_was_erased_says_so_and_never_writes_to_s
     ada = either.within(Scope("local", user="ada"))
     session = ada.session("s")
     session.append(Message("user", "x"))
-    number = ada._own_scope()
+    number = StoreProbe(ada).scope_id
     either.erase(Scope("local", user="ada"))
     other = either.within(Scope("local", user="eve"))
     other.session("s").append(Message("user", "eve's"))
-    assert other._own_scope() != number
+    assert StoreProbe(other).scope_id != number
     with raises(NotFound, name="s", value="deleted"):
         session.append(Message("user", "y"))
-    either._store.logs.write(ada.scope, number, lambda: RecallLog("q", {}, (), 1))
     assert either.recall_logs() == ada.recall_logs() == ()
     assert [each.text for each in other.session("s").conversation] == ["eve's"]
-    assert len(ada.session("s").append(Message("user", "back"))) == 1 and ada._own_scope() == number
+    assert len(ada.session("s").append(Message("user", "back"))) == 1 and StoreProbe(ada).scope_id == number
 
 
 def test_a_recall_during_which_its_reader_is_erased_leaves_no_trace_of_what_was_asked(either: Memory) -> None:
@@ -323,9 +316,7 @@ def test_an_erasure_that_was_killed_is_taken_up_when_the_store_is_opened(
     assert killed == -signal.SIGKILL
     with Memory.open(target, index=index) as memory:  # nobody has to ask again
         assert MARKER not in everything(memory)
-        with memory._store.database.read() as connection:
-            rows = connection.exec_driver_sql("SELECT finished_at IS NULL FROM erasures").scalars().all()
-        assert [bool(row) for row in rows] == [False]
+        assert [bool(each) for each in StoreProbe(memory).values("SELECT finished_at IS NULL FROM erasures")] == [False]
         verified = memory.admin.verify()
         assert (verified.missing, verified.stale, verified.orphans) == (0, 0, 0)
         assert len(memory.within(BOB).session("chat Bobby").conversation) == 3
@@ -349,7 +340,7 @@ def test_points_that_another_process_owns_wait_for_it_and_the_proof_says_so(home
         lock.release()
     with Memory.open(home) as memory:
         assert memory.erase(ADA).complete
-        assert memory._store.indexes.get().count() == 0
+        assert StoreProbe(memory).index.count() == 0
 
 
 def test_what_is_written_after_an_erasure_that_waits_for_the_index_stays(home: Path) -> None:
@@ -363,9 +354,7 @@ def test_what_is_written_after_an_erasure_that_waits_for_the_index_stays(home: P
     with Memory.open(home, scope=ADA) as memory:
         assert [message.text for message in memory.session("back").conversation] == ["I am here again"]
         assert [fact.text for fact in memory.facts.list()] == ["Ada wants new shoes."]
-        with memory._store.database.read() as connection:
-            open_ones = "SELECT count(*) FROM erasures WHERE finished_at IS NULL"
-            assert connection.exec_driver_sql(open_ones).scalar_one() == 0
+        assert StoreProbe(memory).values("SELECT id FROM erasures WHERE finished_at IS NULL") == []
         assert memory.erase(ADA).complete and memory.facts.list() == ()  # asked for again, all of it goes
 
 
@@ -414,6 +403,5 @@ def test_what_is_kept_of_an_erasure_names_nobody_but_can_be_checked(either: Memo
     for subject in (ADA, Scope("local", user=ADA.user)):
         either.within(subject).session("s")
         either.erase(subject)
-    with either._store.database.read() as connection:
-        rows = connection.exec_driver_sql('SELECT tenant, "user", session, agent FROM erasures').all()
+    rows = StoreProbe(either).rows('SELECT tenant, "user", session, agent FROM erasures')
     assert rows[0] == rows[1] and rows[0].tenant == "local" and rows[0].user.startswith("blake2b:")

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier, Event
+from threading import enumerate as enumerate_threads
 from typing import Any
 
 import pytest
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import (
     FactDraft,
     IndexBroken,
@@ -25,6 +27,7 @@ from agentkit_memory import (
     Turn,
     VectorIndex,
 )
+from agentkit_memory.database.engine import Database
 from agentkit_memory.facts.fact_worker import FactWorker
 from agentkit_memory.process.failpoints import VARIABLE
 from agentkit_prompts import Message
@@ -434,14 +437,14 @@ def test_a_clock_that_was_set_back_does_not_hold_turns_for_years(tmp_path: Path)
         assert facts(memory) == ["ada lives in Oslo."]
 
 
-def test_four_workers_read_no_turn_twice_and_every_conversation_in_order(either: Memory) -> None:
+def test_four_workers_read_no_turn_twice_and_every_conversation_in_order(either: Memory, database: Database) -> None:
     scopes = [either.within(Scope("local", user=f"u{number}")) for number in range(4)]
     for memory in scopes:
         for city in "ABCDEFGHIJ":
             say(memory, f"I live in {city}")
     either.worker().drain()
     reader = Reader()
-    workers = [FactWorker(either._store.database, reader, most=1) for _ in range(4)]
+    workers = [FactWorker(database, reader, most=1) for _ in range(4)]
     together = Barrier(4)
 
     def work(worker: FactWorker) -> None:
@@ -460,9 +463,9 @@ def test_four_workers_read_no_turn_twice_and_every_conversation_in_order(either:
     assert [facts(memory) for memory in scopes] == [["ada lives in J."]] * 4
 
 
-def test_of_two_that_look_at_once_one_reads_the_scope(either: Memory) -> None:
+def test_of_two_that_look_at_once_one_reads_the_scope(either: Memory, database: Database) -> None:
     say(either, *"abcdefghij")
-    FactWorker(either._store.database, Reader()).run_once()
+    FactWorker(database, Reader()).run_once()
     either.worker().drain()
     read: list[list[str]] = []
 
@@ -475,9 +478,9 @@ def test_of_two_that_look_at_once_one_reads_the_scope(either: Memory) -> None:
         read.append([turn.text for turn in turns])
         return []
 
-    other = FactWorker(either._store.database, finds_none, most=2)
+    other = FactWorker(database, finds_none, most=2)
     with pytest.raises(KeyboardInterrupt):
-        FactWorker(either._store.database, interrupted, most=2).run_once()
+        FactWorker(database, interrupted, most=2).run_once()
     assert other.run_once() == 2
     assert read == [["a", "b"], ["a", "b"]]
 
@@ -495,7 +498,7 @@ def test_the_worker_of_a_with_statement_does_it_in_the_background_and_ends(eithe
         assert done.wait(LONG)
     assert facts(either) == ["ada lives in Oslo."]
     assert worker.problems == {}
-    assert worker._threads == []
+    assert not [each for each in enumerate_threads() if each.name == "agentkit-memory-facts"]
 
 
 class Letters:
@@ -522,7 +525,7 @@ def test_a_change_of_the_model_that_embeds_leaves_the_queue_alone(either: Memory
 
 def test_a_store_that_knows_only_the_queue_can_still_choose_its_model(tmp_path: Path) -> None:
     with Memory.open(tmp_path / "store") as memory:
-        memory.worker(homes)._parts["facts"]()  # before anything is indexed
+        memory.worker(homes).step("facts")  # before anything is indexed
     with Memory.open(tmp_path / "store", embedder=Letters()) as memory:
         say(memory, "I live in Oslo")
         memory.worker(homes).drain()
@@ -637,5 +640,4 @@ def test_a_kill_between_the_model_and_the_write_loses_and_doubles_nothing(
 
 def free_leases(memory: Memory) -> None:
     """Let the leases of the killed run out."""
-    with memory._store.database.write() as connection:
-        connection.exec_driver_sql("UPDATE vector_state SET leased_until = 0 WHERE leased_by IS NOT NULL")
+    StoreProbe(memory).execute("UPDATE vector_state SET leased_until = 0 WHERE leased_by IS NOT NULL")

@@ -13,30 +13,26 @@ from typing import Any
 
 import pytest
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import InvalidArgument, Memory, NotFound, Scope
 from agentkit_memory.conversations.redaction import scrub_logs
-from agentkit_memory.conversations.turns import itemise
-from agentkit_memory.store.item_rows import read_items
 from agentkit_memory.store.outbox import enqueue
-from agentkit_memory.store.scope_rows import readable_ids
 from agentkit_prompts.context.messages import Message
 from tests.raising import raises
 from tests.waiting import LONG
 
 
-def recallable(memory: Memory, now: float = 1000.0) -> list[str]:
-    with memory._store.database.read() as connection:
-        ids = connection.exec_driver_sql("SELECT id FROM items").scalars().all()
-        found = read_items(connection, ids, readable_ids(connection, memory.scope), now)
-    return sorted(each.text for each in found if each.kind == "fact")
+def recallable(memory: Memory) -> list[str]:
+    return sorted(fact.text for fact in memory.recall("Ann, always at noon", limit=100).knowledge)
 
 
 def points(memory: Memory) -> int:
-    memory._store.indexes.catch_up()
-    return memory._store.indexes.get().count()
+    memory.worker().drain()
+    return StoreProbe(memory).index.count()
 
 
 def test_a_fact_comes_back_as_it_was_added(either: Memory) -> None:
+    StoreProbe(either).set_clock(lambda: 1000.0)
     fact = either.facts.add("Ann likes tea.", valid_from=1.0, valid_to=5000.0, metadata={"by": ["me"]})
     assert (fact.text, fact.number, fact.valid_from, fact.valid_to) == ("Ann likes tea.", 1, 1.0, 5000.0)
     assert either.facts.get(fact.id) == fact and fact.metadata == {"by": ["me"]}
@@ -45,14 +41,14 @@ def test_a_fact_comes_back_as_it_was_added(either: Memory) -> None:
 
 
 def test_a_fact_is_recalled_while_it_is_valid(either: Memory) -> None:
-    either.facts.add("now", valid_from=500.0, valid_to=1500.0)
+    now = [1000.0]
+    StoreProbe(either).set_clock(lambda: now[0])
+    either.facts.add("noon", valid_from=500.0, valid_to=1500.0)
     either.facts.add("always")
-    assert [recallable(either, at) for at in (499.0, 500.0, 1499.0, 1500.0)] == [
-        ["always"],
-        ["always", "now"],
-        ["always", "now"],
-        ["always"],
-    ]
+    for now[0], texts in ((499.0, ["always"]), (500.0, ["always", "noon"]), (1499.0, ["always", "noon"])):
+        assert recallable(either) == texts
+    now[0] = 1500.0
+    assert recallable(either) == ["always"]
 
 
 def test_a_fact_that_was_replaced_is_kept_to_be_read_and_is_not_recalled(either: Memory) -> None:
@@ -77,9 +73,8 @@ def test_a_fact_that_is_added_again_is_valid_again(either: Memory) -> None:
 
 def test_adding_a_source_twice_adds_nothing_even_if_it_was_replaced_since(either: Memory) -> None:
     either.session("s").append(Message("user", "I like tea"))
-    itemise(either._store.database, None, 10)
-    with either._store.database.read() as connection:
-        turn = connection.exec_driver_sql("SELECT id FROM items").scalar_one()
+    either.worker().drain()
+    (turn,) = StoreProbe(either).values("SELECT id FROM items")
     tea = either.facts.add("Ann likes tea.", sources=[turn])
     assert tea.sources == (turn,)
     coffee = either.facts.add("Ann likes coffee.", supersedes=tea.id)
@@ -91,8 +86,7 @@ def test_adding_a_source_twice_adds_nothing_even_if_it_was_replaced_since(either
 def test_a_fact_goes_with_what_it_was_taken_from(either: Memory, docs: Path) -> None:
     (docs / "a.md").write_text("Zebras are striped.")
     either.ingest(docs)
-    with either._store.database.read() as connection:
-        chunk = connection.exec_driver_sql("SELECT id FROM items").scalar_one()
+    (chunk,) = StoreProbe(either).values("SELECT id FROM items")
     first = either.facts.add("Zebras have stripes.", sources=chunk)
     second = either.facts.add("Stripes can be seen.", sources=[first.id])
     (docs / "a.md").write_text("Violins are wooden.")
@@ -130,8 +124,8 @@ def test_a_page_that_cannot_be(either: Memory, arguments: dict[str, Any]) -> Non
 
 
 def test_facts_are_listed_by_pages_in_the_order_they_were_added(either: Memory) -> None:
-    either._store.database.clock = lambda: next(times)
     times = iter(range(1000, 0, -1))
+    StoreProbe(either).set_clock(lambda: next(times))
     added = [either.facts.add(f"fact {number}") for number in range(7)]
     assert either.facts.list(limit=3) == tuple(added[:3])
     assert either.facts.list(after=added[2].number, limit=3) == tuple(added[3:6])

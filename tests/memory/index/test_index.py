@@ -19,14 +19,13 @@ from uuid import UUID
 
 import pytest
 import qdrant_edge
-from sqlalchemy import select, text
+from sqlalchemy import text
 
-from agentkit_memory import IndexBroken, IndexUnavailable, Memory, StoreClosed, StoreUnavailable
-from agentkit_memory.database.tables import items
+from agentkit.testing import StoreProbe
+from agentkit_memory import Hit, IndexBroken, IndexUnavailable, Memory, Point, StoreClosed, StoreUnavailable
 from agentkit_memory.index import index_worker as worker
 from agentkit_memory.index.qdrant_edge import EdgeIndex
-from agentkit_memory.index.vector_index import Hit, KeepsTerms, Point
-from agentkit_memory.store.item_text import ITEM_TEXT
+from agentkit_memory.index.vector_index import KeepsTerms
 from agentkit_memory.terms.bm25_vectors import SPACE, document_vector, held_terms, query_vector
 from agentkit_prompts.context.messages import Message
 from tests.effort import tries
@@ -53,6 +52,11 @@ INGEST = """if True:
 """
 
 
+def segments(folder: Path) -> int:
+    """Return the number of segments that an index has on its disk."""
+    return len([each for each in (folder / "shard" / "segments").iterdir() if each.is_dir()])
+
+
 @contextmanager
 def other_process(code: str, *arguments: Path) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
@@ -69,14 +73,13 @@ def other_process(code: str, *arguments: Path) -> Iterator[subprocess.Popen[str]
 
 def check(memory: Memory) -> int:
     """Nothing missing, stale or orphaned; return how many items there are."""
-    index = memory._store.indexes.catch_up()
-    with memory._store.database.read() as connection:
-        wanted = dict(connection.execute(text("SELECT id, scope_id FROM items")).all())
-        states = connection.execute(text("SELECT item_id, want, have FROM vector_state")).all()
-    assert {item for item, _, _ in states} == set(wanted)
+    memory.worker().drain()
+    probe = StoreProbe(memory)
+    states = probe.rows("SELECT item_id, want, have FROM vector_state")
+    assert sorted(state.item_id for state in states) == sorted(item.id for item in probe.items())
     assert all(want == have > 0 for _, want, have in states)
-    assert index.count() == len(wanted)
-    return len(wanted)
+    assert probe.index.count() == len(states)
+    return len(states)
 
 
 def test_while_another_process_owns_the_index_everything_is_stored_and_queued(home: Path, docs: Path) -> None:
@@ -244,9 +247,11 @@ def foreign_shard(folder: Path) -> qdrant_edge.EdgeShard:
     return qdrant_edge.EdgeShard.create(str(folder), config)
 
 
-def test_an_index_that_fails_says_that_the_store_is_intact(tmp_path: Path) -> None:
+def test_an_index_that_fails_says_that_the_store_is_intact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    EdgeIndex(tmp_path / "index").close()
+    foreign = foreign_shard(tmp_path / "foreign")
+    monkeypatch.setattr("qdrant_edge.EdgeShard.load", lambda folder, config: foreign)
     index = EdgeIndex(tmp_path / "index")
-    index._shard = foreign_shard(tmp_path / "foreign")
     point = Point("00000000-0000-0000-0000-000000000001", 1, 1, document_vector("zebra"))
     for act in (lambda: index.query_sparse(query_vector("zebra"), [1], 5), lambda: index.upsert([point])):
         with raises(IndexBroken, name="index"):
@@ -337,7 +342,7 @@ def test_an_index_of_many_segments_answers_as_one_does(tmp_path: Path, dimension
     assert dict(many.versions()) == held
     many.close()
     many = EdgeIndex(tmp_path / "many", dimensions, segment=4096)
-    assert many._shard is not None and many._shard.info().segments_count > 3
+    assert segments(tmp_path / "many") > 3
     for scopes in ([0], [1, 2], [0, 1, 2]):
         assert many.count(scopes) == one.count(scopes)
         asked = query_vector(" ".join(draw.sample(words, 3)))
@@ -365,7 +370,7 @@ def test_vectors_that_are_compared_by_few_bits_first_are_found_as_if_by_all(tmp_
         ]
         index.upsert(some_points)
         index.flush()
-    assert index._shard is not None and index._shard.info().segments_count > 1
+    assert segments(tmp_path) > 1
     for subject in subjects:
         near = some(subject, 0.7)
         cosines = {number: cosine(near, vectors[number]) for number in range(1, 1500, 2)}
@@ -474,10 +479,9 @@ def test_the_index_returns_the_weights_of_terms_that_the_texts_have(memory: Memo
     session = memory.session("s")
     session.append(*[Message("user", each) for each in texts])
     memory.worker().drain()
-    index = memory._store.indexes.catch_up()
+    index = StoreProbe(memory).index
     assert isinstance(index, KeepsTerms)
-    with memory._store.database.read() as connection:
-        stored = {row.id: row.text for row in connection.execute(select(items.c.id, ITEM_TEXT))}
+    stored = {item.id: item.text for item in StoreProbe(memory).items()}
     asked = dict.fromkeys(query_vector("zebra garden Garten 서울").indices, 1.0)
     found = index.term_weights([*stored, str(UUID(int=1))], asked.keys())
     assert found == {each: held_terms(stored[each], asked) for each in stored}

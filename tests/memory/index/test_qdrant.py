@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from qdrant_client import QdrantClient, models
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import IndexBroken, IndexUnavailable, Memory, StoreClosed, StoreUnavailable
 from agentkit_memory.index import qdrant_server
 from agentkit_memory.index.opening import edge_indexes, qdrant_indexes
@@ -23,7 +24,6 @@ from agentkit_memory.index.qdrant_server import QdrantIndex, connect
 from agentkit_memory.index.vector_index import IndexOpener, Point
 from agentkit_memory.terms.bm25_vectors import document_vector, query_vector
 from tests.effort import spread
-from tests.memory.index.work_until import work_until
 from tests.raising import raises
 from tests.waiting import until
 
@@ -155,7 +155,7 @@ def test_every_index_finds_forgets_and_verifies_alike(home: Path, docs: Path, op
         (docs / "b.txt").unlink()
         memory.ingest(docs)
         assert memory.recall("zebra violin") == ()
-        memory._store.indexes.get().upsert([Point(ONE, 4, 1, document_vector("left over"))])
+        StoreProbe(memory).index.upsert([Point(ONE, 4, 1, document_vector("left over"))])
         assert (memory.admin.verify().orphans, memory.admin.verify().points) == (1, 2)
         assert memory.admin.repair().after.points == 1
     with Memory.open(home, index=opener) as memory:
@@ -249,8 +249,7 @@ def test_many_points_are_written_in_requests_a_server_takes_and_read_in_pages(
 def test_two_processes_share_a_server_and_each_indexes_what_the_other_wrote(
     either: Memory, docs: Path, tmp_path: Path, server: Server
 ) -> None:
-    database = either._store.database
-    place = tmp_path / "store" if database.is_sqlite else database.engine.url.render_as_string(hide_password=False)
+    place = StoreProbe(either).target
     (docs / "a.txt").write_text("zebra")
     with Memory.open(place, index=server.address) as one, Memory.open(place, index=server.address) as two:
         assert one.ingest(docs).pending == 0
@@ -287,7 +286,7 @@ def test_a_server_that_fails_leaves_everything_stored_and_queued(
             with pytest.raises(kind):
                 memory.ingest(docs)
         with raises(kind, value="away" if kind is IndexUnavailable else "refused"):
-            memory._store.indexes.catch_up()
+            memory.worker().drain()
         server.status = 200
         memory.ingest(docs)
         assert [found.text for found in memory.recall("zebra")] == ["zebra"]
@@ -318,32 +317,35 @@ def test_a_server_that_is_slow_or_gone_is_not_waited_for_long(home: Path, docs: 
     server.delay = 3.0
     with Memory.open(home, index=qdrant_indexes(server.address, timeout=1)) as memory:
         with raises(IndexUnavailable, name="agentkit-bm25-2", value="away"):
-            memory._store.indexes.get().count()
+            StoreProbe(memory).index.count()
         server.delay = 0.0
         server.http.shutdown()
         server.http.server_close()
         (docs / "b.txt").write_text("violin")
         assert memory.ingest(docs).pending == 1
         with raises(IndexUnavailable, name="agentkit-bm25-2", value="away"):
-            memory._store.indexes.catch_up()
+            memory.worker().drain()
     with Memory.open(home, index=server.address) as memory, pytest.raises(IndexUnavailable):
-        memory._store.indexes.catch_up()
+        memory.worker().drain()
     with Memory.open(home) as memory:  # and another index can be made of it at any time
         assert len(memory.recall("zebra violin")) == 2
 
 
-def test_a_worker_outlives_a_server_that_is_away(home: Path, docs: Path, server: Server) -> None:
+def test_a_worker_outlives_a_server_that_is_away(
+    home: Path, docs: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentkit_memory.background._PAUSE", 0.01)
     (docs / "a.txt").write_text("zebra")
     stop = threading.Event()
     with Memory.open(home, index=server.address) as memory:
         memory.worker().drain()
         server.status = 500
         memory.ingest(docs)
-        thread = threading.Thread(target=work_until, args=(stop, memory._store.indexes.worker()))
+        thread = threading.Thread(target=memory.worker().run, args=(stop, 0.01))
         thread.start()
         time.sleep(0.1)
         server.status = 200
-        until(lambda: memory._store.indexes.get().count())
+        until(lambda: StoreProbe(memory).index.count())
         stop.set()
         thread.join()
         assert memory.admin.verify().points == 1
@@ -355,7 +357,7 @@ def test_a_server_that_cannot_weigh_terms_within_a_scope_is_refused(home: Path, 
         Memory.open(home, index=server.address) as memory,
         raises(IndexBroken, name="version", value="1.18.9"),
     ):
-        memory._store.indexes.catch_up()
+        memory.worker().drain()
 
 
 def test_two_databases_cannot_share_a_collection(tmp_path: Path, docs: Path, server: Server) -> None:
@@ -363,7 +365,7 @@ def test_two_databases_cannot_share_a_collection(tmp_path: Path, docs: Path, ser
     with Memory.open(tmp_path / "one", index=server.address) as memory:
         memory.ingest(docs)
     with Memory.open(tmp_path / "two", index=server.address) as memory, pytest.raises(IndexBroken):
-        memory._store.indexes.catch_up()
+        memory.worker().drain()
     with Memory.open(tmp_path / "two", index=qdrant_indexes(server.address, collection="second")) as memory:
         memory.ingest(docs)
         assert len(memory.recall("zebra")) == 1
@@ -385,7 +387,7 @@ def test_a_collection_that_was_deleted_is_built_again(home: Path, docs: Path, se
         for collection in server.local.get_collections().collections:
             server.local.delete_collection(collection.name)
         with pytest.raises(IndexBroken):
-            memory._store.indexes.get().count()
+            StoreProbe(memory).index.count()
     with Memory.open(home, index=server.address) as memory:
         assert len(memory.recall("zebra")) == 1
 
@@ -405,4 +407,4 @@ def test_without_the_client_the_error_says_what_to_install(home: Path, monkeypat
     monkeypatch.setitem(sys.modules, "qdrant_client", None)
     monkeypatch.delitem(sys.modules, "agentkit_memory.index.qdrant_server")
     with Memory.open(home, index="http://127.0.0.1:1") as memory, raises(StoreUnavailable, name="vector"):
-        memory._store.indexes.catch_up()
+        memory.worker().drain()

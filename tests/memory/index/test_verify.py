@@ -6,10 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
 
-from agentkit_memory import IndexUnavailable, Memory
-from agentkit_memory.index.vector_index import Point
+from agentkit.testing import StoreProbe
+from agentkit_memory import IndexUnavailable, Memory, Point
 from agentkit_memory.terms.bm25_vectors import document_vector
 
 STRANGER = "ffffffff-0000-4000-8000-000000000001"
@@ -19,17 +18,15 @@ def fill(memory: Memory, docs: Path, count: int = 3) -> list[str]:
     for number in range(count):
         (docs / f"{number}.txt").write_text(f"zebra {number}")
     memory.ingest(docs)
-    with memory._store.database.read() as connection:
-        return list(connection.scalars(text("SELECT id FROM items ORDER BY id")))
+    return sorted(item.id for item in StoreProbe(memory).items())
 
 
 def sql(memory: Memory, statement: str, **values: object) -> None:
-    with memory._store.database.write() as connection:
-        connection.execute(text(statement), values)
+    StoreProbe(memory).execute(statement, values)
 
 
 def lose_point(memory: Memory, item: str) -> None:
-    memory._store.indexes.get().delete([item])
+    StoreProbe(memory).index.delete([item])
 
 
 def lose_row(memory: Memory, item: str) -> None:
@@ -47,11 +44,11 @@ def old_point(memory: Memory, item: str) -> None:
 
 def newer_point(memory: Memory, item: str) -> None:
     """As when a database is restored from a backup and the index is not."""
-    memory._store.indexes.get().upsert([Point(item, 7, 1, document_vector("quagga"))])
+    StoreProbe(memory).index.upsert([Point(item, 7, 1, document_vector("quagga"))])
 
 
 def strange_point(memory: Memory, _: str) -> None:
-    memory._store.indexes.get().upsert([Point(STRANGER, 3, 1, document_vector("zebra stranger"))])
+    StoreProbe(memory).index.upsert([Point(STRANGER, 3, 1, document_vector("zebra stranger"))])
 
 
 def lose_item(memory: Memory, item: str) -> None:
@@ -92,10 +89,7 @@ def test_every_kind_of_difference_is_counted_named_and_repaired(
 
 
 def document_of(memory: Memory, number: int) -> bool:
-    with memory._store.database.read() as connection:
-        return bool(
-            connection.scalar(text("SELECT count(*) FROM items WHERE text = :said"), {"said": f"zebra {number}"})
-        )
+    return f"zebra {number}" in [item.text for item in StoreProbe(memory).items()]
 
 
 @pytest.mark.parametrize("harm", [lambda *_: None, newer_point])
@@ -123,7 +117,7 @@ def test_everything_at_once_over_many_pages(memory: Memory, docs: Path, monkeypa
             (lose_point, old_point, lose_item, lose_row_and_point)[number // 3 % 4](memory, item)
     for number in range(30):
         stranger = Point(f"{number:08x}-0000-4000-8000-000000000000", 1, 1, document_vector("zebra"))
-        memory._store.indexes.get().upsert([stranger])
+        StoreProbe(memory).index.upsert([stranger])
     found = memory.admin.verify()
     assert (found.missing, found.stale, found.orphans) == (10, 5, 35)
     assert {kind: len(ids) for kind, ids in found.examples.items()} == {"missing": 10, "stale": 5, "orphan": 10}
@@ -160,6 +154,6 @@ def test_an_index_that_lost_points_is_repaired_when_it_is_opened(home: Path, doc
 def test_only_the_owner_of_the_index_can_verify_it(home: Path, docs: Path) -> None:
     with Memory.open(home) as owner, Memory.open(home) as other:
         fill(owner, docs)
-        for act in (other.admin.verify, other.admin.repair, other._store.indexes.worker):
+        for act in (other.admin.verify, other.admin.repair, other.worker().drain):
             with pytest.raises(IndexUnavailable):
                 act()

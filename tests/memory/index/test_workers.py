@@ -13,23 +13,32 @@ import pytest
 from qdrant_client import QdrantClient
 from sqlalchemy import delete, insert, select, update
 
-from agentkit_memory import HeadMoved, IndexBroken, IndexUnavailable, Memory
+from agentkit_memory import (
+    EmbedderError,
+    HeadMoved,
+    IndexBroken,
+    IndexUnavailable,
+    Memory,
+    Point,
+    StoreUnavailable,
+    VectorIndex,
+)
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.tables import items, scopes, vector_spaces, vector_state
+from agentkit_memory.embedders.encoder import Encoder
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.index.compare import compare
 from agentkit_memory.index.index_worker import Worker
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.opening import edge_indexes
 from agentkit_memory.index.qdrant_server import QdrantIndex
-from agentkit_memory.index.vector_index import Point, VectorIndex
 from agentkit_memory.store.outbox import enqueue, pending, withdraw
 from agentkit_memory.terms.bm25_vectors import SPACE, query_vector
 from agentkit_prompts.context.messages import Message
-from tests.memory.index.work_until import work_until
 from tests.raising import raises
 from tests.waiting import until
 
+Act = Callable[[], object]
 MODEL = "model-of-tests"
 DENSE = f"{SPACE}+{MODEL}"
 
@@ -41,10 +50,16 @@ class Server(QdrantClient):
         pass
 
 
+@pytest.fixture
+def now() -> list[float]:
+    """The clock of the database: a list of the time."""
+    return [1000.0]
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+def database(request: pytest.FixtureRequest, tmp_path: Path, now: list[float]) -> Iterator[Database]:
     target = tmp_path / "memory.db" if request.param == "sqlite" else request.getfixturevalue("fresh_postgres")
-    opened = Database.open(target)
+    opened = Database.open(target, clock=lambda: now[0])
     yield opened
     opened.close()
 
@@ -68,11 +83,42 @@ def uuid(number: int) -> str:
     return f"00000000-0000-4000-8000-{number:012x}"
 
 
-def clock_of(database: Database) -> list[float]:
-    """Give a database a clock, and return it: a list of the time."""
-    now = [1000.0]
-    database._clock = lambda: now[0]
-    return now
+def work_until(stop: threading.Event, worker: Worker) -> None:
+    while not stop.is_set():
+        try:
+            worked = worker.run_once()
+        except (StoreUnavailable, IndexUnavailable):
+            worked = 0
+        if not worked:
+            stop.wait(0.01)
+
+
+class Interrupted:
+    """An index to which something happens before it is written, and before it is flushed."""
+
+    def __init__(self, index: VectorIndex, before_upsert: Act, before_flush: Act = lambda: None) -> None:
+        self.index, self.before_upsert, self.before_flush = index, before_upsert, before_flush
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.index, name)
+
+    def upsert(self, points: Sequence[Point]) -> None:
+        self.before_upsert()
+        self.index.upsert(points)
+
+    def flush(self) -> None:
+        self.before_flush()
+        self.index.flush()
+
+
+def interrupted(index: VectorIndex, before_upsert: Act, before_flush: Act = lambda: None) -> VectorIndex:
+    return cast("VectorIndex", Interrupted(index, before_upsert, before_flush))
+
+
+def take_leases(database: Database) -> None:
+    """Take all that waits for the index, as a worker does that dies then."""
+    with database.write() as connection:
+        connection.execute(update(vector_state).values(leased_by="dead", leased_until=database.clock() + 60))
 
 
 def write(database: Database, *numbers: int, said: str = "zebra") -> None:
@@ -165,7 +211,7 @@ def test_two_writers_of_a_conversation_and_four_workers_lose_nothing(
                 memory.ingest(docs)
 
         with ThreadPoolExecutor(7) as pool:
-            workers = [pool.submit(work_until, stop, memory._store.indexes.worker()) for _ in range(4)]
+            workers = [pool.submit(memory.worker().run, stop, 0.01) for _ in range(4)]
             for each in [pool.submit(talk, "a"), pool.submit(talk, "b"), pool.submit(ingest)]:
                 each.result()
             stop.set()
@@ -182,22 +228,24 @@ def test_two_writers_of_a_conversation_and_four_workers_lose_nothing(
 
 
 def test_what_a_stalled_worker_held_is_taken_over_and_its_late_write_undone(
-    database: Database, indexes: Indexes
+    database: Database, indexes: Indexes, now: list[float]
 ) -> None:
     index = indexes.get()
-    now = clock_of(database)
-    stalled, other = (Worker(database, index, SPACE, lease=60) for _ in range(2))
+    other = Worker(database, index, SPACE, lease=60)
+
+    def stall() -> None:
+        assert other.run_once() == 0 and other.others
+        now[0] += 61
+        write(database, 1, said="new")
+        remove(database, 2)
+        assert other.run_once() == 2
+        assert (found(index, database, "old"), found(index, database, "new")) == (set(), {uuid(1)})
+
+    def look() -> None:  # an older version never replaces a newer, but what is gone comes back
+        assert (found(index, database, "old"), found(index, database, "new")) == ({uuid(2)}, {uuid(1)})
+
     write(database, 1, 2, said="old")
-    late = stalled._take(now[0])
-    assert other.run_once() == 0 and other.others
-    now[0] += 61
-    write(database, 1, said="new")
-    remove(database, 2)
-    assert other.run_once() == 2
-    assert (found(index, database, "old"), found(index, database, "new")) == (set(), {uuid(1)})
-    stalled._write(late)  # an older version never replaces a newer, but what is gone comes back
-    assert (found(index, database, "old"), found(index, database, "new")) == ({uuid(2)}, {uuid(1)})
-    stalled._acknowledge(late)
+    assert Worker(database, interrupted(index, stall, look), SPACE, lease=60).run_once() == 2
     assert other.run_once() == 2
     assert (found(index, database, "old"), found(index, database, "new")) == (set(), {uuid(1)})
     assert (indexes.verify().ok, indexes.verify().pending) == (True, 0)
@@ -207,17 +255,16 @@ def test_what_a_stalled_worker_held_is_taken_over_and_its_late_write_undone(
 def test_a_worker_that_ends_after_its_model_was_changed_queues_nothing(
     database: Database, indexes: Indexes, gone: bool
 ) -> None:
+    def change() -> None:
+        with database.write() as connection:
+            connection.execute(update(vector_spaces).values(state="retired"))
+            connection.execute(delete(vector_state))
+            if gone:
+                connection.execute(delete(vector_spaces))
+
     index = indexes.get()
-    late = Worker(database, index, SPACE, lease=60)
     write(database, 1, 2)
-    tasks = late._take(database.clock())
-    with database.write() as connection:
-        connection.execute(update(vector_spaces).values(state="retired"))
-        connection.execute(delete(vector_state))
-        if gone:
-            connection.execute(delete(vector_spaces))
-    late._write(tasks)
-    late._acknowledge(tasks)
+    assert Worker(database, interrupted(index, change), SPACE, lease=60).run_once() == 2
     with database.read() as connection:
         assert connection.execute(select(vector_state)).all() == []
 
@@ -248,37 +295,40 @@ def test_a_point_that_is_removed_while_both_sides_are_compared_is_no_difference(
     assert (left.ok, left.orphans, left.examples) == (False, 1, {"orphan": (uuid(9),)})
 
 
-def test_a_worker_that_was_slow_writes_only_what_it_still_holds(database: Database, indexes: Indexes) -> None:
+def test_a_worker_that_was_slow_writes_only_what_it_still_holds(
+    database: Database, indexes: Indexes, now: list[float]
+) -> None:
     index = indexes.get()
-    now = clock_of(database)
     other = Worker(database, index, SPACE, lease=60)
 
-    class Slow(Worker):
-        def _vectorise(self, tasks: list[Any]) -> None:
-            now[0] += 61
-            write(database, 2, said="new")
-            assert other.run_once() == 2
+    def slow() -> Encoder:
+        now[0] += 61
+        write(database, 2, said="new")
+        assert other.run_once() == 2
+        raise EmbedderError("the model is away")
 
     write(database, 1, 2, said="old")
-    slow = Slow(database, index, SPACE, lease=60)
-    assert slow.run_once() == 0
+    assert Worker(database, index, SPACE, lease=60, encoder=slow).run_once() == 0
     assert found(index, database, "new") == {uuid(2)}
     assert pending(database) == 0
 
 
-def test_a_clock_that_was_set_back_does_not_lock_items_away(database: Database, indexes: Indexes) -> None:
+def test_a_clock_that_was_set_back_does_not_lock_items_away(
+    database: Database, indexes: Indexes, now: list[float]
+) -> None:
+    indexes.get()
     write(database, 1)
-    now = clock_of(database)
     now[0] = 9e9
-    Worker(database, indexes.get(), SPACE)._take(9e9)
+    take_leases(database)
     now[0] = 1e9
     assert Worker(database, indexes.get(), SPACE).run_once() == 1
 
 
 def test_the_owner_of_a_folder_takes_over_from_a_dead_one_at_once(database: Database, tmp_path: Path) -> None:
-    write(database, 1)
     first = Indexes(database, edge_indexes(tmp_path / "index"))
-    first.worker()._take(database.clock())
+    first.get()
+    write(database, 1)
+    take_leases(database)
     first.close()
     second = Indexes(database, edge_indexes(tmp_path / "index"))
     assert found(second.catch_up(patience=0), database, "zebra") == {uuid(1)}
@@ -338,10 +388,11 @@ def embed(texts: Sequence[str]) -> list[list[float]]:
 
 
 @pytest.fixture
-def meant(database: Database, opener: Callable[[str, int], VectorIndex]) -> Iterator[tuple[Indexes, list[float]]]:
+def meant(
+    database: Database, opener: Callable[[str, int], VectorIndex], now: list[float]
+) -> Iterator[tuple[Indexes, list[float]]]:
     """Indexes of a space with a model, and the clock they go by."""
     dense(database)
-    now = clock_of(database)
     opened = Indexes(database, opener, encoders(database, embed).get)
     yield opened, now
     opened.close()

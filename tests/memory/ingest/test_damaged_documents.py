@@ -7,8 +7,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import Memory
 from tests.effort import paired
 
@@ -94,8 +94,7 @@ def test_a_damaged_chunk_is_an_error_of_its_file_at_most(home: Path, docs: Path,
 def test_a_generation_behind_which_is_none_is_written_anew_in_both_databases(either: Memory, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     either.ingest(docs)
-    with either._store.database.write() as connection:
-        connection.execute(text("UPDATE documents SET generation = 2147483647"))
+    StoreProbe(either).execute("UPDATE documents SET generation = 2147483647")
     report = either.ingest(docs)
     assert report.errors == () and len(report.added + report.changed) == 1
     assert found(either) == {"zebra"}

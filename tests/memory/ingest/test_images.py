@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import text
 
 from agentkit import Agent, Chain, Layers, ScriptedModel
 from agentkit.memory import IngestError, IngestOptions, Memory, RecallFilter, Scope
 from agentkit.prompts import Document, Image, MemoPrompt, PromptContext
+from agentkit.testing import StoreProbe
 from tests.raising import raises
 
 RED, GREEN, BLUE = (250, 5, 5), (5, 250, 5), (5, 5, 250)
@@ -56,8 +56,7 @@ def image(colour: tuple[int, int, int], alt: str, **fields: Any) -> Document:
 
 
 def count(memory: Memory, table: str) -> int:
-    with memory._store.database.read() as connection:
-        return int(connection.scalar(text(f"SELECT count(*) FROM {table}")) or 0)
+    return len(StoreProbe(memory).dump()[table])
 
 
 def test_an_image_is_found_by_its_alt_text_and_shown_as_media(either: Memory) -> None:

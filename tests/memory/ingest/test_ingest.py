@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import IngestError, IngestOptions, Memory, Scope
 from agentkit_memory.checks import MAX_BYTES
+from agentkit_memory.database.engine import Database
 from agentkit_memory.ingest import find_files as files
 from agentkit_memory.ingest.documents import DocumentStore
 from agentkit_memory.ingest.readers.file_stream import FileStream
@@ -24,19 +25,13 @@ from agentkit_memory.ingest.report import IngestProgress
 
 def texts(memory: Memory) -> dict[str, list[str]]:
     """What SQL holds, by source."""
-    found: dict[str, list[str]] = {}
-    with memory._store.database.read() as connection:
-        rows = connection.execute(
-            text("SELECT d.source, i.text FROM items i JOIN documents d ON d.id = i.document_id ORDER BY 1, i.position")
-        )
-        for source, content in rows:
-            found.setdefault(Path(source).name, []).append(content)
-    return found
+    sources = [document.source for document in memory.documents.list(limit=1000)]
+    chunks = {source: memory.documents.chunks(source, limit=1000) for source in sorted(sources)}
+    return {Path(source).name: [chunk.text for chunk in chunks[source]] for source in chunks}
 
 
 def outbox(memory: Memory) -> list[tuple[int, int]]:
-    with memory._store.database.read() as connection:
-        return [(want, have) for want, have in connection.execute(text("SELECT want, have FROM vector_state"))]
+    return [(want, have) for want, have in StoreProbe(memory).rows("SELECT want, have FROM vector_state")]
 
 
 def test_a_folder_is_read_in_order_without_what_is_hidden_or_no_text(memory: Memory, docs: Path) -> None:
@@ -225,10 +220,12 @@ def test_folders_whose_names_differ_in_case_are_two_where_the_disk_says_so(eithe
     assert [found.text for found in either.recall("zebra")] == ["zebra down"]
 
 
-def test_folders_whose_names_differ_in_case_are_one_where_the_disk_says_so(either: Memory, docs: Path) -> None:
+def test_folders_whose_names_differ_in_case_are_one_where_the_disk_says_so(
+    either: Memory, database: Database, docs: Path
+) -> None:
     (docs / "a.md").write_text("zebra")
     either.ingest(docs)
-    store = DocumentStore(either._store.database, either._own_scope(), either.scope.key)
+    store = DocumentStore(database, StoreProbe(either).scope_id, either.scope.key)
     shouted = docs.as_uri().removesuffix("docs") + "DOCS"
     assert store.remove_below(shouted, lambda uri: True, lambda uri, other: False) == []
     assert store.remove_below(shouted, lambda uri: True, lambda uri, other: True) == [str(docs / "a.md")]
@@ -411,9 +408,9 @@ def test_a_large_ingestion_is_indexed_as_it_goes(memory: Memory, docs: Path) -> 
     for number in range(3):
         (docs / f"{number}.md").write_text("".join(f"# {number} {part}\nzebra\n" for part in range(1200)))
     held: list[int] = []
-    memory.ingest(docs, on_progress=lambda _: held.append(memory._store.indexes.get().count()))
+    memory.ingest(docs, on_progress=lambda _: held.append(StoreProbe(memory).index.count()))
     assert held == [0, 2400, 2400]
-    assert memory._store.indexes.get().count() == 3600
+    assert StoreProbe(memory).index.count() == 3600
 
 
 def test_what_cannot_be_read_of_a_text_is_replaced_where_that_is_asked_for(either: Memory, docs: Path) -> None:

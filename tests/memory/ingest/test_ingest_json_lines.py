@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import IngestError, IngestOptions, Memory
 from agentkit_memory.ingest.readers import json_lines as records
 from tests.raising import raises
@@ -20,9 +20,7 @@ def put(docs: Path, *lines: Any) -> None:
 
 
 def stored(memory: Memory) -> list[tuple[int, int, str, str, dict[str, Any]]]:
-    with memory._store.database.read() as connection:
-        rows = connection.execute(text("SELECT position, line, title, text, meta FROM items ORDER BY position"))
-        return [(row.position, row.line, row.title, row.text, json.loads(row.meta)) for row in rows]
+    return [(row.position, row.line, row.title, row.text, json.loads(row.meta)) for row in StoreProbe(memory).items()]
 
 
 def test_a_record_has_text_title_metadata_and_a_line(either: Memory, docs: Path) -> None:

@@ -79,9 +79,9 @@ def test_every_page_is_a_chunk_with_its_page_number(memory: Memory, docs: Path) 
     assert (report.errors, report.chunks) == ((), 2)
     (found,) = memory.recall("violin")
     assert (found.text, found.title, found.position) == ("A violin has strings", "Nature", 1)
-    with memory._store.database.read() as connection:
-        rows = connection.exec_driver_sql("SELECT meta, line, start FROM items ORDER BY position").all()
-    assert [tuple(row) for row in rows] == [('{"page": 1}', 1, 0), ('{"page": 2}', 1, 0)]
+    chunks = memory.documents.chunks(str(docs / "a.pdf"))
+    places = [(chunk.metadata["page"], chunk.metadata["line"], chunk.metadata["start"]) for chunk in chunks]
+    assert places == [(1, 1, 0), (2, 1, 0)]
 
 
 def test_an_unchanged_pdf_is_passed_over_and_a_changed_one_replaced(memory: Memory, docs: Path) -> None:

@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import IngestError, IngestOptions, Memory
+from agentkit_memory.database.engine import Database
 from agentkit_memory.ingest import documents, staging
 from agentkit_memory.ingest.chunks import Chunk, chunk_blocks
 from agentkit_memory.ingest.documents import DocumentStore
 from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
 from agentkit_memory.ingest.report import IngestProgress
 from agentkit_memory.process.failpoints import VARIABLE
-from agentkit_memory.store.item_rows import read_items
 from tests.raising import raises
 
 PARTS = 60
@@ -41,28 +41,20 @@ def manual(word: str, parts: int = PARTS, *, changed: int = -1, inserted: str = 
 
 
 def texts(memory: Memory) -> list[str]:
-    """The last word of everything that is shown, in order, read from SQL as recall reads it."""
-    database = memory._store.database
-    with database.read() as connection:
-        snapshot = "BEGIN" if database.is_sqlite else "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
-        connection.exec_driver_sql(snapshot)
-        ids = list(connection.scalars(text("SELECT id FROM items")))
-        scopes = list(connection.scalars(text("SELECT id FROM scopes")))
-        found = read_items(connection, ids, scopes, time.time())
-    return [item.text.split()[-2] for item in sorted(found, key=lambda item: item.position)]
+    """The last word of everything that is shown, in order."""
+    sources = [document.source for document in memory.documents.list()]
+    return [each.text.split()[-2] for source in sources for each in memory.documents.chunks(source, limit=1000)]
 
 
 def counts(memory: Memory) -> tuple[int, int]:
     """Rows of items, and of the outbox."""
-    both = text("SELECT (SELECT count(*) FROM items), (SELECT count(*) FROM vector_state)")
-    with memory._store.database.read() as connection:
-        row = connection.execute(both).one()
-        return row[0], row[1]
+    (row,) = StoreProbe(memory).rows("SELECT (SELECT count(*) FROM items), (SELECT count(*) FROM vector_state)")
+    return row[0], row[1]
 
 
 def check(memory: Memory, shown: int) -> None:
     """Nothing is lost, left over, or indexed twice."""
-    memory._store.indexes.catch_up()
+    memory.worker().drain()
     assert counts(memory) == (shown, shown)
     found = memory.admin.verify()
     assert (found.ok, found.points, found.pending) == (True, shown, 0)
@@ -139,9 +131,7 @@ def check_places(memory: Memory, file: Path) -> None:
 
 def queued(memory: Memory) -> dict[str, int]:
     """How often each item was put into the outbox."""
-    with memory._store.database.read() as connection:
-        rows = connection.execute(text("SELECT item_id, abs(want) FROM vector_state")).all()
-        return {row[0]: row[1] for row in rows}
+    return {row[0]: row[1] for row in StoreProbe(memory).rows("SELECT item_id, abs(want) FROM vector_state")}
 
 
 CHANGES: list[tuple[Callable[[list[str]], list[str]], int]] = [
@@ -200,13 +190,11 @@ def test_an_interrupted_one_goes_on_where_it_stopped(either: Memory, docs: Path,
         either.ingest(docs, on_progress=stop)
     assert texts(either) == []
     assert either.admin.verify().ok  # what nobody sees is missed by nobody
-    with either._store.database.read() as connection:
-        written = set(connection.scalars(text("SELECT id FROM items")))
+    written = {item.id for item in StoreProbe(either).items()}
     assert len(written) == 32
     file.write_text(manual(word, changed=5))
     assert either.ingest(docs).added
-    with either._store.database.read() as connection:
-        kept = written & set(connection.scalars(text("SELECT id FROM items")))
+    kept = written & {item.id for item in StoreProbe(either).items()}
     assert len(kept) == (31 if word == "zebra" else 0)
     assert sorted(texts(either)) == sorted([word] * (PARTS - 1) + ["horse"])
     check(either, PARTS)
@@ -280,8 +268,8 @@ def test_a_file_that_is_replaced_while_it_is_read_is_reported(memory: Memory, do
     assert "was changed while" in str(memory.ingest(docs, on_progress=swap).errors[0])
 
 
-def test_of_two_at_once_the_last_to_begin_goes_on(either: Memory) -> None:
-    store = DocumentStore(either._store.database, either._own_scope(), either.scope.key)
+def test_of_two_at_once_the_last_to_begin_goes_on(either: Memory, database: Database) -> None:
+    store = DocumentStore(database, StoreProbe(either).scope_id, either.scope.key)
 
     def chunks(word: str) -> Iterator[Chunk]:
         for number in range(PARTS):

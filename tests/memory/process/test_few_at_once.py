@@ -12,7 +12,7 @@ from tests.waiting import LONG, until
 
 def waits(few: FewAtOnce, count: int) -> bool:
     """Wait until so many threads wait for a turn."""
-    return bool(until(lambda: len(few._waiting) == count))
+    return bool(until(lambda: few.waiting == count))
 
 
 def test_turns_are_given_in_the_order_they_were_asked_for() -> None:
@@ -55,7 +55,7 @@ def test_who_waits_long_goes_on_waiting_while_turns_are_given_up(monkeypatch: py
 
     def work() -> None:
         with few.turn() as turn:
-            held.append(turn._held)
+            held.append(turn.held)
 
     with few.turn():
         waiting = threading.Thread(target=work)
@@ -75,12 +75,12 @@ def test_nobody_is_stuck_behind_a_turn_that_does_not_end(monkeypatch: pytest.Mon
         beside.join(LONG)
         assert not beside.is_alive()
     with few.turn() as turn:
-        assert turn._held  # the one who went beside gave nothing back
+        assert turn.held  # the one who went beside gave nothing back
 
 
 def test_a_turn_is_given_up_while_its_thread_waits_for_something_else() -> None:
     few = FewAtOnce(1)
     with few.turn() as mine:
         with mine.away(), few.turn() as other:
-            assert other._held and not mine._held
-        assert mine._held
+            assert other.held and not mine.held
+        assert mine.held

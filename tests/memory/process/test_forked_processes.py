@@ -14,9 +14,12 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
 
 import pytest
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import IndexUnavailable, Memory, StoreClosed, StoreUnavailable
 from agentkit_memory.index.opening import edge_indexes
 from agentkit_memory.index.vector_index import Point, VectorIndex
@@ -169,30 +172,45 @@ def test_a_memory_that_the_child_opens_itself_loses_nothing_as_the_parent_closes
         assert texts(memory, "zebra") == {"zebra one", "zebra two", "zebra three"} and memory.admin.verify().ok
 
 
+def locks_of(*roots: object) -> list[Any]:
+    """Return the locks that objects of this project contain, at any depth."""
+    kinds = (type(threading.Lock()), type(threading.RLock()))
+    waiting, seen, locks = [*roots], set[int](), list[Any]()
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen or isinstance(one, type | ModuleType | FunctionType):
+            continue
+        seen.add(id(one))
+        if isinstance(one, kinds):
+            locks.append(one)
+        elif isinstance(one, dict | list | tuple) or type(one).__module__.startswith("agentkit"):
+            waiting += gc.get_referents(one)
+    return locks
+
+
 def test_what_threads_of_the_parent_held_does_not_stop_the_child(home: Path, tmp_path: Path) -> None:
     memory = Memory.open(home)
     session = memory.session("s")
     session.append(Message("user", "zebra"))
     memory.worker().drain()
-    store, let_go, holding = memory._store, threading.Event(), threading.Event()
+    probe, let_go, holding = StoreProbe(memory), threading.Event(), threading.Event()
+    locks = locks_of(memory, session, probe.index)
+    assert len(locks) > 5
 
     def hold() -> None:
-        index = store.indexes.catch_up()
-        locks = (store.indexes._lock, index._mutex, session._lock, store.database.threads["memory"]._threads._lock)  # type: ignore[attr-defined]
-        for lock in locks:
-            lock.acquire()
-        with store.database.write() as connection:
+        with probe.transaction() as connection:
             connection.exec_driver_sql("DELETE FROM recall_logs")
+            held = [lock for lock in locks if lock.acquire(timeout=0.1)]
             holding.set()
             let_go.wait(2 * LONG)
-        for lock in locks:
-            lock.release()
+            for lock in held:
+                lock.release()
 
     def child() -> list[str]:
         wrong = refused(
             lambda: memory.recall("zebra"),
             lambda: session.append(Message("user", "heron")),
-            lambda: store.indexes.get(),
+            lambda: probe.index,
             lambda: asyncio.run(memory.run(memory.recall, "zebra")),
         )
         memory.close()

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
 
 from agentkit.memory import Gate, IngestOptions, Memory, RecallFilter
 from agentkit.prompts import Message
+from agentkit.testing import StoreProbe
 from agentkit_memory.errors import InvalidArgument, StoreCorrupt
-from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.records import RecallLog
 from tests.effort import spread
 from tests.memory.embedders.word_embedder import Words
@@ -245,8 +244,7 @@ def test_a_conversation_whose_numbers_are_damaged_keeps_no_other_from_the_index(
     with Memory.open(home) as memory:
         memory.session("other").append(Message("user", "zebra of another conversation"))
         memory.worker().drain()
-        with memory._store.database.read() as connection:
-            texts = connection.scalars(select(ITEM_TEXT)).all()
+        texts = [item.text for item in StoreProbe(memory).items()]
         assert texts.count("zebra of another conversation") == texts.count("zebra turn") == 1
 
 

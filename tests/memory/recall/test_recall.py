@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
-from agentkit_memory import InvalidArgument, Memory
+from agentkit.testing import StoreProbe
+from agentkit_memory import Hit, IndexUnavailable, InvalidArgument, Memory, VectorIndex
 from agentkit_memory.index.qdrant_edge import EdgeIndex
-from agentkit_memory.index.vector_index import Hit
 from agentkit_memory.process.failpoints import VARIABLE
-from agentkit_memory.store.item_rows import read_newest
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import Document
 from tests.raising import raises
@@ -108,11 +106,15 @@ def test_a_file_that_is_half_ingested_takes_no_place_of_what_is_shown(home: Path
     )
     assert killed.returncode < 0
     with Memory.open(home) as memory:
-        assert memory._store.indexes.get().count() > 500, "what is not shown yet is indexed already"
+        assert StoreProbe(memory).index.count() > 500, "what is not shown yet is indexed already"
         assert [found.source for found in memory.recall("zebra fed")] == [str(docs / "a.md")]
-        with memory._store.database.read() as connection:
-            rows = read_newest(connection, [memory._own_scope()], 1e10, 10)
-        assert len(rows) == 1, "nor of what SQL is searched for, without the index"
+
+    def away(space: str, dimensions: int) -> VectorIndex:
+        raise IndexUnavailable("the server is away")
+
+    with Memory.open(home, index=away) as memory:
+        recall = memory.recall("zebra fed")
+        assert [found.source for found in recall] == [str(docs / "a.md")] and "in SQL" in recall.degraded[0]
 
 
 def test_equal_scores_are_ordered_by_place(memory: Memory, docs: Path) -> None:
@@ -149,8 +151,7 @@ def test_what_cannot_be_asked(memory: Memory, query: Any, limit: Any, name: str)
 def test_a_chunk_that_sql_no_longer_holds_is_never_recalled(memory: Memory, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     memory.ingest(docs)
-    with memory._store.database.write() as connection:
-        connection.execute(text("DELETE FROM items"))  # behind the outbox's back
+    StoreProbe(memory).execute("DELETE FROM items")  # behind the outbox's back
     assert memory.recall("zebra") == ()
 
 

@@ -9,15 +9,17 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event, insert
 
-from agentkit_memory import Memory
+from agentkit.testing import StoreProbe
+from agentkit_memory import Memory, Scope
 from agentkit_memory.conversations.message_rows import dump
-from agentkit_memory.database.tables import branches, conversations, items, messages, scopes, vector_state
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.tables import branches, conversations, messages, scopes
 from agentkit_memory.recall.candidate_search import MAX_ROWS
-from agentkit_memory.scope import Scope
 from agentkit_memory.store.item_rows import read_newest
 from agentkit_memory.store.read_view import MAX_BEHIND
 from agentkit_memory.store.stored_item import StoredItem
 from agentkit_prompts.context.messages import MESSAGE_FORMAT, Message
+from tests.memory.recall.queued_facts import queue_facts
 
 STEP = 100
 """Instructions of SQLite's machine that are counted as one step."""
@@ -56,14 +58,15 @@ def memory(home: Path, steps: list[int]) -> Iterator[Memory]:
         opened.session("s").append(Message("user", "The heron eats eels."))
         opened.worker().drain()
         opened.recall("heron")
-        opened._store.upkeep.clear()  # what waits goes on waiting
+        StoreProbe(opened).pause()  # what waits goes on waiting
         yield opened
 
 
 def new_conversations(memory: Memory, count: int, each: int = 1, first: int = 0) -> None:
     """Store conversations of the scope of a memory whose messages are no items yet."""
-    scope = memory._own_scope()
-    with memory._store.database.write() as connection:
+    probe = StoreProbe(memory)
+    scope = probe.scope_id
+    with probe.transaction() as connection:
         for number in range(first, first + count):
             row = {"scope_id": scope, "name": f"c{number}", "created_at": 1.0}
             conversation = connection.scalar(insert(conversations).values(row).returning(conversations.c.id))
@@ -82,54 +85,30 @@ def new_conversations(memory: Memory, count: int, each: int = 1, first: int = 0)
             connection.execute(insert(messages), rows)
 
 
-def pending_facts(memory: Memory, count: int, first: int = 0) -> None:
-    """Queue facts for the index, behind the back of the memory."""
-    scope, space = memory._own_scope(), memory._store.indexes.active().name
-    rows = [
-        {
-            "id": f"{number:08x}-0000-4000-8000-000000000000",
-            "scope_id": scope,
-            "kind": "fact",
-            "position": number,
-            "title": "",
-            "text": f"A stork is bird {number}.",
-            "content_hash": "",
-            "start": 0,
-            "end": 9,
-            "line": 0,
-            "created_at": float(number),
-        }
-        for number in range(first, first + count)
-    ]
-    queued = [{"item_id": row["id"], "space": space, "want": 1, "have": 0, "scope_id": scope} for row in rows]
-    with memory._store.database.write() as connection:
-        connection.execute(insert(items), rows)
-        connection.execute(insert(vector_state), queued)
-
-
 def test_scopes_of_other_users_cost_a_recall_nothing(memory: Memory, steps: list[int]) -> None:
     reader = memory.within(Scope("local", user="ada", session="s", agent="a"))
     some = cost(steps, lambda: memory.recall("heron")), cost(steps, lambda: reader.recall("heron"))
     rows = [
         {"id": number, "tenant": "local", "user": f"u{number}", "session": "", "agent": ""} for number in range(5000)
     ]
-    with memory._store.database.write() as connection:
-        connection.execute(insert(scopes), rows)
+    StoreProbe(memory).execute(insert(scopes), *rows)
     assert cost(steps, lambda: memory.recall("heron")) <= some[0] + 1
     assert cost(steps, lambda: reader.recall("heron")) <= some[1] + 1
     assert len(reader.recall("heron")) == 1  # of the tenant
 
 
-def test_reading_the_newest_items_costs_no_more_than_a_bound(memory: Memory, steps: list[int]) -> None:
-    own, most = memory._own_scope(), 100
+def test_reading_the_newest_items_costs_no_more_than_a_bound(
+    memory: Memory, database: Database, steps: list[int]
+) -> None:
+    own, most = StoreProbe(memory).scope_id, 100
 
     def newest() -> list[StoredItem]:
-        with memory._store.database.read() as connection:
+        with database.read() as connection:
             return read_newest(connection, [own], 1e10, most)
 
-    pending_facts(memory, 3 * most)
+    queue_facts(memory, "stork", 3 * most)
     some = cost(steps, newest)
-    pending_facts(memory, 30 * most, first=3 * most)
+    queue_facts(memory, "stork", 30 * most, first=3 * most)
     assert cost(steps, newest) <= some + 10
     own_turn, *facts = newest()  # the turn was made now, the facts in 1970
     assert own_turn.text == "The heron eats eels."
@@ -170,9 +149,9 @@ def test_of_each_conversation_the_newest_messages_are_searched(memory: Memory) -
 
 
 def test_items_that_wait_for_the_index_cost_a_recall_no_more_than_a_bound(memory: Memory, steps: list[int]) -> None:
-    pending_facts(memory, 2 * MAX_ROWS)
+    queue_facts(memory, "stork", 2 * MAX_ROWS)
     some = cost(steps, lambda: memory.recall("stork"))
-    pending_facts(memory, 6 * MAX_ROWS, first=2 * MAX_ROWS)
+    queue_facts(memory, "stork", 6 * MAX_ROWS, first=2 * MAX_ROWS)
     assert cost(steps, lambda: memory.recall("stork")) <= 1.2 * some + 10
     recall = memory.recall("stork")
     assert recall.knowledge and any("items are not indexed yet" in each for each in recall.degraded)

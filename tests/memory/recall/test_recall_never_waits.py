@@ -14,15 +14,14 @@ from sqlite3 import connect
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event, text
+from sqlalchemy import Engine, event
 
-from agentkit_memory import Memory, Scope
+from agentkit.testing import StoreProbe
+from agentkit_memory import Memory, Pool, Question, RecallPolicy, Scope
 from agentkit_memory.process.on_demand import OnDemand
-from agentkit_memory.recall.candidates import Pool, ScoredItem
-from agentkit_memory.recall.question import Question
-from agentkit_memory.recall.recall_policy import RecallPolicy
-from agentkit_memory.store.item_rows import content_hash
+from agentkit_memory.recall.candidates import ScoredItem
 from agentkit_prompts.context.messages import Message
+from tests.memory.recall.queued_facts import queue_facts
 from tests.waiting import LONG, until
 
 
@@ -93,29 +92,6 @@ def statements(executed: list[tuple[int, str]], act: Callable[[], object]) -> li
     return [each for thread, each in executed[before:] if thread == threading.get_ident()]
 
 
-def backlog(memory: Memory, count: int) -> None:
-    """Queue facts of another tenant, behind the back of the memory, which would index them."""
-    other = memory.within("other")._own_scope()
-    space = memory._store.indexes.active().name
-    with memory._store.database.write() as connection:
-        for number in range(count):
-            row = {"id": f"00000000-0000-4000-8000-{number:012x}", "scope": other, "text": f"heron {number}"}
-            row |= {"space": space, "hash": content_hash(row["text"]), "position": number}
-            connection.execute(
-                text(
-                    'INSERT INTO items (id, scope_id, kind, position, title, text, content_hash, start, "end", line,'
-                    " created_at) VALUES (:id, :scope, 'fact', :position, '', :text, :hash, 0, 9, 0, 1.0)"
-                ),
-                row,
-            )
-            connection.execute(
-                text(
-                    "INSERT INTO vector_state (item_id, space, want, have, scope_id) VALUES (:id, :space, 1, 0, :scope)"
-                ),
-                row,
-            )
-
-
 @pytest.mark.long
 def test_while_an_embedder_hangs_over_ten_thousand_rows_of_another_tenant_recall_answers(
     home: Path, stalling: Stalling
@@ -123,7 +99,7 @@ def test_while_an_embedder_hangs_over_ten_thousand_rows_of_another_tenant_recall
     with Memory.open(home, embedder=stalling) as memory:
         memory.session("s").append(Message("user", "The heron nests behind the weir."))
         memory.worker().drain()
-        backlog(memory, 10_000)
+        queue_facts(memory.within("other"), "heron", 10_000)
         stalling.go_on.clear()
         with memory.worker():  # whose thread hangs with the embedder
             assert stalling.hanging.wait(LONG)
@@ -245,7 +221,7 @@ def test_an_item_that_waits_in_a_newer_version_is_not_found_by_its_old_words(mem
     session = memory.session("s")
     session.append(Message("user", "My card is 4000 1234."), Message("user", "The heron eats eels."))
     memory.worker().drain()
-    memory._store.upkeep.clear()  # nothing is indexed from here on
+    StoreProbe(memory).pause()  # nothing is indexed from here on
     session.redact(1, "Something was here.")
     assert memory.recall("card 4000") == ()
     assert memory.recall("something")[0].text == "Something was here."
@@ -256,7 +232,7 @@ def test_a_new_item_is_ranked_beside_those_of_the_index(memory: Memory) -> None:
     session.append(*[Message("user", f"The river is long, part {number}.") for number in range(40)])
     session.append(Message("user", "A heron by the river."))
     memory.worker().drain()
-    memory._store.upkeep.clear()
+    StoreProbe(memory).pause()
     session.append(Message("user", "The heron and the stork by the river."))
     found = memory.recall("heron stork river", limit=3)
     assert [each.text for each in found[:2]] == ["The heron and the stork by the river.", "A heron by the river."]

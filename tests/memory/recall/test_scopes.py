@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import InvalidArgument, Memory, Scope
 from agentkit_memory.index import qdrant_edge
 from agentkit_memory.index.qdrant_edge import EdgeIndex
@@ -162,6 +163,6 @@ def test_a_wrong_scope_in_the_index_is_stopped_by_sql(memory: Memory, docs: Path
     other = memory.within("other")
     other.ingest(docs)
     (theirs,) = other.recall("zebra")
-    mine = memory._own_scope()
-    memory._store.indexes.get().upsert([Point(theirs.id, 9, mine, document_vector("zebra"))])
+    probe = StoreProbe(memory)
+    probe.index.upsert([Point(str(theirs.id), 9, probe.scope_id, document_vector("zebra"))])
     assert memory.recall("zebra") == ()

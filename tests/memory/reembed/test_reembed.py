@@ -16,17 +16,17 @@ from typing import Any
 
 import pytest
 from qdrant_client import QdrantClient
-from sqlalchemy import func, select, text
 
-from agentkit_memory import EmbedderError, Gate, IndexUnavailable, InvalidArgument, Memory, Scope, StoreClosed
-from agentkit_memory.database.tables import embeddings, items, vector_spaces, vector_state
+from agentkit.testing import StoreProbe
+from agentkit_memory import EmbedderError, Gate, IndexUnavailable, InvalidArgument, Memory, StoreClosed
+from agentkit_memory.database.engine import Database
 from agentkit_memory.embedders.encoder import Encoder
 from agentkit_memory.index.compare import compare
 from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.index.qdrant_server import QdrantIndex
 from agentkit_memory.reembed.gate import ReembedProgress
-from agentkit_memory.reembed.switching import abandon, establish
-from agentkit_memory.store.spaces import forget_space, space_name
+from agentkit_memory.reembed.switching import abandon
+from agentkit_memory.store.spaces import active_space, forget_space, space_name
 from agentkit_memory.terms.bm25_vectors import SPACE
 from agentkit_prompts.context.messages import Message
 from benchmarks.failpoints import FAILPOINTS
@@ -59,20 +59,17 @@ def best(memory: Memory, question: str, **options: Any) -> str:
 
 
 def spaces(memory: Memory) -> dict[str, tuple[str, str]]:
-    with memory._store.database.read() as connection:
-        rows = connection.execute(select(vector_spaces.c.space, vector_spaces.c.model, vector_spaces.c.state))
-        return {space: (model, state) for space, model, state in rows}
+    rows = StoreProbe(memory).rows("SELECT space, model, state FROM vector_spaces")
+    return {space: (model, state) for space, model, state in rows}
 
 
 def states(memory: Memory) -> set[str]:
-    with memory._store.database.read() as connection:
-        return set(connection.scalars(select(vector_state.c.space)))
+    return set(StoreProbe(memory).values("SELECT space FROM vector_state"))
 
 
 def kept(memory: Memory) -> dict[str, int]:
-    with memory._store.database.read() as connection:
-        rows = connection.execute(text("SELECT model, count(*) FROM embeddings GROUP BY model"))
-        return {row[0]: row[1] for row in rows}
+    rows = StoreProbe(memory).rows("SELECT model, count(*) FROM embeddings GROUP BY model")
+    return {row[0]: row[1] for row in rows}
 
 
 def whole(memory: Memory, model: str) -> None:
@@ -80,10 +77,9 @@ def whole(memory: Memory, model: str) -> None:
     memory.recall("x")
     found = memory.admin.verify()
     assert (found.ok, found.pending, found.space) == (True, 0, space_name(model))
-    with memory._store.database.read() as connection:
-        ids = set(connection.scalars(select(items.c.id)))
-        rows = connection.execute(select(vector_state.c.item_id, vector_state.c.space)).all()
-    assert sorted(rows) == [(item, space_name(model)) for item in sorted(ids)]
+    ids = [item.id for item in StoreProbe(memory).items()]
+    rows = StoreProbe(memory).rows("SELECT item_id, space FROM vector_state")
+    assert sorted(map(tuple, rows)) == [(item, space_name(model)) for item in sorted(ids)]
     assert found.points == len(ids)
     assert spaces(memory) == {space_name(model): (model, "active")}
 
@@ -143,25 +139,25 @@ def test_a_store_that_was_never_indexed_can_change_too(either: Memory) -> None:
 
 
 def test_a_comparison_that_outlasts_a_change_of_the_model_queues_nothing_for_the_space_that_was_dropped(
-    filled: Memory, tmp_path: Path
+    filled: Memory, database: Database, tmp_path: Path
 ) -> None:
-    store = filled._store
     filled.recall("heron")
-    old = store.indexes.active()
     assert filled.admin.reembed(Words()).flipped
     until(lambda: not filled.admin.reembed(Words()).left)
     index = EdgeIndex(tmp_path / "old", 0)
     try:
         with raises(StoreClosed, name="bm25-2"):
-            compare(store.database, index, old.name, store.database.clock(), repairing=True)
+            compare(database, index, SPACE, database.clock(), repairing=True)
     finally:
         index.close()
     whole(filled, "words-1")
 
 
-def test_a_space_that_is_read_is_never_forgotten(filled: Memory) -> None:
+def test_a_space_that_is_read_is_never_forgotten(filled: Memory, database: Database) -> None:
     filled.admin.reembed(Words())
-    forget_space(filled._store.database, filled._store.indexes.active())
+    with database.read() as connection:
+        active = active_space(connection)
+    forget_space(database, active)
     whole(filled, "words-1")
 
 
@@ -199,13 +195,13 @@ def test_a_store_that_was_opened_before_but_holds_nothing_takes_any_embedder(hom
 
 
 @pytest.mark.parametrize("before", ["", "one"])
-def test_another_embedder_than_the_store_is_read_by_is_refused(filled: Memory, before: str) -> None:
+def test_another_embedder_than_the_store_is_read_by_is_refused(filled: Memory, tmp_path: Path, before: str) -> None:
     if before:
         filled.admin.reembed(Words("one"))
     with raises(EmbedderError, name="embedder", value="x"):
-        establish(filled._store.database, filled._store.embedders.add(Words("x")))
+        Memory.open(StoreProbe(filled).target, index=tmp_path / "other", embedder=Words("x"))
     with raises(EmbedderError, name="embedder", value="x"):
-        establish(filled._store.database, filled._store.embedders.add(Words("x")))
+        Memory.open(StoreProbe(filled).target, index=tmp_path / "other", embedder=Words("x"))
     whole(filled, before)
 
 
@@ -279,7 +275,7 @@ def test_a_background_worker_follows_the_model(filled: Memory, docs: Path) -> No
         assert filled.admin.reembed(Words("two")).flipped
         filled.session("s").append(Message("user", "My heron is called Zeppelin."))
         until(lambda: kept(filled).get("two") == 18)
-        assert worker._threads[0].is_alive()
+        assert worker.problems == {}
     assert kept(filled)["two"] == 18
     whole(filled, "two")
 
@@ -339,9 +335,12 @@ def test_questions_of_ones_own_are_asked_of_both(filled: Memory) -> None:
     assert (done.checks[2].name, done.checks[2].tried > 10, done.checks[2].share) == ("questions", True, 1.0)
 
 
-def test_questions_are_asked_in_the_scope_of_the_memory(filled: Memory) -> None:
-    other = Memory(filled._store, Scope("other"))  # as it is opened with another scope
-    done = other.admin.reembed(Words(), gate=Gate(questions=["puma"]))
+def test_questions_are_asked_in_the_scope_of_the_memory(home: Path, docs: Path) -> None:
+    write(docs)
+    with Memory.open(home) as memory:
+        memory.ingest(docs)
+    with Memory.open(home, scope="other") as other:
+        done = other.admin.reembed(Words(), gate=Gate(questions=["puma"]))
     assert (done.flipped, done.checks[0].tried, done.checks[2].tried) == (True, 17, 0)
 
 
@@ -349,7 +348,7 @@ def test_questions_are_asked_in_the_scope_of_the_memory(filled: Memory) -> None:
 def hurried(filled: Memory, monkeypatch: pytest.MonkeyPatch) -> Memory:
     """The same, by a clock that is half a second later each time it is read; no embedder is left in peace."""
     seconds = count(2_000_000_000)
-    monkeypatch.setattr(filled._store.database, "_clock", lambda: next(seconds) / 2)
+    StoreProbe(filled).set_clock(lambda: next(seconds) / 2)
     monkeypatch.setitem(Encoder.__init__.__kwdefaults__ or {}, "pause", 0.0)
     return filled
 
@@ -363,9 +362,8 @@ def test_an_item_is_tried_three_times_before_the_change_ends(hurried: Memory, fa
         return [float("nan")] * 64 if "puma" in text and max(seen) < failures else None
 
     def tries() -> int:
-        with hurried._store.database.read() as connection:
-            found = select(func.max(vector_state.c.attempts)).where(vector_state.c.space == space_name(words.model))
-            return connection.scalar(found) or 0
+        query = "SELECT max(attempts) FROM vector_state WHERE space = :space"
+        return StoreProbe(hurried).values(query, space=space_name(words.model))[0] or 0
 
     words.wrong = poison
     done = hurried.admin.reembed(words)
@@ -373,7 +371,12 @@ def test_an_item_is_tried_three_times_before_the_change_ends(hurried: Memory, fa
     assert tries() == (0 if flipped else 3)
 
 
-def test_items_that_cannot_be_embedded_keep_a_space_from_being_read(hurried: Memory) -> None:
+def index_of(target: Path | str, tmp_path: Path) -> Path | None:
+    """Return where the index of `either` is, if it is not in the folder of the store."""
+    return tmp_path / "index" if isinstance(target, str) else None
+
+
+def test_items_that_cannot_be_embedded_keep_a_space_from_being_read(hurried: Memory, tmp_path: Path) -> None:
     def poison(said: str) -> list[float] | None:
         return [float("nan")] * 64 if "puma" in said else None
 
@@ -384,10 +387,11 @@ def test_items_that_cannot_be_embedded_keep_a_space_from_being_read(hurried: Mem
     done = hurried.admin.reembed(Words(wrong=poison), gate=Gate(failing=0.1, self_retrieval=0.9))
     assert (done.flipped, done.failing) == (True, 1)
     assert best(hurried, "puma") == "puma"  # by its words
-    hurried._store.embedders.add(Words())
-    establish(hurried._store.database, hurried._store.embedders.add(Words()))
-    hurried.worker().drain()
-    whole(hurried, "words-1")
+    target = StoreProbe(hurried).target
+    hurried.close()
+    with Memory.open(target, index=index_of(target, tmp_path), embedder=Words()) as memory:
+        memory.worker().drain()  # at once, not when its next try is due
+        whole(memory, "words-1")
 
 
 def test_a_model_that_is_away_leaves_everything_as_it_was(hurried: Memory) -> None:
@@ -405,8 +409,6 @@ def test_a_model_that_is_away_leaves_everything_as_it_was(hurried: Memory) -> No
         hurried.admin.reembed(away)
     assert spaces(hurried) == {SPACE: ("", "active")}
     away.here = True
-    encoder = hurried._store.embedders.add(away)
-    assert encoder.measure() == 64
 
     def leave(progress: ReembedProgress) -> None:
         away.here = False
@@ -471,8 +473,9 @@ def test_killed_between_any_two_writes_the_next_call_goes_on(
         died = change(target, index, model, AGENTKIT_FAILPOINT=point)
         killed += [point] if died.returncode < 0 else []
         with Memory.open(target, index=index) as memory:
-            assert memory.model in (before, model)
-            memory._store.embedders.add(Words(memory.model))
+            found = memory.model
+            assert found in (before, model)
+        with Memory.open(target, index=index, embedder=Words(found)) as memory:
             assert best(memory, "burrow puma", policy="dense") == "puma"  # one of them is read, and is whole
             assert memory.admin.verify().ok
             memory.ingest(docs)
@@ -495,9 +498,8 @@ def test_a_second_process_reads_the_old_space_until_it_can_read_the_new_one(home
         found = owner.recall("burrow puma", limit=1)
         assert Path(found[0].source or "").stem == "puma"
         assert any("read by model 'two'" in each for each in found.degraded)
-        owner._store.embedders.add(Words("two"))
-        assert best(owner, "burrow puma", policy="dense") == "puma"
         owner.admin.reembed(Words("two"))  # which sweeps
+        assert best(owner, "burrow puma", policy="dense") == "puma"
         whole(owner, "two")
 
 
@@ -540,7 +542,6 @@ def test_on_a_server_two_may_build_and_others_read_without_a_break(
         Memory.open(tmp_path / "store", index=opener, embedder=Words("one")) as second,
     ):
         first.ingest(docs)
-        second._store.embedders.add(Words("two"))
         assert best(second, "burrow puma", policy="dense") == "puma"
 
         def meanwhile(progress: ReembedProgress) -> None:
@@ -553,10 +554,10 @@ def test_on_a_server_two_may_build_and_others_read_without_a_break(
             whole(each, "two")
 
 
-def test_a_change_that_is_abandoned_while_it_is_built_is_not_read(filled: Memory) -> None:
+def test_a_change_that_is_abandoned_while_it_is_built_is_not_read(filled: Memory, database: Database) -> None:
     def meanwhile(progress: ReembedProgress) -> None:
         if progress.done:
-            abandon(filled._store.database)
+            abandon(database)
 
     done = filled.admin.reembed(Words(), on_progress=meanwhile)
     assert (done.flipped, done.why) == (False, "it was abandoned meanwhile")
@@ -596,21 +597,16 @@ def test_vectors_go_with_what_they_were_made_of(home: Path, docs: Path) -> None:
 
 def test_what_is_erased_while_the_model_is_busy_leaves_no_vector(home: Path, docs: Path) -> None:
     write(docs, ["puma", "newt"])
-    with Memory.open(home, embedder=Words()) as memory:
 
-        def erase(said: str) -> None:
-            if "puma" in said and (docs / "puma.md").exists():
-                (docs / "puma.md").unlink()
-                with memory._store.database.write() as connection:
-                    from agentkit_memory.store.item_rows import forget_items
+    def erase(said: str) -> None:
+        if "puma" in said and (docs / "puma.md").exists():
+            (docs / "puma.md").unlink()
+            assert memory.documents.forget(str(docs / "puma.md"))
 
-                    found = connection.scalars(select(items.c.id).where(items.c.text.contains("puma"))).all()
-                    forget_items(connection, found)
-
-        memory._store.embedders.add(Words(wrong=erase))
+    with Memory.open(home, embedder=Words(wrong=erase)) as memory:
+        StoreProbe(memory).pause()
         memory.ingest(docs)
-        with memory._store.database.read() as connection:
-            assert len(connection.execute(select(embeddings.c.model)).all()) == 1
+        assert kept(memory) == {"words-1": 1}
         memory.ingest(docs)
         whole(memory, "words-1")
 
@@ -652,15 +648,14 @@ def test_a_store_whose_texts_were_analysed_in_another_way_is_indexed_anew(home: 
     write(docs)
     with Memory.open(home, embedder=embedder) as memory:
         memory.ingest(docs)
-        with memory._store.database.write() as connection:
-            for table in ("vector_spaces", "vector_state"):
-                connection.execute(text(f"UPDATE {table} SET space = replace(space, '{SPACE}', 'bm25-0')"))
+        for table in ("vector_spaces", "vector_state"):
+            StoreProbe(memory).execute(f"UPDATE {table} SET space = replace(space, '{SPACE}', 'bm25-0')")
     (folder,) = (home / "index").iterdir()
     folder.rename(folder.with_name(folder.name.replace(SPACE, "bm25-0")))
     with Memory.open(home, embedder=embedder) as memory:
         assert best(memory, "puma pond") == "puma", "while there is no index"
         memory.worker().drain()
         assert best(memory, "puma pond") == "puma"
-        memory._store.indexes.sweep()
+        assert not memory.admin.abandon_reembed()  # which sweeps
         whole(memory, model)
         assert kept(memory) == ({model: 17} if model else {})

@@ -9,14 +9,16 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from sqlalchemy import event
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import AlreadyUsed, HeadMoved, Memory, NotFound, Scope
+from agentkit_memory.database.engine import Database
 from agentkit_memory.database.residue import may_hold, parts_of
 from agentkit_prompts.context.messages import Message, ToolCall
 from tests.memory.embedders.word_embedder import Words
@@ -27,25 +29,10 @@ def said(*texts: object) -> list[Message]:
     return [Message("user", str(text)) for text in texts]
 
 
-@contextmanager
-def statements(memory: Memory) -> Iterator[list[str]]:
-    """Collect the statements of a memory."""
-    found: list[str] = []
-
-    def note(connection: object, cursor: object, statement: str, *_: object) -> None:
-        found.append(" ".join(statement.split()))
-
-    event.listen(memory._store.database.engine, "before_cursor_execute", note)
-    try:
-        yield found
-    finally:
-        event.remove(memory._store.database.engine, "before_cursor_execute", note)
-
-
 def test_an_append_to_a_conversation_that_was_not_read_reads_no_message(either: Memory) -> None:
     either.session("s").append(*said(1, 2, 3))
     session = either.session("s", load=False)
-    with statements(either) as made:
+    with StoreProbe(either).statements() as made:
         longer = session.append(*said(4), key="k")
         again = session.append(*said(5))
         assert len(longer) == 4 and len(again) == 5
@@ -118,7 +105,7 @@ def test_deleting_a_long_conversation_lets_others_write_in_between(either: Memor
         nonlocal current
         current = 0
 
-    engine = either._store.database.engine
+    engine = StoreProbe(either).engine
     event.listen(engine, "before_cursor_execute", count)
     event.listen(engine, "commit", end)
     try:
@@ -127,9 +114,8 @@ def test_deleting_a_long_conversation_lets_others_write_in_between(either: Memor
         event.remove(engine, "before_cursor_execute", count)
         event.remove(engine, "commit", end)
     assert 0 < longest <= 600
-    with either._store.database.read() as connection:
-        for table in ("conversations", "branches", "messages", "items"):
-            assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar() == 0
+    kept = StoreProbe(either).dump()
+    assert not any(kept[table] for table in ("conversations", "branches", "messages", "items"))
     for gone in (session, fork):
         with raises(NotFound, name="long", value="deleted"):
             gone.append(*said("late"))
@@ -149,9 +135,8 @@ def test_a_deletion_that_was_killed_goes_on_when_the_store_is_opened(home: Path,
     killed = {**os.environ, "AGENTKIT_FAILPOINT": f"conversation.step:{step}"}
     assert subprocess.run([sys.executable, "-c", code, str(home)], env=killed).returncode == -signal.SIGKILL
     with Memory.open(home) as memory:
-        with memory._store.database.read() as connection:
-            for table in ("conversations", "messages", "items"):
-                assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar() == 0
+        kept = StoreProbe(memory).dump()
+        assert not any(kept[table] for table in ("conversations", "messages", "items"))
         assert len(memory.session("long").conversation) == 0
         memory.worker().drain()
         assert memory.admin.verify().ok and memory.admin.verify().points == 0
@@ -169,14 +154,12 @@ class Caller(Words):
         return super().embed(texts)
 
 
-def test_nobody_embeds_what_others_wait_for(home: Path, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_embeds_what_others_wait_for(home: Path, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     embedder = Caller()
     with Memory.open(home, embedder=embedder) as memory:
-        memory._store.indexes.get()
-        monkeypatch.setattr(
-            type(memory._store), "catch_up_later", lambda self: None
-        )  # so that the others go on waiting
+        memory.worker().drain()
+        StoreProbe(memory).pause()  # so that the others go on waiting
         other = memory.within("other")
         for number in range(5):
             other.facts.add(f"backlog {number}")
@@ -208,13 +191,14 @@ def interleave(home: Path, seed: int) -> list[Scope]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_no_copy_is_left_of_what_is_erased_and_the_file_is_not_rewritten_without_need(home: Path, seed: int) -> None:
+def test_no_copy_is_left_of_what_is_erased_and_the_file_is_not_rewritten_without_need(
+    home: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     owners = interleave(home, seed)
     rewritten = []
     with Memory.open(home) as memory:
-        database = memory._store.database
-        compact = database.compact
-        database.compact = lambda: rewritten.append(1) or compact()  # type: ignore[method-assign, func-returns-value]
+        compact = Database.compact
+        monkeypatch.setattr(Database, "compact", lambda self: rewritten.append(1) or compact(self))
         erased = owners[::4]
         for owner in erased:
             proof = memory.erase(owner)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
+from agentkit.testing import StoreProbe
 from agentkit_memory import InvalidArgument, Memory, Scope
-from agentkit_memory.conversations.turns import itemise
+from agentkit_memory.database.engine import Database
 from agentkit_memory.store.item_rows import read_around, read_items
-from agentkit_memory.store.records import RecallLog
 from agentkit_memory.store.scope_rows import readable_ids
 from agentkit_prompts.context.messages import Message
 from tests.effort import tries
@@ -32,10 +32,17 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
         yield memory
 
 
+@pytest.fixture(scope="module")
+def shared_database(shared: Memory) -> Iterator[Database]:
+    opened = Database.open(Path(StoreProbe(shared).target) / "memory.db")
+    yield opened
+    opened.close()
+
+
 @given(written=st.lists(SCOPES, min_size=1, max_size=5, unique=True), reader=SCOPES)
 @settings(max_examples=tries(15, 40), deadline=None)
 def test_a_reader_gets_what_is_shared_or_theirs_and_nothing_else(
-    shared: Memory, written: list[Scope], reader: Scope
+    shared: Memory, shared_database: Database, written: list[Scope], reader: Scope
 ) -> None:
     run = str(next(RUNS))
     facts = {}
@@ -43,13 +50,12 @@ def test_a_reader_gets_what_is_shared_or_theirs_and_nothing_else(
         mine = shared.within(Scope(f"{scope.tenant}{run}", scope.user, scope.session, scope.agent))
         facts[scope] = mine.facts.add(f"fact of {scope}")
         mine.session("s").append(Message("user", f"turn of {scope}"))
-        mine._store.logs.write(mine.scope, None, partial(RecallLog, f"question of {scope}", {}, (), 1))
-    while itemise(shared._store.database, None, 100):
-        pass
+        mine.recall(f"question of {scope}")
+    shared.worker().drain()
     here = shared.within(Scope(f"{reader.tenant}{run}", reader.user, reader.session, reader.agent))
     visible = {scope for scope in written if scope in reader.readable()}
-    with shared._store.database.read() as connection:
-        ids = connection.exec_driver_sql("SELECT id FROM items").scalars().all()  # of everybody
+    ids = [item.id for item in StoreProbe(shared).items()]  # of everybody
+    with shared_database.read() as connection:
         scopes = readable_ids(connection, here.scope)
         found = read_items(connection, ids, scopes, 0.0)
         assert {each.text for each in found} == {f"{kind} of {scope}" for kind in ("fact", "turn") for scope in visible}
@@ -72,15 +78,15 @@ def test_a_reader_gets_what_is_shared_or_theirs_and_nothing_else(
     ],
 )
 def test_a_read_that_does_not_say_whose_is_an_error(
-    memory: Memory, read: Callable[[Connection, Any], object], wrong: object
+    memory: Memory, database: Database, read: Callable[[Connection, Any], object], wrong: object
 ) -> None:
-    with memory._store.database.read() as connection, raises(InvalidArgument, name="scope_ids"):
+    with database.read() as connection, raises(InvalidArgument, name="scope_ids"):
         read(connection, wrong)
 
 
-def test_a_reader_of_scopes_that_nobody_wrote_to_finds_nothing(either: Memory) -> None:
+def test_a_reader_of_scopes_that_nobody_wrote_to_finds_nothing(either: Memory, database: Database) -> None:
     fact = either.facts.add("x")
-    with either._store.database.read() as connection:
+    with database.read() as connection:
         assert readable_ids(connection, Scope("new")) == []
         assert read_items(connection, [fact.id], [], 0.0) == []
         with pytest.raises(InvalidArgument):
@@ -88,12 +94,9 @@ def test_a_reader_of_scopes_that_nobody_wrote_to_finds_nothing(either: Memory) -
 
 
 def test_the_number_of_a_scope_is_its_own_even_when_another_holds_it(either: Memory) -> None:
-    database = either._store.database
-    number = either.within("a")._own_scope()
-    with database.write() as connection:
-        connection.exec_driver_sql("DELETE FROM scopes")
-        connection.exec_driver_sql(
-            f"INSERT INTO scopes (id, tenant, \"user\", session, agent) VALUES ({number}, 'z', '', '', '')"
-        )
-    assert either.within("a")._own_scope() == number + 1
-    assert either.within("z")._own_scope() == number and either.within("a")._own_scope() == number + 1
+    a, z = StoreProbe(either.within("a")), StoreProbe(either.within("z"))
+    number = a.scope_id
+    a.execute("DELETE FROM scopes")
+    a.execute(f"INSERT INTO scopes (id, tenant, \"user\", session, agent) VALUES ({number}, 'z', '', '', '')")
+    assert a.scope_id == number + 1
+    assert z.scope_id == number and a.scope_id == number + 1

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
 
 from agentkit.prompts import Audio, Image, Message, Text, Thinking, ToolCall, Url
+from agentkit.testing import StoreProbe
 from agentkit_memory import InvalidArgument, Memory
-from agentkit_memory.database.tables import messages
 from agentkit_prompts.context.messages import MESSAGE_FORMAT
 
 STORED = Path(__file__).parent.parent / "stored"
@@ -59,9 +58,7 @@ def test_a_session_of_every_version_opens_as_it_was_written(version: int, home: 
     home.mkdir()
     (home / "memory.db").write_bytes(gzip.decompress((STORED / f"messages_format_{version}.sqlite.gz").read_bytes()))
     with Memory.open(home) as opened:
-        database = opened._store.database
-        with database.read() as connection:
-            assert set(connection.scalars(select(messages.c.format))) == {version}
+        assert set(StoreProbe(opened).values("SELECT format FROM messages")) == {version}
         session = opened.session("trip")
         assert list(session.conversation) == WRITTEN[version]
         session.append(Message("user", "Thanks."))
@@ -102,7 +99,6 @@ def test_what_only_a_provider_can_read_is_gone_from_a_redacted_message(memory: M
         )
     )
     session.redact(1)
-    with memory._store.database.read() as connection:
-        (body,) = connection.scalars(select(messages.c.body))
+    (body,) = StoreProbe(memory).values("SELECT body FROM messages")
     assert secret not in body
     assert json.loads(body)["tool_calls"] == [{"id": "c", "name": "f", "arguments": "{}"}]

@@ -1,0 +1,142 @@
+"""`StoreProbe`: direct access to the database and the index of a memory, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentkit_memory import Memory
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine, Executable, Row
+
+    from agentkit_memory.index.vector_index import VectorIndex
+
+__all__ = ["StoreProbe"]
+
+
+class StoreProbe:
+    """Direct access to the database and the index of a memory, past every check, for tests.
+
+    A test reads rows, changes them as damage, a crash or time would, and counts statements. It works for a SQLite
+    file, a PostgreSQL database and every index. Tables and columns may change in any version.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._store = memory._store
+        self._memory = memory
+
+    @property
+    def target(self) -> Path | str:
+        """What `Memory.open` opens: the folder of `memory.db`, or the URL of the PostgreSQL database with password."""
+        url = self.engine.url
+        if url.get_backend_name() == "sqlite":
+            return Path(str(url.database)).parent
+        return url.set(drivername="postgresql").render_as_string(hide_password=False)
+
+    @property
+    def engine(self) -> Engine:
+        """The SQLAlchemy engine of the database, for listeners of its events."""
+        return self._store.database.engine
+
+    @property
+    def index(self) -> VectorIndex:
+        """The open index that recalls read; opens it if necessary.
+
+        Raises:
+            IndexUnavailable: Another process owns it.
+            IndexBroken: It cannot be opened, or contains the points of another database.
+        """
+        return self._store.indexes.get()
+
+    @property
+    def scope_id(self) -> int:
+        """The number of the scope of the memory, in its rows and points; adds the scope if it is not stored."""
+        return self._memory._own_scope()
+
+    def items(self, kind: str | None = None) -> Sequence[Row[Any]]:
+        """Return what recall can find: the rows of the table `items`, by scope, conversation or document, and position.
+
+        Args:
+            kind: Only items of this kind: `chunk`, `image`, `turn` or `fact`.
+
+        Returns:
+            The columns of the table; `text` is the whole text of a turn, which may be stored in its message only, and
+            None if that is damaged.
+        """
+        from sqlalchemy import select
+
+        from agentkit_memory.database.tables import items
+        from agentkit_memory.store.item_text import ITEM_TEXT
+
+        columns = [ITEM_TEXT if column.name == "text" else column for column in items.c]
+        chosen = select(*columns).order_by(*items.c["scope_id", "branch_id", "document_id", "position", "id"])
+        return self.rows(chosen if kind is None else chosen.where(items.c.kind == kind))
+
+    def rows(self, statement: str | Executable, /, **values: object) -> Sequence[Row[Any]]:
+        """Return the rows that a query selects: SQL text with parameters such as `:name`, or a SQLAlchemy statement."""
+        with self._store.database.read() as connection:
+            return connection.execute(_executable(statement), values).all()
+
+    def values(self, statement: str | Executable, /, **values: object) -> list[Any]:
+        """Return the first column of the rows that a query selects."""
+        return [row[0] for row in self.rows(statement, **values)]
+
+    def execute(self, statement: str | Executable, /, *rows: Mapping[str, object]) -> int:
+        """Execute a statement in a transaction and return the number of changed rows; with several `rows`, for each.
+
+        Raises:
+            StoreError: The database refuses it.
+        """
+        with self.transaction() as connection:
+            return connection.execute(_executable(statement), list(rows) or None).rowcount
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Lend a connection in a transaction: on SQLite, other writers wait until it ends."""
+        with self._store.database.write() as connection:
+            yield connection
+
+    @contextmanager
+    def statements(self) -> Iterator[list[str]]:
+        """Yield a list to which each statement is appended that the memory executes, in any thread."""
+        from sqlalchemy import event
+
+        executed: list[str] = []
+
+        def note(connection: object, cursor: object, statement: str, *_: object) -> None:
+            executed.append(statement)
+
+        event.listen(self.engine, "before_cursor_execute", note)
+        try:
+            yield executed
+        finally:
+            event.remove(self.engine, "before_cursor_execute", note)
+
+    def dump(self) -> dict[str, Sequence[Row[Any]]]:
+        """Return all rows of all tables, by the name of the table; owners come before what belongs to them."""
+        from agentkit_memory.database.tables import METADATA
+
+        return {table.name: self.rows(table.select()) for table in METADATA.sorted_tables}
+
+    def fill_disk(self) -> None:
+        """Refuse that the SQLite file grows, as a full disk does, until the memory is closed."""
+        with self.transaction() as connection:
+            pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+            connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
+
+    def set_clock(self, clock: Callable[[], float]) -> None:
+        """Replace the clock of the memory; it returns seconds since 1970."""
+        self._store.database._clock = clock
+
+    def pause(self) -> None:
+        """Stop the threads that index new messages after a recall; a worker still indexes them."""
+        self._store.upkeep.clear()
+
+
+def _executable(statement: str | Executable) -> Executable:
+    from sqlalchemy import text
+
+    return text(statement) if isinstance(statement, str) else statement
