@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from agentkit_prompts.system.daemon_threads import DaemonThreads
 
 __all__ = ["begin_in_thread", "ended", "in_thread"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _MAX_THREADS = 32
@@ -19,17 +20,17 @@ _GRACE = 5.0
 _threads = DaemonThreads(_MAX_THREADS, "agentkit-store")
 
 
-def begin_in_thread(call: Callable[[], T]) -> Future[T]:
+def begin_in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
     """Call a function in a thread, for whoever waits for the future, or nobody."""
-    return _threads.submit(call)
+    return _threads.submit(lambda: call(*args, **kwargs))
 
 
-async def in_thread(call: Callable[[], T]) -> T:
+async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Return what a function returns that is called in a thread, or raise what it raises.
 
     When the task that waits is cancelled, a call that has begun goes on, and one that has not never begins.
     """
-    future = _threads.submit(call)
+    future = _threads.submit(lambda: call(*args, **kwargs))
     try:
         return await asyncio.wrap_future(future)
     except asyncio.CancelledError:

@@ -6,7 +6,6 @@ import asyncio
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
@@ -183,7 +182,7 @@ async def overview(source: InspectorSource, *, is_whole: bool) -> Json:
 async def run_answer(source: InspectorSource, run_id: str) -> Json:
     """Return a run with its timeline."""
     found = await _run(source, run_id)
-    return await in_thread(partial(_run_view, found))
+    return await in_thread(_run_view, found)
 
 
 def _run_view(found: InspectedRun) -> Json:
@@ -198,7 +197,7 @@ async def session_answer(source: InspectorSource, name: str, turn: int | None = 
     bounds = turn_bounds(session.conversation)
     first = first_turn(len(bounds) - 1, turn)
     runs = await _runs(source, name, session, bounds[first : first + MAX_TURNS + 1])
-    view = await in_thread(partial(session_view, session, runs=runs, turn=turn))
+    view = await in_thread(session_view, session, runs=runs, turn=turn)
     return {**view, "session": name, "agents": [one.agent for one in newest]}
 
 
@@ -206,7 +205,7 @@ async def turns_answer(source: InspectorSource, name: str, start: int) -> Json:
     """Return the turns of a session from one on, as many as are shown at once."""
     session = await _session(source, name)
     runs = await _runs(source, name, session, turn_bounds(session.conversation)[start : start + MAX_TURNS + 1])
-    return {"turns": await in_thread(partial(turns_view, session, start, runs=runs))}
+    return {"turns": await in_thread(turns_view, session, start, runs=runs)}
 
 
 async def compose_answer(source: InspectorSource, asked: Asked) -> Json:
@@ -317,7 +316,7 @@ async def _session(source: InspectorSource, name: str) -> Session:
 
 async def _runs(source: InspectorSource, name: str, session: Session, bounds: Sequence[int]) -> dict[int, str]:
     """Return the ids of the runs that turns are of, of those that are known: see `runs_begun`."""
-    begun = await in_thread(partial(runs_begun, session, bounds))
+    begun = await in_thread(runs_begun, session, bounds)
     ids = set(begun.values())
     known = {one.id for one in await source.runs(limit=len(ids), session=name, ids=ids)} if ids else set()
     return {at: run_id for at, run_id in begun.items() if run_id in known}
@@ -342,10 +341,10 @@ async def _located(source: InspectorSource, asked: Asked) -> _Located:
     agent = await _agent(source, base.agent)
     session = None if base.session is None else await _session(source, base.session)
     given = UserInput(asked.input or "", asked.kwargs or {})
-    ctx = await in_thread(partial(agent.context, given, session))
+    ctx = await in_thread(agent.context, given, session)
     memory = await source.memory(agent.name) if asked.recall else None
     if memory is not None and ctx.user_input.text:
-        found_now: Found = await in_thread(partial(recall, memory, ctx.user_input.text, session))
+        found_now: Found = await in_thread(recall, memory, ctx.user_input.text, session)
         ctx = remembering(ctx, found_now)
     return _Located(agent, ctx, 1, 1)
 
@@ -355,7 +354,7 @@ async def _of_run(source: InspectorSource, run_id: str, asked_step: int | None) 
     agent = await _agent(source, found.journal.agent)
     name = found.summary.session
     session = None if name is None else await source.session(name)
-    contexts = await in_thread(partial(run_contexts, agent, found.journal, session))
+    contexts = await in_thread(run_contexts, agent, found.journal, session)
     step = len(contexts) if asked_step is None else asked_step
     if not 1 <= step <= len(contexts):
         raise Missing(f"step: the run has {len(contexts)} model calls, from 1; there is no {brief(asked_step)}")
@@ -376,7 +375,7 @@ async def _of_turn(source: InspectorSource, name: str, asked_turn: int | Literal
         agents, newest = await asyncio.gather(source.agents(), source.runs(limit=_FIRST_LISTED, session=name))
         chosen = next((run.agent for run in newest if run.agent in agents), next(iter(agents), None))
     agent = await _agent(source, chosen)
-    ctx, steps = await in_thread(partial(turn_context, agent, session, turn, asked.kwargs, base.step))
+    ctx, steps = await in_thread(turn_context, agent, session, turn, asked.kwargs, base.step)
     return _Located(agent, ctx, base.step or steps, steps)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from pathlib import Path
 
 from agentkit.agent_files.agent_loading import AgentFileError
@@ -75,11 +74,11 @@ class AgentReload:
 
     async def _look(self, one: LoadedAgent) -> None:
         files, before = self._seen[one.name]
-        now = await in_thread(partial(_stamp, files))
+        now = await in_thread(_stamp, files)
         if now == before:
             return
         try:
-            loaded = await in_thread(partial(self._load, one.source))
+            loaded = await in_thread(self._load, one.source)
             try:
                 self._retired.append(self._server.agents.replace(loaded))
             except AgentDefinitionError:
@@ -93,7 +92,7 @@ class AgentReload:
         else:
             files = loaded.files
             self._report(one.name, None)
-        fresh = await in_thread(partial(_stamp, files))
+        fresh = await in_thread(_stamp, files)
         self._seen[one.name] = (files, {path: now.get(path, stamp) for path, stamp in fresh.items()})
 
 

@@ -272,7 +272,7 @@ class AsyncDriver:
 
     async def _append(self, session: Session, effect: Append) -> None:
         try:
-            self.writing = begin_in_thread(partial(_appended, session, effect))
+            self.writing = begin_in_thread(_appended, session, effect)
             await ended(self.writing)
             self.writing.result()
         except BaseException:

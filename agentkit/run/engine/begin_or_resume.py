@@ -75,10 +75,10 @@ async def resume_run(
     options: Mapping[str, Any],
 ) -> RunResult[Output]:
     """Go on with a run from its journal; see `Agent.resume`."""
-    known = journal if isinstance(journal, Journal) else await in_thread(partial(Journal.read, journal))
+    known = journal if isinstance(journal, Journal) else await in_thread(Journal.read, journal)
     keep = kept_in(known, options.get("journal"))
     session = checked_session(options.get("session"))
-    await in_thread(partial(check_journal, known, agent.name, session, options.get("approve")))
+    await in_thread(check_journal, known, agent.name, session, options.get("approve"))
     scope = None if known.scope is None or session is not None else known.scope
     memory = in_scope(agent.memory, session, scope)
     ctx = with_key(known.context, agent.chain, session, known.run_id)

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TypeAlias
@@ -109,7 +108,7 @@ async def keeping(journal: Journal, keep: Keep, known: Journal | None = None) ->
             )
         keeper = Keeper(keep)
     else:
-        opening = begin_in_thread(partial(_opened, keep, known))
+        opening = begin_in_thread(_opened, keep, known)
         try:
             await ended(opening)
         except BaseException:

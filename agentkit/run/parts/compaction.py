@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import partial
 from typing import Any, TypeAlias
 
 from agentkit.errors import AgentDefinitionError, named_problems
@@ -157,7 +156,7 @@ async def compacted(
         ModelError: The summary could not be written. Nothing was changed.
     """
     conversation = ctx.conversation
-    known = await in_thread(partial(_known, compaction, conversation, session))
+    known = await in_thread(_known, compaction, conversation, session)
     first, limit = _due(compaction, chain, conversation, known.messages)
     if first == known.messages:
         return known
@@ -175,7 +174,7 @@ async def compacted(
     keep_note: Callable[..., None] | None = getattr(session, "keep_note", None)
     if keep_note is not None:
         noted = {"messages": made.messages, "text": made.summary}
-        await in_thread(partial(keep_note, _SUMMARY, noted, made.messages))
+        await in_thread(keep_note, _SUMMARY, noted, made.messages)
     return made
 
 

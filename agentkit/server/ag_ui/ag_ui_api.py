@@ -130,7 +130,7 @@ class AGUIEndpoints:
         caller.check("approve")
         run_id = interrupted_run(resume)
         await self._turns.kept()
-        record = await in_thread(partial(self._store.get, caller.tenant, run_id))
+        record = await in_thread(self._store.get, caller.tenant, run_id)
         if record.agent != turn.name or record.user != turn.user:
             raise UnknownResource(f"there is no run {run_id!r:.80}", code="run_not_found")
         if record.session is not None:
@@ -150,8 +150,8 @@ class AGUIEndpoints:
                 "forwardedProps.additional_kwargs: a run that waits is gone on with as it was: leave them out",
                 param="forwardedProps",
             )
-        text = await in_thread(partial(self._store.journal, caller.tenant, run_id))
-        journal = await in_thread(partial(Journal.loads, text))
+        text = await in_thread(self._store.journal, caller.tenant, run_id)
+        journal = await in_thread(Journal.loads, text)
         decided = {call: run_decision(one) for call, one in made.items()}
         return Waited(record, journal, decided, made, self._store)
 

@@ -76,16 +76,16 @@ class CallerSource:
             record = await self._endpoints.record(run_id, self._caller)
         except UnknownResource:
             return None
-        text = await in_thread(partial(self._store.journal, record.tenant, record.id))
+        text = await in_thread(self._store.journal, record.tenant, record.id)
         error = "" if record.error is None else str(record.error.get("message", ""))
         if "\n" not in text:
             return InspectedRun.unbegun(self._listed(record), user_input_of(record), error)
-        journal = await in_thread(partial(Journal.loads, text))
+        journal = await in_thread(Journal.loads, text)
         waiting = tuple([ToolCall(*call) for call in record.waiting])
         return InspectedRun(self._listed(record), journal, error, waiting)
 
     async def sessions(self, *, limit: int) -> Sequence[str]:
-        found = await in_thread(partial(self._sessions.newest, self._owner, limit))
+        found = await in_thread(self._sessions.newest, self._owner, limit)
         return [self._named(owner.user, name) for owner, name in found]
 
     async def session(self, name: str) -> Session | None:
@@ -93,7 +93,7 @@ class CallerSource:
             return None
         owner, own = place
         try:
-            return await in_thread(partial(self._sessions.read, owner, own))
+            return await in_thread(self._sessions.read, owner, own)
         except UnknownResource:
             return None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -139,7 +138,7 @@ class OperationEndpoints:
         """Return what the tenant used."""
         del request
         await self._limits.written()
-        days = await in_thread(partial(self._store.usage, caller.tenant))
+        days = await in_thread(self._store.usage, caller.tenant)
         found = [{"day": day, "runs": runs, **usage_form(usage)} for day, (runs, usage) in days.items()]
         return JSONAnswer({"tenant": caller.tenant, "days": found})
 
@@ -155,7 +154,7 @@ class OperationEndpoints:
         if self._access.problem is not None:
             problems.append("the access file is broken; the tokens before it are in use")
         try:
-            await in_thread(partial(self._store.usage, "", since=today()))
+            await in_thread(self._store.usage, "", since=today())
         except Exception:
             problems.append("the store of the runs cannot be read")
         return JSONAnswer({"status": "not ready" if problems else "ok", "problems": problems}, 503 if problems else 200)

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import asdict
-from functools import partial
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
@@ -245,7 +244,7 @@ class RunEndpoints:
             limit=number(request, "limit", 50, 1, _MAX_LIMIT),
         )
         await self._kept()
-        found = await in_thread(partial(self._store.page, caller.tenant, wanted))
+        found = await in_thread(self._store.page, caller.tenant, wanted)
         return JSONAnswer({"runs": [run_form(record) for record in found if _is_seen(record, caller)]})
 
     async def get(self, request: Request, caller: Caller) -> Response:
@@ -259,7 +258,7 @@ class RunEndpoints:
             UnknownResource: The caller has no such run.
         """
         await self._kept()
-        record = await in_thread(partial(self._store.get, caller.tenant, run_id))
+        record = await in_thread(self._store.get, caller.tenant, run_id)
         if not _is_seen(record, caller):
             raise UnknownResource(f"there is no run {run_id!r:.80}", code="run_not_found")
         return record
@@ -269,7 +268,7 @@ class RunEndpoints:
         record = await self.record(request.path_params["run"], caller)
         if record.status not in ENDED:
             raise Conflict(f"the run {record.id} is {record.status}: cancel it first", code="run_not_ended")
-        await in_thread(partial(self._store.delete, caller.tenant, record.id))
+        await in_thread(self._store.delete, caller.tenant, record.id)
         return Response(status_code=204)
 
     async def events(self, request: Request, caller: Caller) -> Response:
@@ -292,7 +291,7 @@ class RunEndpoints:
     async def journal(self, request: Request, caller: Caller) -> Response:
         """Return the journal of a run, as lines of JSON."""
         record = await self.record(request.path_params["run"], caller)
-        lines = await in_thread(partial(self._store.journal, caller.tenant, record.id))
+        lines = await in_thread(self._store.journal, caller.tenant, record.id)
         return PlainTextResponse(lines)
 
     async def decide(self, request: Request, caller: Caller) -> Response:

@@ -81,35 +81,33 @@ class SessionEndpoints:
         asked = validated(NewSession, await read_json(request, self._options))
         owner = _owner(caller, asked.user)
         name = checked_name(asked.name, "name")
-        await in_thread(partial(self._sessions.open, owner, name))
-        return JSONAnswer(_form(await in_thread(partial(self._sessions.get, owner, name))), 201)
+        await in_thread(self._sessions.open, owner, name)
+        return JSONAnswer(_form(await in_thread(self._sessions.get, owner, name)), 201)
 
     async def page(self, request: Request, caller: Caller) -> Response:
         """List sessions."""
         found: Sequence[SessionInfo] = await in_thread(
-            partial(
-                self._sessions.page,
-                _owner(caller, text(request, "user")),
-                after=text(request, "after") or "",
-                limit=number(request, "limit", 50, 1, _MAX_LIMIT),
-            )
+            self._sessions.page,
+            _owner(caller, text(request, "user")),
+            after=text(request, "after") or "",
+            limit=number(request, "limit", 50, 1, _MAX_LIMIT),
         )
         return JSONAnswer({"sessions": [_form(one) for one in found]})
 
     async def get(self, request: Request, caller: Caller) -> Response:
         """Return a session."""
-        return JSONAnswer(_form(await in_thread(partial(self._sessions.get, *_named(request, caller)))))
+        return JSONAnswer(_form(await in_thread(self._sessions.get, *_named(request, caller))))
 
     async def delete(self, request: Request, caller: Caller) -> Response:
         """Delete a session."""
         owner, name = _named(request, caller)
         for status in _BUSY:
             wanted = RunsWanted(user=owner.user, session=name, status=status, limit=1)
-            if running := await in_thread(partial(self._store.page, owner.tenant, wanted)):
+            if running := await in_thread(self._store.page, owner.tenant, wanted):
                 raise Conflict(
                     f"the session {name!r} is in use by the run {running[0].id}: cancel it first", code="session_busy"
                 )
-        await in_thread(partial(self._sessions.delete, owner, name))
+        await in_thread(self._sessions.delete, owner, name)
         return Response(status_code=204)
 
     async def messages(self, request: Request, caller: Caller) -> Response:
@@ -129,7 +127,7 @@ class SessionEndpoints:
         owner, name = _named(request, caller)
         asked = validated(ForkSession, await read_json(request, self._options))
         to = checked_name(asked.name, "name")
-        return JSONAnswer(_form(await in_thread(partial(self._sessions.fork, owner, name, to, asked.at))), 201)
+        return JSONAnswer(_form(await in_thread(self._sessions.fork, owner, name, to, asked.at)), 201)
 
 
 def _owner(caller: Caller, user: str | None) -> Owner:

@@ -185,14 +185,14 @@ class OpenAIEndpoints:
             code="previous_response_not_found",
         )
         try:
-            record = await in_thread(partial(self._store.get, caller.tenant, run_id))
-            text = await in_thread(partial(self._store.journal, caller.tenant, run_id))
+            record = await in_thread(self._store.get, caller.tenant, run_id)
+            text = await in_thread(self._store.journal, caller.tenant, run_id)
         except UnknownResource:
             raise unknown from None
         if record.user != caller.as_user(user) or record.agent not in self._agents.names(caller) or not text:
             raise unknown
         with suppress(JournalError):
-            return await in_thread(partial(_conversation, record, text))
+            return await in_thread(_conversation, record, text)
         raise unknown
 
 

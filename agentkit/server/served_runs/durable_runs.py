@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 from agentkit.agent.agent import Agent
@@ -107,13 +106,13 @@ class DurableRuns:
     async def start(self, record: RunRecord) -> RunRecord:
         if record.key is not None:  # the same key is the same run
             record = replace(record, id=_id_of(record.tenant, record.key))
-            if (known := await in_thread(partial(self._known, record))) is not None:
+            if (known := await in_thread(self._known, record)) is not None:
                 return known
         live = [*self._starting, *(one.tenant for one in self._live.values())]
         check_room(record.tenant, live, self._options, is_closing=self._is_closing)
         self._starting.append(record.tenant)
         try:
-            begun, is_new = await in_thread(partial(self._start, record))
+            begun, is_new = await in_thread(self._start, record)
         finally:
             self._starting.remove(record.tenant)
         if is_new:
@@ -178,7 +177,7 @@ class DurableRuns:
         while True:
             try:
                 now = await self._record(record)
-                journal = await in_thread(partial(self._records.durable_journal, record.id))
+                journal = await in_thread(self._records.durable_journal, record.id)
             except DatabaseUnavailable:
                 if not has_begun or self._is_closing:
                     raise
@@ -208,10 +207,10 @@ class DurableRuns:
         await self._of_requests.close()
 
     async def _is_durable(self, record: RunRecord) -> bool:
-        return await in_thread(partial(self._records.is_durable, record.tenant, record.id))
+        return await in_thread(self._records.is_durable, record.tenant, record.id)
 
     async def _record(self, record: RunRecord) -> RunRecord:
-        return await in_thread(partial(self._records.get, record.tenant, record.id))
+        return await in_thread(self._records.get, record.tenant, record.id)
 
     def _session(self, name: SessionName) -> Session:
         """Open the session of a run."""
@@ -234,10 +233,10 @@ class DurableRuns:
         if not live:
             return
         try:
-            for run_id, outcome in (await in_thread(partial(self._runs.store.outcomes, [*live]))).items():
+            for run_id, outcome in (await in_thread(self._runs.store.outcomes, [*live])).items():
                 usage = NO_USAGE
                 with suppress(RunNotFound):  # it was deleted as soon as it had ended
-                    usage = (await in_thread(partial(self._records.durable_journal, run_id))).usage
+                    usage = (await in_thread(self._records.durable_journal, run_id)).usage
                 if self._live[run_id] is live[run_id]:  # nobody had it go on meanwhile
                     del self._live[run_id]
                     used = usage_since(live[run_id].counted, usage)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from agentkit.ground.threads import in_thread
@@ -79,6 +78,6 @@ class LiveRun:
         while fresh := self.events[self._written :]:
             self._written += len(fresh)
             try:
-                await in_thread(partial(self._store.add_events, *self.place, fresh))
+                await in_thread(self._store.add_events, *self.place, fresh)
             except Exception:
                 _log.exception("run %s: events could not be stored", self.record.id)

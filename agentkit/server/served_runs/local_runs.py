@@ -73,11 +73,11 @@ class LocalRuns:
                 self._begin(LiveRun(record, self._store, last + _GAP if last else 0))
             else:
                 error = {"type": "UnknownAgent", "message": f"the server has no agent {record.agent!r} any more"}
-                await in_thread(partial(self._store.put, replace(record, status="failed", error=error)))
+                await in_thread(self._store.put, replace(record, status="failed", error=error))
 
     async def start(self, record: RunRecord) -> RunRecord:
         if record.key is not None:
-            known = await in_thread(partial(self._store.find, record.tenant, record.key))
+            known = await in_thread(self._store.find, record.tenant, record.key)
             if known is not None:
                 return same_run(known, record)
         check_room(record.tenant, [tenant for tenant, _ in self._live], self._options, is_closing=self._is_closing)
@@ -85,7 +85,7 @@ class LocalRuns:
         self._reserve(live)
         self._live[live.place] = live  # at once: of many that come together no more begin than there is room for
         try:
-            kept = await in_thread(partial(self._store.add, record))
+            kept = await in_thread(self._store.add, record)
         except BaseException:
             self._forget(live)
             raise
@@ -102,21 +102,21 @@ class LocalRuns:
     async def _decided(self, tenant: str, run_id: str, decisions: Mapping[str, Mapping[str, Any]]) -> RunRecord:
         if (live := self._live.get((tenant, run_id))) is not None:
             raise not_waiting(live.record)
-        record = await in_thread(partial(self._store.get, tenant, run_id))
+        record = await in_thread(self._store.get, tenant, run_id)
         check_decisions(record, decisions)
         left = tuple([call for call in record.waiting if call.id not in decisions])
         made = {**record.decisions, **{call: dict(one) for call, one in decisions.items()}}
         record = replace(record, decisions=made, waiting=left, updated_at=time.time())
         if left:
-            await in_thread(partial(self._store.put, record))
+            await in_thread(self._store.put, record)
             return record
         live = LiveRun(replace(record, status="queued"), self._store, 0)
         self._reserve(live)
         self._live[live.place] = live  # at once: nobody else decides about it now
         try:
             live.base = await self._last_event(record)
-            if not await in_thread(partial(self._store.put, live.record, was="waiting")):
-                raise not_waiting(await in_thread(partial(self._store.get, tenant, run_id)))
+            if not await in_thread(self._store.put, live.record, was="waiting"):
+                raise not_waiting(await in_thread(self._store.get, tenant, run_id))
         except BaseException:
             self._forget(live)
             raise
@@ -133,12 +133,12 @@ class LocalRuns:
             async with self._deciding:
                 if place in self._live:  # somebody decided meanwhile: it goes on
                     continue
-                record = await in_thread(partial(self._store.get, *place))
+                record = await in_thread(self._store.get, *place)
                 if record.status not in ENDED:  # it waits for decisions
                     record = replace(record, status="cancelled", waiting=(), updated_at=time.time())
                     event = RunEvent(await self._last_event(record) + 1, "run_cancelled", {})
-                    await in_thread(partial(self._store.add_events, *place, [event]))
-                    await in_thread(partial(self._store.put, record))
+                    await in_thread(self._store.add_events, *place, [event])
+                    await in_thread(self._store.put, record)
                     self._limits.used(record.tenant, NO_USAGE)  # the run; what it used is counted
                 return record
 
@@ -153,7 +153,7 @@ class LocalRuns:
                         return
                     await live.more()
             else:
-                fresh = list(await in_thread(partial(self._store.events, *place, after=after, limit=_PAGE)))
+                fresh = list(await in_thread(self._store.events, *place, after=after, limit=_PAGE))
                 if not fresh:
                     if live is None:
                         return
@@ -224,7 +224,7 @@ class LocalRuns:
     async def _kept(self, live: LiveRun) -> None:
         try:
             await live.written()
-            await in_thread(partial(self._store.put, live.record))
+            await in_thread(self._store.put, live.record)
         except Exception:
             _log.exception("run %s: its end could not be stored", live.record.id)
 
@@ -233,7 +233,7 @@ class LocalRuns:
         try:
             async with self._room:
                 live.record = replace(live.record, status="running", updated_at=time.time())
-                await in_thread(partial(self._store.put, live.record))
+                await in_thread(self._store.put, live.record)
                 try:
                     journal = await self._journal(live.record)
                 except JournalError as error:  # of a newer version, perhaps: a server that can read it goes on with it
@@ -266,8 +266,8 @@ class LocalRuns:
         Raises:
             JournalError: It cannot be read.
         """
-        text = await in_thread(partial(self._store.journal, record.tenant, record.id))
-        return await in_thread(partial(Journal.loads, text)) if "\n" in text else None
+        text = await in_thread(self._store.journal, record.tenant, record.id)
+        return await in_thread(Journal.loads, text) if "\n" in text else None
 
     async def _answer(self, live: LiveRun, journal: Journal | None) -> RunResult[Any]:
         record, store = live.record, self._store
@@ -278,7 +278,7 @@ class LocalRuns:
         }
         if record.session is not None:
             owner = Owner(record.tenant, record.user)
-            options["session"] = await in_thread(partial(self._sessions.open, owner, record.session))
+            options["session"] = await in_thread(self._sessions.open, owner, record.session)
         limit = asyncio.timeout(self._options.run_seconds)
         try:
             async with limit:
@@ -298,7 +298,7 @@ class LocalRuns:
             raise failure from error
 
     async def _last_event(self, record: RunRecord) -> int:
-        return await in_thread(partial(self._store.last_event, record.tenant, record.id))
+        return await in_thread(self._store.last_event, record.tenant, record.id)
 
 
 def of_session(record: RunRecord) -> tuple[Owner, str] | None:

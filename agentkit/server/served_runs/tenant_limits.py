@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from functools import partial
 
 from agentkit.ground.threads import in_thread
 from agentkit.models.model import NO_USAGE, Usage
@@ -157,7 +156,7 @@ class TenantLimits:
         while counted := self._unwritten:
             self._unwritten = {}
             try:
-                await in_thread(partial(self._write_all, counted))
+                await in_thread(self._write_all, counted)
             except Exception:
                 _log.exception("what %d tenants used could not be written", len(counted))
 

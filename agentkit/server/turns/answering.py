@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
 
 from agentkit.ground.threads import in_thread
 from agentkit.server.access import Caller
@@ -63,7 +62,7 @@ class Turns:
         """Keep turns that have ended; those that end meanwhile are kept together then."""
         while turns := self._unkept:
             self._unkept = []
-            await in_thread(partial(self._keep_all, turns))
+            await in_thread(self._keep_all, turns)
 
     def _keep_all(self, turns: list[Turn]) -> None:
         for turn in turns:

@@ -82,7 +82,7 @@ class Waited:
             Conflict: Somebody else went on with it meanwhile.
         """
         record = replace(self.record, status="running", waiting=(), decisions=self.made, updated_at=time.time())
-        if not await in_thread(partial(self.store.put, record, was="waiting")):
+        if not await in_thread(self.store.put, record, was="waiting"):
             raise Conflict(f"the run {record.id} does not wait for a decision any more", code="not_waiting")
 
 
