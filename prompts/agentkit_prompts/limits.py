@@ -9,6 +9,8 @@ from __future__ import annotations
 
 __all__ = [
     "MAX_CACHED",
+    "MAX_CACHED_PER_OBJECT",
+    "MAX_COUNT",
     "MAX_DEPTH",
     "MAX_DIGITS",
     "MAX_FILES",
@@ -19,9 +21,11 @@ __all__ = [
     "MAX_NAME_CHARS",
     "MAX_PATTERN_CHARS",
     "MAX_PROBLEMS",
+    "MAX_REASON_CHARS",
     "MAX_SHOWN_CHARS",
     "MAX_SOURCE_CHARS",
     "MAX_VALUES",
+    "MAX_WIRE_NAME_CHARS",
 ]
 
 # Size of data.
@@ -31,6 +35,10 @@ MAX_VALUES = 1_000_000
 """Values of one piece of data: numbers, texts, items and entries, counted at all levels."""
 MAX_DIGITS = 4_000
 """Digits of an integer."""
+MAX_COUNT = 2**63 - 1
+"""A count, a position or a number of tokens: databases store 64 bits."""
+MAX_WIRE_NAME_CHARS = 64
+"""Characters of the name of a tool or of a property that every provider takes."""
 MAX_INPUT_BYTES = 64_000_000
 """Bytes of one answer, message or configuration file of a program or server."""
 
@@ -47,6 +55,8 @@ MAX_FILES = 20_000
 # Size of error messages.
 MAX_SHOWN_CHARS = 80
 """Characters of a value in a message."""
+MAX_REASON_CHARS = 300
+"""Characters of a foreign reason or name inside a message."""
 MAX_MESSAGE_CHARS = 1_000
 """Characters of a foreign message, such as the error text of a server, in a message."""
 MAX_LISTED = 20
@@ -59,3 +69,5 @@ MAX_NAME_CHARS = 64
 # Caches.
 MAX_CACHED = 256
 """Entries of a cache that is shared by all agents of a process."""
+MAX_CACHED_PER_OBJECT = 8
+"""Entries of a cache inside one object, such as a context or a conversation."""

@@ -12,6 +12,7 @@ from agentkit_prompts.composition.stored_text import stored_segments
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Media, Text, neutralise_markers
 from agentkit_prompts.context.prompt_context import ToolSpec
+from agentkit_prompts.limits import MAX_SHOWN_CHARS
 from agentkit_prompts.templates.spans import Segment, tile
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter, media_tokens, tool_tokens
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.contents import Contents
 
 __all__ = ["Diff", "diff", "tokens_until", "tool_text"]
+
+
+_EXCERPT_CHARS = MAX_SHOWN_CHARS // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +46,6 @@ class Diff:
         if self.layer is None:
             return f"the same, all {self.tokens} tokens"
         return f"{self.layer} differs after {self.tokens} tokens: {self.before!r} -> {self.after!r}"
-
-
-_MAX_EXCERPT = 40
 
 
 def diff(composition: Contents, previous: Contents) -> Diff:
@@ -128,7 +129,7 @@ def _tools_diff(composition: Contents, previous: Contents) -> Diff:
     ours, theirs = [tool_text(tool) for tool in composition.tools], [tool_text(tool) for tool in previous.tools]
     first = _common(ours, theirs)
     now, old = "\n".join(ours[first:]), "\n".join(theirs[first:])
-    start = max(0, _common(now, old) - _MAX_EXCERPT // 2)
+    start = max(0, _common(now, old) - _EXCERPT_CHARS // 2)
     tokens = tool_tokens(composition.tools[:first], composition.counter)
     return Diff("tools", 0, 0, tokens, _excerpt(old[start:]), _excerpt(now[start:]))
 
@@ -171,6 +172,6 @@ def tokens_until(segments: Iterable[Segment], offset: int, counter: TokenCounter
 
 
 def _excerpt(text: str) -> str:
-    if len(text) <= _MAX_EXCERPT:
+    if len(text) <= _EXCERPT_CHARS:
         return text
-    return f"{text[: _MAX_EXCERPT - 1]}\u2026"
+    return f"{text[: _EXCERPT_CHARS - 1]}\u2026"

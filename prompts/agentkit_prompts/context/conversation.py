@@ -16,6 +16,7 @@ from pydantic_core import CoreSchema, core_schema
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.errors import MessageError, check_types
+from agentkit_prompts.limits import MAX_CACHED_PER_OBJECT
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
@@ -27,7 +28,6 @@ F = TypeVar("F")
 
 
 _FAILED = object()
-_MAX_FUNCTIONS = 8
 
 
 class _Folded(NamedTuple):
@@ -70,10 +70,10 @@ class _Log:
     def by(self, function: Any) -> _Derived:
         """Return the values of a function. The values of the function used longest ago are dropped."""
         derived = self.derived.get(function)
-        if derived is None or len(self.derived) >= _MAX_FUNCTIONS:
+        if derived is None or len(self.derived) >= MAX_CACHED_PER_OBJECT:
             with self.lock:
                 derived = self.derived.pop(function, None) or _Derived()
-                if len(self.derived) >= _MAX_FUNCTIONS:
+                if len(self.derived) >= MAX_CACHED_PER_OBJECT:
                     del self.derived[next(iter(self.derived))]
                 self.derived[function] = derived
         return derived

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 from agentkit_prompts.errors import ContextError
-from agentkit_prompts.limits import MAX_DEPTH
+from agentkit_prompts.limits import MAX_CACHED_PER_OBJECT, MAX_DEPTH
 
 __all__ = [
     "Derived",
@@ -25,7 +25,6 @@ __all__ = [
 
 T = TypeVar("T")
 
-_MAX_DERIVED = 8
 _ATOMS = (str, int, float, bool, type(None))
 
 
@@ -59,7 +58,7 @@ class Deriving(Derived):
         result = function(self) if about is None else function(self, about)
         derived = getattr(self, "_derived", None)
         # A new mapping, because other threads read the old one without a lock.
-        if derived is None or len(derived) >= _MAX_DERIVED:
+        if derived is None or len(derived) >= MAX_CACHED_PER_OBJECT:
             derived = {}
             object.__setattr__(self, "_derived", derived)
         derived[function] = (about, result)

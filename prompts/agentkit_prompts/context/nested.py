@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, cast
 
 from agentkit_prompts.limits import MAX_DEPTH
 
-__all__ = ["PlacedNode", "iter_nodes", "iter_placed_nodes"]
+__all__ = ["PlacedNode", "iter_nodes", "iter_placed_nodes", "values_in"]
 
 
-def iter_nodes(value: Any) -> Iterator[Any]:
+def values_in(container: Any) -> Iterable[Any]:
+    """Return the values of a mapping, list or tuple."""
+    if isinstance(container, Mapping):
+        return container.values()
+    return cast("Iterable[Any]", container)
+
+
+def iter_nodes(value: Any, inner: Callable[[Any], Iterable[Any]] = values_in) -> Iterator[Any]:
     """Yield a value and all values inside it, but not the keys of mappings.
 
     A mapping, list or tuple is yielded once, even if it is at several places or contains itself.
+
+    Args:
+        value: The data.
+        inner: Returns the values inside a mapping, list or tuple that are of interest.
     """
     seen: dict[int, Any] = {}
     waiting = [value]
@@ -24,7 +35,7 @@ def iter_nodes(value: Any) -> Iterator[Any]:
                 continue
             # Keeps the container alive: another object could get its id otherwise.
             seen[id(node)] = node
-            waiting.extend(node.values() if isinstance(node, Mapping) else node)
+            waiting.extend(inner(node))
         yield node
 
 

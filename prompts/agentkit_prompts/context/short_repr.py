@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from agentkit_prompts.limits import MAX_MESSAGE_CHARS
+
 __all__ = ["short_repr"]
 
-_MAX_TEXT = 1_000
 _MAX_INNER_TEXT = 100
 """Characters of a text in a list or a mapping."""
 _MAX_ITEMS = 6
@@ -21,7 +22,7 @@ class _Short(reprlib.Repr):
 
     def __init__(self) -> None:
         super().__init__()
-        self.maxlong = self.maxother = _MAX_TEXT
+        self.maxlong = self.maxother = MAX_MESSAGE_CHARS
         self.maxlevel = _MAX_LEVELS
         self.maxlist = self.maxtuple = self.maxdict = self.maxset = _MAX_ITEMS
 
@@ -35,11 +36,11 @@ class _Short(reprlib.Repr):
 
     def _shown(self, x: Any, level: int) -> str:
         if isinstance(x, str):
-            limit = _MAX_TEXT if level == _MAX_LEVELS else _MAX_INNER_TEXT
+            limit = MAX_MESSAGE_CHARS if level == _MAX_LEVELS else _MAX_INNER_TEXT
             if len(x) > limit:
                 x = f"{x[: limit // 2]}...{x[-limit // 2 :]}"
             return repr(x)
-        if isinstance(x, bytes) and len(x) > _MAX_TEXT:
+        if isinstance(x, bytes) and len(x) > MAX_MESSAGE_CHARS:
             return f"<{len(x):,} bytes>"
         if isinstance(x, Mapping):
             return self.repr_dict(x, level)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel
 
-from agentkit_prompts.context.nested import iter_nodes
+from agentkit_prompts.context.nested import iter_nodes, values_in
 
 __all__ = ["core_nodes", "has_recursive_union", "recursion_problem"]
 
@@ -53,20 +53,15 @@ def _reaches(union: Mapping[str, Any], definitions: Mapping[str, Mapping[str, An
 
 def core_nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
     """Yield each mapping in a core schema of pydantic once."""
-    seen: dict[int, Any] = {}
-    waiting = [schema]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, dict):
-            if id(node) in seen:
-                continue
-            seen[id(node)] = node
-            yield node
-            # In a mapping of names to schemas, `default` can be the name of a field.
-            is_schema = isinstance(node.get("type"), str)
-            waiting += [value for key, value in node.items() if not (is_schema and key in _DATA)]
-        elif isinstance(node, list | tuple):
-            waiting.extend(node)
+    return (node for node in iter_nodes(schema, _schemas_in) if isinstance(node, dict))
+
+
+def _schemas_in(node: Any) -> Iterable[Any]:
+    """Return the values of a mapping or list that can contain schemas."""
+    # In a mapping of names to schemas, `default` can be the name of a field.
+    if isinstance(node, dict) and isinstance(node.get("type"), str):
+        return [value for key, value in node.items() if key not in _DATA]
+    return values_in(node)
 
 
 def recursion_problem(value: Any) -> str:

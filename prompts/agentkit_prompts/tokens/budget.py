@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from agentkit_prompts.errors import Problem, Problems, PromptError, brief, listed
+from agentkit_prompts.limits import MAX_COUNT
 from agentkit_prompts.names import reject_unknown_fields
 
 __all__ = ["Budget", "Cut", "Size"]
@@ -19,7 +20,6 @@ Cut: TypeAlias = Literal["none", "drop", "head", "tail", "middle", "items"] | Ca
 take, and returns the text to send.
 """
 _CUTS = ("none", "drop", "head", "tail", "middle", "items")
-_MAX_TOKENS = 2**63
 
 
 @reject_unknown_fields(PromptError)
@@ -94,7 +94,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         for name, number in (("limit", self.limit), ("reserve", self.reserve)):
-            if type(number) is not int or number > _MAX_TOKENS:
+            if type(number) is not int or number > MAX_COUNT:
                 what = f"Budget: limit and reserve must be whole numbers of tokens, got {brief(number)}"
                 raise PromptError(what, name=name)
         if self.reserve < 0 or self.limit - self.reserve <= 0:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from agentkit_prompts.context.prompt_context import Example
 from agentkit_prompts.errors import PromptError, brief
+from agentkit_prompts.limits import MAX_CACHED_PER_OBJECT
 from agentkit_prompts.ranking.bm25 import BM25, words
 from agentkit_prompts.ranking.embedder import Embedder, Vectors, cosine, drive
 from agentkit_prompts.ranking.mmr import mmr
@@ -17,7 +18,6 @@ __all__ = ["KeywordSelector", "LengthSelector", "MMRSelector", "VectorSelector",
 
 _Selection: TypeAlias = tuple[Example, ...]
 _Likeness: TypeAlias = Callable[[int, int], float]
-_MAX_INDEXES = 16
 
 
 class LengthSelector:
@@ -76,7 +76,7 @@ class KeywordSelector:
         texts = tuple([example.input for example in examples])
         index = self._pools.get(texts)
         if index is None:
-            if len(self._pools) >= _MAX_INDEXES:
+            if len(self._pools) >= MAX_CACHED_PER_OBJECT:
                 self._pools.clear()
             index = self._pools[texts] = self._ranked(texts, tokenize=self.tokenize)
         return index

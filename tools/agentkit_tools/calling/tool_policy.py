@@ -8,6 +8,7 @@ from math import inf
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 from agentkit_prompts.errors import brief
+from agentkit_prompts.limits import MAX_COUNT
 from agentkit_prompts.names import nearest, reject_unknown_fields
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool_context import ToolContext
@@ -38,7 +39,6 @@ class PolicyOptions(TypedDict, total=False):
     final: bool
 
 
-_MAX_COUNT = 2**63
 _MAX_SECONDS = 1e9
 
 
@@ -120,7 +120,7 @@ def checked(what: str, name: str, value: object, least: int) -> None:
 
 def _is_count(value: object, least: int) -> bool:
     # True and False are of type int, too.
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MAX_COUNT
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= MAX_COUNT
 
 
 def _is_seconds(value: object) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from agentkit_prompts.errors import check_types
+from agentkit_prompts.limits import MAX_WIRE_NAME_CHARS
 from agentkit_tools.errors import ToolDefinitionError
 
 __all__ = [
@@ -26,7 +27,6 @@ __all__ = [
 
 _ACCEPTED = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _REFUSED = re.compile(r"[^A-Za-z0-9_-]+")
-_MAX_CHARS = 64
 
 
 def raw(function: Any) -> Any:
@@ -135,7 +135,7 @@ def wire_name(name: str) -> str:
     if _ACCEPTED.fullmatch(name):
         return name
     digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
-    readable = _REFUSED.sub("_", name).strip("_")[: _MAX_CHARS - len(digest) - 1]
+    readable = _REFUSED.sub("_", name).strip("_")[: MAX_WIRE_NAME_CHARS - len(digest) - 1]
     if not readable[:1].isalpha():
-        readable = f"tool_{readable}"[: _MAX_CHARS - len(digest) - 1].rstrip("_")
+        readable = f"tool_{readable}"[: MAX_WIRE_NAME_CHARS - len(digest) - 1].rstrip("_")
     return f"{readable}_{digest}"

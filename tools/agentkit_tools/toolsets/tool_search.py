@@ -10,6 +10,7 @@ from typing import Annotated, Any, cast
 
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_prompts.limits import MAX_REASON_CHARS
 from agentkit_prompts.names import nearest
 from agentkit_prompts.ranking.bm25 import BM25, words
 from agentkit_tools.calling.tool_policy import checked
@@ -22,7 +23,6 @@ SEARCH_TOOL = "search_tools"
 """The name of the tool that searches."""
 _MAX_MESSAGES = 200
 """Messages before the step in which earlier searches are looked up."""
-_MAX_ABOUT = 300
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SENTENCE = re.compile(r"(?<=[.!?])\s")
 
@@ -165,6 +165,6 @@ def _terms(text: str) -> list[str]:
 
 def _first_sentence(text: str) -> str:
     first = _SENTENCE.split(text.strip(), 1)[0]
-    if len(first) <= _MAX_ABOUT:
+    if len(first) <= MAX_REASON_CHARS:
         return first
-    return first[:_MAX_ABOUT].rstrip() + "..."
+    return first[:MAX_REASON_CHARS].rstrip() + "..."

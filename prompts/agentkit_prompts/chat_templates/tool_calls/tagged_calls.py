@@ -25,6 +25,7 @@ from agentkit_prompts.chat_templates.tool_calls.reply_text import (
     some_calls,
 )
 from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.context.nested import iter_nodes
 from agentkit_prompts.schemas.json_values import is_json, kind_of_json
 from agentkit_prompts.schemas.references import target_in
 
@@ -195,24 +196,18 @@ def _kinds(schema: object, root: Mapping[str, Any]) -> frozenset[str]:
     """Return the JSON types that a schema allows, as far as its keywords show."""
     kinds: set[str] = set()
     # A schema may contain itself, by a reference.
-    seen: set[int] = set()
-    waiting = [schema]
-    while waiting:
-        option = waiting.pop()
-        if id(option) in seen:
-            continue
-        seen.add(id(option))
+    for option in iter_nodes(schema, lambda node: _schemas_inside(node, root)):
         if not isinstance(option, Mapping):
             return _ANY
-        inner = _schemas_inside(option, root)
-        waiting += inner
-        if not inner:
+        if not _schemas_inside(option, root):
             kinds.update(_own_kinds(option))
     return frozenset(kinds) or _ANY
 
 
-def _schemas_inside(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[object]:
+def _schemas_inside(schema: object, root: Mapping[str, Any]) -> list[object]:
     """Return the schemas that decide about the type of a schema without a type; none if it has one."""
+    if not isinstance(schema, Mapping):
+        return []
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#/"):
         return [target_in(root, reference)]

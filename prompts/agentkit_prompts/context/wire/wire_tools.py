@@ -62,19 +62,15 @@ def _read_tool(tool: object, where: str, problems: Problems, *, needs_name: bool
         what = f"expected a ToolSpec or a mapping with a name, got {type(function).__name__}"
         problems.append(Problem(where, what))
         return None
-    if needs_name:
-        problems += _problems_of_function(function, where)
+    if needs_name and not _is_name(function.get("name")):
+        problems.append(Problem(where, "has no name"))
     if not fits_json(tool, where, problems):
         return None
+    if needs_name and not isinstance(function.get("parameters") or {}, Mapping):
+        problems.append(Problem(where, "its parameters must be a JSON Schema object"))
     copy: dict[str, Any] = json.loads(json.dumps(freeze(tool)))
     return copy
 
 
-def _problems_of_function(function: Mapping[str, Any], where: str) -> Problems:
-    problems: Problems = []
-    name = function.get("name")
-    if not isinstance(name, str) or not name:
-        problems.append(Problem(where, "has no name"))
-    if not isinstance(function.get("parameters") or {}, Mapping):
-        problems.append(Problem(where, "its parameters must be a JSON Schema object"))
-    return problems
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value != ""
