@@ -150,12 +150,8 @@ class BaseTemplate:
         turns = read_turns(messages, title)
         if not turns:
             raise no_messages(title)
-        if "tools" not in parameters and (tools or any(map(has_tool_traffic, turns))):
-            raise ChatTemplateError(
-                f"{title}: its messages2prompt has no parameter `tools`: there is no place for them",
-                template=title,
-                problems=[Problem("tools", "no parameter")],
-            )
+        if "tools" not in parameters:
+            self._refuse_tools(turns, tools)
         functions = read_functions(tools, title) if tools else None
         asked = {**kwargs, "tools": functions, "add_generation_prompt": add_generation_prompt}
         options = {key: value for key, value in asked.items() if key in parameters}
@@ -163,6 +159,14 @@ class BaseTemplate:
         if add_generation_prompt or "add_generation_prompt" in parameters:
             return text
         return self._without_opening(text, turns[-1])
+
+    def _refuse_tools(self, turns: list[Turn], tools: Tools | None) -> None:
+        if tools or any(map(has_tool_traffic, turns)):
+            raise ChatTemplateError(
+                f"{self.title}: its messages2prompt has no parameter `tools`: there is no place for them",
+                template=self.title,
+                problems=[Problem("tools", "no parameter")],
+            )
 
     def _call_messages2prompt(self, turns: list[Turn], options: dict[str, Any]) -> str:
         title = self.title

@@ -184,13 +184,17 @@ class _TurnReader(NamedTuple):
             if self.first_text and content is None:
                 # LMDeploy writes a line break after an empty content, and none without content.
                 turn["is_silent"] = True
+        return cast("Turn", {**turn, **self._more_texts(message, place)})
+
+    def _more_texts(self, message: Mapping[str, Any], place: str) -> dict[str, str]:
+        texts: dict[str, str] = {}
         for key in ("name", "tool_call_id", "reasoning_content"):
             value = message.get(key)
             if isinstance(value, str):
-                cast("dict[str, Any]", turn)[key] = str.__str__(value)
+                texts[key] = str.__str__(value)
             elif value is not None:
                 self._add(f"{place}.{key}", f"expected text, got {type(value).__name__}")
-        return turn
+        return texts
 
     def _role(self, role: object, place: str) -> str:
         if role is None:

@@ -275,9 +275,10 @@ class _Normaliser:
             if not isinstance(function, dict) or not isinstance(function.get("name"), str):
                 self.problems.append(Problem(f"{place}[{index}].function.name", "missing"))
                 continue
-            function["arguments"] = _arguments(function.get("arguments"), form)
+            arguments = _arguments(function.get("arguments"), form)
             # Nine digits: the one form of id that every family of templates accepts.
-            result.append({"id": f"{self._count + index:09d}", "type": "function", **normal})
+            defaults = {"id": f"{self._count + index:09d}", "type": "function"}
+            result.append({**defaults, **normal, "function": {**function, "arguments": arguments}})
         # Results answer the calls of the latest message with calls.
         self._open = [_OpenCall(str(call["id"]), call["function"]["name"]) for call in result]
         self._count += len(result)
@@ -303,11 +304,9 @@ def _wire_call(call: Any) -> dict[str, Any]:
     if not isinstance(call, dict):
         return {}
     if "function" not in call and "name" in call:
-        call = {"id": call.get("id"), "function": {key: call[key] for key in ("name", "arguments") if key in call}}
-    normal = {key: value for key, value in call.items() if value is not None}
-    if isinstance(call.get("function"), dict):
-        normal["function"] = {**call["function"]}
-    return normal
+        function = {key: call[key] for key in ("name", "arguments") if key in call}
+        call = {"id": call.get("id"), "function": function}
+    return {key: value for key, value in call.items() if value is not None}
 
 
 def _arguments(arguments: Any, form: Form) -> Any:
@@ -316,11 +315,14 @@ def _arguments(arguments: Any, form: Form) -> Any:
     if form == "text" and not isinstance(arguments, str):
         return json.dumps(arguments, ensure_ascii=False)
     if form == "object" and isinstance(arguments, str):
-        try:
-            value = json.loads(arguments)
-        except (ValueError, RecursionError):
-            # As the model wrote it: the template prints it or fails.
-            return arguments
-        if isinstance(value, dict):
-            return value
+        return _as_object(arguments)
     return arguments
+
+
+def _as_object(arguments: str) -> Any:
+    """Return the object that a text is; other text as the model wrote it: the template prints it or fails."""
+    try:
+        value = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+    return value if isinstance(value, dict) else arguments

@@ -95,10 +95,7 @@ def _of_path(path: Path) -> ChatTemplate:
             f"{path}: holds the weights of a model; give the file of its chat template, or a name", template=str(path)
         )
     if path.suffix.lower() == ".json" and path.name != _CONFIG and not _has_template(path):
-        template = ChatTemplateConfig.from_json(path).chat_template
-        if isinstance(template, BaseTemplate):
-            template.label = str(path)
-        return template
+        return _of_fields(path)
     try:
         return cast("ChatTemplate", JinjaChatTemplate.from_file(path))
     except ChatTemplateError:
@@ -107,6 +104,14 @@ def _of_path(path: Path) -> ChatTemplate:
         if fit is None or fit.other_words:
             raise
         return CHAT_TEMPLATES.get(fit.name)()
+
+
+def _of_fields(path: Path) -> ChatTemplate:
+    """Return the template of a file with fields."""
+    template = ChatTemplateConfig.from_json(path).chat_template
+    if isinstance(template, BaseTemplate):
+        template.label = str(path)
+    return template
 
 
 def _has_template(path: Path) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from agentkit_prompts.composition.declarations import Declarations, OutputRequest
-from agentkit_prompts.composition.sections import EMPTY, Section, SectionMessage, to_parts
+from agentkit_prompts.composition.sections import EMPTY, Section, to_parts
 from agentkit_prompts.composition.stored_text import stored_segments, stored_text
 from agentkit_prompts.composition.trims import NO_TRIMS, Trim
 from agentkit_prompts.context.conversation import Conversation
@@ -132,19 +132,22 @@ class Contents:
             return EMPTY
         return self.sections[2]
 
-    def in_order(self) -> Iterator[SectionMessage | Conversation]:
-        """Yield the messages that are sent: those that prompts made, and the stored ones as conversations."""
+    def in_order(self) -> list[Section | Conversation]:
+        """Return the messages that are sent: sections, and between them the stored messages."""
         system, user, closing = self.sections
-        if self._sends(system):
-            yield SectionMessage("system", system)
-        if len(self.conversation):
-            yield self.conversation
-        if self._sends(user):
-            yield SectionMessage("user", user)
-        if len(self.intermediate):
-            yield self.intermediate
+        talk, traffic = self.conversation, self.intermediate
+        entries: list[Section | Conversation] = []
+        if system.text or self._sends(system):
+            entries.append(system)
+        if talk.start < talk.stop:
+            entries.append(talk)
+        if user.text or self._sends(user):
+            entries.append(user)
+        if traffic.start < traffic.stop:
+            entries.append(traffic)
             if closing.text:
-                yield SectionMessage("user", closing)
+                entries.append(closing)
+        return entries
 
     def evolve(self, **fields: Any) -> Self:
         """Return a copy with other fields; values derived from the old fields are not kept."""

@@ -10,7 +10,7 @@ from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.spans import Segment
 from agentkit_prompts.tree.prompt import BasePrompt
 
-__all__ = ["EMPTY", "SEPARATOR", "Fragment", "Section", "SectionMessage", "to_parts"]
+__all__ = ["EMPTY", "SEPARATOR", "Fragment", "Section", "to_parts"]
 
 SEPARATOR = "\n\n"
 """The text between the prompts of one message."""
@@ -47,6 +47,11 @@ class Section(Rendered):
         self.media = media
         self._segments = None
 
+    @property
+    def role(self) -> Literal["system", "user"]:
+        """Role of the message."""
+        return "system" if self.label == "system" else "user"
+
     def _cut(self) -> Iterator[Segment]:
         separator = Segment("", prompt=self.label)
         for path, _, rendered in self.fragments:
@@ -54,13 +59,6 @@ class Section(Rendered):
                 yield separator
                 separator = Segment(SEPARATOR, prompt=self.label)
                 yield from rendered.segments(path)
-
-
-class SectionMessage(NamedTuple):
-    """A message that prompts made."""
-
-    role: Literal["system", "user"]
-    section: Section
 
 
 EMPTY = Section((), "")

@@ -30,21 +30,19 @@ class ChatGLM2Template(RoleMarkerTemplate):
     def write(self, turns: list[Turn], task: Task) -> str:
         """Return the rounds."""
         parts: list[str] = []
-        number, is_open = 0, False
-        for turn in turns:
+        number = 0
+        is_open = False
+        # LMDeploy leaves out other messages.
+        for turn in turns if task.strict else [turn for turn in turns if turn["role"] in ("user", "assistant")]:
             role, text = turn["role"], turn["content"]
-            if role not in ("user", "assistant") and not task.strict:
-                # LMDeploy leaves out a system message.
-                continue
             if is_open or (role == "assistant" and task.strict):
                 parts.append(self.assistant)
             if role == "user":
                 number += 1
-                parts += (f"[Round {number}]\n\n", self.user, text, self.eoh)
-            elif role == "assistant":
-                parts.append(text)
-            else:
-                parts += (text, self.eoh)
+                parts += (f"[Round {number}]\n\n", self.user)
+            parts.append(text)
+            if role != "assistant":
+                parts.append(self.eoh)
             is_open = role == "user"
         if is_open and task.add_generation_prompt:
             parts.append(self.assistant)

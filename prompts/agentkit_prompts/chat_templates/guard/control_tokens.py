@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property, lru_cache
-from itertools import repeat
-from operator import contains
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from agentkit_prompts.limits import MAX_CACHED
@@ -72,7 +70,7 @@ class ControlTokens:
         ordered = sorted({token.strip() for token in tokens}, key=lambda token: (-len(token), token))
         ordered = [token for token in ordered if len(token) >= _MIN_LENGTH]
         self.anywhere = tuple(token for token in ordered if token in inline or not _BRACKETS.isdisjoint(token))
-        self.words = tuple(token for token in ordered if token not in frozenset(self.anywhere))
+        self.words = tuple(token for token in ordered if token not in self.anywhere)
         self.longest = max(map(len, ordered), default=0)
         self._groups = tuple(_by_sign(self.anywhere, self.words).items())
         self.alphabet = frozenset(_characters("".join(ordered)))
@@ -117,36 +115,25 @@ class ControlTokens:
 
     def is_reached_from_left(self, text: str) -> bool:
         """Return True if a token could begin before `text` and end in it or after it."""
-        # Grouped by a character, because most texts fit no group.
-        if text.startswith(self._ends.get(text[:1], ())):
+        if text.startswith(self._ends):
             return True
-        return len(text) < self.longest and any(map(contains, self._but_first, repeat(text)))
+        return len(text) < self.longest and any(text in token[1:] for token in self)
 
     def is_reached_from_right(self, text: str, *, is_start: bool = False) -> bool:
         """Return True if a token could end after `text` and begin in it, or before it unless it `is_start`."""
-        if text.endswith(self._beginnings.get(text[-1:], ())):
+        if text.endswith(self._beginnings):
             return True
-        return not is_start and len(text) < self.longest and any(map(contains, self._but_last, repeat(text)))
+        return not is_start and len(text) < self.longest and any(text in token[:-1] for token in self)
 
     @cached_property
-    def _but_first(self) -> tuple[str, ...]:
-        """The tokens without their first characters."""
-        return tuple([token[1:] for token in self])
+    def _ends(self) -> tuple[str, ...]:
+        """The ends of tokens that begin before a text."""
+        return tuple({token[at:] for token in self for at in range(1, len(token))})
 
     @cached_property
-    def _but_last(self) -> tuple[str, ...]:
-        """The tokens without their last characters."""
-        return tuple([token[:-1] for token in self])
-
-    @cached_property
-    def _ends(self) -> Mapping[str, tuple[str, ...]]:
-        """The ends of tokens that begin before a text, by their first character."""
-        return _grouped((token[at:] for token in self for at in range(1, len(token))), 0)
-
-    @cached_property
-    def _beginnings(self) -> Mapping[str, tuple[str, ...]]:
-        """The beginnings of tokens that end after a text, by their last character."""
-        return _grouped((token[:at] for token in self for at in range(1, len(token))), -1)
+    def _beginnings(self) -> tuple[str, ...]:
+        """The beginnings of tokens that end after a text."""
+        return tuple({token[:at] for token in self for at in range(1, len(token))})
 
     @cached_property
     def in_json(self) -> ControlTokens:
@@ -210,13 +197,6 @@ def _by_sign(anywhere: Iterable[str], words: tuple[str, ...]) -> dict[str, tuple
 
 def _alternatives(tokens: Iterable[str]) -> str:
     return "|".join(map(re.escape, tokens)) or "(?!)"
-
-
-def _grouped(parts: Iterable[str], place: int) -> Mapping[str, tuple[str, ...]]:
-    groups: dict[str, set[str]] = {}
-    for part in parts:
-        groups.setdefault(part[place], set()).add(part)
-    return {character: tuple(found) for character, found in groups.items()}
 
 
 def is_at_line_start(text: str) -> bool:

@@ -6,7 +6,7 @@ renders that, and what comes out swapped was untrusted. Where a control token ho
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -262,9 +262,9 @@ class _Guard:
 
     def _places(self, tree: Tree, text: str, cuts: Sequence[_Cut]) -> Iterator[tuple[str, str]]:
         """Yield each token with the places that its tainted characters are from."""
-        texts: dict[str, str] = {}
+        texts = defaultdict[str, str](str)
         for segment in filter(is_tainted, segments_of(tree)):
-            texts[segment.pointer] = texts.get(segment.pointer, "") + segment.text
+            texts[segment.pointer] += segment.text
         offsets = sorted({at for cut in cuts for at in cut.tainted})
         owners = self._owners(tree, text, offsets, texts)
         for cut in cuts:

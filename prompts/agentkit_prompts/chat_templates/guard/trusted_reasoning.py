@@ -60,16 +60,14 @@ def _with_trusted_tags(message: Tree, tags: _Tags) -> Tree:
 
 def _trusted_tags(content: Segments, tags: _Tags) -> Iterator[Segment]:
     """Cut the segments at the tags; the text of a tag is trusted."""
-    borders = [border for tag in tags for border in tag]
     offset = 0
     for segment in content:
         end = offset + len(segment.text)
-        inside = [border for border in borders if offset < border < end]
-        for begin, stop in pairwise([offset, *inside, end]):
+        borders = [border for tag in tags for border in tag if offset < border < end]
+        for begin, stop in pairwise([offset, *borders, end]):
+            is_tag = any(start <= begin and stop <= last for start, last in tags)
             part = segment._replace(text=segment.text[begin - offset : stop - offset])
-            if any(start <= begin and stop <= last for start, last in tags):
-                part = part._replace(trust="trusted")
-            yield part
+            yield part._replace(trust="trusted") if is_tag else part
         offset = end
 
 

@@ -27,36 +27,42 @@ def render_open(
         raise ChatTemplateError(
             "continue_final_message: there is no message to continue", problems=[Problem("messages", "empty")]
         )
-    final = dict(messages[-1])
-    text = final.get(field)
-    if isinstance(text, list | tuple):
-        text, final[field] = _open_parts(text)
-    elif isinstance(text, str):
-        names = [field]
-        # A template may read the text under another name.
-        if field in REASONING:
-            names = [name for name in REASONING if final.get(name) == text]
-        final |= dict.fromkeys(names, text + _TAG + _SPACE)
-    if not isinstance(text, str):
+    place = f"messages[{len(messages) - 1}]"
+    final, text = _opened(messages[-1], field)
+    if text is None:
         raise ChatTemplateError(
-            f"continue_final_message: messages[{len(messages) - 1}] has no text in {field!r} to continue",
+            f"continue_final_message: {place} has no text in {field!r} to continue",
             name=field,
-            problems=[Problem(f"messages[{len(messages) - 1}].{field}", "no text")],
+            problems=[Problem(f"{place}.{field}", "no text")],
         )
     rendered = render([*messages[:-1], final])
     # The last tag: a template may print the content twice, such as in a title.
     end = rendered.rfind(_TAG)
     if end < 0 or text.strip() not in rendered:
         raise ChatTemplateError(
-            f"continue_final_message: the template does not print {field!r} of messages[{len(messages) - 1}] as it is, "
+            f"continue_final_message: the template does not print {field!r} of {place} as it is, "
             "so there is nothing to continue from",
             name=field,
         )
-    open_text = rendered[:end]
     if rendered.startswith(_SPACE, end + len(_TAG)):
-        return open_text
+        return rendered[:end]
     # The template strips messages.
-    return open_text.rstrip()
+    return rendered[:end].rstrip()
+
+
+def _opened(message: dict[str, Any], field: str) -> tuple[dict[str, Any], str | None]:
+    """Return a message with the tag after the text of a field, and that text, if it is text."""
+    text = message.get(field)
+    if isinstance(text, list | tuple):
+        text, parts = _open_parts(text)
+        return {**message, field: parts}, text
+    if not isinstance(text, str):
+        return message, None
+    names = [field]
+    # A template may read the text under another name.
+    if field in REASONING:
+        names = [name for name in REASONING if message.get(name) == text]
+    return {**message, **dict.fromkeys(names, text + _TAG + _SPACE)}, text
 
 
 def _open_parts(parts: Sequence[Any]) -> tuple[str | None, list[Any]]:

@@ -15,7 +15,7 @@ from agentkit_prompts.chat_templates.guard.tainted_text import Segments, Tree, u
 from agentkit_prompts.chat_templates.guard.trusted_reasoning import with_reasoning
 from agentkit_prompts.chat_templates.normalise import flat, plain
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
-from agentkit_prompts.composition.sections import SEPARATOR, SectionMessage
+from agentkit_prompts.composition.sections import SEPARATOR, Section
 from agentkit_prompts.composition.targets.by_message import text_by_message, tokens_by_message
 from agentkit_prompts.composition.targets.chat_trees import (
     CheckedTree,
@@ -33,7 +33,6 @@ from agentkit_prompts.tokens.counter import prompt_count
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
     from agentkit_prompts.composition.contents import Contents
-    from agentkit_prompts.composition.sections import Section
     from agentkit_prompts.context.conversation import Conversation
 
 __all__ = ["chat_template_of", "chat_text", "text_tokens", "whole_text"]
@@ -102,23 +101,21 @@ def _written(
 
 
 def _tokens(composition: Contents, template: ChatTemplate, control_tokens: Policy, kwargs: Mapping[str, Any]) -> int:
-    if control_tokens in ("escape", "allow"):
+    tokens = None
+    if control_tokens != "reject":
         tokens = tokens_by_message(composition, template, kwargs, is_guarded=control_tokens == "escape")
-        if tokens is not None:
-            return tokens
+    if tokens is not None:
+        return tokens
     return prompt_count(composition.counter)(_text(composition, template, control_tokens, kwargs))
 
 
 def _text(composition: Contents, template: ChatTemplate, control_tokens: Policy, kwargs: Mapping[str, Any]) -> str:
-    if control_tokens in _POLICIES:
-        text = text_by_message(composition, template, kwargs, is_guarded=control_tokens != "allow")
-        # The text without a guard differs only if a token was broken.
-        if control_tokens == "reject" and text != text_by_message(composition, template, kwargs, is_guarded=False):
-            # A token was found, and the error must name its place.
-            text = None
-        if text is not None:
-            return text
-    return whole_text(composition, template, control_tokens, (), kwargs)[0]
+    _check_policy(control_tokens)
+    text = text_by_message(composition, template, kwargs, is_guarded=control_tokens != "allow")
+    # The text without a guard differs only if a token was broken. Then the error must name its place.
+    if control_tokens == "reject" and text != text_by_message(composition, template, kwargs, is_guarded=False):
+        text = None
+    return text if text is not None else whole_text(composition, template, control_tokens, (), kwargs)[0]
 
 
 def whole_text(
@@ -131,10 +128,7 @@ def whole_text(
     """Return the text that the template makes of all messages at once, those in `more` behind the composition, and what
     it is asked for with nothing escaped: `messages`, `tools`. Raises like `chat_text`.
     """
-    if policy not in _POLICIES:
-        raise ChatTemplateError(
-            f"control_tokens: expected one of {', '.join(map(repr, _POLICIES))}, got {policy!r}", name="control_tokens"
-        )
+    _check_policy(policy)
     tokens = tokens_of(template)
     read = TreeReader(tokens, words_of_tools(composition.tools), is_split=policy != "allow")
     messages = list(_messages(composition, read, is_located=policy == "reject"))
@@ -151,13 +145,21 @@ def whole_text(
         return render(asked), asked
     tree: Tree = {"messages": [message.tree for message in messages], **declared}
     rewrites: bool = getattr(template, "rewrites_text", True)
-    if not (all(message.is_harmless for message in messages) and is_harmless(declared, tokens)):
+    may_form_tokens = not is_harmless(declared, tokens) or not all(message.is_harmless for message in messages)
+    if may_form_tokens:
         tree = with_reasoning(render, tree, tokens)
         return guarded(render, tree, attempt(render, asked), tokens, policy, rewrites=rewrites), asked
     text = render(asked)
     if rewrites:
         check_own_tokens(render, tree, text, tokens)
     return text, asked
+
+
+def _check_policy(policy: object) -> None:
+    if policy not in _POLICIES:
+        raise ChatTemplateError(
+            f"control_tokens: expected one of {', '.join(map(repr, _POLICIES))}, got {policy!r}", name="control_tokens"
+        )
 
 
 def _declared(composition: Contents, read: TreeReader, kwargs: Mapping[str, Any]) -> dict[str, Tree]:
@@ -181,8 +183,8 @@ def _copied(message: CheckedTree) -> dict[str, Any]:
 def _messages(composition: Contents, read: TreeReader, *, is_located: bool) -> Iterator[CheckedTree]:
     """Yield all messages; only if they are located, stored messages have their places in the context."""
     for entry in composition.in_order():
-        if isinstance(entry, SectionMessage):
-            yield _section(entry.role, entry.section, read.tokens)
+        if isinstance(entry, Section):
+            yield _section(entry, read.tokens)
         elif is_located:
             yield from _located(composition, entry, read)
         else:
@@ -198,7 +200,7 @@ def _located(composition: Contents, messages: Conversation, read: TreeReader) ->
         yield checked(read.message(message, f"{name}[{index}]"), read.tokens)
 
 
-def _section(role: str, section: Section, tokens: ControlTokens) -> CheckedTree:
+def _section(section: Section, tokens: ControlTokens) -> CheckedTree:
     """Return a message that prompts made."""
     shown = [(path, rendered) for path, _, rendered in section.fragments if rendered.text]
     prompts = [rendered.derive(PromptReader(path, tokens)) for path, rendered in shown]
@@ -207,8 +209,8 @@ def _section(role: str, section: Section, tokens: ControlTokens) -> CheckedTree:
         if segments:
             segments.append(Segment(SEPARATOR, section.label))
         segments += prompt.tree
-    plain = {"role": role, "content": SEPARATOR.join([prompt.plain for prompt in prompts])}
-    tree = {"role": role, "content": Segments(segments)}
+    plain = {"role": section.role, "content": SEPARATOR.join([prompt.plain for prompt in prompts])}
+    tree = {"role": section.role, "content": Segments(segments)}
     return CheckedTree(tree, plain, all(prompt.is_harmless for prompt in prompts))
 
 

@@ -150,10 +150,8 @@ class TreeReader:
         for match in _ESCAPE.finditer(text):
             yield Segment(text[start : match.start()], pointer, "untrusted")
             character = json.loads(f'"{match[0]}"')
-            if character in self.tokens.alphabet:
-                yield Segment(character, pointer, "untrusted")
-            else:
-                yield Segment(match[0], pointer)
+            is_of_token = character in self.tokens.alphabet
+            yield Segment(character, pointer, "untrusted") if is_of_token else Segment(match[0], pointer)
             start = match.end()
         yield Segment(text[start:], pointer, "untrusted")
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.contents import Contents
     from agentkit_prompts.composition.declarations import Declarations
     from agentkit_prompts.composition.sections import Section
-    from agentkit_prompts.templates.rendered import Rendered
 
 __all__ = ["openai_payload"]
 
@@ -36,8 +35,11 @@ def openai_payload(
     for entry in composition.in_order():
         if isinstance(entry, Conversation):
             messages += _with_media(entry, provider, required)
+        elif entry.role == "user" or entry.media:
+            messages.append(_section_message(entry))
         else:
-            messages.append(_section_message(*entry))
+            # A system message stays the same from turn to turn. Media are read at each request.
+            messages.append(entry.derive(_section_message))
     payload: dict[str, Any] = {"messages": messages}
     declared = composition.declarations
     if declared.tools:
@@ -66,17 +68,10 @@ def _tools(declared: Declarations, form: str) -> FrozenList:
     return FrozenList([tool.derive(openai_form, form == "openai") for tool in declared.tools])
 
 
-def _section_message(role: str, section: Section) -> FrozenDict:
-    # Only the system message stays the same from turn to turn. Media are read at each request.
-    if role == "system" and not section.media:
-        return section.derive(_rendered, role)
-    return _rendered(section, role)
-
-
-def _rendered(rendered: Rendered, role: str) -> FrozenDict:
-    if rendered.media:
-        return FrozenDict(role=role, content=FrozenList(openai_part(part) for part in to_parts(rendered)))
-    return FrozenDict(role=role, content=clean(rendered.text))
+def _section_message(section: Section) -> FrozenDict:
+    if section.media:
+        return FrozenDict(role=section.role, content=FrozenList(openai_part(part) for part in to_parts(section)))
+    return FrozenDict(role=section.role, content=clean(section.text))
 
 
 def _with_media(conversation: Conversation, provider: str | None, required: Required | None) -> list[FrozenDict]:

@@ -29,9 +29,9 @@ def plain_text(composition: Contents) -> str:
             pieces += (SEPARATOR, entry.joined(plain_line, SEPARATOR))
         elif entry.role == "system":
             # The system message stays the same from turn to turn.
-            pieces += (SEPARATOR, "system: ", entry.section.derive(_section_text))
+            pieces += (SEPARATOR, "system: ", entry.derive(_section_text))
         else:
-            pieces += (SEPARATOR, "user: ", *_pieces(entry.section))
+            pieces += (SEPARATOR, "user: ", *_pieces(entry))
     return "".join(pieces[1:])
 
 
@@ -50,7 +50,7 @@ def headed_lines(composition: Contents) -> list[HeadedLine]:
         if isinstance(entry, Conversation):
             lines += [HeadedLine(plain_line(message), message.role == "assistant") for message in entry]
         else:
-            lines.append(HeadedLine(f"{entry.role}: {_section_text(entry.section)}", False))
+            lines.append(HeadedLine(f"{entry.role}: {_section_text(entry)}", False))
     return lines
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.sections import to_parts
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList
 from agentkit_prompts.context.items import ToolSpec
-from agentkit_prompts.context.messages import Message, Role
+from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.write_openai_responses import responses_items
 from agentkit_prompts.schemas.provider_tools import openai_form
@@ -17,7 +18,6 @@ from agentkit_prompts.schemas.provider_tools import openai_form
 if TYPE_CHECKING:
     from agentkit_prompts.composition.contents import Contents
     from agentkit_prompts.composition.declarations import Declarations
-    from agentkit_prompts.templates.rendered import Rendered
 
 __all__ = ["responses_payload", "responses_tool"]
 
@@ -36,19 +36,19 @@ def responses_payload(composition: Contents) -> dict[str, Any]:
     items: list[FrozenDict] = []
     for entry in composition.in_order():
         if isinstance(entry, Conversation):
-            for message_items in entry.derive(responses_items):
-                items += message_items
-        elif entry.role == "user" or entry.section.media:
-            items += _rendered(entry.section, entry.role)
-        elif entry.section.text:
-            payload["instructions"] = clean(entry.section.text)
+            items += chain.from_iterable(entry.derive(responses_items))
+        elif entry.role == "user" or entry.media:
+            items += responses_items(Message(entry.role, to_parts(entry) if entry.media else entry.text))
+        elif entry.text:
+            payload["instructions"] = clean(entry.text)
     payload["input"] = items
     declared = composition.declarations
     if declared.tools:
         payload["tools"] = declared.derive(_tools)
-    if declared.output is not None and declared.output.mode == "native":
-        asked = {"type": "json_schema", "name": "answer", "schema": declared.output.schema}
-        payload["text"] = {"format": {**asked, "strict": declared.output.strict}}
+    output = declared.output
+    if output is not None and output.mode == "native":
+        schema = {"type": "json_schema", "name": "answer", "schema": output.schema, "strict": output.strict}
+        payload["text"] = {"format": schema}
     return payload
 
 
@@ -61,8 +61,3 @@ def responses_tool(tool: ToolSpec) -> Mapping[str, Any]:
 
 def _tools(declared: Declarations) -> FrozenList:
     return FrozenList([tool.derive(responses_tool) for tool in declared.tools])
-
-
-def _rendered(rendered: Rendered, role: Role) -> tuple[FrozenDict, ...]:
-    content = to_parts(rendered) if rendered.media else rendered.text
-    return responses_items(Message(role, content))

@@ -109,18 +109,11 @@ class Frame:
         for _, _, rendered in section.fragments:
             if rendered.text:
                 # Bound methods are equal if they are of the same frame, so the result is kept with the rendering.
-                guarded = self._text_at_line_start if starts_line else self._text_inside_line
-                texts.append(rendered.derive(guarded))
+                texts.append(rendered.derive(self._fragment_text, starts_line))
                 starts_line = True
         return SEPARATOR.join(texts)
 
-    def _text_at_line_start(self, rendered: Rendered) -> str:
-        return self._guarded(rendered, starts_line=True)
-
-    def _text_inside_line(self, rendered: Rendered) -> str:
-        return self._guarded(rendered, starts_line=False)
-
-    def _guarded(self, rendered: Rendered, *, starts_line: bool) -> str:
+    def _fragment_text(self, rendered: Rendered, starts_line: bool) -> str:
         text = rendered.plain
         if not self.tokens.may_be_in(text):
             return text
