@@ -14,7 +14,7 @@ from agentkit_prompts.errors import PrompterError
 from agentkit_prompts.limits import MAX_NAME_CHARS
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.templates.rendered import Joined, Rendered
-from agentkit_prompts.templates.sandbox.offered import FUNCTIONS
+from agentkit_prompts.templates.sandbox.operations import FUNCTIONS
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tree.prompt import BasePrompt
 

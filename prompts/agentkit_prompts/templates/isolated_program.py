@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from secrets import token_hex
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 from agentkit_prompts.context.parts import Media, neutralise_markers
 from agentkit_prompts.errors import PromptError, TemplateError
@@ -16,7 +16,7 @@ from agentkit_prompts.limits import MAX_DEPTH
 from agentkit_prompts.templates.isolated_process import IsolatedProcess, read_text
 from agentkit_prompts.templates.request_loop import serve
 from agentkit_prompts.templates.sandbox.faults import Fault, require
-from agentkit_prompts.templates.sandbox.finalise import json_text, text
+from agentkit_prompts.templates.sandbox.finalise import json_text, parts_of, text
 from agentkit_prompts.templates.sandbox.meter import DEFAULT, Limits, Meter
 from agentkit_prompts.templates.sandbox.program import Program, Syntax, compile_program
 from agentkit_prompts.templates.sandbox.trace import Mark, Trace
@@ -24,6 +24,7 @@ from agentkit_prompts.templates.sandbox.values import RenderedText, Site
 
 __all__ = ["isolated_program", "main", "start_process"]
 
+_ONLY_DATA = "isolated=True passes data to the template, not {}: place it with a template of your own"
 _WORKER = "agentkit_prompts.templates.isolated_program"
 
 
@@ -104,9 +105,8 @@ def _as_json(meter: Meter, value: Any, tag: str, depth: int) -> Any:
         raise Fault(f"the data is cyclic or nests deeper than {MAX_DEPTH} levels")
     if value is None or kind in (str, bool, int, float):
         return value
-    if kind is RenderedText or isinstance(value, Media):
-        what = "text of other prompts" if kind is RenderedText else "media"
-        raise Fault(f"isolated=True passes data to the template, not {what}: place it with a template of your own")
+    if kind is RenderedText:
+        raise Fault(_ONLY_DATA.format("text of other prompts"))
     require(value)
     if isinstance(value, str):
         return str.__str__(value)
@@ -116,14 +116,19 @@ def _as_json(meter: Meter, value: Any, tag: str, depth: int) -> Any:
         return {str(key): _as_json(meter, item, tag, depth + 1) for key, item in value.items()}
     if isinstance(value, Sequence) and not hasattr(kind, "_fields") and not isinstance(value, bytes):
         return [_as_json(meter, item, tag, depth + 1) for item in value]
-    if not hasattr(kind, "__prompt__"):
+    return _object_as_json(meter, value, tag)
+
+
+def _object_as_json(meter: Meter, value: Any, tag: str) -> Any:
+    if not isinstance(value, Media) and not hasattr(type(value), "__prompt__"):
         return json.loads(json_text(meter, value))
-    parts = cast(Any, value).__prompt__()
-    if any(isinstance(part, Media) for part in (parts if isinstance(parts, tuple | list) else (parts,))):
-        raise Fault("isolated=True passes data to the template, not media: place it with a template of your own")
+    if any(isinstance(part, Media) for part in parts_of(meter, value)):
+        raise Fault(_ONLY_DATA.format("media"))
     fields = json.loads(json_text(meter, value))
-    own = fields if isinstance(fields, dict) else {}
-    return {**own, "text": own.get("text", text(meter, value)), tag: text(meter, value)}
+    if not isinstance(fields, dict):
+        fields = {}
+    shown = text(meter, value)
+    return {**fields, "text": fields.get("text", shown), tag: shown}
 
 
 class _Shown(dict[str, Any]):

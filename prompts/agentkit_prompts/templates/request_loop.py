@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from agentkit_prompts.errors import PromptError
-from agentkit_prompts.templates.sandbox.restrictions import CODECS
+from agentkit_prompts.templates.sandbox.guards import CODECS
 
 __all__ = ["serve"]
 

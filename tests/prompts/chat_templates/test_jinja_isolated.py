@@ -15,7 +15,7 @@ import pytest
 from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
 from agentkit_prompts.templates import isolated_process
 from agentkit_prompts.templates.isolated_process import IsolatedProcess
-from agentkit_prompts.templates.sandbox.restrictions import CODECS
+from agentkit_prompts.templates.sandbox.guards import CODECS
 from tests.cases import for_cases
 
 CHAT = (

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit_prompts.errors import TemplateError
-from agentkit_prompts.templates.sandbox.offered import FUNCTIONS
+from agentkit_prompts.templates.sandbox.operations import FUNCTIONS
 from agentkit_prompts.templates.sandbox.program import compile_program
 from tests.prompts.laws import law
 

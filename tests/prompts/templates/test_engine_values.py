@@ -411,19 +411,6 @@ def test_a_decimal_with_a_giant_exponent_is_not_written_out(source: str) -> None
     assert show(Decimal("1E+999999"), "{{ v }} {{ v|int(7) }} {{ v|float }}") == "1E+999999 7 inf"
 
 
-def test_an_error_whose_text_fails_is_still_a_template_error() -> None:
-    class Unreadable(Exception):
-        def __str__(self) -> str:
-            raise ValueError
-
-    class Broken:
-        @property
-        def field(self) -> str:
-            raise Unreadable
-
-    assert "Unreadable" in str(error_of(Broken(), "{{ v.field }}"))
-
-
 @pytest.mark.untraced
 def test_an_iterator_without_end_stops_at_a_limit() -> None:
     def endless() -> Iterator[int]:

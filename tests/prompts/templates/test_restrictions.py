@@ -16,7 +16,7 @@ from jinja2.visitor import NodeTransformer
 
 from agentkit.prompts import Template, TemplateError
 from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
-from agentkit_prompts.templates.sandbox.restrictions import RESTRICTIONS, Restriction
+from agentkit_prompts.templates.sandbox.operations import NOT_AVAILABLE, OPERATIONS, Operation
 from tests.cases import for_cases
 from tests.paths import ROOT
 
@@ -24,22 +24,23 @@ DOCS = ROOT / "docs" / "prompts.md"
 USES = {"all": "all", "prompt": "prompt templates"}
 
 
-def row_of(row: Restriction) -> str:
-    names = ", ".join(f"`{name}`" for name in row.names)
-    return f"| {row.kind} | {names} | {row.rule} | {row.reason} | {USES[row.use]} |"
+def row_of(row: Operation) -> str:
+    names = ", ".join(f"`{name}`" for name in row.names.split())
+    return f"| {row.kind} | {names} | {row.restriction} | {row.reason} | {USES[row.use]} |"
 
 
 def test_the_documentation_shows_each_restriction_with_its_reason() -> None:
-    table = ["| kind | names | rule | reason | for |", "|---|---|---|---|---|", *map(row_of, RESTRICTIONS)]
+    rows = [row_of(row) for row in OPERATIONS if row.restriction]
+    table = ["| kind | names | rule | reason | for |", "|---|---|---|---|---|", *rows]
     assert "\n".join(table) in DOCS.read_text(), "\n" + "\n".join(table)
 
 
 def removed() -> Iterator[tuple[str, str]]:
     """Yield expressions that use what the table removes, and for which templates."""
-    for row in RESTRICTIONS:
-        if not row.rule.startswith("not available"):
+    for row in OPERATIONS:
+        if row.rule != NOT_AVAILABLE:
             continue
-        for name in row.names:
+        for name in row.names.split():
             if row.kind == "filter":
                 yield f"{{{{ [1] | {name} }}}}", row.use
             elif row.kind == "function":

@@ -134,7 +134,7 @@ class _QuickKeys(CodeGenerator):
         self.write(f") is dict and {key!r} in {value} else environment.{otherwise}({value}, {key!r}))")
 
 
-class _ChatCodeGenerator(_QuickKeys, BoundedCodeGenerator):
+class _ChatCodeGenerator(BoundedCodeGenerator, _QuickKeys):
     """Writes chat templates with limits."""
 
 

@@ -21,7 +21,6 @@ from agentkit_prompts.templates.sandbox.faults import Fault, PromptUndefined, re
 
 __all__ = [
     "MAX_ATTRIBUTE_CHARS",
-    "_LOOP_FIELDS",
     "attribute",
     "element",
     "is_python_class",
@@ -42,14 +41,16 @@ _LOOP_FIELDS = frozenset(
 _DATE = frozenset({"year", "month", "day"})
 _TIME = frozenset({"hour", "minute", "second", "microsecond"})
 _BUILTIN: dict[type, frozenset[str]] = {
+    datetime: _DATE | _TIME,
     date: _DATE,
     time: _TIME,
-    datetime: _DATE | _TIME,
     timedelta: frozenset({"days", "seconds", "microseconds"}),
     range: frozenset({"start", "stop", "step"}),
     Url: frozenset({"fragment", "host", "path", "port", "query", "scheme"}),
     Cycler: frozenset({"current"}),
+    LoopContext: _LOOP_FIELDS,
 }
+"""Fields of types that have more attributes than data. A type goes before the types that it derives from."""
 _PROPERTIES = (property, cached_property, DynamicClassAttribute, MemberDescriptorType)
 
 
@@ -74,36 +75,43 @@ def refuse_private(name: str) -> None:
 
 def attribute(value: Any, name: str) -> Any:
     """Return `value.name` as templates see it: a key of a mapping, a field, a property; never a method."""
+    if type(value) not in _MAPPINGS:
+        require(value)
+        refuse_private(name)
+        if isinstance(value, Namespace):
+            value = value._Namespace__attrs
+        if not isinstance(value, Mapping):
+            return _field(value, name)
+    return value[name] if name in value else PromptUndefined(obj=value, name=name)
+
+
+def _field(value: Any, name: str) -> Any:
     kind = type(value)
-    if kind in _MAPPINGS:
-        return value[name] if name in value else PromptUndefined(obj=value, name=name)
-    require(value)
-    refuse_private(name)
-    if isinstance(value, LoopContext):
-        if name not in _LOOP_FIELDS:
-            return PromptUndefined(obj=value, name=name)
-        readable(name).add(kind)
-        return getattr(value, name)
-    if isinstance(value, Namespace):
-        value = value._Namespace__attrs
-    if isinstance(value, Mapping):
-        return value[name] if name in value else PromptUndefined(obj=value, name=name)
     if len(name) > MAX_ATTRIBUTE_CHARS:
         # Python writes the name of a missing attribute into an error, which takes long for each item of a list.
         return PromptUndefined(obj=value, name=name[:MAX_ATTRIBUTE_CHARS])
     if _is_readable(kind, name):
         _learn(kind, name)
         return getattr(value, name)
-    instance_fields = getattr(value, "__dict__", None)
-    holds_data = kind is SimpleNamespace or (is_python_class(kind) and not issubclass(kind, ModuleType | type))
-    if holds_data and type(instance_fields) is dict and name in instance_fields:
+    instance_fields = _instance_fields(value)
+    if name in instance_fields:
         return instance_fields[name]
-    if isinstance(value, BaseModel) and name in (value.__pydantic_extra__ or ()):
-        return value.__pydantic_extra__[name]  # type: ignore[index]
     if callable(getattr(kind, name, None)):
         hint = f"{kind.__name__}.{name} is a method: templates read fields and do not call methods"
         return PromptUndefined(hint, value, name)
     return PromptUndefined(obj=value, name=name)
+
+
+def _instance_fields(value: Any) -> dict[str, Any]:
+    """Return the fields that are set on a value itself, and not declared by its class."""
+    kind = type(value)
+    if kind is not SimpleNamespace and not _has_fields(kind):
+        return {}
+    instance_fields = getattr(value, "__dict__", None)
+    if type(instance_fields) is not dict:
+        return {}
+    extra = value.__pydantic_extra__ if isinstance(value, BaseModel) else None
+    return {**instance_fields, **extra} if extra else instance_fields
 
 
 def element(value: Any, key: Any) -> Any:
@@ -117,7 +125,8 @@ def element(value: Any, key: Any) -> Any:
             raise Fault(f"a {type(key).__name__} cannot be a key") from None
     if isinstance(key, str):
         return attribute(value, str.__str__(key))
-    if type(key) is int and (isinstance(value, list | tuple | str | range) or _has_own_elements(kind)):
+    has_elements = isinstance(value, list | tuple | str | range) or (_has_fields(kind) and hasattr(kind, "__getitem__"))
+    if type(key) is int and has_elements:
         try:
             return value[key]
         except LookupError:
@@ -125,33 +134,33 @@ def element(value: Any, key: Any) -> Any:
     raise Fault(f"{kind.__name__} has no elements with a {type(key).__name__} as key")
 
 
-def _has_own_elements(kind: type) -> bool:
-    return is_python_class(kind) and hasattr(kind, "__getitem__") and not issubclass(kind, type)
+def _has_fields(kind: type) -> bool:
+    """True if a class was made by a class statement, and its instances are neither classes nor modules."""
+    return is_python_class(kind) and not issubclass(kind, type | ModuleType)
 
 
 def _is_readable(kind: type, name: str) -> bool:
     """True if `name` is a field or property of `kind`, so that reading it runs nothing else."""
-    names = _BUILTIN.get(kind)
-    if names is not None:
-        return name in names
-    if issubclass(kind, datetime | date | time | timedelta):
-        return name in _DATE | _TIME
-    if not is_python_class(kind) or issubclass(kind, type | ModuleType):
+    for base, names in _BUILTIN.items():
+        if issubclass(kind, base):
+            return name in names
+    if not _has_fields(kind):
         return False
-    if issubclass(kind, BaseModel):
-        if name in kind.model_fields:
-            return True
-        if name.startswith("model_"):
-            return False
-    elif is_dataclass(kind) and any(field.name == name for field in fields(kind)):
+    if issubclass(kind, BaseModel) and (name in kind.model_fields or name.startswith("model_")):
+        return name in kind.model_fields
+    if is_dataclass(kind) and any(field.name == name for field in fields(kind)):
         return True
     for base in kind.__mro__:
         if name in base.__dict__:
-            member = base.__dict__[name]
-            if isinstance(member, _PROPERTIES) or type(member).__name__ == "_tuplegetter":
-                return True
-            return not callable(member) and not hasattr(type(member), "__get__")
+            return _is_data(base.__dict__[name])
     return False
+
+
+def _is_data(member: Any) -> bool:
+    """True if a member of a class is a property or a constant, and no method."""
+    if isinstance(member, _PROPERTIES) or type(member).__name__ == "_tuplegetter":
+        return True
+    return not callable(member) and not hasattr(type(member), "__get__")
 
 
 def _learn(kind: type, name: str) -> None:

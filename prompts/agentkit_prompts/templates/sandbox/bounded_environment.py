@@ -16,14 +16,13 @@ from jinja2.utils import Namespace
 
 from agentkit_prompts.limits import MAX_SOURCE_CHARS
 from agentkit_prompts.templates.sandbox.attributes import MAX_ATTRIBUTE_CHARS, refuse_private
-from agentkit_prompts.templates.sandbox.calls import Dict, checked_filters, checked_tests, guarded_call
+from agentkit_prompts.templates.sandbox.calls import checked_filters, checked_tests, guarded_call, unique
 from agentkit_prompts.templates.sandbox.code_generator import BoundedCodeGenerator
 from agentkit_prompts.templates.sandbox.faults import Fault
 from agentkit_prompts.templates.sandbox.formatting import BoundFormat
 from agentkit_prompts.templates.sandbox.guards import OPERATOR_GUARDS
 from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
-from agentkit_prompts.templates.sandbox.offered import FUNCTIONS
-from agentkit_prompts.templates.sandbox.restrictions import REMOVED_FILTERS
+from agentkit_prompts.templates.sandbox.operations import FUNCTIONS, Dict
 from agentkit_prompts.templates.sandbox.template_context import BoundedContext
 
 __all__ = ["BoundedEnvironment", "SafeNamespace", "levels"]
@@ -91,7 +90,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     Args:
         extensions: Extensions of Jinja.
         shown: Text of a value that a text filter reads; `str` by default.
-        strict: Refuse undefined values in tests, and what prompt templates do not offer.
+        is_prompt: Refuse undefined values in tests, and the operations that only chat templates have.
     """
 
     code_generator_class = BoundedCodeGenerator
@@ -104,18 +103,13 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         *extensions: type[Extension],
         filters: Mapping[str, Callable[..., Any]],
         shown: Callable[..., Any] | None = None,
-        strict: bool = False,
+        is_prompt: bool = False,
         **options: Any,
     ) -> None:
         # Without the optimizer, nothing of a template runs while it is compiled.
         super().__init__(extensions=[_CountTokens, *extensions], cache_size=0, optimized=False, **options)
-        offered = {**self.filters, **filters}
-        for name, row in REMOVED_FILTERS.items():
-            if row.use == "all" or strict:
-                del offered[name]
-        self.filters = checked_filters(offered, shown)
-        tests: dict[str, Any] = self.tests
-        self.tests = checked_tests(tests, strict=strict)
+        self.filters = checked_filters({**self.filters, "unique": unique, **filters}, shown, is_prompt=is_prompt)
+        self.tests = checked_tests(self.tests, is_prompt=is_prompt)
         functions: dict[str, Any] = {**self.globals, "dict": Dict(), "namespace": SafeNamespace}
         self.globals = {name: function for name, function in functions.items() if name in FUNCTIONS}
 

@@ -9,38 +9,25 @@ is limited in `pyproject.toml`.
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from jinja2 import Undefined, nodes
 from jinja2.compiler import CodeGenerator, Frame
-from jinja2.visitor import NodeTransformer
 
 from agentkit_prompts.templates.sandbox.attributes import attribute, readable
 from agentkit_prompts.templates.sandbox.faults import false_if_undefined
 
 __all__ = ["BoundedCodeGenerator", "TracingCodeGenerator", "runtime_names"]
 
-_MAX_SMALL = 256
 _KEYWORDS = frozenset(keyword.kwlist)
 
 
-def _is_small(node: nodes.Node) -> bool:
-    """True if comparing with the value of a node takes no time, whatever the other value is."""
+def _is_constant(node: nodes.Node) -> bool:
+    """True for constants, and lists of constants: the template is not long enough for a slow comparison with them."""
     if isinstance(node, nodes.List | nodes.Tuple):
-        return len(node.items) < _MAX_SMALL and all(map(_is_small, node.items))
-    return isinstance(node, nodes.Const) and (not isinstance(node.value, str) or len(node.value) < _MAX_SMALL)
-
-
-def _is_text_sum(node: nodes.Node) -> bool:
-    """True if a node is a sum with a text in it: its value is text, or an error."""
-    while isinstance(node, nodes.Add):
-        if isinstance(node.right, nodes.Const) and isinstance(node.right.value, str):
-            return True
-        node = node.left
-        if isinstance(node, nodes.Const) and isinstance(node.value, str):
-            return True
-    return False
+        return all(map(_is_constant, node.items))
+    return isinstance(node, nodes.Const)
 
 
 def _internal_name(name: str, line: int) -> nodes.InternalName:
@@ -87,21 +74,6 @@ def _counters_of(body: Iterable[nodes.Node]) -> list[nodes.Getattr] | None:
     return counters
 
 
-class _Replacement(NodeTransformer):
-    """Replaces nodes of a tree, by their id."""
-
-    def __init__(self, nodes: Mapping[int, nodes.Node]) -> None:
-        self._nodes = nodes
-
-    def replace(self, body: list[nodes.Node]) -> None:
-        """Replace nodes below a list of statements, in place."""
-        for node in body:
-            self.generic_visit(node)
-
-    def visit_Getattr(self, node: nodes.Getattr) -> nodes.Node:
-        return self._nodes[id(node)] if id(node) in self._nodes else self.generic_visit(node)
-
-
 class BoundedCodeGenerator(CodeGenerator):
     """Writes the same program as Jinja, with checks of the limits around what can grow.
 
@@ -115,6 +87,8 @@ class BoundedCodeGenerator(CodeGenerator):
         """Indices of the loops around, outermost first."""
         self._wrapped: dict[int, str] = {}
         """Function that is called with the value of a node, by the id of the node."""
+        self._counters: dict[int, str] = {}
+        """Code of `loop.first` and other counters, by the id of the node."""
         self._indices: dict[int, str] = {}
         """Code of the index of a loop, by the id of its body."""
 
@@ -154,18 +128,10 @@ class BoundedCodeGenerator(CodeGenerator):
 
         An object that counts takes as long as the rest of a short round.
         """
-        counters = _counters_of(node.body)
-        if counters is None or not counters:
-            return
-        replacements: dict[int, nodes.Expr] = {}
-        for counter in counters:
-            code = _COUNTERS[counter.attr].format(i=index, n=f"len({items})")
-            replacements[id(counter)] = self._replaced(counter, _internal_name(code, counter.lineno))
-        _Replacement(replacements).replace(node.body)
-
-    def _replaced(self, counter: nodes.Getattr, code: nodes.InternalName) -> nodes.Expr:
-        """Return the node that is written in the place of a counter."""
-        return code
+        for counter in _counters_of(node.body) or ():
+            self._counters[id(counter)] = _COUNTERS[counter.attr].format(i=index, n=f"len({items})")
+            # Jinja makes the object for a loop that reads the name `loop`.
+            counter.node = nodes.Const(None)
 
     def blockvisit(self, nodes: Iterable[nodes.Node], frame: Frame) -> None:
         loops = self._loops
@@ -173,6 +139,12 @@ class BoundedCodeGenerator(CodeGenerator):
             self._loops = [*loops, self._indices.pop(id(nodes))]
         super().blockvisit(nodes, frame)
         self._loops = loops
+
+    def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:
+        if id(node) in self._counters:
+            self.write(self._counters[id(node)])
+        else:
+            super().visit_Getattr(node, frame)
 
     # Other statements
 
@@ -203,7 +175,7 @@ class BoundedCodeGenerator(CodeGenerator):
             super()._output_child_pre(node, frame, finalize)
             self.write("context.meter.deep(")
         else:
-            self.write("(" if _is_text_sum(node) else "context.shown(")
+            self.write("context.shown(")
 
     def _output_child_post(self, node: nodes.Expr, frame: Frame, finalize: Any) -> None:
         self.write(")))" if frame.eval_ctx.volatile or frame.eval_ctx.autoescape else ")")
@@ -263,9 +235,9 @@ class BoundedCodeGenerator(CodeGenerator):
     def visit_Compare(self, node: nodes.Compare, frame: Frame) -> None:
         operands = [node.expr, *(operand.expr for operand in node.ops)]
         is_containment = [False, *(operand.op in ("in", "notin") for operand in node.ops)]
-        if any(is_containment) or not any(map(_is_small, operands)):
+        if any(is_containment) or not any(map(_is_constant, operands)):
             for operand, is_container in zip(operands, is_containment, strict=True):
-                if not _is_small(operand):
+                if not _is_constant(operand):
                     self._wrapped[id(operand)] = "context.inside" if is_container else "context.meter.deep"
         super().visit_Compare(node, frame)
 
@@ -302,11 +274,6 @@ class TracingCodeGenerator(BoundedCodeGenerator):
         self.writeline("resolve = context.resolve_or_missing; texts = context.texts; mark = context.marks.append")
         self.writeline("concat = context.concat; str_join = context.join; LoopContext = context.loop")
 
-    def _replaced(self, counter: nodes.Getattr, code: nodes.InternalName) -> nodes.Expr:
-        if id(counter) in self._sites:
-            self._sites[id(code)] = self._sites[id(counter)]
-        return code
-
     # Output
 
     def visit_Output(self, node: nodes.Output, frame: Frame) -> None:
@@ -323,8 +290,7 @@ class TracingCodeGenerator(BoundedCodeGenerator):
                 continue
             variable = self.temporary_identifier()
             self.writeline(f"{variable} = ", item)
-            # The only internal names that are printed are counters of loops.
-            is_counter = isinstance(item, nodes.InternalName)
+            is_counter = id(item) in self._counters
             self.write("str(" if is_counter else "")
             self.visit(item, frame)
             self.write(")" if is_counter else "")
@@ -374,7 +340,7 @@ class TracingCodeGenerator(BoundedCodeGenerator):
             self.write(f", {node.attr!r})")
             return
         name = node.attr
-        if not name.isascii() or name in _KEYWORDS or name[:1] == "_":
+        if id(node) in self._counters or not name.isascii() or name in _KEYWORDS or name[:1] == "_":
             super().visit_Getattr(node, frame)
             return
         self.fields.add(name)

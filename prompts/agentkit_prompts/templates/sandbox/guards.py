@@ -12,29 +12,26 @@ from typing import Any
 
 from agentkit_prompts.templates.sandbox.faults import Fault
 from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
-from agentkit_prompts.templates.sandbox.restrictions import (
-    CODEC_ERRORS,
-    CODECS,
-    MAX_CHARS,
-    MAX_FIELD_WIDTH,
-    MAX_INDENT,
-    MAX_PRECISION,
-    MAX_SEARCH,
-    TIME_DIRECTIVES,
-)
 
-__all__ = [
-    "FILTER_GUARDS",
-    "METHOD_GUARDS",
-    "OPERATOR_GUARDS",
-    "SET_METHODS",
-    "check_format_spec",
-    "check_strftime",
-    "fields_of",
-    "json_guard",
-]
+__all__ = ["OPERATOR_GUARDS", "Guard", "check_format_spec", "check_strftime", "fields_of", "json_guard"]
 
 Guard = Callable[..., None]
+MAX_FIELD_WIDTH = 10_000
+"""Width or precision of a field of `%` and `format`."""
+MAX_INDENT = 16
+"""Spaces per level of indented JSON."""
+MAX_PRECISION = 300
+"""Digits of the filter `round`."""
+MAX_PRINTED = 50_000
+"""Characters of the result of the filter `pprint`."""
+MAX_SEARCH = 200_000_000
+"""Product of the lengths of a text and of what is searched in it from the right, or stripped off it."""
+CODECS = frozenset({"ascii", "latin-1", "latin1", "utf-8", "utf8"})
+"""Encodings that templates can name: `idna` and `punycode` are quadratic, others make a text 80 times as long."""
+CODEC_ERRORS = frozenset({"backslashreplace", "ignore", "replace", "strict", "surrogatepass"})
+"""Error handlers that templates can name."""
+TIME_DIRECTIVES = frozenset("aAbBdfGHIjmMpSuUVwWyYzZ%")
+"""Letters of `strftime` that mean the same on every machine."""
 _CHARS_PER_PART = 16
 """Characters that each part of a text that is split counts as."""
 _MAX_URL_SCHEMES = 100
@@ -149,15 +146,15 @@ OPERATOR_GUARDS: dict[str, Guard] = {
 # Methods of text, and filters of the same name
 
 
-def _width(meter: Meter, value: Any, width: Any = 80, *fill: Any) -> None:
+def width(meter: Meter, value: Any, width: Any = 80, *fill: Any) -> None:
     meter.make(max(_length(value), _count(width)))
 
 
-def _expandtabs(meter: Meter, value: Any, tabsize: Any = 8) -> None:
+def expandtabs(meter: Meter, value: Any, tabsize: Any = 8) -> None:
     meter.make(len(value) + value.count("\t" if isinstance(value, str) else b"\t") * _count(tabsize))
 
 
-def _join(meter: Meter, glue: str, items: Any = ()) -> None:
+def join(meter: Meter, glue: str, items: Any = ()) -> None:
     if isinstance(items, str):
         meter.visit(len(items))
         meter.make(len(items) * (1 + len(glue)))
@@ -165,7 +162,7 @@ def _join(meter: Meter, glue: str, items: Any = ()) -> None:
         meter.make(sum(map(_length, items)) + len(items) * len(glue))
 
 
-def _replace(meter: Meter, value: Any, old: Any = "", new: Any = "", count: Any = -1) -> None:
+def replace(meter: Meter, value: Any, old: Any = "", new: Any = "", count: Any = -1) -> None:
     if not isinstance(value, bytes):
         value, old, new = str(value), str(old), str(new)
     matches = value.count(old)
@@ -174,7 +171,7 @@ def _replace(meter: Meter, value: Any, old: Any = "", new: Any = "", count: Any 
     meter.make(max(0, len(value) + matches * (len(new) - len(old))))
 
 
-def _search_back(meter: Meter, value: Any, part: Any = None, *rest: Any) -> None:
+def search_back(meter: Meter, value: Any, part: Any = None, *rest: Any) -> None:
     # Python has no linear search from the right, and looks at all characters to strip for each character.
     if _length(part) > 1 and _length(value) * _length(part) > MAX_SEARCH:
         raise Fault(
@@ -184,7 +181,7 @@ def _search_back(meter: Meter, value: Any, part: Any = None, *rest: Any) -> None
         meter.look()
 
 
-def _split(meter: Meter, value: Any, sep: Any = None, maxsplit: Any = -1) -> None:
+def split(meter: Meter, value: Any, sep: Any = None, maxsplit: Any = -1) -> None:
     parts = len(value) // 2 if sep is None else value.count(sep)
     if isinstance(maxsplit, int) and maxsplit >= 0:
         parts = min(parts, maxsplit)
@@ -192,12 +189,12 @@ def _split(meter: Meter, value: Any, sep: Any = None, maxsplit: Any = -1) -> Non
     meter.make_items(parts, _CHARS_PER_PART)
 
 
-def _rsplit(meter: Meter, value: Any, sep: Any = None, maxsplit: Any = -1) -> None:
-    _search_back(meter, value, sep)
-    _split(meter, value, sep, maxsplit)
+def rsplit(meter: Meter, value: Any, sep: Any = None, maxsplit: Any = -1) -> None:
+    search_back(meter, value, sep)
+    split(meter, value, sep, maxsplit)
 
 
-def _splitlines(meter: Meter, value: Any, keepends: Any = False) -> None:
+def splitlines(meter: Meter, value: Any, keepends: Any = False) -> None:
     breaks: list[Any] = [b"\n", b"\r"]
     if isinstance(value, str):
         breaks = list("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
@@ -205,19 +202,14 @@ def _splitlines(meter: Meter, value: Any, keepends: Any = False) -> None:
     meter.make_items(sum([value.count(one) for one in breaks]), _CHARS_PER_PART)
 
 
-def _affix(meter: Meter, value: Any, part: Any = "", *rest: Any) -> None:
-    if isinstance(part, tuple):
-        meter.visit(len(part))
-
-
-def _codec(meter: Meter, value: Any, encoding: Any = "utf-8", errors: Any = "strict") -> None:
+def codec(meter: Meter, value: Any, encoding: Any = "utf-8", errors: Any = "strict") -> None:
     for name, names in ((encoding, CODECS), (errors, CODEC_ERRORS)):
         if not isinstance(name, str) or name.lower().replace("_", "-") not in names:
             valid = ", ".join(sorted(names))
             raise Fault(f"templates cannot use the encoding or error handler {str(name)[:40]!r}; valid: {valid}")
 
 
-def _sets(meter: Meter, value: Any, *others: Any) -> None:
+def sets(meter: Meter, value: Any, *others: Any) -> None:
     for other in others:
         if not isinstance(other, Collection):
             raise Fault(f"expected a list or a set, got {type(other).__name__}")
@@ -245,47 +237,46 @@ def check_format_spec(spec: str) -> None:
         raise Fault(f"the format {spec[:40]!r} is wider than {MAX_FIELD_WIDTH:,} characters")
 
 
-SET_METHODS = frozenset(
-    ("difference", "intersection", "isdisjoint", "issubset", "issuperset", "symmetric_difference", "union")
-)
-METHOD_GUARDS: dict[str, Guard] = {
-    **dict.fromkeys(SET_METHODS, _sets),
-    **dict.fromkeys(("center", "ljust", "rjust", "zfill"), _width),
-    **dict.fromkeys(("rfind", "rindex", "rpartition", "strip", "lstrip", "rstrip"), _search_back),
-    **dict.fromkeys(("endswith", "startswith"), _affix),
-    **dict.fromkeys(("decode", "encode"), _codec),
-    "expandtabs": _expandtabs,
-    "join": _join,
-    "replace": _replace,
-    "rsplit": _rsplit,
-    "split": _split,
-    "splitlines": _splitlines,
-}
-"""Guards of methods of texts and sets, by the name of the method."""
+def read_text(meter: Meter, value: Any, *rest: Any, **options: Any) -> None:
+    """Look at the clock before a long text is read."""
+    if _length(value) > 1_000:
+        meter.look()
+
+
+# Methods of lists and mappings
+
+
+def visit_owner(meter: Meter, value: Any, *rest: Any) -> None:
+    """Count the items of a value that are copied."""
+    meter.visit(len(value))
+
+
+def search_owner(meter: Meter, value: Any, *rest: Any) -> None:
+    """Count the values that are compared."""
+    meter.deep(value)
+    meter.visit(len(value))
+
+
+def fromkeys(meter: Meter, value: Any, keys: Any = (), *rest: Any) -> None:
+    if not isinstance(keys, Collection):
+        raise Fault(f"expected a list or text, got {type(keys).__name__}")
+    meter.visit(len(keys))
+    meter.keys(keys)
 
 
 # Filters
 
 
-def _check_length(name: str, value: Any) -> None:
-    if _length(value) > MAX_CHARS[name]:
-        raise Fault(f"the filter {name} reads at most {MAX_CHARS[name]:,} characters, got {len(value):,}")
-
-
-def _limited(name: str) -> Guard:
-    return lambda meter, value, *args, **kwargs: _check_length(name, value)
-
-
-def _batch(meter: Meter, value: Any, linecount: Any = 1, fill_with: Any = None) -> None:
+def batch(meter: Meter, value: Any, linecount: Any = 1, fill_with: Any = None) -> None:
     meter.make_items(9 * _length(value) + (_count(linecount) if fill_with is not None else 0))
 
 
-def _slice(meter: Meter, value: Any, slices: Any = 1, fill_with: Any = None) -> None:
+def slice_filter(meter: Meter, value: Any, slices: Any = 1, fill_with: Any = None) -> None:
     meter.visit(_count(slices))
     meter.make_items(_length(value) + 8 * _count(slices))
 
 
-def _indent(meter: Meter, value: Any, width: Any = 4, first: Any = False, blank: Any = False) -> None:
+def indent(meter: Meter, value: Any, width: Any = 4, first: Any = False, blank: Any = False) -> None:
     if not isinstance(value, str):
         # Jinja's filter appends to a list before it fails.
         raise Fault(f"indent expects text, got {type(value).__name__}")
@@ -293,10 +284,10 @@ def _indent(meter: Meter, value: Any, width: Any = 4, first: Any = False, blank:
     meter.make(len(value) + (len(value.splitlines()) + 1) * (size + 1))
 
 
-def _join_filter(meter: Meter, value: Any, d: Any = "", attribute: Any = None) -> None:
+def join_filter(meter: Meter, value: Any, d: Any = "", attribute: Any = None) -> None:
     glue = str(d)
     if isinstance(value, str):
-        _join(meter, glue, value)
+        join(meter, glue, value)
     elif isinstance(value, list | tuple):
         size = meter.size(value)
         meter.make(size.chars + size.values * 24 + len(value) * len(glue))
@@ -304,27 +295,26 @@ def _join_filter(meter: Meter, value: Any, d: Any = "", attribute: Any = None) -
         meter.make(len(value) * (len(glue) + 24))
 
 
-def _pprint(meter: Meter, value: Any) -> None:
+def pprint(meter: Meter, value: Any) -> None:
     size = meter.size(value)
-    if size.values * size.depth + size.chars > MAX_CHARS["pprint"]:
-        raise Fault(f"the value is too large for the filter pprint: more than {MAX_CHARS['pprint']:,} characters")
+    if size.values * size.depth + size.chars > MAX_PRINTED:
+        raise Fault(f"the value is too large for the filter pprint: more than {MAX_PRINTED:,} characters")
 
 
-def _round(meter: Meter, value: Any, precision: Any = 0, method: Any = "common") -> None:
+def round_filter(meter: Meter, value: Any, precision: Any = 0, method: Any = "common") -> None:
     refuse_large(value)
     if isinstance(precision, int) and abs(precision) > MAX_PRECISION:
         raise Fault(f"round: the precision is at most {MAX_PRECISION} digits")
 
 
-def _striptags(meter: Meter, value: Any) -> None:
+def striptags(meter: Meter, value: Any) -> None:
     text = str(value)
-    _check_length("striptags", text)
     if text.count("<") * len(text) > _MAX_TAG_WORK:
         raise Fault("the text has too many tags for the filter striptags")
     meter.make(len(text))
 
 
-def _sum(meter: Meter, value: Any, attribute: Any = None, start: Any = 0) -> None:
+def sum_filter(meter: Meter, value: Any, attribute: Any = None, start: Any = 0) -> None:
     if not isinstance(start, list | tuple) or not isinstance(value, list | tuple):
         return
     longest = meter.size(value).values
@@ -350,13 +340,7 @@ def json_guard(
     meter.make(size.chars + size.values * (between + step * size.depth))
 
 
-def _truncate(
-    meter: Meter, value: Any, length: Any = 255, killwords: Any = False, end: Any = "...", leeway: Any = None
-) -> None:
-    meter.make(_length(value) + _length(end))
-
-
-def _urlize(
+def urlize(
     meter: Meter,
     value: Any,
     trim_url_limit: Any = None,
@@ -365,14 +349,13 @@ def _urlize(
     rel: Any = None,
     extra_schemes: Any = None,
 ) -> None:
-    _check_length("urlize", value)
     if _length(extra_schemes) > _MAX_URL_SCHEMES:
         raise Fault(f"urlize: at most {_MAX_URL_SCHEMES} schemes")
     words = 1 + _length(value) // 2
     meter.make(_length(value) * 3 + words * (60 + _length(target) + _length(rel)))
 
 
-def _wordwrap(
+def wordwrap(
     meter: Meter,
     value: Any,
     width: Any = 79,
@@ -380,7 +363,6 @@ def _wordwrap(
     wrapstring: Any = None,
     break_on_hyphens: Any = True,
 ) -> None:
-    _check_length("wordwrap", value)
     # A long word, or run of spaces, is copied for each line that is cut off from it.
     longest = max((len(run[0]) for run in _RUN.finditer(str(value))), default=0)
     lines = _length(value) // max(1, _count(width)) + 1
@@ -389,32 +371,10 @@ def _wordwrap(
     meter.make(_length(value) + lines * (1 + _length(wrapstring)) + str(value).count("\n") * _length(wrapstring))
 
 
-def _xmlattr(meter: Meter, value: Any, autospace: Any = True) -> None:
+def xmlattr(meter: Meter, value: Any, autospace: Any = True) -> None:
     size = meter.size(value)
     meter.make(6 * size.chars + 24 * size.values)
 
 
-def _format(meter: Meter, value: Any, *args: Any, **kwargs: Any) -> None:
+def format_filter(meter: Meter, value: Any, *args: Any, **kwargs: Any) -> None:
     _percent(meter, str(value), kwargs or args)
-
-
-FILTER_GUARDS: dict[str, Guard] = {
-    **{name: _limited(name) for name in ("title", "urlencode", "wordcount")},
-    "batch": _batch,
-    "center": _width,
-    "format": _format,
-    "indent": _indent,
-    "join": _join_filter,
-    "pprint": _pprint,
-    "replace": _replace,
-    "round": _round,
-    "slice": _slice,
-    "striptags": _striptags,
-    "sum": _sum,
-    "trim": _search_back,
-    "truncate": _truncate,
-    "urlize": _urlize,
-    "wordwrap": _wordwrap,
-    "xmlattr": _xmlattr,
-}
-"""Guards of filters, by the name of the filter."""

@@ -202,23 +202,7 @@ class Meter:
                 values += len(container)
                 if values > MAX_VALUES:
                     raise Fault(_TOO_LARGE)
-                for item in container:
-                    kind = type(item)
-                    if kind is str:
-                        chars += len(item)
-                    elif kind is int:
-                        if not -_WIDE < item < _WIDE:
-                            chars += item.bit_length() ** 2 // _BITS_PER_CHAR
-                    elif kind in _SCALARS:
-                        continue
-                    elif isinstance(item, dict):
-                        inner += (item.keys(), item.values())
-                    elif isinstance(item, Namespace):
-                        inner.append(item._Namespace__attrs.values())
-                    elif isinstance(item, _CONTAINERS):
-                        inner.append(item)
-                    elif isinstance(item, str | bytes):
-                        chars += len(item)
+                chars += _scan(container, inner)
                 if chars > self.limits.text_chars:
                     raise Fault(_TOO_LARGE)
             depth += 1
@@ -246,6 +230,29 @@ class Meter:
                 self.visit(0)
             listed.append(item)
         return listed
+
+
+def _scan(container: Iterable[Any], inner: list[Any]) -> int:
+    """Return the number of characters of the items of a container, and append the containers among them to `inner`."""
+    chars = 0
+    for item in container:
+        kind = type(item)
+        if kind is str:
+            chars += len(item)
+        elif kind is int:
+            if not -_WIDE < item < _WIDE:
+                chars += item.bit_length() ** 2 // _BITS_PER_CHAR
+        elif kind in _SCALARS:
+            continue
+        elif isinstance(item, dict):
+            inner += (item.keys(), item.values())
+        elif isinstance(item, Namespace):
+            inner.append(item._Namespace__attrs.values())
+        elif isinstance(item, _CONTAINERS):
+            inner.append(item)
+        elif isinstance(item, str | bytes):
+            chars += len(item)
+    return chars
 
 
 def _has_chosen_hash(key: Any) -> bool:

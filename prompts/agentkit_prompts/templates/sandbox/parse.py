@@ -97,26 +97,32 @@ def _check(tree: nodes.Template, file: str | None, first_line: int) -> None:
     """Refuse nodes that prompts may not use, and unknown filters and tests."""
     for level in levels(tree):
         for node in level:
-            problem = _problem(node)
+            problem = _problem(node) or _unknown_name(node)
             if problem is not None:
                 name = getattr(node, "name", None) or getattr(node, "attr", None)
                 raise TemplateError(problem, file=file, line=node.lineno + first_line - 1, name=name)
 
 
 def _problem(node: nodes.Node) -> str | None:
+    match node:
+        case nodes.TemplateData() if MEDIA_OPENING in node.data:
+            return (
+                f"the template itself holds {MEDIA_OPENING!r}, which opens a media marker: give media as content parts"
+            )
+        case nodes.Const(value=int() as number) if number.bit_length() > _MAX_INT_BITS:
+            return "the number is too large"
+        case nodes.Getattr() | nodes.NSRef() if node.attr[:1] == "_":
+            return f"{node.attr[:MAX_SHOWN_CHARS]!r} is private: templates read public names only"
     refused = _REFUSED.get(type(node))
     if refused is not None:
         return f"{refused} is not part of prompt templates: compose prompts as a tree, for example with WrapPrompt"
+    return None
+
+
+def _unknown_name(node: nodes.Node) -> str | None:
     environment = prompt_environment()
     if isinstance(node, nodes.Filter) and node.name not in environment.filters:
         return f"there is no filter {node.name!r}{nearest(node.name, environment.filters)}"
     if isinstance(node, nodes.Test) and node.name not in environment.tests:
         return f"there is no test {node.name!r}{nearest(node.name, environment.tests)}"
-    if isinstance(node, nodes.TemplateData) and MEDIA_OPENING in node.data:
-        return f"the template itself holds {MEDIA_OPENING!r}, which opens a media marker: give media as content parts"
-    if isinstance(node, nodes.Const) and isinstance(node.value, int) and node.value.bit_length() > _MAX_INT_BITS:
-        return "the number is too large"
-    name = node.attr if isinstance(node, nodes.Getattr | nodes.NSRef) else ""
-    if name[:1] == "_":
-        return f"{name[:MAX_SHOWN_CHARS]!r} is private: templates read public names only"
     return None

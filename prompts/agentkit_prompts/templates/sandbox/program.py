@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from agentkit_prompts.context.parts import MEDIA_OPENING
 from agentkit_prompts.errors import PromptError, TemplateError
+from agentkit_prompts.limits import MAX_MESSAGE_CHARS
 from agentkit_prompts.names import nearest
 from agentkit_prompts.templates.sandbox.faults import Fault, UndefinedName
 from agentkit_prompts.templates.sandbox.meter import DEFAULT, Limits, Meter
@@ -32,7 +33,6 @@ Syntax = Literal["jinja", "fstring", "literal"]
 
 _MAX_PROGRAMS = 1024
 _MAX_CACHED_SOURCE = 65_536
-_MAX_MESSAGE = 500
 _NO_NAMES: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -110,18 +110,11 @@ class Program:
         elif isinstance(error, MemoryError):
             message = "the template needs more memory than there is"
         else:
-            message = f"{type(error).__name__}: {_message(error)}"
+            message = f"{type(error).__name__}: {str(error)[:MAX_MESSAGE_CHARS]}"
         return TemplateError(message, file=self.file, line=line or code.line_of(error), variable=variable)
 
     def __repr__(self) -> str:
         return f"Program({self.source[:40]!r})"
-
-
-def _message(error: Exception) -> str:
-    try:
-        return str(error)[:_MAX_MESSAGE]
-    except Exception:  # an exception of a value's own class whose text fails too
-        return "(its message cannot be read)"
 
 
 def _literal(tree: nodes.Template) -> str | None:

@@ -8,15 +8,14 @@ from functools import lru_cache
 from types import BuiltinMethodType, MethodType
 from typing import Any, NoReturn
 
-from jinja2 import Undefined, pass_context
+from jinja2 import pass_context
 from jinja2.filters import FILTERS
 from jinja2.runtime import Context, LoopContext, Macro
-from jinja2.sandbox import modifies_known_mutable
 from jinja2.utils import Joiner
 
 from agentkit_prompts.templates.sandbox.attributes import attribute, element
 from agentkit_prompts.templates.sandbox.bounded_environment import BoundedEnvironment
-from agentkit_prompts.templates.sandbox.calls import is_prompt_method
+from agentkit_prompts.templates.sandbox.calls import is_offered
 from agentkit_prompts.templates.sandbox.code_generator import TracingCodeGenerator
 from agentkit_prompts.templates.sandbox.faults import Fault, PromptUndefined, require
 from agentkit_prompts.templates.sandbox.finalise import json_text, text
@@ -50,25 +49,9 @@ def _percent(meter: Meter, template: str, values: Any) -> str:
 def _int(value: Any, default: Any = 0, base: int = 10) -> Any:
     try:
         refuse_large(value)
-        return _JINJA_FILTERS["int"](value, default, base)
-    except (Fault, OverflowError) as error:
-        if isinstance(error, Fault) and isinstance(value, Undefined):
-            raise
+    except Fault:
         return default
-
-
-def _float(value: Any, default: Any = 0.0) -> Any:
-    try:
-        return _JINJA_FILTERS["float"](value, default)
-    except OverflowError:
-        return default
-
-
-def _round(value: Any, precision: int = 0, method: Any = "common") -> Any:
-    if not isinstance(value, int | float | Decimal):
-        require(value)
-        raise Fault(f"round takes a number, got {type(value).__name__}")
-    return _JINJA_FILTERS["round"](value, precision, method)
+    return _JINJA_FILTERS["int"](value, default, base)
 
 
 @pass_context
@@ -135,18 +118,16 @@ class PromptEnvironment(BoundedEnvironment):
         filters: dict[str, Callable[..., Any]] = {
             **dict.fromkeys(("e", "escape", "forceescape"), _escape),
             "attr": _attr,
-            "float": _float,
             "format": _format,
             "int": _int,
             "join": _join,
             "list": _list,
-            "round": _round,
             "safe": str,
             "sort": _sort,
             "tojson": _tojson,
             "urlencode": _urlencode,
         }
-        super().__init__(filters=filters, shown=text, strict=True, undefined=PromptUndefined)
+        super().__init__(filters=filters, shown=text, is_prompt=True, undefined=PromptUndefined)
         self._functions = {id(function) for function in self.globals.values()}
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
@@ -160,10 +141,7 @@ class PromptEnvironment(BoundedEnvironment):
             return True
         if not isinstance(obj, BuiltinMethodType | MethodType):
             return False
-        owner = obj.__self__
-        if modifies_known_mutable(owner, obj.__name__):
-            return False
-        return is_prompt_method(owner, obj.__name__)
+        return is_offered(obj.__self__, obj.__name__, is_prompt=True)
 
     def refuse_call(self, target: Any) -> NoReturn:
         require(target)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from jinja2 import nodes
 
-from agentkit_prompts.templates.sandbox.offered import FUNCTIONS
+from agentkit_prompts.templates.sandbox.operations import FUNCTIONS
 from agentkit_prompts.templates.sandbox.values import Site
 
 __all__ = ["Analysis", "analyse"]
@@ -200,26 +200,34 @@ class _Walk:
         self.site(node, self.printed(node.body, node.filter))
 
     def visit_If(self, node: nodes.If) -> None:
-        branches: list[dict[str, _Value]] = []
         before = self.scope
+        branches: list[dict[str, _Value]] = []
         passed = _NONE
-        for test, statements in [(node.test, node.body), *[(one.test, one.body) for one in node.elif_]]:
+        for branch in (node, *node.elif_):
             with self.knowing(passed):
-                self.value(test)
-                self.scope = dict(before)
-                with self.knowing(self.shown(test, True)):
-                    self.body(statements)
-            branches.append(self.scope)
-            passed |= self.shown(test, False)
-        self.scope = dict(before)
-        with self.knowing(passed):
-            self.body(node.else_)
-        branches.append(self.scope)
+                self.value(branch.test)
+                branches.append(self.branch(before, branch.body, self.shown(branch.test, True)))
+            passed |= self.shown(branch.test, False)
+        branches.append(self.branch(before, node.else_, passed))
         self.scope = dict(before)
         for name in {name: None for branch in branches for name in branch}:
-            values = [branch[name] if name in branch else self.lookup(name, node.lineno) for branch in branches]
-            same = all(value == values[0] for value in values)
-            self.scope[name] = values[0] if same else _Value(_NONE.union(*(value.roots for value in values)))
+            self.scope[name] = self.merged(name, branches, node.lineno)
+
+    def branch(
+        self, scope: dict[str, _Value], statements: Iterable[nodes.Node], defined: frozenset[str]
+    ) -> dict[str, _Value]:
+        """Return the scope after the statements of one branch."""
+        self.scope = dict(scope)
+        with self.knowing(defined):
+            self.body(statements)
+        return self.scope
+
+    def merged(self, name: str, branches: list[dict[str, _Value]], line: int) -> _Value:
+        """Return the value of a name after any of some branches."""
+        values = [branch[name] if name in branch else self.lookup(name, line) for branch in branches]
+        if all(value == values[0] for value in values):
+            return values[0]
+        return _Value(_NONE.union(*(value.roots for value in values)))
 
     def visit_For(self, node: nodes.For) -> None:
         source = self.value(node.iter)
@@ -276,42 +284,51 @@ class _Walk:
     # expressions
 
     def value(self, node: nodes.Node, guarded: bool = False) -> _Value:
-        """Return what an expression reads; `guarded` where it may be undefined."""
+        """Return what an expression reads; `guarded` if it may be undefined."""
         match node:
             case nodes.Name():
                 return self.lookup(node.name, node.lineno, guarded)
-            case nodes.Getattr():
-                if isinstance(node.node, nodes.Name) and node.node.name == "loop" and node.attr in _COUNTERS:
-                    self.lookup("loop", node.lineno)
-                    return _NOTHING
-                return self.step(self.value(node.node), node.attr, guarded)
-            case nodes.Getitem():
-                source = self.value(node.node)
-                if isinstance(node.arg, nodes.Const) and type(node.arg.value) in (str, int):
-                    return self.step(source, node.arg.value, guarded)
-                return _Value(source.roots | self.value(node.arg).roots)
+            case nodes.Getattr() | nodes.Getitem():
+                return self.part(node, guarded)
             case nodes.Filter() | nodes.Test():
-                loose = node.name in _LOOSE
-                roots = self.value(node.node, loose).roots if node.node is not None else _NONE
-                return _Value(roots | self.given(node))
+                value = self.value(node.node, node.name in _LOOSE) if node.node is not None else _NOTHING
+                return _Value(value.roots | self.given(node))
             case nodes.Call():
                 return self.call(node)
             case nodes.And() | nodes.Or():
-                # The left side of `or` may be undefined.
-                is_or = isinstance(node, nodes.Or)
-                left = self.value(node.left, is_or).roots
-                with self.knowing(self.shown(node.left, not is_or)):
-                    return _Value(left | self.value(node.right, is_or and guarded).roots)
+                return self.either(node, guarded)
             case nodes.CondExpr():
-                roots = self.value(node.test).roots
-                with self.knowing(self.shown(node.test, True)):
-                    roots = self.value(node.expr1).roots
-                if node.expr2 is not None:
-                    with self.knowing(self.shown(node.test, False)):
-                        roots |= self.value(node.expr2).roots
-                return _Value(roots)
+                return self.conditional(node)
             case _:
                 return _Value(self.roots(node.iter_child_nodes()))
+
+    def part(self, node: nodes.Getattr | nodes.Getitem, guarded: bool) -> _Value:
+        """Return what `a.b` or `a[b]` reads."""
+        if isinstance(node, nodes.Getattr):
+            if isinstance(node.node, nodes.Name) and node.node.name == "loop" and node.attr in _COUNTERS:
+                self.lookup("loop", node.lineno)
+                return _NOTHING
+            return self.step(self.value(node.node), node.attr, guarded)
+        source = self.value(node.node)
+        if isinstance(node.arg, nodes.Const) and type(node.arg.value) in (str, int):
+            return self.step(source, node.arg.value, guarded)
+        return _Value(source.roots | self.value(node.arg).roots)
+
+    def either(self, node: nodes.And | nodes.Or, guarded: bool) -> _Value:
+        # The left side of `or` may be undefined.
+        is_or = isinstance(node, nodes.Or)
+        left = self.value(node.left, is_or).roots
+        with self.knowing(self.shown(node.left, not is_or)):
+            return _Value(left | self.value(node.right, is_or and guarded).roots)
+
+    def conditional(self, node: nodes.CondExpr) -> _Value:
+        self.value(node.test)
+        with self.knowing(self.shown(node.test, True)):
+            roots = self.value(node.expr1).roots
+        if node.expr2 is not None:
+            with self.knowing(self.shown(node.test, False)):
+                roots |= self.value(node.expr2).roots
+        return _Value(roots)
 
     def roots(self, expressions: Iterable[nodes.Node | None]) -> frozenset[str]:
         return _NONE.union(*(self.value(item).roots for item in expressions if item is not None))
@@ -353,15 +370,8 @@ class _Walk:
 
     def call(self, node: nodes.Call) -> _Value:
         roots = self.given(node)
-        if isinstance(node.node, nodes.Getattr) and self.is_function(node.node.node):
-            return _Value(roots)
         if isinstance(node.node, nodes.Getattr):
-            source = self.value(node.node.node)
-            if node.node.attr == "get" and source.path in _KWARGS:
-                key = node.args[0].value if node.args and isinstance(node.args[0], nodes.Const) else None
-                if isinstance(key, str):
-                    self.kwarg(key, False)
-            return _Value(roots | source.roots)
+            return _Value(roots | self.method(node, node.node))
         self.arguments |= roots
         if not self.is_function(node.node):
             return _Value(roots | self.value(node.node).roots)
@@ -369,6 +379,17 @@ class _Walk:
             return _Value(roots)
         self.has_cells = True
         return _Value(roots | {_CELL})
+
+    def method(self, node: nodes.Call, method: nodes.Getattr) -> frozenset[str]:
+        """Return the roots of the owner of a method. `additional_kwargs.get(NAME)` reads an optional name."""
+        if self.is_function(method.node):
+            return _NONE
+        owner = self.value(method.node)
+        if method.attr == "get" and owner.path in _KWARGS and node.args and isinstance(node.args[0], nodes.Const):
+            key = node.args[0].value
+            if isinstance(key, str):
+                self.kwarg(key, False)
+        return owner.roots
 
     def is_function(self, node: nodes.Node) -> TypeGuard[nodes.Name]:
         """True for the name of a function of templates."""

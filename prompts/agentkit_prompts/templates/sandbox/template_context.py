@@ -16,9 +16,9 @@ from agentkit_prompts.context.frozen import FrozenList
 from agentkit_prompts.context.parts import Media
 from agentkit_prompts.limits import MAX_SHOWN_CHARS
 from agentkit_prompts.templates.sandbox.attributes import attribute, refuse_private
-from agentkit_prompts.templates.sandbox.calls import is_prompt_method
+from agentkit_prompts.templates.sandbox.calls import is_offered
 from agentkit_prompts.templates.sandbox.faults import Fault, require
-from agentkit_prompts.templates.sandbox.finalise import concat, is_parts, number_text, parts_of, text, text_kept
+from agentkit_prompts.templates.sandbox.finalise import concat, is_content, number_text, parts_of, text, text_kept
 from agentkit_prompts.templates.sandbox.formatting import BoundFormat, BoundStrftime
 from agentkit_prompts.templates.sandbox.meter import ROUNDS_PER_LOOK, Meter, refuse_large
 from agentkit_prompts.templates.sandbox.values import Composed, MediaText, RenderedText, Trusted
@@ -182,8 +182,7 @@ class PromptContext(BoundedContext):
         kind = type(value)
         if kind is str or kind is Trusted or kind is Composed:
             return [value]
-        is_rendered = kind is RenderedText
-        if not (is_rendered or isinstance(value, Media) or hasattr(kind, "__prompt__") or is_parts(value)):
+        if kind is not RenderedText and not is_content(value):
             return [text(self.meter, value)]
         self.has_parts = True
         return [MediaText(part) if isinstance(part, Media) else part for part in parts_of(self.meter, value)]
@@ -215,7 +214,7 @@ class PromptContext(BoundedContext):
             return BoundFormat(self.environment, value, name, text)  # type: ignore[arg-type]  # it is a sandbox
         if isinstance(value, date | time) and name == "strftime":
             return BoundStrftime(value)
-        if is_prompt_method(value, name):
+        if is_offered(value, name, is_prompt=True):
             return getattr(value, name)
         if isinstance(value, Namespace | Mapping):
             return attribute(value, name)
