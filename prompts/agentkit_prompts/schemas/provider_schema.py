@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agentkit_prompts.schemas.flat_root import flat_root, resolved
 from agentkit_prompts.schemas.intersection import ANNOTATIONS, intersection
 from agentkit_prompts.schemas.json_values import kind_of_json
+from agentkit_prompts.schemas.keywords import iter_schemas
 from agentkit_prompts.schemas.property_names import wire_property
 from agentkit_prompts.schemas.provider_rules import ProviderRules
 from agentkit_prompts.schemas.references import target_in
@@ -39,6 +41,9 @@ _ONLY_FOR = {
 }
 """Keywords that say something about values of one type; about whole numbers, too, where that is number."""
 _SCALARS = [{"type": kind} for kind in ("string", "number", "boolean")]
+_NULL = {"type": "null"}
+_PARTED = frozenset({"object", "array"})
+"""Types of values that have parts."""
 
 
 def fitted(schema: Mapping[str, Any], rules: ProviderRules) -> tuple[dict[str, Any], list[str]]:
@@ -61,20 +66,23 @@ def nullable(schema: dict[str, Any], rules: ProviderRules) -> dict[str, Any]:
     """Return a fitted schema that accepts null, too."""
     if not rules.lists_types:
         return {**schema, "nullable": True}
-    null = {"type": "null"}
     if "anyOf" in schema:
-        if null in schema["anyOf"]:
-            return schema
-        return {**schema, "anyOf": [*schema["anyOf"], null]}
+        return {**schema, "anyOf": _distinct([*schema["anyOf"], _NULL])}
     kinds = _kinds(schema)
     if "null" in kinds:
         return schema
-    has_parts = {"object", "array"}.intersection(kinds) or "$ref" in schema
-    if kinds and not has_parts and not _listed(schema):
+    if kinds and _is_flat(schema, kinds):
         return {**schema, "type": [*kinds, "null"]}
-    outside = {key: value for key, value in schema.items() if key == "description"}
-    inside = {key: value for key, value in schema.items() if key != "description"}
-    return {"anyOf": [inside, null], **outside}
+    inside = dict(schema)
+    description = inside.pop("description", None)
+    if description is None:
+        return {"anyOf": [inside, _NULL]}
+    return {"anyOf": [inside, _NULL], "description": description}
+
+
+def _is_flat(schema: Mapping[str, Any], kinds: list[str]) -> bool:
+    """True if a schema has neither parts nor listed values."""
+    return _PARTED.isdisjoint(kinds) and "$ref" not in schema and _listed(schema) is None
 
 
 def is_common_pattern(pattern: str) -> bool:
@@ -103,19 +111,22 @@ class _Fitting:
     def fit(self, schema: Any, path: str, level: int) -> dict[str, Any]:
         """Return the schema of the value at `path` in the subset."""
         self.nodes += 1
-        where = path or "parameters"
         if not isinstance(schema, Mapping):
-            return self.anything(where, {})
+            return self.anything(path)
         outside: dict[str, Any] = {}
         if isinstance(schema.get("description"), str):
             outside["description"] = schema["description"]
         node = self.joined(schema)
-        if node is None:
-            self.problems.append(f"{where} uses allOf of what cannot be joined")
-            if self.rules.is_closed:
-                return {}
-            return {**self.anything(where, {}), **outside}
-        return self.with_description(self.without_description(node, path, level), outside)
+        if node is not None:
+            return self.with_description(self.without_description(node, path, level), outside)
+        self.problem(path, "uses allOf of what cannot be joined")
+        if self.rules.is_closed:
+            return {}
+        return {**self.anything(path), **outside}
+
+    def problem(self, path: str, text: str) -> None:
+        """Note that the value at a path does not fit into the subset."""
+        self.problems.append(f"{path or 'parameters'} {text}")
 
     def without_description(self, node: dict[str, Any], path: str, level: int) -> dict[str, Any]:
         """Return a schema that has no `allOf` in the subset."""
@@ -152,22 +163,19 @@ class _Fitting:
 
     def reference(self, node: dict[str, Any], path: str, level: int) -> dict[str, Any]:
         """Return a schema with a reference in the subset."""
-        reference, where = node.pop("$ref"), path or "parameters"
+        reference = node.pop("$ref")
         target = target_in(self.document, reference)
         if not isinstance(target, Mapping) or self.nodes > _MAX_NODES:
-            return self.anything(where, {})
+            return self.anything(path)
         # Rules next to it hold as well.
         if node:
             whole = intersection(node, _bare(target))
             if whole is None or reference in self.inside:
-                self.problems.append(f"{where} refers to {reference} beside rules of its own")
+                self.problem(path, f"refers to {reference} beside rules of its own")
                 return {}
             return self.fit_inside(reference, whole, path, level)
-        # Written out, a schema that contains itself would never end.
-        if reference in self.inside and self.rules.references != "recursive":
-            if self.rules.references == "flat":
-                self.problems.append(f"{where} contains itself")
-            return {"type": "object"}
+        if self.rules.references != "recursive" and reference in self.inside:
+            return self.recursive_reference(path)
         if self.rules.references == "none":
             if len(self.inside) >= _MAX_REFERENCES:
                 return {"type": "object"}
@@ -175,6 +183,12 @@ class _Fitting:
         if reference not in self.names:
             self.define(reference, target, level)
         return {"$ref": f"#/$defs/{self.names[reference]}"}
+
+    def recursive_reference(self, path: str) -> dict[str, Any]:
+        """Return any object: written out, a schema that contains itself would never end."""
+        if self.rules.references == "flat":
+            self.problem(path, "contains itself")
+        return {"type": "object"}
 
     def fit_inside(self, reference: str, schema: Any, path: str, level: int) -> dict[str, Any]:
         """Return the target of a reference in the subset; references to the same target in it are known as such."""
@@ -206,50 +220,37 @@ class _Fitting:
         if not alternatives:
             return self.plain(node, path, level)
         rest = [one for one in alternatives if _kinds(one) != ["null"]]
-        if not self.rules.lists_types and rest and len(rest) < len(alternatives):
-            schema = rest[0] if len(rest) == 1 else {"anyOf": rest}
-            return nullable(self.fit(schema, path, level), self.rules)
-        distinct: list[dict[str, Any]] = []
+        if rest and len(rest) < len(alternatives) and not self.rules.lists_types:
+            # The provider has no type for null.
+            return nullable(self.fit(_any_of(rest), path, level), self.rules)
+        fitted_options: list[dict[str, Any]] = []
         for alternative in alternatives:
-            fitted_schema = self.fit(alternative, path, level)
-            inner = fitted_schema["anyOf"] if fitted_schema.keys() == {"anyOf"} else [fitted_schema]
-            distinct += [one for one in inner if one not in distinct]
-        if len(distinct) == 1:
-            return distinct[0]
-        return {"anyOf": distinct}
+            schema = self.fit(alternative, path, level)
+            fitted_options += schema["anyOf"] if schema.keys() == {"anyOf"} else [schema]
+        return _any_of(_distinct(fitted_options))
 
     def alternatives(self, node: dict[str, Any], options: Any) -> list[dict[str, Any]]:
         """Return the alternatives that some value fulfils, each with the rules next to them."""
-        result: list[dict[str, Any]] = []
-        for option in options:
-            if option is False:
-                continue
-            schema = option if isinstance(option, Mapping) else {}
-            if node and not schema.keys() - {"required", *ANNOTATIONS}:
-                # It only decides which properties go together.
-                continue
-            whole = intersection(resolved(schema, self.document), node) if node else dict(schema)
-            if whole is not None and whole.get("enum") != []:
-                result.append(whole)
-        return result
+        schemas = [dict(option) if isinstance(option, Mapping) else {} for option in options if option is not False]
+        if not node:
+            return [schema for schema in schemas if schema.get("enum") != []]
+        # An alternative that only requires properties decides which of them go together.
+        schemas = [schema for schema in schemas if schema.keys() - {"required", *ANNOTATIONS}]
+        joined = [intersection(resolved(schema, self.document), node) for schema in schemas]
+        return [schema for schema in joined if schema is not None and schema.get("enum") != []]
 
     def plain(self, node: dict[str, Any], path: str, level: int) -> dict[str, Any]:
         """Return a schema that has neither references nor alternatives."""
-        where, listed = path or "parameters", _listed(node)
-        kinds = _kinds(node) or _implied_kinds(node, listed)
+        kinds = _kinds(node) or _implied_kinds(node)
         if not kinds:
-            return self.anything(where, node)
-        # Keywords of objects and arrays belong to one type each, so these become alternatives.
-        if len(kinds) > 1 and (not self.rules.lists_types or {"object", "array"}.intersection(kinds)):
-            return self.union({}, [_of_kind(node, kind, listed) for kind in kinds], path, level)
+            return self.anything(path)
+        if len(kinds) > 1 and self.needs_one_type(kinds):
+            return self.union({}, [_of_kind(node, kind) for kind in kinds], path, level)
         if kinds == ["null"] and not self.rules.lists_types:
             # The provider has no type for null alone.
             return {"type": "string", "nullable": True}
-        result: dict[str, Any] = {"type": kinds}
-        if len(kinds) == 1:
-            result["type"] = kinds[0]
-        if listed is not None:
-            self.add_enum(result, node, listed, where)
+        result: dict[str, Any] = {"type": _one_or_many(kinds)}
+        self.add_enum(result, node, path)
         self.add_keywords(result, node)
         if kinds == ["object"]:
             self.add_properties(result, node, path, level)
@@ -257,16 +258,23 @@ class _Fitting:
             self.add_items(result, node, path, level)
         return result
 
+    def needs_one_type(self, kinds: list[str]) -> bool:
+        """True if each of several types becomes an alternative: keywords of objects and arrays belong to one type."""
+        return not self.rules.lists_types or not _PARTED.isdisjoint(kinds)
+
     def add_keywords(self, result: dict[str, Any], node: Mapping[str, Any]) -> None:
-        known = self.rules.keywords or frozenset()
+        keywords = (self.rules.keywords or frozenset()) - _STRUCTURE
         for keyword, value in node.items():
-            if keyword in known and keyword not in _STRUCTURE and self.is_right(keyword, value):
+            if keyword in keywords and self.is_right(keyword, value):
                 result[keyword] = value
 
-    def add_enum(self, result: dict[str, Any], node: Mapping[str, Any], listed: list[Any], where: str) -> None:
+    def add_enum(self, result: dict[str, Any], node: Mapping[str, Any], path: str) -> None:
+        listed = _listed(node)
+        if listed is None:
+            return
         if any(isinstance(value, Mapping | list | tuple) for value in listed):
             if self.rules.is_closed:
-                self.problems.append(f"{where} lists values that are objects or arrays")
+                self.problem(path, "lists values that are objects or arrays")
         elif self.rules.only_text_enums:
             if texts := [value for value in listed if isinstance(value, str) and value]:
                 result["enum"] = texts
@@ -286,51 +294,53 @@ class _Fitting:
         return isinstance(value, int | float) and not isinstance(value, bool)
 
     def add_properties(self, result: dict[str, Any], node: Mapping[str, Any], path: str, level: int) -> None:
-        rules, where = self.rules, path or "parameters"
+        rules = self.rules
         if rules.is_closed and _is_open(node, is_root=not path):
-            self.problems.append(f"{where} takes properties of any name")
+            self.problem(path, "takes properties of any name")
         if rules.max_levels is not None and level >= rules.max_levels:
-            self.problems.append(f"{where} is nested deeper than {rules.max_levels} levels")
+            self.problem(path, f"is nested deeper than {rules.max_levels} levels")
             return
         properties = self.fitted_properties(node, path, level)
         if properties or rules.is_closed:
             result["properties"] = properties
-        if rules.all_required:
-            result["required"] = list(properties)
-        else:
-            names = [wire_property(name, rules.names) for name in node.get("required", ())]
-            required = [name for name in dict.fromkeys(names) if name in properties]
-            if required:
-                result["required"] = required
+        required = self.required(node, properties)
+        if required or rules.all_required:
+            result["required"] = required
         if rules.is_closed:
             result["additionalProperties"] = False
 
+    def required(self, node: Mapping[str, Any], properties: Mapping[str, Any]) -> list[str]:
+        if self.rules.all_required:
+            return list(properties)
+        names = [wire_property(name, self.rules.names) for name in node.get("required", ())]
+        return [name for name in dict.fromkeys(names) if name in properties]
+
     def fitted_properties(self, node: Mapping[str, Any], path: str, level: int) -> dict[str, Any]:
-        required = set(node.get("required", ()))
+        optional = node.get("properties", {}).keys() - node.get("required", ())
         properties: dict[str, Any] = {}
-        for name, item in (node.get("properties") or {}).items():
+        for name, item in node.get("properties", {}).items():
             if item is False:
                 continue
-            inner = self.fit(item, f"{path}.{name}" if path else name, level + 1)
-            if self.rules.all_required and name not in required:
+            inner = self.fit(item, f"{path}.{name}".removeprefix("."), level + 1)
+            if self.rules.all_required and name in optional:
                 inner = nullable(inner, self.rules)
             properties[wire_property(name, self.rules.names)] = inner
         return properties
 
     def add_items(self, result: dict[str, Any], node: Mapping[str, Any], path: str, level: int) -> None:
-        heads, items = node.get("prefixItems"), node.get("items", True)
+        heads = node.get("prefixItems")
         if not heads:
-            result["items"] = self.fit(items, f"{path}[]", level)
+            result["items"] = self.fit(node.get("items", True), f"{path}[]", level)
         elif self.rules.is_closed:
-            self.problems.append(f"{path or 'parameters'} uses prefixItems")
+            self.problem(path, "uses prefixItems")
         else:
-            more = [] if items is False or "items" not in node else [items]
+            more = [item for item in [node.get("items", False)] if item is not False]
             result["items"] = self.fit({"anyOf": [*heads, *more]}, f"{path}[]", level)
 
-    def anything(self, where: str, node: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what accepts any value, as far as there are words for that."""
+    def anything(self, path: str) -> dict[str, Any]:
+        """Return a schema that accepts any value, as far as the subset can write one."""
         if self.rules.is_closed:
-            self.problems.append(f"{where} accepts any value")
+            self.problem(path, "accepts any value")
             return {}
         return {"anyOf": [*_SCALARS, {"type": "array", "items": {"type": "string"}}, {"type": "object"}]}
 
@@ -349,18 +359,36 @@ def _is_open(node: Mapping[str, Any], *, is_root: bool) -> bool:
 
 
 def _kinds(schema: Mapping[str, Any]) -> list[str]:
-    kind = schema.get("type")
-    if kind is None:
-        return []
-    if isinstance(kind, list | tuple):
-        return list(kind)
-    return [kind]
+    kind = schema.get("type", ())
+    if isinstance(kind, str):
+        return [kind]
+    return list(kind)
 
 
-def _implied_kinds(node: Mapping[str, Any], listed: list[Any] | None) -> list[str]:
+def _one_or_many(kinds: list[str]) -> str | list[str]:
+    if len(kinds) == 1:
+        return kinds[0]
+    return kinds
+
+
+def _distinct(schemas: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    result: list[dict[str, Any]] = []
+    for schema in schemas:
+        if schema not in result:
+            result.append(schema)
+    return result
+
+
+def _any_of(schemas: list[dict[str, Any]]) -> dict[str, Any]:
+    if len(schemas) == 1:
+        return schemas[0]
+    return {"anyOf": schemas}
+
+
+def _implied_kinds(node: Mapping[str, Any]) -> list[str]:
     """Return the types of a schema without `type`: of the listed values, or of its keywords."""
-    if listed is not None:
-        return list(dict.fromkeys(kind_of_json(value) for value in listed))
+    if (listed := _listed(node)) is not None:
+        return list(dict.fromkeys(map(kind_of_json, listed)))
     if "properties" in node:
         return ["object"]
     if "items" in node or "prefixItems" in node:
@@ -377,41 +405,42 @@ def _listed(schema: Mapping[str, Any]) -> list[Any] | None:
     return None
 
 
-def _of_kind(node: Mapping[str, Any], kind: str, listed: list[Any] | None) -> dict[str, Any]:
-    """Return what a schema of several types says about one of them."""
-    alike = {"integer": "number"}.get(kind, kind)
-    found = {key: value for key, value in node.items() if _ONLY_FOR.get(key, alike) == alike and key != "const"}
-    if listed is not None:
-        found["enum"] = [one for one in listed if (one_kind := kind_of_json(one)) == kind or {one_kind, kind} == _WHOLE]
+def _of_kind(node: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Return the rules of a schema of several types for one of them."""
     if kind == "null":
-        found = {}
-    return {**found, "type": kind}
+        return {"type": kind}
+    alike = _number_or(kind)
+    result = {key: value for key, value in node.items() if _ONLY_FOR.get(key, alike) == alike and key != "const"}
+    if (listed := _listed(node)) is not None:
+        result["enum"] = [value for value in listed if _number_or(kind_of_json(value)) == alike]
+    return {**result, "type": kind}
 
 
-_WHOLE = {"integer", "number"}
+def _number_or(kind: str) -> str:
+    """Return a type, which is `number` for integers."""
+    return {"integer": "number"}.get(kind, kind)
 
 
 def _over_limits(schema: Mapping[str, Any], rules: ProviderRules) -> Iterator[str]:
-    """Yield what is larger than the provider takes."""
-    properties = values = chars = unions = 0
-    waiting: list[Any] = [schema]
-    while waiting:
-        node = waiting.pop()
-        unions += "anyOf" in node or isinstance(node.get("type"), list)
-        for key in ("properties", "$defs"):
-            if key in node:
-                properties += len(node[key]) if key == "properties" else 0
-                chars += sum(map(len, node[key]))
-                waiting += node[key].values()
-        listed = _listed(node) or ()
-        values += len(listed)
-        chars += sum(len(value) for value in listed if isinstance(value, str))
-        waiting += [*node.get("anyOf", ()), *([node["items"]] if "items" in node else ())]
-    for count, most, noun in (
-        (properties, rules.max_properties, "properties"),
-        (values, rules.max_enum_values, "values in enums"),
-        (chars, rules.max_name_chars, "characters in names and enums"),
-        (unions, rules.max_unions, "parameters of several types"),
+    """Yield the parts of a fitted schema that are too large for the provider."""
+    sizes: Counter[str] = Counter()
+    for node in iter_schemas(schema):
+        _add_sizes(sizes, node)
+    for noun, maximum in (
+        ("properties", rules.max_properties),
+        ("values in enums", rules.max_enum_values),
+        ("characters in names and enums", rules.max_name_chars),
+        ("parameters of several types", rules.max_unions),
     ):
-        if most is not None and count > most:
-            yield f"parameters has {count:,} {noun}, {most:,} are allowed"
+        if maximum is not None and sizes[noun] > maximum:
+            yield f"parameters has {sizes[noun]:,} {noun}, {maximum:,} are allowed"
+
+
+def _add_sizes(sizes: Counter[str], node: Mapping[str, Any]) -> None:
+    """Add the sizes of one schema, without the schemas inside it."""
+    properties, listed = node.get("properties", {}), _listed(node) or []
+    texts = [*properties, *node.get("$defs", {}), *[value for value in listed if isinstance(value, str)]]
+    sizes["properties"] += len(properties)
+    sizes["values in enums"] += len(listed)
+    sizes["characters in names and enums"] += sum(map(len, texts))
+    sizes["parameters of several types"] += "anyOf" in node or isinstance(node.get("type"), list)

@@ -47,20 +47,25 @@ def _takes_any(declared: Any) -> bool:
 
 
 def _plain(declared: Any) -> Any:
-    """Return the type that an alias, a `NewType`, an `Annotated` or a bounded type variable stands for."""
-    while True:
-        if isinstance(declared, TypeAliasType):
-            declared = declared.__value__
-        elif isinstance(declared, NewType):
-            declared = declared.__supertype__
-        elif get_origin(declared) is Annotated:
-            declared = get_args(declared)[0]
-        elif isinstance(declared, TypeVar) and declared.__constraints__:
-            declared = Union[declared.__constraints__]  # noqa: UP007 (a tuple of options)
-        elif isinstance(declared, TypeVar) and declared.__bound__ is not None:
-            declared = declared.__bound__
-        else:
-            return declared
+    """Return the type that an alias, a `NewType`, an `Annotated` or a bounded type variable means."""
+    while (inner := _meaning(declared)) is not None:
+        declared = inner
+    return declared
+
+
+def _meaning(declared: Any) -> Any:
+    """Return the type one step inside of `declared`; None if it is no other name of a type."""
+    if isinstance(declared, TypeAliasType):
+        return declared.__value__
+    if isinstance(declared, NewType):
+        return declared.__supertype__
+    if get_origin(declared) is Annotated:
+        return get_args(declared)[0]
+    if not isinstance(declared, TypeVar):
+        return None
+    if declared.__constraints__:
+        return Union[declared.__constraints__]  # noqa: UP007 (a tuple of options)
+    return declared.__bound__
 
 
 def fits(deps: object, declared: Any) -> bool:
@@ -76,15 +81,22 @@ def fits(deps: object, declared: Any) -> bool:
         return any(type(deps) is type(value) and deps == value for value in get_args(declared))
     if _takes_any(declared):
         return True
-    kind = NoneType if declared is None else origin or declared
+    kind = origin or declared
+    if declared is None:
+        kind = NoneType
     try:
-        if is_typeddict(kind):
-            return isinstance(deps, Mapping)
-        if isinstance(kind, type) and is_protocol(kind):
-            return all(hasattr(deps, name) for name in get_protocol_members(kind))
-        return isinstance(deps, _NUMBERS.get(kind, kind))
-    except Exception:  # code of their own decides about instances or attributes, and failed; or it is no class
+        return _is_instance(deps, kind)
+    except Exception:
+        # Code of a class that decides about instances or attributes failed, or it is no class.
         return True
+
+
+def _is_instance(deps: object, kind: Any) -> bool:
+    if is_typeddict(kind):
+        return isinstance(deps, Mapping)
+    if isinstance(kind, type) and is_protocol(kind):
+        return all(hasattr(deps, name) for name in get_protocol_members(kind))
+    return isinstance(deps, _NUMBERS.get(kind, kind))
 
 
 def name_of_type(declared: Any) -> str:

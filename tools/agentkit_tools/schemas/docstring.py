@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from inspect import cleandoc
 from textwrap import dedent
 from typing import NamedTuple
@@ -99,6 +100,13 @@ def _without_asides(text: str) -> str:
     return re.sub(_FOOTNOTE, "", "".join([*kept, text[start:]])).strip()
 
 
+def _described(style: _Style, body: str) -> Iterator[tuple[str, str]]:
+    """Yield the names in a section of parameters, each with its text."""
+    for item in re.finditer(style.item, body):
+        for name in re.findall(r"\w+", item["names"]):
+            yield name, cleandoc(item["text"])
+
+
 def _parse(text: str, style: _Style) -> Description:
     prose: list[str] = []
     parameters: dict[str, str] = {}
@@ -107,9 +115,8 @@ def _parse(text: str, style: _Style) -> Description:
         prose.append(text[start : section.start()])
         start, body = section.end(), dedent(section["body"]).strip()
         if section["parameters"]:
-            for item in re.finditer(style.item, body):
-                for name in re.findall(r"\w+", item["names"]):
-                    parameters.setdefault(name, cleandoc(item["text"]))
+            for name, description in _described(style, body):
+                parameters.setdefault(name, description)
         elif section["returns"] and (returned := cleandoc(re.sub(style.type, "", body))):
             prose.append(f"Returns: {returned}")
         elif remark := section.groupdict().get("remark"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
@@ -81,29 +81,41 @@ class _Methods(dict[Any, Any]):
         return method
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Field:
     """One property of the arguments."""
 
-    __slots__ = ("alias", "annotation", "description", "required")
+    annotation: Any
+    required: bool
+    alias: str | None = None
+    description: str | None = None
 
-    def __init__(self, name: str, annotation: Any, required: bool) -> None:
-        self.required = required
-        self.alias: str | None = None
-        self.description: str | None = None
-        if get_origin(annotation) is Annotated:
-            for extra in get_args(annotation)[1:]:
-                if isinstance(extra, str):
-                    self.description = extra
-                elif isinstance(extra, FieldInfo):
-                    alias = extra.validation_alias or extra.alias
-                    if alias is not None and not isinstance(alias, str):
-                        raise ToolDefinitionError(
-                            f"parameter {name}: a tool parameter has one alias, a str", names=[name]
-                        )
-                    self.alias = alias or self.alias
-            if self.alias:
-                annotation = Annotated[get_args(annotation)[0], *map(_without_alias, get_args(annotation)[1:])]
-        self.annotation = annotation
+
+def _field(name: str, annotation: Any, required: bool) -> _Field:
+    """Return the property of a parameter, with the alias and the description that its annotation contains.
+
+    Raises:
+        ToolDefinitionError: It has several aliases.
+    """
+    result = _Field(annotation, required)
+    if get_origin(annotation) is not Annotated:
+        return result
+    kind, *extras = get_args(annotation)
+    for extra in extras:
+        if isinstance(extra, str):
+            result.description = extra
+        elif isinstance(extra, FieldInfo):
+            result.alias = _alias_of(extra, name) or result.alias
+    if result.alias:
+        result.annotation = Annotated[kind, *map(_without_alias, extras)]
+    return result
+
+
+def _alias_of(field: FieldInfo, name: str) -> str | None:
+    alias = field.validation_alias or field.alias
+    if alias is not None and not isinstance(alias, str):
+        raise ToolDefinitionError(f"parameter {name}: a tool parameter has one alias, a str", names=[name])
+    return alias
 
 
 def _without_alias(extra: Any) -> Any:
@@ -162,12 +174,9 @@ class Signature:
         """Return positional and keyword arguments for one call."""
         for name in self.contexts:
             arguments[name] = context
-        for name, given in self.injected.items():
+        for name, default in self.injected.items():
             if name not in arguments:
-                try:
-                    arguments[name] = given.get_default(call_default_factory=True, validated_data={})
-                except StopIteration as error:  # it would end the coroutine of the call, as if that had returned
-                    raise RuntimeError(f"the default of {name} raised StopIteration") from error
+                arguments[name] = _injected_default(default, name)
         if self.positional is None:
             return (), arguments
         values: list[Any] = []
@@ -177,6 +186,14 @@ class Signature:
             else:
                 values.append(arguments.pop(name, default))
         return tuple(values), arguments
+
+
+def _injected_default(field: FieldInfo, name: str) -> Any:
+    try:
+        return field.get_default(call_default_factory=True, validated_data={})
+    except StopIteration as error:
+        # It would end the coroutine of the call, as if that had returned.
+        raise RuntimeError(f"the default of {name} raised StopIteration") from error
 
 
 def read_signature(
@@ -203,7 +220,7 @@ def read_signature(
             _add_extras(result, parameter.name, hint, texts.get(parameter.name), tool)
         elif parameter.kind is Parameter.VAR_POSITIONAL:
             items = list[hint]  # type: ignore[valid-type]
-            result.fields[parameter.name] = _Field(parameter.name, items, required=False)
+            result.fields[parameter.name] = _Field(items, required=False)
         else:
             default = _add_field(result, parameter, hint)
             if default is not Parameter.empty:
@@ -232,23 +249,25 @@ def _add_field(result: Signature, parameter: Parameter, hint: Any) -> Any:
         for extra in get_args(hint)[1:]:
             if isinstance(extra, FieldInfo):
                 default = _default_of(extra, result, name)
-    result.fields[name] = _Field(name, hint, required=default is Parameter.empty)
+    result.fields[name] = _field(name, hint, required=default is Parameter.empty)
     return default
 
 
-def _positional(parameters: Iterable[Parameter], defaults: Mapping[str, Any]) -> tuple[tuple[str, Any], ...] | None:
+_BY_POSITION_ONLY = (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL)
+
+
+def _positional(parameters: Sequence[Parameter], defaults: Mapping[str, Any]) -> tuple[tuple[str, Any], ...] | None:
     """Return the parameters to pass by position, with their defaults; None if all can go by keyword."""
-    by_position: list[tuple[str, Any]] = []
-    is_needed = False
-    for parameter in parameters:
-        if parameter.kind is Parameter.VAR_POSITIONAL:
-            by_position.append((f"*{parameter.name}", None))
-        elif parameter.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD):
-            by_position.append((parameter.name, defaults.get(parameter.name, parameter.default)))
-        is_needed = is_needed or parameter.kind in (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL)
     # Keywords are the cheaper way, and the arguments are a dict already.
-    if not is_needed:
+    if not any(parameter.kind in _BY_POSITION_ONLY for parameter in parameters):
         return None
+    by_position: list[tuple[str, Any]] = []
+    for parameter in parameters:
+        name = parameter.name
+        if parameter.kind is Parameter.VAR_POSITIONAL:
+            by_position.append((f"*{name}", None))
+        elif parameter.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD):
+            by_position.append((name, defaults.get(name, parameter.default)))
     return tuple(by_position)
 
 
@@ -293,7 +312,7 @@ def _add_extras(result: Signature, name: str, hint: Any, text: str | None, tool:
         while (qualifier := get_origin(annotation)) in _QUALIFIERS:
             required = {Required: True, NotRequired: False}.get(qualifier, required)
             (annotation,) = get_args(annotation)
-        result.fields[name] = _Field(name, annotation, required)
+        result.fields[name] = _field(name, annotation, required)
 
 
 def _build(result: Signature, tool: str) -> None:
@@ -332,17 +351,9 @@ def _describe(result: Signature, texts: Mapping[str, str], defaults: Mapping[str
     properties = raw.get("properties", {})
     for name, one in result.fields.items():
         entry = properties.get(one.alias or name)
-        if entry is None:
-            continue
-        text = one.description or texts.get(name)
-        if text and "description" not in entry:
-            entry["description"] = text
-        if name in defaults and "default" not in entry and defaults[name] is not PydanticUndefined:
-            # A default that JSON cannot write is still what Python uses.
-            with suppress(ValueError, TypeError):
-                default = to_jsonable_python(defaults[name])
-                if _is_finite(default):
-                    entry["default"] = default
+        if entry is not None:
+            _add_description(entry, one.description or texts.get(name))
+            _add_default(entry, defaults.get(name, PydanticUndefined))
     parameters: dict[str, Any] = {"type": "object", "properties": properties}
     if raw.get("required"):
         parameters["required"] = raw["required"]
@@ -350,6 +361,21 @@ def _describe(result: Signature, texts: Mapping[str, str], defaults: Mapping[str
     if raw.get("$defs"):
         parameters["$defs"] = raw["$defs"]
     result.parameters = without_titles(parameters)
+
+
+def _add_description(entry: dict[str, Any], text: str | None) -> None:
+    if text and "description" not in entry:
+        entry["description"] = text
+
+
+def _add_default(entry: dict[str, Any], default: Any) -> None:
+    if "default" in entry or default is PydanticUndefined:
+        return
+    # A default that JSON cannot write is still what Python uses.
+    with suppress(ValueError, TypeError):
+        written = to_jsonable_python(default)
+        if _is_finite(written):
+            entry["default"] = written
 
 
 def without_titles(parameters: dict[str, Any]) -> dict[str, Any]:

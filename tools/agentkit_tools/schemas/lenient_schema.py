@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentkit_prompts.schemas.json_values import is_json, kind_of_json
+from agentkit_prompts.schemas.keywords import NAMED
 
 __all__ = ["SchemaError", "normalise"]
 
@@ -37,9 +38,8 @@ _ONE = (
     *("unevaluatedItems", "unevaluatedProperties", "contentSchema"),
 )
 _MANY = ("anyOf", "oneOf", "allOf", "prefixItems")
-_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _NULLABLE = ("nullable", "x-nullable")
-_TRANSLATED = frozenset(("type", "dependencies", "required", "optional", *_ONE, *_MANY, *_NAMED, *_NULLABLE))
+_TRANSLATED = frozenset(("type", "dependencies", "required", "optional", *_NULLABLE))
 _WRAPPED = ("$ref", *_MANY[:3])
 """Keywords beside which a type alone does not say whether null is accepted."""
 _ANNOTATIONS = frozenset(
@@ -52,11 +52,11 @@ class SchemaError(ValueError):
 
 
 def normalise(schema: Any, level: int = 0) -> Any:
-    """Return a copy of `schema` with foreign type names replaced, and nothing in it that contradicts itself.
+    """Return a copy of `schema` in valid JSON Schema, with foreign type names replaced and contradictions settled.
 
-    A type nobody knows becomes no type at all, which accepts anything. Where an enum and a type contradict each other,
-    the enum is what holds; beside the type `array` it is that of the items. A default of null, like `nullable`, lets
-    null in. Any other default that does not fit moves into the description, where the model can still read it.
+    An unknown type becomes no type, which accepts any value. If an enum and a type contradict each other, the enum
+    holds; next to the type `array` it is the enum of the items. A default of null, like `nullable`, allows null. Any
+    other default that does not fit moves into the description, where the model can still read it.
 
     Raises:
         SchemaError: It is nested too deeply, or is neither an object nor a boolean.
@@ -69,57 +69,75 @@ def normalise(schema: Any, level: int = 0) -> Any:
         raise SchemaError(f"expected an object at level {level} of the schema, got {type(schema).__name__}")
     result = _well_formed(schema, level)
     _translate(result, schema, level)
-    is_nullable = any(schema.get(keyword) is True for keyword in _NULLABLE)
-    return _without_contradictions(result, is_nullable=is_nullable, is_root=level == 0)
+    return _without_contradictions(result, schema, is_root=level == 0)
 
 
 def _well_formed(schema: Mapping[str, Any], level: int) -> dict[str, Any]:
     """Return the keywords whose values JSON Schema allows, with the schemas inside it normalised."""
     result: dict[str, Any] = {}
     for keyword, value in schema.items():
-        if keyword in _ONE or keyword in _MANY or keyword in _NAMED:
-            _add_schemas(result, keyword, value, level + 1)
-        elif keyword == "enum":
-            if isinstance(value, list | tuple) and value:
-                result[keyword] = _distinct(value)
+        if keyword in _INNER:
+            if (inner := _INNER[keyword](value, level + 1)) is not None:
+                result[keyword] = inner
         elif keyword not in _TRANSLATED and _WELL_FORMED.get(keyword, _is_there)(value):
             result[keyword] = value
     return result
 
 
-def _add_schemas(result: dict[str, Any], keyword: str, value: Any, level: int) -> None:
-    """Add the schemas of a keyword, unless JSON Schema does not allow its value."""
-    is_list = isinstance(value, list | tuple)
-    if keyword in _ONE and isinstance(value, Mapping | bool):
-        result[keyword] = normalise(value, level)
-    elif keyword in _MANY and is_list and value:
-        result[keyword] = [normalise(item, level) for item in value]
-    elif keyword in _NAMED and isinstance(value, Mapping):
-        result[keyword] = {str(name): normalise(item, level) for name, item in value.items()}
-    elif keyword == "items" and is_list:
-        # Before 2020-12, a list of schemas for `items` described a tuple.
-        result["prefixItems"] = [normalise(item, level) for item in value]
+def _one_schema(value: Any, level: int) -> Any:
+    if isinstance(value, Mapping | bool):
+        return normalise(value, level)
+    return None
 
 
-def _distinct(values: Sequence[Any]) -> list[Any]:
+def _several_schemas(value: Any, level: int) -> list[Any] | None:
+    if isinstance(value, list | tuple) and value:
+        return [normalise(item, level) for item in value]
+    return None
+
+
+def _schemas_by_name(value: Any, level: int) -> dict[str, Any] | None:
+    if isinstance(value, Mapping):
+        return {str(name): normalise(item, level) for name, item in value.items()}
+    return None
+
+
+def _distinct(value: Any, level: int) -> list[Any] | None:
+    """Return the values of an enum, each once; None if it has no values."""
+    if not isinstance(value, list | tuple) or not value:
+        return None
     by_text: dict[str, Any] = {}
-    for value in values:
-        by_text.setdefault(json.dumps(value, sort_keys=True, default=str), value)
+    for item in value:
+        by_text.setdefault(json.dumps(item, sort_keys=True, default=str), item)
     return list(by_text.values())
+
+
+_INNER: dict[str, Callable[[Any, int], Any]] = {
+    **dict.fromkeys(_ONE, _one_schema),
+    **dict.fromkeys(_MANY, _several_schemas),
+    **dict.fromkeys(NAMED, _schemas_by_name),
+    "enum": _distinct,
+}
+"""Keyword -> what is made of its value at a level; None if JSON Schema does not allow the value."""
 
 
 def _translate(result: dict[str, Any], schema: Mapping[str, Any], level: int) -> None:
     """Write foreign types, and the notations of older drafts, as this draft has them."""
+    # Before 2020-12, a list of schemas for `items` described a tuple.
+    if "prefixItems" not in result and (heads := _several_schemas(schema.get("items"), level + 1)):
+        result["prefixItems"] = heads
     _set_type(result, schema.get("type"), level)
-    _set_required(result, schema)
+    if required := _required(schema):
+        result["required"] = required
     _set_exclusive_bounds(result)
     _set_dependencies(result, schema.get("dependencies"), level)
 
 
-def _without_contradictions(result: dict[str, Any], *, is_nullable: bool, is_root: bool) -> dict[str, Any]:
+def _without_contradictions(result: dict[str, Any], schema: Mapping[str, Any], *, is_root: bool) -> dict[str, Any]:
     """Return a schema whose type, enum and default agree, with its type first."""
     _settle_enum(result)
     # The arguments as a whole are an object, never null.
+    is_nullable = any(schema.get(keyword) is True for keyword in _NULLABLE)
     if not is_root and (is_nullable or _is_null_default(result)):
         result = _or_null(result)
     _fit_default(result)
@@ -129,19 +147,27 @@ def _without_contradictions(result: dict[str, Any], *, is_nullable: bool, is_roo
 
 
 def _set_type(result: dict[str, Any], kind: Any, level: int) -> None:
-    if isinstance(kind, list | tuple):
-        names = [_named(one) for one in kind if isinstance(one, str)]
-        # A list with one unknown type could accept any value.
-        if names and all(names):
-            result["type"] = list(dict.fromkeys(names))
-    elif isinstance(kind, Mapping):  # a schema instead of its type
-        result.update({key: value for key, value in normalise(kind, level + 1).items() if key not in result})
-    elif isinstance(kind, str):
-        for key, value in _parse_type(kind, level).items():
-            result.setdefault(key, value)
+    for keyword, value in _read_type(kind, level).items():
+        result.setdefault(keyword, value)
     if "array" in _kinds(result.get("type")):
         # Some providers refuse an array without.
         result.setdefault("items", {})
+
+
+def _read_type(kind: Any, level: int) -> Mapping[str, Any]:
+    """Return the keywords that a type means: a name, a list of names, or a schema instead of its type."""
+    if isinstance(kind, str):
+        return _parse_type(kind, level)
+    if isinstance(kind, Mapping):
+        inner: Mapping[str, Any] = normalise(kind, level + 1)
+        return inner
+    if not isinstance(kind, list | tuple):
+        return {}
+    names = [_named(one) for one in kind if isinstance(one, str)]
+    # A list with one unknown type could accept any value.
+    if not names or not all(names):
+        return {}
+    return {"type": list(dict.fromkeys(names))}
 
 
 def _named(kind: str) -> str | None:
@@ -157,36 +183,37 @@ def _parse_type(kind: str, level: int) -> dict[str, Any]:
         return {"type": known}
     if kind.endswith("[]"):
         return {"type": "array", "items": _parse_type(kind[:-2], level + 1)}
-    generic = _GENERIC.fullmatch(kind)
-    options = _UNION.split(kind) if generic is None else []
-    if len(options) > 1:
-        return {"anyOf": [_parse_type(option, level + 1) for option in options]}
-    if generic is None:
+    if generic := _GENERIC.fullmatch(kind):
+        return _parse_generic(generic[1].rpartition(".")[2].lower(), generic[2], level)
+    options = _UNION.split(kind)
+    if len(options) == 1:
         return {}
-    outer, inner = generic[1].rpartition(".")[2].lower(), generic[2]
+    return {"anyOf": [_parse_type(option, level + 1) for option in options]}
+
+
+def _parse_generic(outer: str, inner: str, level: int) -> dict[str, Any]:
     if outer == "optional":
         return {"anyOf": [_parse_type(inner, level + 1), {"type": "null"}]}
     known = _TYPES.get(outer)
+    if known is None:
+        return {}
     if known == "array" and "," not in inner:
         return {"type": "array", "items": _parse_type(inner, level + 1)}
-    if known:
-        return {"type": known}
-    return {}
+    return {"type": known}
 
 
-def _set_required(result: dict[str, Any], schema: Mapping[str, Any]) -> None:
-    """Collect the names of required properties, also from the flags older schemas put into the properties."""
-    required = schema.get("required")
-    names = [name for name in required if isinstance(name, str)] if isinstance(required, list | tuple) else []
-    properties = schema.get("properties")
-    if isinstance(properties, Mapping):
-        names += [
-            str(name)
-            for name, item in properties.items()
-            if isinstance(item, Mapping) and (item.get("required") is True or item.get("optional") is False)
-        ]
-    if names:
-        result["required"] = list(dict.fromkeys(names))
+def _required(schema: Mapping[str, Any]) -> list[str]:
+    """Return the names of required properties, also from the flags that older schemas put into the properties."""
+    names: list[str] = []
+    if isinstance(schema.get("required"), list | tuple):
+        names += [name for name in schema["required"] if isinstance(name, str)]
+    if isinstance(schema.get("properties"), Mapping):
+        names += [str(name) for name, item in schema["properties"].items() if _is_marked_required(item)]
+    return list(dict.fromkeys(names))
+
+
+def _is_marked_required(schema: Any) -> bool:
+    return isinstance(schema, Mapping) and (schema.get("required") is True or schema.get("optional") is False)
 
 
 def _set_dependencies(result: dict[str, Any], dependencies: Any, level: int) -> None:
@@ -257,12 +284,16 @@ _WELL_FORMED: dict[str, Callable[[Any], bool]] = {
 
 def _settle_enum(result: dict[str, Any]) -> None:
     """Make type and enum agree: exactly the listed values are accepted."""
-    if "type" not in result or not ("const" in result or "enum" in result):
+    if "type" not in result:
         return
     kinds = _kinds(result["type"])
     if "const" in result:
         _settle_type(result, kinds, [result["const"]])
-        return
+    elif "enum" in result:
+        _settle_listed(result, kinds)
+
+
+def _settle_listed(result: dict[str, Any], kinds: list[str]) -> None:
     if "null" in kinds and len(kinds) > 1 and None not in result["enum"]:
         # A list of types has null for no other reason.
         result["enum"] = [*result["enum"], None]
@@ -274,10 +305,13 @@ def _settle_enum(result: dict[str, Any]) -> None:
 
 def _settle_type(result: dict[str, Any], kinds: list[str], values: Sequence[Any]) -> None:
     """Let the type be the types of the listed values, if one of the values has another type."""
-    others = [value for value in values if not _has_kind(value, kinds)]
+    others = [kind_of_json(value) for value in values if not _has_kind(value, kinds)]
     if others:
-        fitting = [kind for kind in kinds if any(is_json(value, kind) for value in values)]
-        result["type"] = _one_or_many([*fitting, *map(kind_of_json, others)])
+        result["type"] = _one_or_many([*[kind for kind in kinds if _occurs(kind, values)], *others])
+
+
+def _occurs(kind: str, values: Sequence[Any]) -> bool:
+    return any(is_json(value, kind) for value in values)
 
 
 def _lists_items(values: Sequence[Any]) -> bool:

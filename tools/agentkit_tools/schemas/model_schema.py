@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, cast
 
 from pydantic import TypeAdapter
+from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, SchemaValidator
 
 from agentkit_tools.errors import ToolDefinitionError
@@ -31,7 +32,7 @@ def read_model(model: Any, texts: Mapping[str, str], *, tool: str) -> Signature:
         core: CoreSchema = adapter.core_schema
         # By default pydantic ignores other fields; a model has to know that it invented one.
         if "extra" not in config:
-            core = _closed(core)
+            core = cast(CoreSchema, _closed(cast(dict[str, Any], core)))
         reader = reader_of(SchemaValidator(core, _use_prebuilt=False).validate_json, core)
     except Exception as error:
         reason = str(error).splitlines()[0]
@@ -54,45 +55,58 @@ def read_model(model: Any, texts: Mapping[str, str], *, tool: str) -> Signature:
 
 
 def _making(validate: Callable[[str], Any], model: Any) -> Callable[[str], Arguments]:
-    names = [one.name for one in fields(model)] if is_dataclass(model) else None
+    """Return a reader of arguments that keeps the model it makes of them."""
 
     def read(text: str) -> Arguments:
         made: Any = validate(text)
-        values = vars(made) if names is None else {name: getattr(made, name) for name in names if hasattr(made, name)}
-        arguments = ModelArguments(values)
+        arguments = ModelArguments(_values(made))
         arguments.made = made
         return arguments
 
     return read
 
 
-def _closed(schema: Any) -> Any:
-    """Return a schema whose outermost object has no further properties: what would be ignored is refused."""
-    node: Any = schema
+def _values(made: Any) -> Mapping[str, Any]:
+    if not is_dataclass(made):
+        values: Mapping[str, Any] = vars(made)
+        return values
+    return {field.name: getattr(made, field.name) for field in fields(made) if hasattr(made, field.name)}
+
+
+def _closed(node: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema whose outermost object refuses unknown properties instead of ignoring them."""
     if node["type"] == "definitions":
-        inner, definitions = node["schema"], node["definitions"]
-        if inner["type"] == "definition-ref":
-            inner = next(one for one in definitions if one.get("ref") == inner["schema_ref"])
-            inner = {key: value for key, value in inner.items() if key != "ref"}
-        return {**node, "schema": _closed(inner)}
+        return {**node, "schema": _closed(_defined(node))}
     if node["type"] in ("model-fields", "dataclass-args"):
         return {**node, "extra_behavior": "forbid"}
     if isinstance(node.get("schema"), Mapping):
         return {**node, "schema": _closed(node["schema"])}
-    return schema
+    return node
+
+
+def _defined(node: Mapping[str, Any]) -> Any:
+    """Return the schema of a node with definitions; if it is a reference to a definition, a copy of that."""
+    inner = node["schema"]
+    if inner["type"] != "definition-ref":
+        return inner
+    target = next(one for one in node["definitions"] if one.get("ref") == inner["schema_ref"])
+    return {key: value for key, value in target.items() if key != "ref"}
 
 
 def _described(parameters: dict[str, Any], model: Any, texts: Mapping[str, str], *, is_closed: bool) -> dict[str, Any]:
-    """Return the schema without what the tool itself says, and with the texts of the docstring."""
-    found = {key: value for key, value in parameters.items() if key not in ("title", "description")}
-    known = getattr(model, "__pydantic_fields__", {})
-    for name, text in texts.items():
-        if (field := known.get(name)) is None:
-            continue
-        shown = next((one for one in (field.validation_alias, field.alias, name) if isinstance(one, str)), name)
-        entry = found.get("properties", {}).get(shown)
-        if isinstance(entry, dict) and "description" not in entry:
-            entry["description"] = text
+    """Return the schema without the title and text of the model, and with the texts of the docstring."""
+    result = {key: value for key, value in parameters.items() if key not in ("title", "description")}
+    properties, model_fields = result.get("properties", {}), getattr(model, "__pydantic_fields__", {})
+    for name in texts.keys() & model_fields.keys():
+        entry = properties.get(_shown_name(model_fields[name], name))
+        if isinstance(entry, dict):
+            entry.setdefault("description", texts[name])
     if is_closed:
-        found["additionalProperties"] = False
-    return found
+        result["additionalProperties"] = False
+    return result
+
+
+def _shown_name(field: FieldInfo, name: str) -> str:
+    """Return the name of a field in JSON."""
+    aliases = (field.validation_alias, field.alias)
+    return next((alias for alias in aliases if isinstance(alias, str)), name)
