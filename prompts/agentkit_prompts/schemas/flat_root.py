@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from agentkit_prompts.schemas.intersection import intersection
@@ -35,12 +35,18 @@ def _add_options(root: dict[str, Any], options: list[dict[str, Any]]) -> None:
     properties: dict[str, Any] = dict(root.get("properties", {}))
     for option in options:
         for name, item in option.get("properties", {}).items():
-            properties[name] = _either(properties[name], item) if name in properties else item
-    shared = [set(option.get("required", ())) for option in options]
-    common = [name for name in properties if shared and all(name in names for names in shared)]
-    if common or root.get("required"):
-        root["required"] = list(dict.fromkeys([*root.get("required", ()), *common]))
+            properties[name] = _either(properties.get(name, item), item)
     root["properties"] = properties
+    required = [*root.get("required", ()), *_required_by_all(options, properties)]
+    if required:
+        root["required"] = list(dict.fromkeys(required))
+
+
+def _required_by_all(options: list[dict[str, Any]], names: Iterable[str]) -> list[str]:
+    if not options:
+        return []
+    required = set.intersection(*[set(option.get("required", ())) for option in options])
+    return [name for name in names if name in required]
 
 
 def _either(first: Mapping[str, Any], second: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -78,13 +84,17 @@ class _Joining:
         """Return a schema with one of its parts joined; None if it has no part that can be joined."""
         target = target_in(self._document, schema.get("$ref"))
         if isinstance(target, Mapping):
-            return intersection({key: value for key, value in schema.items() if key != "$ref"}, target)
+            return intersection(_without(schema, "$ref"), target)
         if not schema.get("allOf"):
             return None
-        first, *rest = schema["allOf"]
-        bare = {key: value for key, value in schema.items() if key != "allOf"}
-        if rest:
-            bare["allOf"] = rest
+        first, *others = schema["allOf"]
+        rest = _without(schema, "allOf")
+        if others:
+            rest["allOf"] = others
         if not isinstance(first, Mapping):
-            return bare
-        return intersection(bare, self.resolved(first))
+            return rest
+        return intersection(rest, self.resolved(first))
+
+
+def _without(schema: dict[str, Any], keyword: str) -> dict[str, Any]:
+    return {key: value for key, value in schema.items() if key != keyword}

@@ -83,18 +83,6 @@ def _join_additional(first: Any, second: Any) -> Any:
     return first
 
 
-def _higher(first: Any, second: Any) -> Any:
-    if isinstance(first, int | float) and isinstance(second, int | float):
-        return max(first, second)
-    return first
-
-
-def _lower(first: Any, second: Any) -> Any:
-    if isinstance(first, int | float) and isinstance(second, int | float):
-        return min(first, second)
-    return first
-
-
 def _refuse(first: Any, second: Any) -> Any:
     raise _EmptyError
 
@@ -106,8 +94,8 @@ _JOINERS: Mapping[str, Callable[[Any, Any], Any]] = {
     "enum": _join_enums,
     "items": _join_schemas,
     "additionalProperties": _join_additional,
-    **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), _higher),
-    **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), _lower),
+    **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
+    **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
     **dict.fromkeys(("const", "anyOf", "oneOf", "allOf", "$ref"), _refuse),
 }
 """Keyword -> join of two different values of it."""

@@ -69,13 +69,8 @@ class _Copy:
             return value
         if isinstance(value, str):
             return self._text(value)
-        # Subclasses, such as members of an IntEnum, are not known to the library.
-        if isinstance(value, int):
-            return int(value)
-        if isinstance(value, float):
-            if not isfinite(value):
-                raise NotPlainError(f"expected a finite number, got {value}", value)
-            return float(value)
+        if isinstance(value, int | float):
+            return _number(value)
         # Data that contains itself ends here, too.
         if level > _MAX_LEVELS:
             raise NotPlainError(f"is nested more than {_MAX_LEVELS} levels deep")
@@ -103,6 +98,15 @@ class _Copy:
             if error.value is not None:
                 error.path = (step, *error.path)
             raise
+
+
+def _number(value: float) -> float:
+    """Return a number of a built-in type: the library does not know subclasses, such as members of an IntEnum."""
+    if isinstance(value, int):
+        return int(value)
+    if not isfinite(value):
+        raise NotPlainError(f"expected a finite number, got {value}", value)
+    return float(value)
 
 
 def _fields(value: Any) -> Mapping[Any, Any]:

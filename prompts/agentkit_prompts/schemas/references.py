@@ -109,20 +109,24 @@ def reference_cycle(document: Mapping[str, Any]) -> list[str]:
 
     Schemas of such a cycle describe nothing: each of them is applied to the value that it was applied to before.
     """
+    graph = _in_place_graph(document)
+    try:
+        TopologicalSorter({key: [id(one) for one in inner] for key, (_, inner) in graph.items()}).prepare()
+    except CycleError as error:
+        names = [str(graph[key][0].get("$ref", "")) for key in error.args[1]]
+        return [name for name in dict.fromkeys(names) if name]
+    return []
+
+
+def _in_place_graph(document: Mapping[str, Any]) -> dict[int, tuple[Mapping[str, Any], list[Mapping[str, Any]]]]:
+    """Return id of a schema -> the schema, and the schemas that it applies to the same value."""
     references = ReferenceTable(document)
-    graph: dict[int, list[int]] = {}
-    names: dict[int, str] = {}
+    graph: dict[int, tuple[Mapping[str, Any], list[Mapping[str, Any]]]] = {}
     waiting = [node for node in iter_nodes(document) if isinstance(node, Mapping) and "$ref" in node]
     while waiting:
         schema = waiting.pop()
-        if id(schema) in graph:
-            continue
-        inner = [one for one in in_place(schema, references) if isinstance(one, Mapping)]
-        graph[id(schema)] = [id(one) for one in inner]
-        names[id(schema)] = str(schema.get("$ref", ""))
-        waiting += inner
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        return [name for name in dict.fromkeys(names[key] for key in error.args[1]) if name]
-    return []
+        if id(schema) not in graph:
+            inner = [one for one in in_place(schema, references) if isinstance(one, Mapping)]
+            graph[id(schema)] = schema, inner
+            waiting += inner
+    return graph

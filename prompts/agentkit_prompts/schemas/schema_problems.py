@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from agentkit_prompts.errors import brief
 from agentkit_prompts.schemas.plain_data import Step
@@ -47,6 +47,8 @@ _EXPECTED = {
     "falseSchema": "is not allowed here",
 }
 """Keyword -> text. The fields are attributes of the error."""
+_OF_KIND = frozenset({"type", "enum", "const"})
+"""Keywords that decide which kind of value is expected."""
 _FIELDS = ("limit", "multiple_of", "pattern", "format")
 
 
@@ -88,27 +90,27 @@ class InvalidValueError(ValueError):
 def problems_of(errors: Iterable[ValidationError], document: Mapping[str, Any]) -> Iterator[SchemaProblem]:
     """Yield the problems that errors of the library describe; `document` is the schema."""
     for error in errors:
-        path = tuple(error.instance_path)
-        keyword = error.kind.name
-        if keyword == "required":
-            yield _missing(path, error.kind.property, document)  # type: ignore[attr-defined]
-        elif keyword in ("additionalProperties", "unevaluatedProperties"):
-            yield from _unexpected(error, path, document)
-        elif keyword in ("anyOf", "oneOf"):
-            yield from _alternatives(error, path, document)
-        elif keyword == "propertyNames":
-            yield _name_problem(error, path, document)
-        else:
-            yield SchemaProblem(path, keyword, _expected(error), error.instance)
+        read = _READERS.get(error.kind.name, _plain)
+        yield from read(error, tuple(error.instance_path), document)
 
 
-def _missing(path: tuple[Step, ...], name: str, document: Mapping[str, Any]) -> SchemaProblem:
+_Path: TypeAlias = tuple[Step, ...]
+
+
+def _plain(error: ValidationError, path: _Path, document: Mapping[str, Any]) -> Iterator[SchemaProblem]:
+    yield SchemaProblem(path, error.kind.name, _expected(error), error.instance)
+
+
+def _missing(error: ValidationError, path: _Path, document: Mapping[str, Any]) -> Iterator[SchemaProblem]:
+    name: str = error.kind.property  # type: ignore[attr-defined]
     schema = schema_at(document, [*path, name])
-    expected = "" if schema is None else f" (expected {type_of(document, schema)})"
-    return SchemaProblem((*path, name), "required", f"is required but missing{expected}")
+    expected = "is required but missing"
+    if schema is not None:
+        expected += f" (expected {type_of(document, schema)})"
+    yield SchemaProblem((*path, name), "required", expected)
 
 
-def _unexpected(error: ValidationError, path: tuple[Step, ...], document: Mapping[str, Any]) -> Iterator[SchemaProblem]:
+def _unexpected(error: ValidationError, path: _Path, document: Mapping[str, Any]) -> Iterator[SchemaProblem]:
     expected = "is not allowed here"
     if not path:
         names = [shown_name(name) for name in list(document.get("properties", {}))[:_MAX_LISTED]]
@@ -118,9 +120,7 @@ def _unexpected(error: ValidationError, path: tuple[Step, ...], document: Mappin
         yield SchemaProblem((*path, name), error.kind.name, expected, values.get(name))
 
 
-def _alternatives(
-    error: ValidationError, path: tuple[Step, ...], document: Mapping[str, Any]
-) -> Iterator[SchemaProblem]:
+def _alternatives(error: ValidationError, path: _Path, document: Mapping[str, Any]) -> Iterator[SchemaProblem]:
     """Yield the problems of the one alternative that was meant, or what all of them expect."""
     context: list[list[ValidationError]] = error.kind.context  # type: ignore[attr-defined]
     if any(not errors for errors in context):
@@ -139,41 +139,49 @@ def _alternatives(
 
 def _is_of_another_kind(errors: Sequence[ValidationError], depth: int) -> bool:
     """True if an alternative is for values of another type, or lists other values."""
-    return any(len(error.instance_path) == depth and error.kind.name in ("type", "enum", "const") for error in errors)
+    return any(len(error.instance_path) == depth and error.kind.name in _OF_KIND for error in errors)
 
 
 def _expected_at(errors: Sequence[ValidationError], depth: int) -> str:
+    """Return the expected value of an alternative, for a value at that depth."""
     here = [error for error in errors if len(error.instance_path) == depth]
-    for error in here:
-        if error.kind.name in ("type", "enum", "const"):
-            return _expected(error).removeprefix("expected ")
+    # The type says more than the other keywords.
+    here.sort(key=lambda error: error.kind.name not in _OF_KIND)
     if not here or here[0].kind.name == "required":
         return "an object of another form"
     return _expected(here[0]).removeprefix("expected ")
 
 
-def _name_problem(error: ValidationError, path: tuple[Step, ...], document: Mapping[str, Any]) -> SchemaProblem:
+def _invalid_name(error: ValidationError, path: _Path, document: Mapping[str, Any]) -> Iterator[SchemaProblem]:
     inner: ValidationError = error.kind.error  # type: ignore[attr-defined]
     (problem, *_) = problems_of([inner], document)
-    return SchemaProblem((*path, str(inner.instance)), "propertyNames", f"has an invalid name: {problem.expected}")
+    yield SchemaProblem((*path, str(inner.instance)), "propertyNames", f"has an invalid name: {problem.expected}")
+
+
+_READERS: Mapping[str, Callable[[ValidationError, _Path, Mapping[str, Any]], Iterator[SchemaProblem]]] = {
+    "required": _missing,
+    "propertyNames": _invalid_name,
+    **dict.fromkeys(("additionalProperties", "unevaluatedProperties"), _unexpected),
+    **dict.fromkeys(("anyOf", "oneOf"), _alternatives),
+}
+"""Keyword -> reader of its errors."""
 
 
 def _expected(error: ValidationError) -> str:
     kind: Any = error.kind
-    if kind.name == "type":
-        names = [str(name) for name in kind.types]
-        return f"expected {' or '.join([_ARTICLES.get(name, name) for name in names])}"
-    if kind.name == "const":
-        return f"expected {_json(kind.expected_value)}"
-    if kind.name == "enum":
-        return f"expected {_one_of(kind.options)}"
+    if kind.name in _WRITERS:
+        return f"expected {_WRITERS[kind.name](kind)}"
     # The engine gave up.
     if kind.name == "pattern" and not hasattr(kind, "pattern"):
         return "cannot be compared with the pattern of its schema: it takes too long"
-    text = _EXPECTED.get(kind.name)
-    if text is None:
+    if kind.name not in _EXPECTED:
         return brief(error.message, _MAX_SHOWN)
-    return text.format(**{name: shown_name(str(getattr(kind, name))) for name in _FIELDS if hasattr(kind, name)})
+    fields = {name: shown_name(str(getattr(kind, name))) for name in _FIELDS if hasattr(kind, name)}
+    return _EXPECTED[kind.name].format(**fields)
+
+
+def _types(names: Iterable[object]) -> str:
+    return " or ".join([_ARTICLES.get(str(name), str(name)) for name in names])
 
 
 _ARTICLES = {
@@ -191,6 +199,14 @@ def _one_of(values: Sequence[Any]) -> str:
         return _json(values[0])
     more = f" or one of {len(values) - _MAX_LISTED:,} more" if len(values) > _MAX_LISTED else ""
     return f"one of {', '.join(map(_json, values[:_MAX_LISTED]))}{more}"
+
+
+_WRITERS: Mapping[str, Callable[[Any], str]] = {
+    "type": lambda kind: _types(kind.types),
+    "const": lambda kind: _json(kind.expected_value),
+    "enum": lambda kind: _one_of(kind.options),
+}
+"""Keyword -> text of the expected value; the keyword itself is the argument."""
 
 
 def _json(value: Any) -> str:

@@ -44,20 +44,27 @@ def type_of(document: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
 
 
 def _words(schema: Mapping[str, Any]) -> str:
-    values = [schema["const"]] if "const" in schema else schema.get("enum")
-    if isinstance(values, list):
-        shown = ", ".join([json.dumps(value, ensure_ascii=False, default=str) for value in values[:_MAX_VALUES]])
-        if len(values) == 1:
-            return shown
-        return f"one of {shown}"
-    kind = schema.get("type")
-    if isinstance(kind, list):
+    if "const" in schema:
+        return _shown(schema["const"])
+    if isinstance(values := schema.get("enum"), list):
+        return _one_of(values)
+    if isinstance(kind := schema.get("type"), list):
         return " or ".join(map(str, kind))
-    if kind is None:
-        if "properties" in schema:
-            return "object"
-        return ANY_VALUE
-    return str(kind)
+    if kind is not None:
+        return str(kind)
+    if "properties" in schema:
+        return "object"
+    return ANY_VALUE
+
+
+def _one_of(values: list[Any]) -> str:
+    if len(values) == 1:
+        return _shown(values[0])
+    return f"one of {', '.join(map(_shown, values[:_MAX_VALUES]))}"
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _options(document: Mapping[str, Any], schemas: Sequence[Any]) -> list[Mapping[str, Any]]:
