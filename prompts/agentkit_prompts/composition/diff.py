@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from agentkit_prompts.composition.rows import HistoryRow, PromptRow, rows_of
-from agentkit_prompts.composition.sections import Section
-from agentkit_prompts.composition.stored_text import stored_segments
+from agentkit_prompts.composition.rows import HistoryRow, rows_of
+from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Media, Text, neutralise_markers
 from agentkit_prompts.context.prompt_context import ToolSpec
@@ -69,13 +69,15 @@ def diff(composition: Contents, previous: Contents) -> Diff:
 def _tokens_before(composition: Contents, number: int) -> int:
     """Count the tools and the messages before a message."""
     declared = composition.declarations.tokens(composition.counter)
-    sections = _sections(composition)
-    tokens = declared.tools
-    for index, message in enumerate(composition.messages[:number]):
-        if index in sections:
-            tokens += MESSAGE_OVERHEAD + sections[index].tokens(composition.counter)
-        else:
-            tokens += declared.of_message(message)
+    tokens, left = declared.tools, number
+    for item in composition.in_order():
+        if isinstance(item, Conversation):
+            stored = item.window(0, left)
+            tokens += stored.total(declared.of_message)
+            left -= len(stored)
+        elif left > 0:
+            tokens += MESSAGE_OVERHEAD + item.section.tokens(composition.counter)
+            left -= 1
     return tokens
 
 
@@ -87,22 +89,13 @@ def _message_diff(composition: Contents, previous: Contents, number: int, tokens
         return Diff(_layer_at(composition, number, 0), number, 0, tokens, _excerpt(before), _excerpt(now))
     text, old_text = composition.marked_text(number), previous.marked_text(number)
     same = _common(text, old_text)
-    segments: Sequence[Segment] = stored_segments(message, "")
-    section = _sections(composition).get(number)
-    if section is not None:
-        segments = section.segments()
+    _, segments = next(islice(composition.walk({number}), number, None))
     tokens += MESSAGE_OVERHEAD + tokens_until(segments, same, composition.counter)
     # If the texts are the same, the calls or the name differ: they follow the text.
     if text != old_text:
         now, before = text, old_text
     layer = _layer_at(composition, number, same)
     return Diff(layer, number, same, tokens, _excerpt(before[same:]), _excerpt(now[same:]))
-
-
-def _sections(composition: Contents) -> dict[int, Section]:
-    """Return the messages that prompts make, by their index."""
-    rows = [row for row in rows_of(composition) if isinstance(row, PromptRow)]
-    return {row.message: row.section for row in rows if row.message is not None}
 
 
 def _layer_at(composition: Contents, number: int, offset: int) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentkit_prompts.composition.cut_order import Node, Siblings, UnitBounds, largest, largest_from
 from agentkit_prompts.composition.history_cut import History
-from agentkit_prompts.composition.prompt_cut import node_of
+from agentkit_prompts.composition.prompt_cut import PromptNode, node_of
 from agentkit_prompts.composition.sections import Fragment, Section
 from agentkit_prompts.composition.trims import Trim
 from agentkit_prompts.errors import BudgetError
@@ -80,26 +80,21 @@ class Fitting:
         layers, counter = whole.layers, whole.counter
         self.history = History(whole.conversation, counter, layers.history, by_role="user")
         self.traffic = History(whole.intermediate, counter, layers.traffic, by_role="assistant", required=1)
-        prompts = {
-            path: node_of(prompt, whole.context, rendered, counter)
-            for section in whole.sections
-            for path, prompt, rendered in section.fragments
-        }
-        self.prompts = prompts
-        system, user, closing = ([fragment.path for fragment in section.fragments] for section in whole.sections)
+        self.prompts: dict[str, PromptNode] = {}
+        system, user, closing = (self._nodes_of(section) for section in whole.sections)
         # In the order they are sent: of layers with equal priority, the first one grows first.
         self.siblings = Siblings(
-            {
-                **{path: prompts[path] for path in system},
-                "conversation": self.history,
-                **{path: prompts[path] for path in user},
-                "intermediate": self.traffic,
-                **{path: prompts[path] for path in closing},
-            }
+            {**system, "conversation": self.history, **user, "intermediate": self.traffic, **closing}
         )
         tools, schema, _ = whole.declarations.tokens(counter)
         self.fixed = tools + schema
         self._sections: dict[tuple[int, tuple[int, ...]], Section] = {}
+
+    def _nodes_of(self, section: Section) -> dict[str, PromptNode]:
+        ctx, counter = self.whole.context, self.whole.counter
+        nodes = {path: node_of(prompt, ctx, rendered, counter) for path, prompt, rendered in section.fragments}
+        self.prompts |= nodes
+        return nodes
 
     def result(self) -> Composition:
         """Return the composition with as much of the whole as fits: the longest prefix of the order that does.
@@ -129,18 +124,20 @@ class Fitting:
     def tokens(self, units: int) -> int:
         """Count everything that is sent with the first `units` of the order, whatever chat template writes it."""
         counts = self.siblings.counts(units)
-        whole, counter = self.whole, self.whole.counter
-        traffic = counts["intermediate"]
-        total = self.fixed + self.history.tokens(counts["conversation"]) + self.traffic.tokens(traffic)
         system, user, closing = self.sections(counts)
-        empty = whole.layers.empty_messages
-        if system.text or (empty and whole.sends_system):
-            total += MESSAGE_OVERHEAD + system.tokens(counter)
-        if user.text or (empty and whole.sends_user):
-            total += MESSAGE_OVERHEAD + user.tokens(counter)
-        if traffic and closing.text:
-            total += MESSAGE_OVERHEAD + closing.tokens(counter)
+        whole, empty = self.whole, self.whole.layers.empty_messages
+        total = self.fixed + self.history.tokens(counts["conversation"]) + self.traffic.tokens(counts["intermediate"])
+        total += self._message_tokens(system, empty and whole.sends_system)
+        total += self._message_tokens(user, empty and whole.sends_user)
+        # The closing message follows tool traffic only.
+        if counts["intermediate"]:
+            total += self._message_tokens(closing, False)
         return total
+
+    def _message_tokens(self, section: Section, may_be_empty: bool) -> int:
+        if not section.text and not may_be_empty:
+            return 0
+        return MESSAGE_OVERHEAD + section.tokens(self.whole.counter)
 
     def sections(self, counts: Mapping[str, int]) -> list[Section]:
         """Return the messages that remain with these units of each part."""

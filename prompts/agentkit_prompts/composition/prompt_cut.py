@@ -16,7 +16,7 @@ from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
 from agentkit_prompts.tree.prompt import BasePrompt, render_prompt, render_values, with_fence
 from agentkit_prompts.tree.wrap import WrapPrompt, render_around
 
-__all__ = ["node_of"]
+__all__ = ["PromptNode", "node_of"]
 
 _MAX_PIECES = 256
 """Into how many pieces text is cut."""
@@ -25,7 +25,7 @@ _SPACE = re.compile(r"\s+")
 _ELLIPSIS = "\u2026"
 
 
-class _Part(Node):
+class PromptNode(Node):
     """A prompt that can be kept in part, each part rendered once. A fence goes around the part that is kept."""
 
     def __init__(self, prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> None:
@@ -69,7 +69,7 @@ class _Part(Node):
         raise AssertionError("a prompt that is kept or dropped as a whole has one unit")
 
 
-class _Items(_Part):
+class _Items(PromptNode):
     """A prompt that keeps its first items."""
 
     def _count(self) -> int:
@@ -79,7 +79,7 @@ class _Items(_Part):
         return _render_items(self._prompt, self._ctx, kept)
 
 
-class _Text(_Part):
+class _Text(PromptNode):
     """A prompt that keeps the end of its text, its beginning, or both."""
 
     def _count(self) -> int:
@@ -96,7 +96,7 @@ class _Text(_Part):
         return cut_text(whole, points[head - 1], points[head - kept - 1])
 
 
-class _CustomCut(_Part):
+class _CustomCut(PromptNode):
     """A prompt that is cut by a function of the developer."""
 
     def _count(self) -> int:
@@ -118,7 +118,7 @@ class _CustomCut(_Part):
         return Rendered.from_text(text, trust=self._whole.trust)
 
 
-class _Tree(_Part):
+class _Tree(PromptNode):
     """A prompt around others, which are cut by the order among them."""
 
     def __init__(self, prompt: WrapPrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> None:
@@ -138,9 +138,9 @@ class _Tree(_Part):
         return render_around(self._wrap, self._ctx, parts)
 
 
-_CLASSES: Mapping[str, type[_Part]] = {
-    "none": _Part,
-    "drop": _Part,
+_CLASSES: Mapping[str, type[PromptNode]] = {
+    "none": PromptNode,
+    "drop": PromptNode,
     "items": _Items,
     "head": _Text,
     "tail": _Text,
@@ -149,7 +149,7 @@ _CLASSES: Mapping[str, type[_Part]] = {
 """Name of a cut -> the class of its node."""
 
 
-def node_of(prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> _Part:
+def node_of(prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: TokenCounter) -> PromptNode:
     """Return the node of a prompt; one with children that is not cut itself lets its children give way."""
     if prompt.fence:
         # A cut must not cut the fence: it goes around the part that is kept.

@@ -227,13 +227,17 @@ class _Question:
         siblings = self._spans_in(path.upto(2))
         if len(path) > 2 and siblings:
             return self._why("unknown", f"{_places(siblings)} shows other parts of {path.upto(2)}")
-        whole = [shown.span for shown in self._shown if any(path.is_below(own) for own in shown.paths)]
+        whole = self._spans_around(path)
         # If items have spans, a span of the whole is only something like their number.
         if whole and not (cuts and self._shows_parts_of(path.root)):
             return self._why("unknown", "; ".join([f"{_places(whole)} shows {path.root} as a whole", *cuts]))
         if cuts:
             return self._why("cut", "; ".join(cuts))
         return self._if_not_read(path, readers)
+
+    def _spans_around(self, path: ContextPath) -> list[Span]:
+        """Return the spans that show a value that contains the value at a path."""
+        return [shown.span for shown in self._shown if any(path.is_below(own) for own in shown.paths)]
 
     def _shows_parts_of(self, root: str) -> bool:
         """True if a span shows a part of the value of that name."""

@@ -202,14 +202,12 @@ class PartReader:
         media_class = _MEDIA_CLASSES[kind]
         word = media_class.__name__.lower()
         key = _first_key(part, (kind, "source", f"{word}_url", word))
-        unknown = self.extras(part, {*_MEDIA_KEYS, key or ""}, where)
+        opaque = self._opaque(self._unknown_of_media(part, key, where))
         fields, place = part, where
         if key is not None:
             fields, place = part[key], f"{where}.{key}"
-            if isinstance(fields, Mapping):
-                unknown |= self._extras_inside(key, fields, _MEDIA_KEYS, place)
-            else:
-                fields = {"url": fields}
+        if not isinstance(fields, Mapping):
+            fields = {"url": fields}
         name = fields.get("filename") or part.get("title") or part.get("filename")
         if not isinstance(name, str | None):
             self.note(place, f"name: {_instead(name, 'text')}")
@@ -217,13 +215,21 @@ class PartReader:
             source = self._source(fields, place, word)
             if len(self.problems) > before:
                 return None
-            media = media_class(cast("Any", source.value), source.media_type, name, opaque=self._opaque(unknown))
+            media = media_class(cast("Any", source.value), source.media_type, name, opaque=opaque)
             if not self.allow_media:
                 _require_allowed(media.source, source.value)
         except MediaError as error:
             self.note(error.path or place, str(error))
             return None
         return media
+
+    def _unknown_of_media(self, part: Mapping[str, Any], key: str | None, where: str) -> dict[str, Any]:
+        if key is None:
+            return self.extras(part, _MEDIA_KEYS, where)
+        unknown = self.extras(part, {*_MEDIA_KEYS, key}, where)
+        if isinstance(part[key], Mapping):
+            unknown |= self._extras_inside(key, part[key], _MEDIA_KEYS, f"{where}.{key}")
+        return unknown
 
     def _source(self, fields: Mapping[str, Any], where: str, word: str) -> _Source:
         """Return the source of media, and its type if that is given.
@@ -234,23 +240,28 @@ class PartReader:
         file_id = fields.get("file_id")
         if isinstance(file_id, str) and file_id:
             return _Source(file_id_address(self.provider, file_id), None)
-        media_type = fields.get("media_type")
-        if media_type is None and isinstance(fields.get("format"), str):
-            media_type = f"{word}/{fields['format']}"
-        if not isinstance(media_type, str | None):
-            raise MediaError(f"media_type: {_instead(media_type, 'text')}", path=where)
+        media_type = _media_type(fields, where, word)
         key = _first_key(fields, (*_DATA, *_ADDRESS))
         if key is None:
             raise MediaError("names no address and no data", path=where)
-        text = fields[key]
+        text, place = fields[key], f"{where}.{key}"
         if not isinstance(text, str) or not text:
-            raise MediaError(_instead(text, "text"), path=f"{where}.{key}")
+            raise MediaError(_instead(text, "text"), path=place)
         if key in _DATA and fields.get("type") == "text":
             return _Source(text.encode("utf-8", "surrogatepass"), media_type)
         try:
             return _source_in(text, media_type, is_data=key in _DATA)
         except ValueError as error:
-            raise MediaError(f"cannot be decoded ({error}): {text[:40]!r}", path=f"{where}.{key}") from error
+            raise MediaError(f"cannot be decoded ({error}): {text[:40]!r}", path=place) from error
+
+
+def _media_type(fields: Mapping[str, Any], where: str, word: str) -> str | None:
+    media_type, extension = fields.get("media_type"), fields.get("format")
+    if media_type is None and isinstance(extension, str):
+        return f"{word}/{extension}"
+    if not isinstance(media_type, str | None):
+        raise MediaError(f"media_type: {_instead(media_type, 'text')}", path=where)
+    return media_type
 
 
 class _Source(NamedTuple):

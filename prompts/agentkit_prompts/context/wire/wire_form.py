@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 __all__ = ["form_of", "mappings_in"]
 
@@ -12,22 +12,55 @@ _RESPONSES_PARTS = frozenset(("input_text", "output_text", "input_image", "input
 _ANTHROPIC_BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "document"))
 
 
+class _Shape(NamedTuple):
+    """The parts of messages that differ from form to form."""
+
+    messages: Sequence[Mapping[str, Any]]
+    contents: Sequence[object]
+    """Content of each message."""
+    blocks: Sequence[Mapping[str, Any]]
+    """Content blocks of all messages."""
+    types: frozenset[object]
+    """Types of the blocks."""
+
+
 def form_of(items: object) -> str:
     """Return the wire form of a list of messages: `openai`, `responses` or `anthropic`."""
     messages = mappings_in(items)
     contents = [message.get("content") for message in messages]
     blocks = [block for content in contents for block in mappings_in(content)]
-    types = _types_of(blocks)
-    if types & _RESPONSES_PARTS or any(map(_is_item, messages)):
-        return "responses"
-    if types & _ANTHROPIC_BLOCKS or any("source" in block for block in blocks):
-        return "anthropic"
-    if types & _CHAT_PARTS or any(map(_is_of_chat, messages)):
-        return "openai"
-    # Text blocks alone are in both forms. Only Anthropic writes every message as blocks.
-    if types and all(isinstance(content, list | tuple) for content in contents):
-        return "anthropic"
-    return "openai"
+    types = frozenset(filter(_is_text, [block.get("type") for block in blocks]))
+    shape = _Shape(messages, contents, blocks, types)
+    return next((form for form, fits in _FORMS if fits(shape)), "openai")
+
+
+def _is_responses(shape: _Shape) -> bool:
+    # An item that is no message has a type instead of a role.
+    has_items = any("type" in message and "role" not in message for message in shape.messages)
+    return has_items or not shape.types.isdisjoint(_RESPONSES_PARTS)
+
+
+def _is_anthropic(shape: _Shape) -> bool:
+    return not shape.types.isdisjoint(_ANTHROPIC_BLOCKS) or any("source" in block for block in shape.blocks)
+
+
+def _is_chat(shape: _Shape) -> bool:
+    has_tools = any(message.get("tool_calls") or message.get("role") == "tool" for message in shape.messages)
+    return has_tools or not shape.types.isdisjoint(_CHAT_PARTS)
+
+
+def _is_all_blocks(shape: _Shape) -> bool:
+    # Text blocks alone are in two forms. Only Anthropic writes every message as blocks.
+    return bool(shape.types) and all(isinstance(content, list | tuple) for content in shape.contents)
+
+
+_FORMS: tuple[tuple[str, Callable[[_Shape], bool]], ...] = (
+    ("responses", _is_responses),
+    ("anthropic", _is_anthropic),
+    ("openai", _is_chat),
+    ("anthropic", _is_all_blocks),
+)
+"""Forms and their signs, in the order they are tried."""
 
 
 def mappings_in(value: object) -> list[Mapping[str, Any]]:
@@ -37,16 +70,5 @@ def mappings_in(value: object) -> list[Mapping[str, Any]]:
     return [item for item in value if isinstance(item, Mapping)]
 
 
-def _types_of(blocks: Iterable[Mapping[str, Any]]) -> set[str]:
-    types = [block.get("type") for block in blocks]
-    return {kind for kind in types if isinstance(kind, str)}
-
-
-def _is_item(item: Mapping[str, Any]) -> bool:
-    """True for an item of the Responses form that is no message."""
-    return "type" in item and "role" not in item
-
-
-def _is_of_chat(item: Mapping[str, Any]) -> bool:
-    """True for a message that only the chat form has."""
-    return bool(item.get("tool_calls")) or item.get("role") == "tool"
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
