@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
+from types import UnionType
 from typing import Any
 
 from agentkit_prompts.errors import InContextError, Problem
@@ -40,12 +41,16 @@ def _chat(template: RowTemplate, reader: DatasetReader, row: Row) -> list[Item]:
         column = reader.input_columns[0]
     if _is_messages(columns.get(column)):
         return [*_of_messages(columns[column], f"column {column!r}")]
-    values = columns.values()
-    if values and all(isinstance(value, str) for value in values):
+    if _are(str, columns.values()):
         return _turn(template, row, reader)
-    if values and all(map(_is_list_of_texts, values)):
+    if _are(list | tuple, columns.values()) and all(_are(str, value) for value in columns.values() if value):
         return _turns(template, row, reader, columns)
     raise _no_turns(columns)
+
+
+def _are(kind: type | UnionType, values: Collection[object]) -> bool:
+    """True if there are values, and all of them are of a type."""
+    return bool(values) and all(isinstance(value, kind) for value in values)
 
 
 def _no_turns(columns: Mapping[str, Any]) -> InContextError:
@@ -106,8 +111,4 @@ def _of_messages(messages: Any, place: str) -> list[dict[str, Any]]:
 
 
 def _is_messages(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(one, Mapping) and "role" in one for one in value)
-
-
-def _is_list_of_texts(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list) and _are(Mapping, value) and all("role" in message for message in value)

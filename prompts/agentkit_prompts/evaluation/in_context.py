@@ -146,11 +146,10 @@ class InContext:
 
     def labels(self, rows: Sequence[Row] = ()) -> list[Any]:
         """Return what is scored: labels of the inferencer or the template, else every answer in `rows`, in order."""
-        if self.inferencer.labels is not None:
-            return list(self.inferencer.labels)
-        for template in (self.prompt_template, self.ice_template):
-            if template is not None and template.labels:
-                return list(template.labels)
+        templates = (self.prompt_template, self.ice_template)
+        for labels in (self.inferencer.labels, *[template.labels for template in templates if template is not None]):
+            if labels:
+                return list(labels)
         answer = self.reader.output_column
         if answer is None:
             return []
@@ -184,7 +183,9 @@ class InContext:
         if not ids:
             return self.end
         template = self._checked(ids)
-        items = [self._example(template, number, keep_separator) for number in ids]
+        return self._joined([self._example(template, number, keep_separator) for number in ids])
+
+    def _joined(self, items: Sequence[Any]) -> Any:
         if all(isinstance(item, str) for item in items):
             return self.separator.join(items) + self.end
         # Messages of a chat API have no texts between them, so they have no separator.
@@ -194,9 +195,10 @@ class InContext:
         for item in items:
             # OpenCompass joins a text and the separator after it, but keeps the separator after turns apart.
             if isinstance(item, str):
-                item += self.separator
+                examples.append(item + self.separator)
+                continue
             examples += item
-            if self.separator and not isinstance(item, str):
+            if self.separator:
                 examples.append(self.separator)
         examples.append(self.end)
         return examples
@@ -401,10 +403,10 @@ class InContext:
                 "give one, or retrieve none (ZeroRetriever)",
                 name="ice_template",
             )
-        odd = [repr(number) for number in ids if type(number) is not int or not 0 <= number < size]
+        odd = ", ".join([repr(number) for number in ids if type(number) is not int or number not in range(size)])
         if odd:
-            text = f"worked examples: no row {', '.join(odd)} to show: there are {size}, counted from 0"
-            raise InContextError(text, name="ids", value=", ".join(odd))
+            text = f"worked examples: no row {odd} to show: there are {size}, counted from 0"
+            raise InContextError(text, name="ids", value=odd)
         # A template without labels shows each row in the same way, so it needs no answer.
         if template.labels:
             self._check_answers(ids, template.labels)

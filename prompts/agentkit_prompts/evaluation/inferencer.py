@@ -166,11 +166,11 @@ class Inferencer:
         """
         if name not in ASKED:
             return cls(name=name, gen_field_replace_token=cfg.get("gen_field_replace_token", ""))
-        own = [field.name for field in fields(cls) if field.name not in ("name", "generation_kwargs")]
+        own = {field.name for field in fields(cls)} - {"name", "generation_kwargs"}
         problems = unknown_names("", cfg, ("type", *own, "generation_kwargs", *_GENERATION, *_MEANINGLESS, *_FILES))
         problems += [Problem(key, _OUT) for key in _FILES if key in cfg]
         raise_problems(f"inferencer {name}", problems)
-        options = {key: value for key, value in cfg.items() if key in own}
+        options = {key: cfg[key] for key in own & cfg.keys()}
         # Some shipped files have labels although nothing is scored.
         if name == "GenInferencer" and options.pop("labels", None) is not None:
             text = "inferencer GenInferencer: labels have no meaning for it and are left out"

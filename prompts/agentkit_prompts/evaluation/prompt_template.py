@@ -153,10 +153,11 @@ class PromptTemplate(RowTemplate):
     def _parts(self, text: str, form: str, names: tuple[str, ...]) -> tuple[Slots, ...]:
         """Cut a text at the places of examples, and each piece at its columns."""
         pieces = [text]
-        if self.ice_token is not None and form.endswith("ice"):
-            pieces = [text.replace(self.ice_token, "")]
-        elif self.ice_token is not None:
+        if self.ice_token is not None:
             pieces = text.split(self.ice_token)
+        # A worked example contains no worked examples.
+        if form.endswith("ice"):
+            pieces = ["".join(pieces)]
         if self.sep_token is not None and form in ("prompt", "clean ice"):
             pieces = [piece.replace(self.sep_token, "") for piece in pieces]
         return tuple([slots(piece, names, self.tokens) for piece in pieces])

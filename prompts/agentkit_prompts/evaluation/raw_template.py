@@ -96,15 +96,16 @@ def _filled(content: Any, row: Mapping[str, Any]) -> Any:
 
 
 def _problems(place: str, message: object, ice_token: object) -> Problems:
-    if message == ice_token and isinstance(message, str):
+    if isinstance(message, str) and message == ice_token:
         return []
     if not isinstance(message, Mapping):
         return wrong_type(place, message, Mapping, f"a dict or the ice_token {ice_token!r}")
     if "expand_column" in message:
         return wrong_type(f"{place}.expand_column", message["expand_column"], str, "the name of a column")
     problems = [Problem(f"{place}.{key}", "missing") for key in ("role", "content") if key not in message]
-    if "role" in message and message["role"] not in _ROLES:
-        problems.append(Problem(f"{place}.role", f"expected {', '.join(_ROLES)}, got {message['role']!r}"))
+    role = message.get("role", "user")
+    if role not in _ROLES:
+        problems.append(Problem(f"{place}.role", f"expected {', '.join(_ROLES)}, got {role!r}"))
     return problems
 
 

@@ -123,24 +123,28 @@ def retrieve(selector: ExampleSelector, queries: Sequence[str], examples: Sequen
         InContextError: The selector failed, has to be awaited, or returned what is not in the pool.
     """
     name = type(selector).__name__
-    select_all = getattr(selector, "select_all", None)
+    positions = {example.id: position for position, example in enumerate(examples)}
     try:
-        if select_all is not None:
-            chosen = select_all(queries, examples)
-        else:
+        select_all = getattr(selector, "select_all", None)
+        if select_all is None:
             chosen = [_at_once(name, selector.select(query, examples)) for query in queries]
-        positions = {example.id: position for position, example in enumerate(examples)}
+        else:
+            chosen = select_all(queries, examples)
         return [tuple([positions[example.id] for example in row]) for row in chosen]
     except InContextError:
         raise
-    except PromptError as error:
-        raise InContextError(str(error), name=error.name, value=error.value) from error
-    except KeyError as error:
-        text = f"{name}: returned an example with id {error}, which is not one of the pool"
-        raise InContextError(text, name=name, value=str(error.args[0])) from error
     except Exception as error:
-        text = f"{name}: could not select examples: {type(error).__name__}: {error}"
-        raise InContextError(text, name=name, value=type(error).__name__) from error
+        raise _refused(name, error) from error
+
+
+def _refused(name: str, error: Exception) -> InContextError:
+    if isinstance(error, PromptError):
+        return InContextError(str(error), name=error.name, value=error.value)
+    if isinstance(error, KeyError):
+        text = f"{name}: returned an example with id {error}, which is not one of the pool"
+        return InContextError(text, name=name, value=str(error.args[0]))
+    text = f"{name}: could not select examples: {type(error).__name__}: {error}"
+    return InContextError(text, name=name, value=type(error).__name__)
 
 
 def _at_once(name: str, selected: Sequence[Example] | Awaitable[Sequence[Example]]) -> Sequence[Example]:
@@ -157,9 +161,9 @@ def shows_nothing(retriever: ExampleSelector) -> bool:
 
 def from_the_front(retriever: ExampleSelector, size: int) -> ExampleSelector:
     """Return a retriever of fixed rows that counts all of them from the front."""
-    if type(retriever) is not StaticSelector or not any(name.startswith("-") for name in retriever.ids or ()):
+    if type(retriever) is not StaticSelector or retriever.ids is None:
         return retriever
-    return StaticSelector(retriever.k, ids=[_position(name, size) for name in retriever.ids or ()])
+    return StaticSelector(retriever.k, ids=[_position(name, size) for name in retriever.ids])
 
 
 def _position(name: str, size: int) -> str:

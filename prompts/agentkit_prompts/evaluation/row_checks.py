@@ -11,7 +11,7 @@ from agentkit_prompts.context.nested import iter_nodes
 from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader, Row
 from agentkit_prompts.evaluation.inferencer import Inferencer
-from agentkit_prompts.evaluation.problems import some
+from agentkit_prompts.evaluation.problems import inside, some
 from agentkit_prompts.evaluation.row_template import RowTemplate
 from agentkit_prompts.names import similar
 from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
@@ -186,9 +186,9 @@ def _doubts_of(name: str, template: Any, columns: set[str], asked: Sequence[str]
     doubts: Problems = []
     for text in _prompts(template):
         used = {column for token, column in tokens if token in text}
-        unused = {column for column in columns - used if f"{{{column}}}" not in text}
-        doubts += [Problem(f"{name}.{doubt.place}", doubt.text) for doubt in _misspelt(text, columns, unused, asked)]
-    return [doubt for doubt in doubts if doubt.place.removeprefix(f"{name}.") not in braces_of_tokens]
+        used |= {column for column in columns if f"{{{column}}}" in text}
+        doubts += _misspelt(text, columns, columns - used, asked)
+    return inside(name, [doubt for doubt in doubts if doubt.place not in braces_of_tokens])
 
 
 def _misspelt(text: str, columns: set[str], unused: set[str], asked: Sequence[str]) -> Problems:
@@ -198,15 +198,14 @@ def _misspelt(text: str, columns: set[str], unused: set[str], asked: Sequence[st
     if missing:
         also = f", and the input column {', '.join(map(repr, missing))} is not in it"
     doubts: Problems = []
-    for braces, name in dict.fromkeys((match[0], match[1]) for match in _NAME.finditer(text)):
-        column = _meant(name, unused)
-        # Without a missing column, braces that look like no column mean themselves.
-        if braces[1:-1] in columns or (column is None and not missing):
-            continue
+    for match in _NAME.finditer(text):
+        braces, column = match[0], _meant(match[1], unused)
         problem = f"`{braces}` is no column and stays as it is{also}"
         if column is not None:
             problem += f"; did you mean `{{{column}}}`?"
-        doubts.append(Problem(braces, problem))
+        # Without a missing column, braces that look like no column mean themselves.
+        if braces[1:-1] not in columns and (column or missing):
+            doubts.append(Problem(braces, problem))
     return doubts
 
 

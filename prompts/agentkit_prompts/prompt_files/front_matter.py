@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from agentkit_prompts.errors import TemplateError
+from agentkit_prompts.errors import TemplateError, brief
 from agentkit_prompts.limits import MAX_LISTED
 from agentkit_prompts.names import nearest
 from agentkit_prompts.prompt_files.prompt_kinds import PromptKind
@@ -188,7 +188,6 @@ def _read_yaml(text: str, faults: list[_Fault]) -> _Keys:
         what = f"the front matter has {len(text):,} characters, at most {_MAX_CHARACTERS:,} are read"
         faults.append(_Fault(1, None, what))
         return keys
-    unreadable = "the front matter cannot be read"
     # The front matter begins in line 2 of the file, and YAML counts lines from 0.
     try:
         loader = StrictLoader(text)
@@ -197,17 +196,24 @@ def _read_yaml(text: str, faults: list[_Fault]) -> _Keys:
             _read_keys(loader, root, keys, faults)
         elif root is not None:
             faults.append(_Fault(2, None, "the front matter must be keys with values, such as `role: system`"))
-    except yaml.MarkedYAMLError as error:
+    # A value can be invalid, too, such as an integer of 5,000 digits.
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        line, reason = _place_in_yaml(text, error)
+        faults.append(_Fault(line, None, f"the front matter cannot be read: {reason}"))
+    return keys
+
+
+def _place_in_yaml(text: str, error: Exception) -> tuple[int | None, str]:
+    """Return the line of the file that an error of YAML is about, if it is known, and the reason."""
+    import yaml
+
+    if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
         line = mark.line + 2 if mark else None
-        faults.append(_Fault(line, None, f"{unreadable}: {error.problem or error.context}"))
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 2
-        faults.append(_Fault(line, None, f"{unreadable}: {error.reason} ({chr(error.character)!r})"))
-    # Such as an integer of 5,000 digits.
-    except (ValueError, OverflowError) as error:
-        faults.append(_Fault(2, None, f"{unreadable}: {error}"))
-    return keys
+        return line, f"{error.problem or error.context}"
+    if isinstance(error, yaml.reader.ReaderError):
+        return text.count("\n", 0, error.position) + 2, f"{error.reason} ({chr(error.character)!r})"
+    return 2, str(error)
 
 
 def _read_keys(loader: Any, root: Any, keys: _Keys, faults: list[_Fault]) -> None:
@@ -250,10 +256,14 @@ def _fault(error: ErrorDetails, lines: Mapping[str, int]) -> _Fault:
     steps = (loc[0], *loc[1::2]) if loc[0] == "schema" else loc
     path = ".".join(map(str, steps))
     if error["type"] in ("extra_forbidden", "invalid_key"):
-        names = _Budget.model_fields if loc[1:] else _KEYS
-        opening = "budget: " if loc[1:] else ""
-        return _Fault(line, path, f"{opening}unknown key {loc[-1]!r}{nearest(str(loc[-1]), names)}")
+        return _Fault(line, path, _unknown_key(str(loc[-1]), is_budget=len(loc) > 1))
     if loc[-1] == "[key]":
         return _Fault(line, path, f"{path}: keys must be text: put {value!r} in quotes")
     expected = _EXPECTED.get(error["type"], error["msg"].removeprefix("Input should be "))
-    return _Fault(line, path, f"{path}: expected {expected}, got {value!r}"[:300])
+    return _Fault(line, path, f"{path}: expected {expected}, got {brief(value)}")
+
+
+def _unknown_key(key: str, *, is_budget: bool) -> str:
+    if is_budget:
+        return f"budget: unknown key {key!r}{nearest(key, _Budget.model_fields)}"
+    return f"unknown key {key!r}{nearest(key, _KEYS)}"

@@ -59,27 +59,32 @@ def entries_of(
         before: Earlier prompts, which are kept if their files are the same.
         problems: List to which errors are added.
     """
-    groups: dict[str, list[Source]] = {}
-    for file, text in texts.items():
-        faults: list[TemplateError] = []
-        source = read_source(file, file.removeprefix(f"{label}/").removesuffix(SUFFIX), text, faults)
-        problems += faults
-        if source is not None:
-            groups.setdefault(source.name, []).append(source)
     entries: dict[str, Entry] = {}
-    for name, parts in sorted(groups.items()):
-        # The file without a locale comes first: its front matter counts for all.
-        parts.sort(key=lambda part: (part.locale is not None, part.of_name, part.locale or ""))
+    for name, parts in sorted(_groups(texts, label, problems).items()):
         made_from = tuple([(part.file, texts[part.file]) for part in parts])
         entry = before.get(name)
         if entry is None or entry.made_from != made_from:
             errors: list[PromptError] = [*_contradictions(parts)] or [*_broken(parts)]
+            problems += errors
             if errors:
-                problems += errors
                 continue
             entry = _entry(name, parts, made_from, label)
         entries[name] = entry
     return entries
+
+
+def _groups(texts: Mapping[str, str], label: str, problems: list[PromptError]) -> dict[str, list[Source]]:
+    """Return the files of each prompt. The file without a locale comes first: its front matter counts for all."""
+    groups: dict[str, list[Source]] = {}
+    faults: list[TemplateError] = []
+    for file, text in texts.items():
+        source = read_source(file, file.removeprefix(f"{label}/").removesuffix(SUFFIX), text, faults)
+        if source is not None:
+            groups.setdefault(source.name, []).append(source)
+    problems += faults
+    for parts in groups.values():
+        parts.sort(key=lambda part: (part.locale is not None, part.of_name, part.locale or ""))
+    return groups
 
 
 def _entry(name: str, parts: Sequence[Source], made_from: tuple[tuple[str, str], ...], label: str) -> Entry:
@@ -98,15 +103,21 @@ def _contradictions(parts: Sequence[Source]) -> Iterator[TemplateError]:
     for part in parts:
         other = taken.setdefault(part.locale, part.file)
         if other != part.file:
-            text = f"the text of {part.name!r} for {part.locale}" if part.locale else f"the prompt {part.name!r}"
-            line = part.lines.get("name") or part.lines.get("locale")
-            yield TemplateError(
-                f"{text} is in {other} too: give one of them another name", file=part.file, line=line, name="name"
-            )
+            yield _taken(part, other)
         for key, value in part.front.given().items():
             if key not in ("locale", "version", "name") and counts.get(key, ...) != value:
                 what = f"{key} differs from {first.file}, which counts for every locale: set it there"
                 yield TemplateError(what, file=part.file, line=part.lines[key], name=key)
+
+
+def _taken(part: Source, other: str) -> TemplateError:
+    text = f"the prompt {part.name!r}"
+    if part.locale:
+        text = f"the text of {part.name!r} for {part.locale}"
+    line = part.lines.get("name") or part.lines.get("locale")
+    return TemplateError(
+        f"{text} is in {other} too: give one of them another name", file=part.file, line=line, name="name"
+    )
 
 
 def _broken(parts: Sequence[Source]) -> Iterator[PromptError]:
@@ -149,25 +160,23 @@ def _size(front: FrontMatter) -> Size:
 
 def _prompt(front: FrontMatter, parts: Sequence[Source]) -> BasePrompt:
     kind, first = _kind(front), parts[0]
-    fields: dict[str, Any] = {"name": first.name, "size": _size(front)}
-    if front.volatility is not None:
-        fields["volatility"] = front.volatility
-    if front.fence is not None:
-        fields["fence"] = front.fence
+    options = {"volatility": front.volatility, "fence": front.fence}
+    fields: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if front.schema_ is not None or any(part.body.strip() for part in parts):
         fields["template"] = _template(front, parts, str(_default(kind).template.text))
     elif kind is TextPrompt:
         fields["template"] = Template("", file=first.file)
-    return kind(**fields)
+    return kind(name=first.name, size=_size(front), **fields)
 
 
 def _template(front: FrontMatter, parts: Sequence[Source], default: str) -> Template:
     """Return the template of the files; `default` is the text of a file without a body."""
     first = parts[0]
-    texts = {part.locale or "": part.body if part.body.strip() else default for part in parts}
-    has_locales = first.locale is not None or len(parts) > 1
+    texts: Any = {part.locale or "": part.body if part.body.strip() else default for part in parts}
+    if texts.keys() == {""}:
+        texts = texts[""]
     return Template(
-        texts if has_locales else texts[""],
+        texts,
         engine=front.engine,
         params_schema=front.schema_,
         file=first.file,

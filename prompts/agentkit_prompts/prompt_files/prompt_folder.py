@@ -171,10 +171,13 @@ class PromptFolder(Mapping[str, BasePrompt]):
         texts = _texts(self._root, self._label, problems)
         if not texts and not problems:
             problems.append(PromptError(f"{self._label}: no {SUFFIX} file in this folder", path=self._label))
-        # The same objects, so that caches by identity stay valid.
-        if before is not None and not problems and texts == before.texts:
-            return before
-        entries = entries_of(texts, self._label, before.entries if before is not None else {}, problems)
+        entries: Mapping[str, Entry] = {}
+        if before is not None:
+            # The same objects, so that caches by identity stay valid.
+            if not problems and texts == before.texts:
+                return before
+            entries = before.entries
+        entries = entries_of(texts, self._label, entries, problems)
         if problems:
             raise PromptFilesError(problems)
         try:
@@ -199,16 +202,10 @@ def _texts(root: Traversable, label: str, problems: list[PromptError]) -> dict[s
     waiting = [_Folder(label, root, None)]
     while waiting:
         current = waiting.pop()
-        items = _items(current, seen, problems)
-        top = current.top
-        if items and top is None and isinstance(current.folder, Path):
-            top = Path(os.path.realpath(current.folder))
-        for item in items:
+        for item in _items(current, seen, problems):
             file = f"{current.name}/{item.name}"
             try:
-                inner = _read_item(item, file, top, label, texts)
-                if inner is not None:
-                    waiting.append(inner)
+                waiting += _read_item(item, file, current.top, label, texts)
             except TemplateError as error:
                 problems.append(error)
             # Such as a path of more characters than the system takes.
@@ -233,8 +230,8 @@ def _items(current: _Folder, seen: set[str], problems: list[PromptError]) -> lis
         return []
 
 
-def _read_item(item: Traversable, file: str, top: Path | None, label: str, texts: dict[str, str]) -> _Folder | None:
-    """Read a prompt file into `texts`; return a folder.
+def _read_item(item: Traversable, file: str, top: Path | None, label: str, texts: dict[str, str]) -> list[_Folder]:
+    """Read a prompt file into `texts`; of a folder, return it.
 
     Raises:
         TemplateError: A link leads out of `top`.
@@ -243,7 +240,7 @@ def _read_item(item: Traversable, file: str, top: Path | None, label: str, texts
     """
     is_prompt = item.name.endswith(SUFFIX)
     if item.name.startswith(".") or not (is_prompt or _is_folder(item)):
-        return None
+        return []
     if isinstance(item, Path):
         # The folders of a package can be at several places: each item has the folder that it is in.
         top = top or Path(os.path.realpath(item.parent))
@@ -251,9 +248,9 @@ def _read_item(item: Traversable, file: str, top: Path | None, label: str, texts
             what = f"is a link that leads out of {label}, and is not read: copy what it leads to into the folder"
             raise TemplateError(what, file=file)
     if not is_prompt:
-        return _Folder(file, item, top)
+        return [_Folder(file, item, top)]
     texts[file] = _text(item, top)
-    return None
+    return []
 
 
 def _unreadable(file: str, error: Exception) -> TemplateError:

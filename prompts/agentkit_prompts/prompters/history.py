@@ -43,29 +43,19 @@ def read_history(given: History | None) -> list[Message]:
         return []
     if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
         kind = type(given).__name__
-        problem = Problem("history", f"expected a list of [question, answer] pairs or of messages, got {kind}")
-        raise PrompterError(str(problem), name="history", problems=[problem])
+        text = f"expected a list of [question, answer] pairs or of messages, got {kind}"
+        raise _refused("history", [Problem("history", text)])
     problems: Problems = []
-    items: list[object] = []
     # Identity of a question -> its answer: a provider's message can become several, so positions do not fit.
     answers: dict[int, Message] = {}
-    for index, item in enumerate(given):
-        if not isinstance(item, list | tuple):
-            items.append(item)
-            continue
-        question = Message("user")
-        if len(item) == 2 and all(isinstance(text, str) for text in item):
-            question = Message("user", item[0])
-            answers[id(question)] = Message("assistant", item[1])
-        else:
-            problems.append(Problem(f"history[{index}]", _expected_pair(item)))
-        # An invalid pair is an empty message, so that the places of the other problems are right.
-        items.append(question)
+    items = [*given]
+    for index, item in enumerate(items):
+        if isinstance(item, list | tuple):
+            items[index] = _question(item, f"history[{index}]", answers, problems)
     try:
         read = read_messages(items, where="history", is_linked=False)
     except MessageError as error:
-        problems += error.problems
-        raise PrompterError(listed(problems), name="history", problems=problems) from error
+        raise _refused("history", [*problems, *error.problems]) from error
     messages: list[Message] = []
     for message in read:
         messages.append(message)
@@ -75,8 +65,23 @@ def read_history(given: History | None) -> list[Message]:
         text = "a tool call lacks its result, or a tool result its call; give both or neither"
         problems.append(Problem("history", text))
     if problems:
-        raise PrompterError(listed(problems), name="history", problems=problems)
+        raise _refused("history", problems)
     return messages
+
+
+def _refused(name: str, problems: Problems) -> PrompterError:
+    return PrompterError(listed(problems), name=name, problems=problems)
+
+
+def _question(pair: Sequence[Any], place: str, answers: dict[int, Message], problems: Problems) -> Message:
+    """Return the question of a pair as a message; its answer is added to `answers`."""
+    if len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+        problems.append(Problem(place, _expected_pair(pair)))
+        # An invalid pair is an empty message, so that the places of the other problems are right.
+        return Message("user")
+    question = Message("user", pair[0])
+    answers[id(question)] = Message("assistant", pair[1])
+    return question
 
 
 def _expected_pair(item: Sequence[object]) -> str:
@@ -93,19 +98,19 @@ def read_tools(given: Tools | None) -> list[Mapping[str, Any]]:
         PrompterError: Names every tool that is not one, or that JSON cannot write, and every name that is there twice.
     """
     problems: Problems = []
-    items: Any = () if given is None else given
-    if isinstance(items, list | tuple):
-        items = [_specified(tool) for tool in items]
-    tools: list[Mapping[str, Any]] = [*wire_tools(items, problems)]
-    for index, tool in enumerate(items if isinstance(items, list) else ()):
-        if isinstance(tool, Mapping) and "function" not in tool:
-            problems.append(Problem(f"tools[{index}]", "expected a ToolSpec, or a mapping with a 'function'"))
+    items: Any = given
+    if isinstance(given, list | tuple):
+        items = [_specified(tool) for tool in given]
+        text = "expected a ToolSpec, or a mapping with a 'function'"
+        without = [index for index, tool in enumerate(items) if isinstance(tool, Mapping) and "function" not in tool]
+        problems += [Problem(f"tools[{index}]", text) for index in without]
+    tools: list[Mapping[str, Any]] = [*wire_tools(() if items is None else items, problems)]
     counts = Counter([str(tool.get("function", tool).get("name")) for tool in tools])
     repeated = sorted([name for name, count in counts.items() if count > 1])
     if repeated:
         problems.append(Problem("tools", f"{', '.join(map(repr, repeated))} is there more than once"))
     if problems:
-        raise PrompterError(listed(problems), name="tools", problems=problems)
+        raise _refused("tools", problems)
     return tools
 
 

@@ -97,7 +97,7 @@ class Prompter:
             raise PrompterError(
                 f"{type(self).__name__} has no layout: use a subclass that sets `layout`", name="layout"
             )
-        own, user = self._parts(instruction)
+        own, user = _parts_of(instruction)
         extra = "".join(f"### {key}:\n{{{key}}}\n\n" for key in _keys(extra_keys))
         self._words = self.instruct(own, user, extra and _EXTRA + extra)
         self.tools = tuple(read_tools(tools))
@@ -124,23 +124,6 @@ class Prompter:
             return system, ""
         return system, user + extra
 
-    def _parts(self, instruction: Any) -> tuple[str, str | None]:
-        if instruction is None:
-            return "", None
-        if isinstance(instruction, str):
-            return instruction, None
-        if not isinstance(instruction, Mapping):
-            what = f"instruction: expected a str or a dict, got {type(instruction).__name__}"
-            raise PrompterError(what, name="instruction")
-        valid = ("system", "user")
-        wrong = [key for key in valid if not isinstance(instruction.get(key, ""), str)]
-        if wrong:
-            raise PrompterError(f"instruction: expected text for {', '.join(map(repr, wrong))}", name="instruction")
-        unused = [repr(str(key)) for key in instruction if key not in valid]
-        if unused:
-            warn(f"instruction: only 'system' and 'user' are used; left out: {', '.join(unused)}", UserWarning)
-        return instruction.get("system", ""), instruction.get("user", "")
-
     def _set_up(self, tokens: Mapping[str, str], system: str | None) -> None:
         layout = self.layout
         if system is None and "{instruction}" in layout:
@@ -149,10 +132,12 @@ class Prompter:
         places = set(slots_of(layout))
         self.system = system
         instruction, user = self._words
-        lead = (system or "") if "system" in places else None
         name = type(self).__name__
+        lead = None
+        if "system" in places:
+            lead = system or ""
         system_prompts: tuple[SlotPrompt, ...] = ()
-        if places & {"system", "instruction"} and (instruction or lead is not None):
+        if lead is not None or (instruction and "instruction" in places):
             system_prompts = (SlotPrompt.of(instruction, self.slots, lead=lead, name=name),)
         with warnings.catch_warnings():
             # The instruction of a prompter has its slots where its format places them.
@@ -270,11 +255,8 @@ class Prompter:
         self, given: SlotValues, history: Any, tools: Any, label: Any
     ) -> tuple[PromptContext, list[Mapping[str, Any]], str | None]:
         if self._pre_hook is not None:
-            replaced = self._pre_hook(given, history, tools, label)
-            if not isinstance(replaced, tuple | list) or len(replaced) != 4:
-                raise PrompterError("pre_hook: it must return (input, history, tools, label)", name="pre_hook")
-            given, history, tools, label = replaced
-        if label is not None and not isinstance(label, str):
+            given, history, tools, label = _checked_result(self._pre_hook(given, history, tools, label))
+        if not isinstance(label, str | None):
             raise PrompterError(f"label: expected text, got {type(label).__name__}", name="label")
         listed = read_tools(tools)
         if listed and self.tools:
@@ -301,54 +283,70 @@ class Prompter:
             return given
         if isinstance(given, Mapping):
             return self._filled(given)
-        if given is not None and not isinstance(given, str | int | float):
+        if not isinstance(given, str | int | float | None):
             kind = type(given).__name__
             raise PrompterError(f"input: expected text or a dict of slots, got {kind}", name="input", value=kind)
         if len(self.slots) > 1 or (self.slots and given is None):
             slots = ", ".join(map(repr, self.slots))
             hint = "; text can fill one slot only" if given else ""
             raise PrompterError(f"input: expected a dict with {slots}{hint}", name=", ".join(self.slots))
-        return UserInput("" if given is None else _text(given))
+        return UserInput(_text(given))
 
     def _filled(self, given: Mapping[str, Any]) -> UserInput:
         """Return the input of a dict: the values of all slots, and at most one text that no slot shows."""
-        missing = [slot for slot in self.slots if slot not in given]
+        problems = [Problem(slot, "missing") for slot in self.slots if slot not in given]
         others = [key for key in given if key not in self.slots]
         shows_input = self.layers.input[0].input  # type: ignore[attr-defined]
-        is_input = len(others) == 1 and not missing and (shows_input or not given[others[0]])
-        unexpected = [] if is_input else others
-        advice = ""
-        if unexpected and shows_input:
-            advice = "; one key that is not a slot may hold the user's own text"
-        problems = self._slot_problems(given, missing, unexpected)
-        if problems:
-            raise PrompterError(f"input: {listed(problems)}{advice}", problems=problems)
-        values = {slot: _text(given[slot]) for slot in self.slots}
-        text = _text(given[others[0]]) if others else ""
-        return UserInput(text, additional_kwargs=values)
-
-    def _slot_problems(self, given: Mapping[str, Any], missing: list[str], unexpected: list[Any]) -> Problems:
-        problems = [Problem(slot, "missing") for slot in missing]
-        for key in unexpected:
+        text = ""
+        if len(others) == 1 and not problems and (shows_input or not given[others[0]]):
+            text = _text(given[others.pop()])
+        for key in others:
             names = nearest(str(key), self.slots) or "; there are no slots"
             problems.append(Problem(str(key), f"unexpected{names}"))
-        for key, text in given.items():
-            if not isinstance(text, str | int | float):
-                problems.append(Problem(str(key), f"expected text, got {type(text).__name__}"))
-        return problems
+        wrong = [(str(key), type(value)) for key, value in given.items() if not isinstance(value, str | int | float)]
+        problems += [Problem(key, f"expected text, got {kind.__name__}") for key, kind in wrong]
+        if problems:
+            advice = "; one key that is not a slot may hold the user's own text" if others and shows_input else ""
+            raise PrompterError(f"input: {listed(problems)}{advice}", problems=problems)
+        return UserInput(text, additional_kwargs={slot: _text(given[slot]) for slot in self.slots})
 
 
-def _checked(where: str, system: object, tokens: Mapping[str, object], options: Sequence[str]) -> dict[str, str]:
+def _parts_of(instruction: Any) -> tuple[str, str | None]:
+    """Return the parts of an instruction for the system and, of a dict, for the user."""
+    if isinstance(instruction, str | None):
+        return instruction or "", None
+    if not isinstance(instruction, Mapping):
+        what = f"instruction: expected a str or a dict, got {type(instruction).__name__}"
+        raise PrompterError(what, name="instruction")
+    parts = {"system": "", "user": ""}
+    unused = [repr(str(key)) for key in instruction if key not in parts]
+    parts = {key: instruction.get(key, "") for key in parts}
+    wrong = [repr(key) for key, part in parts.items() if not isinstance(part, str)]
+    if wrong:
+        raise PrompterError(f"instruction: expected text for {', '.join(wrong)}", name="instruction")
+    if unused:
+        warn(f"instruction: only 'system' and 'user' are used; left out: {', '.join(unused)}", UserWarning)
+    return parts["system"], parts["user"]
+
+
+def _checked_result(replaced: Any) -> Sequence[Any]:
+    if not isinstance(replaced, tuple | list) or len(replaced) != 4:
+        raise PrompterError("pre_hook: it must return (input, history, tools, label)", name="pre_hook")
+    return replaced
+
+
+def _checked(where: str, system: object, tokens: Mapping[str, object], options: Sequence[str]) -> dict[str, Any]:
     """Return the tokens that are given; name all that are wrong. `options` may have been meant by a token, too."""
-    given = {name: token for name, token in tokens.items() if token is not None}
     valid = (*TOKENS, *options)
-    problems = [Problem(name, f"unknown token{nearest(name, valid)}") for name in tokens if name not in valid]
-    problems += [Problem(name, "must be text") for name in TOKENS if not isinstance(given.get(name, ""), str)]
-    if system is not None and not isinstance(system, str):
-        problems.append(Problem("system", "must be text"))
+    problems: Problems = []
+    for name, value in {**tokens, "system": system}.items():
+        if name not in valid:
+            problems.append(Problem(name, f"unknown token{nearest(name, valid)}"))
+        elif not isinstance(value, str | None):
+            problems.append(Problem(name, "must be text"))
     if problems:
         raise PrompterError(f"{where}: {listed(problems)}", problems=problems)
-    return {name: token for name, token in given.items() if isinstance(token, str)}
+    return {name: token for name, token in tokens.items() if token is not None}
 
 
 def _tokens_of_model(model: str | None) -> dict[str, str]:
@@ -372,17 +370,22 @@ def _tokens_of_model(model: str | None) -> dict[str, str]:
 def _keys(given: Any) -> tuple[str, ...]:
     if not given:
         return ()
-    keys = (given,) if isinstance(given, str) else given
-    if not isinstance(keys, list | tuple):
+    if isinstance(given, str):
+        given = (given,)
+    if not isinstance(given, list | tuple):
         what = f"extra_keys: expected a str or a list of str, got {type(given).__name__}"
         raise PrompterError(what, name="extra_keys")
-    wrong = [key for key in keys if not isinstance(key, str) or slots_of(f"{{{key}}}") != (key,)]
+    wrong = [repr(key) for key in given if not isinstance(key, str) or slots_of(f"{{{key}}}") != (key,)]
     if wrong:
-        what = f"extra_keys: a key is one word, letters, digits and _; not {', '.join(map(repr, wrong))}"
+        what = f"extra_keys: a key is one word, letters, digits and _; not {', '.join(wrong)}"
         raise PrompterError(what, name="extra_keys")
-    return tuple(dict.fromkeys(keys))
+    return tuple(dict.fromkeys(given))
 
 
 def _text(value: Any) -> str:
+    if value is None:
+        return ""
     # A subclass of str can mark trusted text.
-    return value if isinstance(value, str) else str(value)
+    if isinstance(value, str):
+        return value
+    return str(value)

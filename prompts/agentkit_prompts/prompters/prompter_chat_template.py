@@ -41,21 +41,22 @@ def check_layout(name: str, layout: str, split: str) -> None:
     Raises:
         PrompterError: Names every unknown place.
     """
-    known = (*PLACES, *TOKENS)
     fields = _FIELD.findall(layout)
-    problems = [Problem(field, f"unknown place{nearest(field, known)}") for field in fields if field not in known]
-    for token in _FIELD.findall(split):
-        if token not in TOKENS:
-            problems.append(Problem(token, f"unknown token{nearest(token, TOKENS)}"))
+    problems = _unknown("place", fields, (*PLACES, *TOKENS)) + _unknown("token", _FIELD.findall(split), TOKENS)
     problems += [Problem(place, "is in the layout twice") for place in PLACES if fields.count(place) > 1]
-    if not {"user", "input"} & set(fields):
-        problems.append(Problem("input", "the layout needs {user} or {input}, the place of the input"))
-    if {"user", "input"} <= set(fields) and "{user}{input}" not in layout:
-        problems.append(Problem("user", "write {user}{input}: together they are the message of the user"))
-    if split not in layout:
-        problems.append(Problem("split", f"{split!r}, after which the reply begins, is not in the layout"))
+    inputs = {"user", "input"} & set(fields)
+    rules = (
+        ("input", len(inputs) > 0, "the layout needs {user} or {input}, the place of the input"),
+        ("user", len(inputs) < 2 or "{user}{input}" in layout, "write {user}{input}: together they are one message"),
+        ("split", split in layout, f"{split!r}, after which the reply begins, is not in the layout"),
+    )
+    problems += [Problem(place, text) for place, is_kept, text in rules if not is_kept]
     if problems:
         raise PrompterError(f"layout of {name}: {listed(problems)}", problems=problems)
+
+
+def _unknown(kind: str, names: Sequence[str], valid: Sequence[str]) -> list[Problem]:
+    return [Problem(name, f"unknown {kind}{nearest(name, valid)}") for name in names if name not in valid]
 
 
 class PrompterLayout:
@@ -122,16 +123,17 @@ class PrompterLayout:
             "history": "".join(map(self._turn, before)),
             "input" if "input" in self._places else "user": question,
         }
-        lost = {name for name in PLACES if values.get(name) and name not in self._places}
-        if after and "history" not in self._places:
-            lost.add("history")
-        if lost:
-            names = ", ".join(sorted(lost))
-            raise ChatTemplateError(f"this layout has no place for {names}: {self.layout!r}", name=names)
+        self._check_places({**values, "history": values["history"] or after})
         text = self._fill(self._body, values) + "".join(map(self._turn, after))
         if not add_generation_prompt:
             return text
         return text + self._fill(self._reply, values)
+
+    def _check_places(self, values: Mapping[str, object]) -> None:
+        """Refuse values that the layout has no place for."""
+        lost = ", ".join(sorted(name for name, value in values.items() if value and name not in self._places))
+        if lost:
+            raise ChatTemplateError(f"this layout has no place for {lost}: {self.layout!r}", name=lost)
 
     def _system(self, text: str) -> dict[str, str]:
         """Split a system message into the system text of the prompter and its instruction.

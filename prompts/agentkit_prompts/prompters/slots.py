@@ -118,19 +118,23 @@ class SlotPrompt(BasePrompt):
                 "its instruction, or name one in extra_keys",
                 name="input",
             )
-        if self._takes_input(ctx):
-            pointers = dict.fromkeys(self._fields, "user_input")
-        else:
-            pointers = {field: f"additional_kwargs.{slot}" for field, slot in self._fields.items()}
-        body = self.template.run(values, prefixes=pointers)
+        body = self.template.run(values, prefixes=self._pointers(ctx))
         if self.lead is None:
             return body
         if not body.text:
             return Rendered.from_text(self.lead)
         return Joined([body], before=f"{self.lead}\n")
 
+    def _pointers(self, ctx: PromptContext) -> dict[str, str]:
+        """Return the place in the context of each value that the template shows."""
+        if self._takes_input(ctx):
+            return dict.fromkeys(self._fields, "user_input")
+        return {field: f"additional_kwargs.{slot}" for field, slot in self._fields.items()}
+
 
 def _field(slot: str, index: int) -> str:
     """Return the name of a slot in the template: a number if the slot is no identifier, or the name has a meaning."""
-    own = slot.isidentifier() and not slot.startswith(("_", "slot_")) and len(slot) <= MAX_NAME_CHARS
-    return slot if own and slot not in CONTEXT_NAMES and slot not in FUNCTIONS else f"slot_{index}"
+    is_name = slot.isidentifier() and len(slot) <= MAX_NAME_CHARS and not slot.startswith(("_", "slot_"))
+    if is_name and slot not in CONTEXT_NAMES and slot not in FUNCTIONS:
+        return slot
+    return f"slot_{index}"

@@ -60,9 +60,9 @@ class Vectors:
                 f"{name}: could not embed {len(missing) + 1} texts: {_reason(error)}", name=name
             ) from error
         *fresh, asked = _unit_vectors(name, embedded, len(missing) + 1)
-        found = {text: known[text] for text in texts if text in known}
-        found.update(zip(missing, fresh, strict=True))
-        odd = {len(vector) for vector in found.values()} - {len(asked)}
+        vectors = {text: known[text] for text in texts if text in known}
+        vectors.update(zip(missing, fresh, strict=True))
+        odd = {len(vector) for vector in vectors.values()} - {len(asked)}
         if odd:
             # Vectors of another model are worthless now.
             self._known = {}
@@ -72,46 +72,50 @@ class Vectors:
                 name=name,
                 value=len(asked),
             )
+        # Other steps may be reading the kept vectors, so these are replaced and not cleared.
         if len(known) + len(fresh) > _MAX_VECTORS:
-            self._known = dict(found)
+            self._known = vectors
         else:
-            known.update(zip(missing, fresh, strict=True))
-        return asked, [found[text] for text in texts]
+            known.update(vectors)
+        return asked, [vectors[text] for text in texts]
 
 
-def _unit_vectors(name: str, embedded: object, wanted: int) -> list[list[float]]:
-    try:
-        if isinstance(embedded, str | bytes) or not isinstance(embedded, Iterable):
-            raise TypeError(f"got {type(embedded).__name__}")
-        vectors = [[float(value) for value in vector] for vector in embedded]
-    except (TypeError, ValueError, OverflowError) as error:
-        raise PromptError(
-            f"{name}: expected a list of vectors of numbers: {_reason(error)}", name=name, value=type(embedded).__name__
-        ) from error
-    if len(vectors) != wanted:
-        raise PromptError(
-            f"{name}: returned {len(vectors)} vectors for {wanted} texts; return one per text, in order",
-            name=name,
-            value=len(vectors),
-        )
+def _unit_vectors(name: str, embedded: object, count: int) -> list[list[float]]:
+    """Return the result of an embedder as vectors of length 1; a vector of zeros stays as it is."""
+    vectors = _vectors(name, embedded)
+    if len(vectors) != count:
+        text = f"{name}: returned {len(vectors)} vectors for {count} texts; return one per text, in order"
+        raise PromptError(text, name=name, value=len(vectors))
     sizes = {len(vector) for vector in vectors}
     if len(sizes) > 1 or 0 in sizes:
         dimensions = ", ".join(map(str, sorted(sizes)))
-        raise PromptError(
-            f"{name}: vectors of {dimensions} dimensions; all need the same, > 0", name=name, value=dimensions
-        )
+        text = f"{name}: vectors of {dimensions} dimensions; all need the same, > 0"
+        raise PromptError(text, name=name, value=dimensions)
     for number, vector in enumerate(vectors):
         if not all(map(math.isfinite, vector)):
-            raise PromptError(
-                f"{name}: vector {number} holds NaN or infinity; return finite numbers", name=name, value=number
-            )
-        # Divided by its largest value, no square of the vector can overflow.
-        largest = max(map(abs, vector))
-        if largest:
-            scaled = [value / largest for value in vector]
-            norm = math.sqrt(cosine(scaled, scaled))
-            vectors[number] = [value / norm for value in scaled]
-    return vectors
+            text = f"{name}: vector {number} holds NaN or infinity; return finite numbers"
+            raise PromptError(text, name=name, value=number)
+    return [*map(_unit_vector, vectors)]
+
+
+def _vectors(name: str, embedded: object) -> list[list[float]]:
+    try:
+        if isinstance(embedded, str | bytes) or not isinstance(embedded, Iterable):
+            raise TypeError(f"got {type(embedded).__name__}")
+        return [[float(value) for value in vector] for vector in embedded]
+    except (TypeError, ValueError, OverflowError) as error:
+        text = f"{name}: expected a list of vectors of numbers: {_reason(error)}"
+        raise PromptError(text, name=name, value=type(embedded).__name__) from error
+
+
+def _unit_vector(vector: list[float]) -> list[float]:
+    # Divided by its largest value, no square of the vector can overflow.
+    largest = max(map(abs, vector))
+    if not largest:
+        return vector
+    scaled = [value / largest for value in vector]
+    norm = math.sqrt(cosine(scaled, scaled))
+    return [value / norm for value in scaled]
 
 
 def _reason(error: BaseException) -> str:

@@ -203,11 +203,8 @@ def _problems_of_order(
     names = [item["role"] for item in dialogue if item["role"] in meta.order or not meta.round]
     problems: Problems = []
     if names[:1] == [assistant] and _asks_first(meta, roles):
-        text = (
-            f"the conversation starts with {assistant!r}, but a round starts with {roles.get('user')!r}; "
-            "put a user message first"
-        )
-        problems.append(Problem("messages[0]", text))
+        text = f"the conversation starts with {assistant!r}, but a round starts with {roles.get('user')!r}"
+        problems.append(Problem("messages[0]", f"{text}; put a user message first"))
     # The last turn, if there is one, has to be a question.
     if ask and names[-1:] in ([], [assistant]):
         text = "no user message to reply to at the end; add one, or render with add_generation_prompt=False"
@@ -233,9 +230,10 @@ def _names_of_roles(meta: MetaFormat | None) -> dict[str, str]:
     replying = [role.role for role in meta.speakers if role.generate]
     if replying:
         roles["assistant"] = replying[0]
-    asking = [name for name in meta.order if name not in (roles.get("assistant"), roles.get("system"))]
-    if asking:
-        roles.setdefault("user", asking[0])
+    taken = (roles.get("assistant"), roles.get("system"))
+    for name in meta.order:
+        if name not in taken:
+            roles.setdefault("user", name)
     # A template without a system role gets the instructions as a text of the user.
     if "user" in roles:
         roles.setdefault("system", roles["user"])

@@ -63,10 +63,10 @@ class MetaParser(ABC):
         if not isinstance(prompt, list | tuple):
             raise _no_prompt(prompt)
         # A list of messages is one prompt, any other list is many.
-        messages = [item for item in prompt if isinstance(item, Mapping) and "role" in item and "content" in item]
-        if prompt and len(messages) == len(prompt):
-            return self._conversation(messages, mode)
-        return [self.parse(inner, mode) for inner in prompt]  # type: ignore[arg-type]
+        prompts: list[Any] = [*prompt]
+        if prompts and all(map(_is_message, prompts)):
+            return self._conversation(prompts, mode)
+        return [self.parse(inner, mode) for inner in prompts]
 
     @abstractmethod
     def _parsed(self, prompt: PromptList, mode: Mode) -> Any: ...
@@ -93,6 +93,10 @@ class MetaParser(ABC):
             "or ask a MetaTemplate for pieces()",
             problems=[(marker, "token ids are not text") for marker in markers],
         )
+
+
+def _is_message(item: object) -> bool:
+    return isinstance(item, Mapping) and "role" in item and "content" in item
 
 
 def _no_prompt(prompt: object) -> InContextError:
@@ -129,13 +133,12 @@ def without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
     Raises:
         InContextError: An item is neither text nor dict, or its prompt is not text; lists all of them.
     """
+    problems: Problems = []
+    lines = [_line(position, item, problems) for position, item in enumerate(items) if not is_marker(item)]
+    raise_problems("prompt", problems)
     parts: list[str | Mapping[str, Any]] = []
     text, separator = "", ""
-    problems: Problems = []
-    for position, item in enumerate(items):
-        if is_marker(item):
-            continue
-        line = _line(position, item, problems)
+    for line in lines:
         if line.text:
             text += separator + line.text
             separator = line.separator
@@ -145,8 +148,7 @@ def without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
         if line.media:
             parts += [text, *line.media]
             text, separator = "", ""
-    raise_problems("prompt", problems)
-    return [part for part in (*parts, text) if part != ""]
+    return [part for part in (*parts, text) if part]
 
 
 class _Line(NamedTuple):

@@ -131,11 +131,12 @@ def _eos(value: Any, problems: Problems) -> int | str | tuple[int | str, ...] | 
 def _entries(config: Mapping[str, Any], key: str, problems: Problems) -> dict[str, str | RoleFormat]:
     """Return the valid entries of a list of roles by their places."""
     values = config.get(key)
-    wrong = wrong_type(key, values, list | tuple | None, f"a list; write {key}=[{{'role': ...}}]")
-    problems += wrong
+    if values is None:
+        return {}
+    if not isinstance(values, list | tuple):
+        problems += wrong_type(key, values, list, f"a list; write {key}=[{{'role': ...}}]")
+        return {}
     entries: dict[str, str | RoleFormat] = {}
-    if not values or wrong:
-        return entries
     for index, value in enumerate(values):
         place = f"{key}[{index}]"
         if isinstance(value, str) and key == "round":
@@ -144,8 +145,7 @@ def _entries(config: Mapping[str, Any], key: str, problems: Problems) -> dict[st
         wrong = wrong_type(place, value, Mapping, _EXPECTED[key]) or _problems_of_role(value, place)
         problems += wrong
         if not wrong:
-            entries[place] = role = _role(value)
-            _warn_of_slots(place, role)
+            entries[place] = _role(value, place)
     return entries
 
 
@@ -153,11 +153,8 @@ def _repeated_roles(entries: Mapping[str, str | RoleFormat]) -> Problems:
     problems: Problems = []
     places: dict[str, str] = {}
     for place, entry in entries.items():
-        if isinstance(entry, str):
-            continue
-        first_place = places.setdefault(entry.role, place)
-        if first_place != place:
-            text = f"{entry.role!r} is there twice (see {first_place}); write it once"
+        if isinstance(entry, RoleFormat) and places.setdefault(entry.role, place) != place:
+            text = f"{entry.role!r} is there twice (see {places[entry.role]}); write it once"
             problems.append(Problem(f"{place}.role", text))
     return problems
 
@@ -171,25 +168,23 @@ def _problems_of_role(entry: Mapping[str, Any], place: str) -> Problems:
     return inside(place, problems)
 
 
-def _role(entry: Mapping[str, Any]) -> RoleFormat:
-    return RoleFormat(
-        role=entry["role"],
-        api_role=entry.get("api_role") or entry["role"],
-        begin=read_marker(entry.get("begin"), "begin", []),
-        end=read_marker(entry.get("end"), "end", []),
-        prompt=entry.get("prompt") or "",
-        generate=entry.get("generate") or False,
-    )
-
-
-def _warn_of_slots(place: str, role: RoleFormat) -> None:
-    slots = _SLOT.findall(role.prompt)
+def _role(entry: Mapping[str, Any], place: str) -> RoleFormat:
+    prompt = entry.get("prompt") or ""
+    slots = _SLOT.findall(prompt)
     if slots:
         text = (
             f"meta template: {place}: nothing fills {', '.join(slots)} in its own prompt, which is sent as it is; "
             "columns are filled in the template of the dataset"
         )
         warn(InContextWarning(text, name=f"{place}.prompt"))
+    return RoleFormat(
+        role=entry["role"],
+        api_role=entry.get("api_role") or entry["role"],
+        begin=read_marker(entry.get("begin"), "begin", []),
+        end=read_marker(entry.get("end"), "end", []),
+        prompt=prompt,
+        generate=entry.get("generate") or False,
+    )
 
 
 _FIELDS: tuple[tuple[str, UnionType | type, str], ...] = (
