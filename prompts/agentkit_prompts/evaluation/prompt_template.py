@@ -74,16 +74,13 @@ class PromptTemplate(RowTemplate):
 
     def places(self, label: Any = None) -> str:
         prompt = self._prompt_of(label)
-        texts: list[str] = [prompt]
-        loose: list[str] = []
-        if not isinstance(prompt, str):
-            items = [item for _, item in located(prompt)]
-            texts = [item.get("prompt", "") for item in items if not isinstance(item, str)]
-            loose = [item for item in items if isinstance(item, str)]
+        if isinstance(prompt, str):
+            prompt = {"round": {"prompt": prompt}}
+        items = [item for _, item in located(prompt)]
         # Inside the text of a role only text can be inserted, so one such place decides.
-        if self._has_place(texts):
+        if self._has_place([item.get("prompt", "") for item in items if not isinstance(item, str)]):
             return "text"
-        if self._has_place(loose):
+        if self._has_place([item for item in items if isinstance(item, str)]):
             return "items"
         return ""
 
@@ -275,7 +272,7 @@ def _mixed_keys(template: Mapping[Any, Any]) -> Problem | None:
 def _text_in_round(template: Any, ice_token: str | None) -> Problem | None:
     items = [item for place, item in located(template) if place.startswith("round")]
     # The place of worked examples is a text, too.
-    texts = [item for item in items if isinstance(item, str) and item.strip().replace(ice_token or "\n", "")]
+    texts = [item for item in items if isinstance(item, str) and item.strip().replace(ice_token or "", "")]
     if not texts:
         return None
     shown = ", ".join(map(brief, texts))

@@ -200,12 +200,13 @@ def _misspelt(text: str, columns: set[str], unused: set[str], asked: Sequence[st
     doubts: Problems = []
     for match in _NAME.finditer(text):
         braces, column = match[0], _meant(match[1], unused)
+        # Without a missing column, braces that look like no column mean themselves.
+        if braces[1:-1] in columns or not (column or missing):
+            continue
         problem = f"`{braces}` is no column and stays as it is{also}"
         if column is not None:
             problem += f"; did you mean `{{{column}}}`?"
-        # Without a missing column, braces that look like no column mean themselves.
-        if braces[1:-1] not in columns and (column or missing):
-            doubts.append(Problem(braces, problem))
+        doubts.append(Problem(braces, problem))
     return doubts
 
 
@@ -213,11 +214,9 @@ def _meant(name: str, columns: set[str]) -> str | None:
     """Return the column that braces with a name or a misspelt name probably mean."""
     if name in columns:
         return name
-    alike = similar(name, sorted(columns))
-    if alike:
-        return alike
     # `similar` compares letters as they are, so it does not notice a name in capitals.
-    return next((column for column in sorted(columns) if column.casefold() == name.casefold()), None)
+    by_folded_name = {column.casefold(): column for column in sorted(columns, reverse=True)}
+    return similar(name, sorted(columns)) or by_folded_name.get(name.casefold())
 
 
 def _prompts(template: Any) -> Iterator[str]:

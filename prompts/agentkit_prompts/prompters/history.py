@@ -56,16 +56,21 @@ def read_history(given: History | None) -> list[Message]:
         read = read_messages(items, where="history", is_linked=False)
     except MessageError as error:
         raise _refused("history", [*problems, *error.problems]) from error
-    messages: list[Message] = []
-    for message in read:
-        messages.append(message)
-        if id(message) in answers:
-            messages.append(answers[id(message)])
+    messages = _with_answers(read, answers)
     if not problems and len(Conversation(messages).complete()) != len(messages):
         text = "a tool call lacks its result, or a tool result its call; give both or neither"
         problems.append(Problem("history", text))
     if problems:
         raise _refused("history", problems)
+    return messages
+
+
+def _with_answers(questions: Sequence[Message], answers: Mapping[int, Message]) -> list[Message]:
+    messages: list[Message] = []
+    for message in questions:
+        messages.append(message)
+        if id(message) in answers:
+            messages.append(answers[id(message)])
     return messages
 
 
@@ -98,20 +103,24 @@ def read_tools(given: Tools | None) -> list[Mapping[str, Any]]:
         PrompterError: Names every tool that is not one, or that JSON cannot write, and every name that is there twice.
     """
     problems: Problems = []
-    items: Any = given
-    if isinstance(given, list | tuple):
-        items = [_specified(tool) for tool in given]
-        text = "expected a ToolSpec, or a mapping with a 'function'"
-        without = [index for index, tool in enumerate(items) if isinstance(tool, Mapping) and "function" not in tool]
-        problems += [Problem(f"tools[{index}]", text) for index in without]
-    tools: list[Mapping[str, Any]] = [*wire_tools(() if items is None else items, problems)]
+    items: Any = () if given is None else given
+    if isinstance(items, list | tuple):
+        items = [_specified(tool) for tool in items]
+        problems += _problems_of_tools(items)
+    tools: list[Mapping[str, Any]] = [*wire_tools(items, problems)]
     counts = Counter([str(tool.get("function", tool).get("name")) for tool in tools])
-    repeated = sorted([name for name, count in counts.items() if count > 1])
+    repeated = sorted([repr(name) for name, count in counts.items() if count > 1])
     if repeated:
-        problems.append(Problem("tools", f"{', '.join(map(repr, repeated))} is there more than once"))
+        problems.append(Problem("tools", f"{', '.join(repeated)} is there more than once"))
     if problems:
         raise _refused("tools", problems)
     return tools
+
+
+def _problems_of_tools(tools: Sequence[object]) -> Problems:
+    text = "expected a ToolSpec, or a mapping with a 'function'"
+    without = [index for index, tool in enumerate(tools) if isinstance(tool, Mapping) and "function" not in tool]
+    return [Problem(f"tools[{index}]", text) for index in without]
 
 
 def _specified(tool: object) -> object:

@@ -294,21 +294,27 @@ class Prompter:
 
     def _filled(self, given: Mapping[str, Any]) -> UserInput:
         """Return the input of a dict: the values of all slots, and at most one text that no slot shows."""
-        problems = [Problem(slot, "missing") for slot in self.slots if slot not in given]
-        others = [key for key in given if key not in self.slots]
         shows_input = self.layers.input[0].input  # type: ignore[attr-defined]
+        missing = [slot for slot in self.slots if slot not in given]
+        others = [key for key in given if key not in self.slots]
         text = ""
-        if len(others) == 1 and not problems and (shows_input or not given[others[0]]):
+        if len(others) == 1 and not missing and (shows_input or not given[others[0]]):
             text = _text(given[others.pop()])
-        for key in others:
-            names = nearest(str(key), self.slots) or "; there are no slots"
-            problems.append(Problem(str(key), f"unexpected{names}"))
-        wrong = [(str(key), type(value)) for key, value in given.items() if not isinstance(value, str | int | float)]
-        problems += [Problem(key, f"expected text, got {kind.__name__}") for key, kind in wrong]
+        problems = [Problem(slot, "missing") for slot in missing]
+        problems += self._unexpected(others) + _problems_of_values(given)
         if problems:
             advice = "; one key that is not a slot may hold the user's own text" if others and shows_input else ""
             raise PrompterError(f"input: {listed(problems)}{advice}", problems=problems)
         return UserInput(text, additional_kwargs={slot: _text(given[slot]) for slot in self.slots})
+
+    def _unexpected(self, keys: Sequence[Any]) -> Problems:
+        advice = "; there are no slots"
+        return [Problem(str(key), f"unexpected{nearest(str(key), self.slots) or advice}") for key in keys]
+
+
+def _problems_of_values(given: Mapping[str, Any]) -> Problems:
+    wrong = {str(key): type(value) for key, value in given.items() if not isinstance(value, str | int | float)}
+    return [Problem(key, f"expected text, got {kind.__name__}") for key, kind in wrong.items()]
 
 
 def _parts_of(instruction: Any) -> tuple[str, str | None]:
@@ -318,15 +324,14 @@ def _parts_of(instruction: Any) -> tuple[str, str | None]:
     if not isinstance(instruction, Mapping):
         what = f"instruction: expected a str or a dict, got {type(instruction).__name__}"
         raise PrompterError(what, name="instruction")
-    parts = {"system": "", "user": ""}
-    unused = [repr(str(key)) for key in instruction if key not in parts]
-    parts = {key: instruction.get(key, "") for key in parts}
-    wrong = [repr(key) for key, part in parts.items() if not isinstance(part, str)]
+    unused = [repr(str(key)) for key in instruction if key not in ("system", "user")]
+    system, user = instruction.get("system", ""), instruction.get("user", "")
+    wrong = [name for name, part in (("'system'", system), ("'user'", user)) if not isinstance(part, str)]
     if wrong:
         raise PrompterError(f"instruction: expected text for {', '.join(wrong)}", name="instruction")
     if unused:
         warn(f"instruction: only 'system' and 'user' are used; left out: {', '.join(unused)}", UserWarning)
-    return parts["system"], parts["user"]
+    return system, user
 
 
 def _checked_result(replaced: Any) -> Sequence[Any]:

@@ -62,13 +62,13 @@ class Vectors:
         *fresh, asked = _unit_vectors(name, embedded, len(missing) + 1)
         vectors = {text: known[text] for text in texts if text in known}
         vectors.update(zip(missing, fresh, strict=True))
-        odd = {len(vector) for vector in vectors.values()} - {len(asked)}
-        if odd:
+        sizes = {len(vector) for vector in vectors.values()} - {len(asked)}
+        if sizes:
             # Vectors of another model are worthless now.
             self._known = {}
             raise PromptError(
-                f"{name}: the vector of the query has {len(asked)} dimensions, others had {', '.join(map(str, odd))}; "
-                "an embedder must keep to one model",
+                f"{name}: the vector of the query has {len(asked)} dimensions, others had "
+                f"{', '.join(map(str, sizes))}; an embedder must keep to one model",
                 name=name,
                 value=len(asked),
             )

@@ -116,15 +116,15 @@ def _template(cfg: Any, place: str, problems: Problems) -> Any:
         problems += wrong_type(place, cfg, Mapping, "a dict with type and template")
         return None
     settings = {key: value for key, value in cfg.items() if key != "type"}
-    cls = _template_class(cfg.get("type", "PromptTemplate"))
+    kind = cfg.get("type", "PromptTemplate")
+    cls = _template_class(kind)
     if cls is None:
-        kind = cfg["type"]
-        wrong = [Problem(f"{place}.type", f"unknown type {kind!r}{nearest(_name(kind), _TEMPLATES)}")]
-    else:
-        wrong = _problems_of_settings(cls, settings, place)
-        # A configuration with neither key is often the template itself.
-        if not {"type", "template"} & cfg.keys():
-            wrong.append(Problem(place, "labels and their prompts, or a dialogue, belong under `template`"))
+        problems.append(Problem(f"{place}.type", f"unknown type {kind!r}{nearest(_name(kind), _TEMPLATES)}"))
+        return None
+    wrong = _problems_of_settings(cls, settings, place)
+    # A configuration with neither key is often the template itself.
+    if not {"type", "template"} & cfg.keys():
+        wrong.append(Problem(place, "labels and their prompts, or a dialogue, belong under `template`"))
     # The class would name the same keys again, with less about them.
     if wrong:
         problems += wrong

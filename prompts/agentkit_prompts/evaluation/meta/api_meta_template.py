@@ -10,7 +10,7 @@ from copy import deepcopy
 from typing import Any, cast
 
 from agentkit_prompts.caller_warnings import warn
-from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems
+from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems, brief
 from agentkit_prompts.evaluation.meta.chat_messages import chat_messages
 from agentkit_prompts.evaluation.meta.meta_base import MetaParser, Mode, without_roles
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat, read_meta
@@ -154,10 +154,10 @@ def _without_texts(script: Script) -> Script:
     """Return the turns of a prompt, and warn of texts without a role that this leaves out."""
     texts = [turn for turn in script if isinstance(turn, str) and turn.strip()]
     if texts:
-        shown = ", ".join(repr(text[:80]) for text in texts)
+        shown = ", ".join(map(brief, texts))
         problem = f"prompt: text without a role is left out: {shown}; keep_text=True sends it"
         warn(InContextWarning(problem, name=texts[0]))
-    return [turn for turn in script if not isinstance(turn, str)]
+    return [turn for turn in script if isinstance(turn, Turn)]
 
 
 def _joined(first: Any, second: Any, separator: str = "") -> Any:

@@ -212,18 +212,21 @@ def _defaults(entries: Iterable[str | RoleFormat]) -> Script:
 
 def _cut_at_reply(meta: MetaFormat, script: Script) -> bool:
     """Cut a dialogue after the turn in which the model replies; return False if the model has no turn."""
-    turns = [(number, turn) for number, turn in enumerate(script) if isinstance(turn, Turn)]
-    if meta.round:
-        # The roles of the round are complete in each round, so the last turns of these roles are the last round.
-        turns = [(number, turn) for number, turn in turns if turn.role in meta.order][-len(meta.order) :]
-    else:
-        turns.reverse()
-    for number, turn in turns:
+    for turn in _last_round(meta, [turn for turn in script if isinstance(turn, Turn)]):
         if turn.replies:
             turn.opens = True
-            del script[number + 1 :]
+            position = next(number for number, entry in enumerate(script) if entry is turn)
+            del script[position + 1 :]
             return True
     return False
+
+
+def _last_round(meta: MetaFormat, turns: list[Turn]) -> list[Turn]:
+    """Return the turns of the last round; without a round in the template all turns, the last one first."""
+    if not meta.round:
+        return turns[::-1]
+    # The roles of the round are complete in each round, so the last turns of these roles are the last round.
+    return [turn for turn in turns if turn.role in meta.order][-len(meta.order) :]
 
 
 # Turns
