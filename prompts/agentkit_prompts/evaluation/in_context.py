@@ -193,15 +193,15 @@ class InContext:
             return [message for item in items for message in copies(item)]
         examples = PromptList()
         for item in items:
-            # OpenCompass joins a text and the separator after it, but keeps the separator after turns apart.
-            if isinstance(item, str):
-                examples.append(item + self.separator)
-                continue
-            examples += item
-            if self.separator:
-                examples.append(self.separator)
+            examples += self._with_separator(item)
         examples.append(self.end)
         return examples
+
+    def _with_separator(self, item: Any) -> PromptList:
+        # OpenCompass joins a text and the separator after it, but keeps the separator after turns apart.
+        if isinstance(item, str):
+            return PromptList([item + self.separator])
+        return item + self.separator  # type: ignore[no-any-return]
 
     def _example(self, template: RowTemplate, number: int, keep_separator: bool) -> Any:
         """Return a training row as its template makes it; each is made once."""

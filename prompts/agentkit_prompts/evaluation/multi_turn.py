@@ -166,16 +166,18 @@ def _columns(row: Mapping[str, Any], names: Sequence[str]) -> list[list[Any]]:
     """
     problems: Problems = []
     for name in names:
-        if name not in row:
-            problems.append(Problem(name, f"no such column; columns: {', '.join(map(str, row)) or 'none'}"))
-            continue
-        value = row[name]
-        problems += wrong_type(name, value, str | list | tuple, "a list with an entry for each turn")
-        if isinstance(value, str):
-            text = f"column {name!r} is text, so each character is a turn; make it a list"
-            warn(InContextWarning(f"MultiTurnPromptTemplate: {text}", name=name))
+        problems += _problems_of_column(name, row)
     raise_problems("MultiTurnPromptTemplate", problems)
     return [list(row[name]) for name in names]
+
+
+def _problems_of_column(name: str, row: Mapping[str, Any]) -> Problems:
+    if name not in row:
+        return [Problem(name, f"no such column; columns: {', '.join(map(str, row)) or 'none'}")]
+    if isinstance(row[name], str):
+        text = f"column {name!r} is text, so each character is a turn; make it a list"
+        warn(InContextWarning(f"MultiTurnPromptTemplate: {text}", name=name))
+    return wrong_type(name, row[name], str | list | tuple, "a list with an entry for each turn")
 
 
 def _filled(items: Any, values: Mapping[str, Any]) -> PromptList:

@@ -125,16 +125,21 @@ def retrieve(selector: ExampleSelector, queries: Sequence[str], examples: Sequen
     name = type(selector).__name__
     positions = {example.id: position for position, example in enumerate(examples)}
     try:
-        select_all = getattr(selector, "select_all", None)
-        if select_all is None:
-            chosen = [_at_once(name, selector.select(query, examples)) for query in queries]
-        else:
-            chosen = select_all(queries, examples)
-        return [tuple([positions[example.id] for example in row]) for row in chosen]
+        rows = _chosen(selector, queries, examples)
+        return [tuple([positions[example.id] for example in row]) for row in rows]
     except InContextError:
         raise
     except Exception as error:
         raise _refused(name, error) from error
+
+
+def _chosen(
+    selector: ExampleSelector, queries: Sequence[str], examples: Sequence[Example]
+) -> Sequence[Sequence[Example]]:
+    select_all = getattr(selector, "select_all", None)
+    if select_all is not None:
+        return select_all(queries, examples)  # type: ignore[no-any-return]
+    return [_at_once(type(selector).__name__, selector.select(query, examples)) for query in queries]
 
 
 def _refused(name: str, error: Exception) -> InContextError:

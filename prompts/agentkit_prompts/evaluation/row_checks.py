@@ -183,11 +183,11 @@ def _doubts_of(name: str, template: Any, columns: set[str], asked: Sequence[str]
     tokens = getattr(template, "tokens", ())
     # A token of a column may itself have braces, which then name no column.
     braces_of_tokens = "\0".join(token for token, _ in tokens)
+    spellings = {**{f"{{{column}}}": column for column in columns}, **dict(tokens)}
     doubts: Problems = []
     for text in _prompts(template):
-        used = {column for token, column in tokens if token in text}
-        used |= {column for column in columns if f"{{{column}}}" in text}
-        doubts += _misspelt(text, columns, columns - used, asked)
+        unused = columns - {column for spelling, column in spellings.items() if spelling in text}
+        doubts += _misspelt(text, columns, unused, asked)
     return inside(name, [doubt for doubt in doubts if doubt.place not in braces_of_tokens])
 
 

@@ -171,20 +171,19 @@ class PromptFolder(Mapping[str, BasePrompt]):
         texts = _texts(self._root, self._label, problems)
         if not texts and not problems:
             problems.append(PromptError(f"{self._label}: no {SUFFIX} file in this folder", path=self._label))
-        entries: Mapping[str, Entry] = {}
+        earlier: Mapping[str, Entry] = {}
         if before is not None:
             # The same objects, so that caches by identity stay valid.
             if not problems and texts == before.texts:
                 return before
-            entries = before.entries
-        entries = entries_of(texts, self._label, entries, problems)
+            earlier = before.entries
+        entries = entries_of(texts, self._label, earlier, problems)
         if problems:
             raise PromptFilesError(problems)
         try:
-            layers = _layers(entries, {})
+            return _State(texts, entries, _layers(entries, {}), content_hash(texts.items(), self._label))
         except PromptError as error:
             raise PromptFilesError([error]) from error
-        return _State(texts, entries, layers, content_hash(texts.items(), self._label))
 
 
 class _Folder(NamedTuple):
@@ -244,13 +243,17 @@ def _read_item(item: Traversable, file: str, top: Path | None, label: str, texts
     if isinstance(item, Path):
         # The folders of a package can be at several places: each item has the folder that it is in.
         top = top or Path(os.path.realpath(item.parent))
-        if not Path(os.path.realpath(item)).is_relative_to(top):
-            what = f"is a link that leads out of {label}, and is not read: copy what it leads to into the folder"
-            raise TemplateError(what, file=file)
+        _check_inside(item, file, top, label)
     if not is_prompt:
         return [_Folder(file, item, top)]
     texts[file] = _text(item, top)
     return []
+
+
+def _check_inside(item: Path, file: str, top: Path, label: str) -> None:
+    if not Path(os.path.realpath(item)).is_relative_to(top):
+        what = f"is a link that leads out of {label}, and is not read: copy what it leads to into the folder"
+        raise TemplateError(what, file=file)
 
 
 def _unreadable(file: str, error: Exception) -> TemplateError:

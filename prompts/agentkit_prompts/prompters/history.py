@@ -13,7 +13,7 @@ from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.context.wire.wire_tools import read_tools as wire_tools
 from agentkit_prompts.errors import MessageError, Problem, Problems, PrompterError, listed
 
-__all__ = ["GivenTool", "History", "Tools", "read_history", "read_tools", "tool_spec"]
+__all__ = ["GivenTool", "History", "Tools", "raise_problems", "read_history", "read_tools", "tool_spec"]
 
 History: TypeAlias = Conversation | Sequence[Message | Mapping[str, Any] | Sequence[str]]
 """Messages, or `[question, answer]` pairs; both may be mixed."""
@@ -42,9 +42,8 @@ def read_history(given: History | None) -> list[Message]:
     if given is None:
         return []
     if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
-        kind = type(given).__name__
-        text = f"expected a list of [question, answer] pairs or of messages, got {kind}"
-        raise _refused("history", [Problem("history", text)])
+        text = f"expected a list of [question, answer] pairs or of messages, got {type(given).__name__}"
+        raise_problems([Problem("history", text)], name="history")
     problems: Problems = []
     # Identity of a question -> its answer: a provider's message can become several, so positions do not fit.
     answers: dict[int, Message] = {}
@@ -55,13 +54,13 @@ def read_history(given: History | None) -> list[Message]:
     try:
         read = read_messages(items, where="history", is_linked=False)
     except MessageError as error:
-        raise _refused("history", [*problems, *error.problems]) from error
+        problems += error.problems
+        read = ()
     messages = _with_answers(read, answers)
-    if not problems and len(Conversation(messages).complete()) != len(messages):
+    raise_problems(problems, name="history")
+    if len(Conversation(messages).complete()) != len(messages):
         text = "a tool call lacks its result, or a tool result its call; give both or neither"
-        problems.append(Problem("history", text))
-    if problems:
-        raise _refused("history", problems)
+        raise_problems([Problem("history", text)], name="history")
     return messages
 
 
@@ -74,8 +73,11 @@ def _with_answers(questions: Sequence[Message], answers: Mapping[int, Message]) 
     return messages
 
 
-def _refused(name: str, problems: Problems) -> PrompterError:
-    return PrompterError(listed(problems), name=name, problems=problems)
+def raise_problems(problems: Problems, subject: str = "", name: str | None = None, advice: str = "") -> None:
+    """Raise the error that lists all problems of `subject`; without problems, return."""
+    if problems:
+        opening = f"{subject}: " if subject else ""
+        raise PrompterError(f"{opening}{listed(problems)}{advice}", name=name, problems=problems)
 
 
 def _question(pair: Sequence[Any], place: str, answers: dict[int, Message], problems: Problems) -> Message:
@@ -106,14 +108,14 @@ def read_tools(given: Tools | None) -> list[Mapping[str, Any]]:
     items: Any = () if given is None else given
     if isinstance(items, list | tuple):
         items = [_specified(tool) for tool in items]
-        problems += _problems_of_tools(items)
     tools: list[Mapping[str, Any]] = [*wire_tools(items, problems)]
+    if isinstance(items, list):
+        problems += _problems_of_tools(items)
     counts = Counter([str(tool.get("function", tool).get("name")) for tool in tools])
     repeated = sorted([repr(name) for name, count in counts.items() if count > 1])
     if repeated:
         problems.append(Problem("tools", f"{', '.join(repeated)} is there more than once"))
-    if problems:
-        raise _refused("tools", problems)
+    raise_problems(problems, name="tools")
     return tools
 
 
@@ -135,13 +137,17 @@ def tool_spec(tool: Mapping[str, Any]) -> ToolSpec:
     The document writes `required` beside `parameters`; it belongs inside.
     """
     function = tool["function"]
-    parameters = function.get("parameters")
-    if "required" in function and "required" not in (parameters or {}):
-        parameters = {"type": "object", "properties": {}, **(parameters or {}), "required": function["required"]}
     description = function.get("description")
     return ToolSpec(
         function["name"],
         description if isinstance(description, str) else "",
-        parameters,
+        _parameters(function),
         strict=function.get("strict") is True,
     )
+
+
+def _parameters(function: Mapping[str, Any]) -> Any:
+    parameters = function.get("parameters")
+    if "required" not in function or "required" in (parameters or {}):
+        return parameters
+    return {"type": "object", "properties": {}, **(parameters or {}), "required": function["required"]}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import logging
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
 
 from agentkit_prompts.caller_warnings import warn
@@ -18,9 +18,9 @@ from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.frozen import thawed
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
-from agentkit_prompts.errors import ChatTemplateError, Problem, Problems, PrompterError, listed
+from agentkit_prompts.errors import ChatTemplateError, Problem, Problems, PrompterError
 from agentkit_prompts.names import nearest
-from agentkit_prompts.prompters.history import History, Tools, read_history, read_tools, tool_spec
+from agentkit_prompts.prompters.history import History, Tools, raise_problems, read_history, read_tools, tool_spec
 from agentkit_prompts.prompters.prompter_chat_template import TOKENS, PrompterLayout, check_layout
 from agentkit_prompts.prompters.slots import SlotPrompt, slots_of
 from agentkit_prompts.tree.layers import Layers
@@ -131,24 +131,27 @@ class Prompter:
             layout = layout.replace("{system}\n", "").replace("{system}", "")
         places = set(slots_of(layout))
         self.system = system
-        instruction, user = self._words
-        name = type(self).__name__
-        lead = None
-        if "system" in places:
-            lead = system or ""
-        system_prompts: tuple[SlotPrompt, ...] = ()
-        if lead is not None or (instruction and "instruction" in places):
-            system_prompts = (SlotPrompt.of(instruction, self.slots, lead=lead, name=name),)
+        name, user = type(self).__name__, self._words[1]
         with warnings.catch_warnings():
             # The instruction of a prompter has its slots where its format places them.
             warnings.simplefilter("ignore", VolatilityWarning)
             self.layers = Layers(
-                system=system_prompts,
+                system=self._system_prompts(places),
                 input=SlotPrompt.of(user, self.slots, input="input" in places, name=name),
                 conversation="history" in places,
                 empty_messages=True,
             )
         self.chat_template = PrompterLayout(layout, self.split, system or "", tokens, self._words)
+
+    def _system_prompts(self, places: Set[str]) -> tuple[SlotPrompt, ...]:
+        """Return the prompt of the system message, if the layout has a place for one."""
+        instruction = self._words[0]
+        lead = None
+        if "system" in places:
+            lead = self.system or ""
+        elif not instruction or "instruction" not in places:
+            return ()
+        return (SlotPrompt.of(instruction, self.slots, lead=lead, name=type(self).__name__),)
 
     def for_model(self, model: str | None = None, /, *, system: str | None = None, **tokens: str | None) -> Self:
         """Return the prompter with what belongs to a model: its system text and its tokens.
@@ -258,12 +261,7 @@ class Prompter:
             given, history, tools, label = _checked_result(self._pre_hook(given, history, tools, label))
         if not isinstance(label, str | None):
             raise PrompterError(f"label: expected text, got {type(label).__name__}", name="label")
-        listed = read_tools(tools)
-        if listed and self.tools:
-            raise PrompterError(
-                "tools are given at construction already: give them there or with the call, not both", name="tools"
-            )
-        listed = listed or list(self.tools)
+        listed = self._tools_of_call(tools)
         earlier = read_history(history)
         if earlier:
             self._refuse_history()
@@ -273,6 +271,15 @@ class Prompter:
             tools=tuple(map(tool_spec, listed)),
         )
         return ctx, listed, label
+
+    def _tools_of_call(self, tools: Any) -> list[Mapping[str, Any]]:
+        """Return the tools of a call, or else those of the prompter."""
+        given = read_tools(tools)
+        if given and self.tools:
+            raise PrompterError(
+                "tools are given at construction already: give them there or with the call, not both", name="tools"
+            )
+        return given or list(self.tools)
 
     def _refuse_history(self) -> None:
         if not self.layers.conversation:
@@ -295,16 +302,14 @@ class Prompter:
     def _filled(self, given: Mapping[str, Any]) -> UserInput:
         """Return the input of a dict: the values of all slots, and at most one text that no slot shows."""
         shows_input = self.layers.input[0].input  # type: ignore[attr-defined]
-        missing = [slot for slot in self.slots if slot not in given]
+        problems = [Problem(slot, "missing") for slot in self.slots if slot not in given]
         others = [key for key in given if key not in self.slots]
-        text = ""
-        if len(others) == 1 and not missing and (shows_input or not given[others[0]]):
+        text, advice = "", ""
+        if len(others) == 1 and not problems and (shows_input or not given[others[0]]):
             text = _text(given[others.pop()])
-        problems = [Problem(slot, "missing") for slot in missing]
-        problems += self._unexpected(others) + _problems_of_values(given)
-        if problems:
-            advice = "; one key that is not a slot may hold the user's own text" if others and shows_input else ""
-            raise PrompterError(f"input: {listed(problems)}{advice}", problems=problems)
+        if others and shows_input:
+            advice = "; one key that is not a slot may hold the user's own text"
+        raise_problems([*problems, *self._unexpected(others), *_problems_of_values(given)], "input", advice=advice)
         return UserInput(text, additional_kwargs={slot: _text(given[slot]) for slot in self.slots})
 
     def _unexpected(self, keys: Sequence[Any]) -> Problems:
@@ -349,8 +354,7 @@ def _checked(where: str, system: object, tokens: Mapping[str, object], options: 
             problems.append(Problem(name, f"unknown token{nearest(name, valid)}"))
         elif not isinstance(value, str | None):
             problems.append(Problem(name, "must be text"))
-    if problems:
-        raise PrompterError(f"{where}: {listed(problems)}", problems=problems)
+    raise_problems(problems, where)
     return {name: token for name, token in tokens.items() if token is not None}
 
 

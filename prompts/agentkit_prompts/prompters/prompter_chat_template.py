@@ -18,9 +18,9 @@ from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.context.wire.wire_tools import openai_tool
-from agentkit_prompts.errors import ChatTemplateError, MessageError, Problem, PrompterError, listed
+from agentkit_prompts.errors import ChatTemplateError, MessageError, Problem
 from agentkit_prompts.names import nearest
-from agentkit_prompts.prompters.history import GivenTool
+from agentkit_prompts.prompters.history import GivenTool, raise_problems
 
 __all__ = ["TOKENS", "PrompterLayout", "check_layout"]
 
@@ -51,8 +51,7 @@ def check_layout(name: str, layout: str, split: str) -> None:
         ("split", split in layout, f"{split!r}, after which the reply begins, is not in the layout"),
     )
     problems += [Problem(place, text) for place, is_kept, text in rules if not is_kept]
-    if problems:
-        raise PrompterError(f"layout of {name}: {listed(problems)}", problems=problems)
+    raise_problems(problems, f"layout of {name}")
 
 
 def _unknown(kind: str, names: Sequence[str], valid: Sequence[str]) -> list[Problem]:
@@ -78,13 +77,12 @@ class PrompterLayout:
         self.system = system
         self._headings = [heading for text in words for heading in _HEADING.findall(text)]
         self.split = self._fill(split, {})
-        self._body, self._reply = layout, ""
-        if split:
-            self._body, reply = layout.rsplit(split, 1)
-            self._reply = split + reply
+        # Without a split, all of the layout is before the reply.
+        self._body, _, reply = layout.rpartition(split) if split else (layout, "", "")
+        self._reply = split + reply
         self._places = frozenset(_FIELD.findall(layout))
         stop_words = [tokens[name].strip() for name in ("eoa", "soh")]
-        self.stop_words: Sequence[str] | None = [word for word in stop_words if word] or None
+        self.stop_words: Sequence[str] | None = [*filter(None, stop_words)] or None
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
@@ -109,10 +107,7 @@ class PrompterLayout:
         if kwargs:
             options = ", ".join(map(repr, sorted(kwargs)))
             raise ChatTemplateError(f"a prompter's layout takes no {options}", name=", ".join(sorted(kwargs)))
-        try:
-            turns = [*read_messages(messages, where="messages", is_linked=False)]
-        except MessageError as error:
-            raise ChatTemplateError(str(error), problems=error.problems) from error
+        turns = _turns_of(messages)
         head = ""
         if turns and turns[0].role == "system":
             head = turns.pop(0).text
@@ -162,12 +157,21 @@ class PrompterLayout:
     def _call(self, call: ToolCall) -> str:
         """Write a call with the tokens of the model, or as JSON if it has no token for the arguments."""
         separator = self.tokens["tool_args_token"]
-        text = f"{call.name}{separator}{call.arguments}" if separator else call_text(call)
+        text = call_text(call)
+        if separator:
+            text = f"{call.name}{separator}{call.arguments}"
         return f"{self.tokens['tool_start_token']}\n{text}{self.tokens['tool_end_token']}\n"
 
     def _fill(self, layout: str, values: Mapping[str, str]) -> str:
         """Fill the places, once: what is put there is not looked at again."""
         return _FIELD.sub(lambda match: values.get(match[1], self.tokens.get(match[1], "")), layout)
+
+
+def _turns_of(messages: Sequence[Message | Mapping[str, Any]]) -> list[Message]:
+    try:
+        return [*read_messages(messages, where="messages", is_linked=False)]
+    except MessageError as error:
+        raise ChatTemplateError(str(error), problems=error.problems) from error
 
 
 def _around_last_question(turns: list[Message]) -> tuple[list[Message], str, list[Message]]:

@@ -62,22 +62,29 @@ class Vectors:
         *fresh, asked = _unit_vectors(name, embedded, len(missing) + 1)
         vectors = {text: known[text] for text in texts if text in known}
         vectors.update(zip(missing, fresh, strict=True))
-        sizes = {len(vector) for vector in vectors.values()} - {len(asked)}
-        if sizes:
+        try:
+            _check_dimensions(name, len(asked), vectors.values())
+        except PromptError:
             # Vectors of another model are worthless now.
             self._known = {}
-            raise PromptError(
-                f"{name}: the vector of the query has {len(asked)} dimensions, others had "
-                f"{', '.join(map(str, sizes))}; an embedder must keep to one model",
-                name=name,
-                value=len(asked),
-            )
+            raise
         # Other steps may be reading the kept vectors, so these are replaced and not cleared.
         if len(known) + len(fresh) > _MAX_VECTORS:
             self._known = vectors
         else:
             known.update(vectors)
         return asked, [vectors[text] for text in texts]
+
+
+def _check_dimensions(name: str, dimensions: int, vectors: Iterable[Sequence[float]]) -> None:
+    others = {len(vector) for vector in vectors} - {dimensions}
+    if others:
+        raise PromptError(
+            f"{name}: the vector of the query has {dimensions} dimensions, others had {', '.join(map(str, others))}; "
+            "an embedder must keep to one model",
+            name=name,
+            value=dimensions,
+        )
 
 
 def _unit_vectors(name: str, embedded: object, count: int) -> list[list[float]]:

@@ -187,12 +187,16 @@ def load_datasets(path: str | os.PathLike[str], *, root: str | os.PathLike[str] 
         names = ", ".join(list(variables)[:10]) or "none"
         text = f"{path}: no list of datasets with infer_cfg and reader_cfg; variables: {names}"
         raise InContextError(text, path=str(path), name="datasets")
+    _check_complete(path, datasets)
+    return datasets
+
+
+def _check_complete(path: str | os.PathLike[str], datasets: Sequence[Mapping[str, Any]]) -> None:
     problems: Problems = []
     for number, dataset in enumerate(datasets):
         problems += _missing(number, dataset)
     if problems:
         raise InContextError(f"{path}: {some([*map(str, problems)], '; ')}", path=str(path), problems=problems)
-    return datasets
 
 
 def _missing(number: int, dataset: Mapping[str, Any]) -> Problems:
@@ -271,21 +275,23 @@ class _Files:
 
     def _read_import(self, module: str, dots: int) -> Mapping[str, Any] | None:
         """Return the variables of a configuration that is imported; None if no file has that name."""
-        here = self._stack[-1]
         parts = [part for part in module.split(".") if part]
-        folders: Sequence[Path] = ()
-        if dots:
-            folders = here.parents[dots - 1 : dots]
-        elif "configs" in parts:
-            # An absolute import of a suite's own configuration: the suite is a folder above this file.
-            folders = here.parents
-        for folder in folders:
+        for folder in self._folders_of_import(parts, dots):
             file = folder / "__init__.py"
             if parts:
                 file = folder.joinpath(*parts).with_suffix(".py")
             if _is_file(file):
                 return self.read(file)
         return None
+
+    def _folders_of_import(self, parts: Sequence[str], dots: int) -> Sequence[Path]:
+        parents = self._stack[-1].parents
+        if dots:
+            return parents[dots - 1 : dots]
+        # An absolute import of a suite's own configuration: the suite is a folder above this file.
+        if "configs" in parts:
+            return parents
+        return ()
 
 
 def _is_file(path: Path) -> bool:

@@ -165,12 +165,21 @@ def _retriever(cfg: Any, embedder: Embedder | None, problems: Problems) -> dict[
         return {}
     make, keys = _RETRIEVERS[name]
     problems += unknown_names(place, cfg, (*_COMMON, *keys))
+    return {
+        "retriever": _made(place, lambda: make(cfg, embedder), problems),
+        "separator": _separator(cfg, "ice_separator", place, problems),
+        "end": _separator(cfg, "ice_eos_token", place, problems),
+    }
+
+
+def _separator(cfg: _Settings, key: str, place: str, problems: Problems) -> Any:
+    default = "\n"
     # A retriever of no examples has nothing to separate.
-    default = "" if name == "ZeroRetriever" else "\n"
-    separators = {"separator": cfg.get("ice_separator", default), "end": cfg.get("ice_eos_token", default)}
-    problems += wrong_type(f"{place}.ice_separator", separators["separator"], str, "text")
-    problems += wrong_type(f"{place}.ice_eos_token", separators["end"], str, "text")
-    return {"retriever": _made(place, lambda: make(cfg, embedder), problems), **separators}
+    if _name(cfg["type"]) == "ZeroRetriever":
+        default = ""
+    separator = cfg.get(key, default)
+    problems += wrong_type(f"{place}.{key}", separator, str, "text")
+    return separator
 
 
 def _inferencer(cfg: Any, length: Any, problems: Problems) -> dict[str, Any]:
