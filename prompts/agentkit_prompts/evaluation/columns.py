@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from agentkit_prompts.errors import InContextError, brief
+from agentkit_prompts.errors import InContextError, Problem, Problems, brief
 from agentkit_prompts.limits import MAX_CACHED
 
 __all__ = ["Slots", "Tokens", "safe_format", "slots"]
@@ -93,14 +93,18 @@ def _check_names(names: tuple[str, ...]) -> None:
 
 
 def _no_text(row: Mapping[str, Any], names: tuple[str, ...], error: Exception) -> InContextError:
-    problems = []
+    problems: Problems = []
     for name in dict.fromkeys(names):
-        try:
-            str(row[name])
-        except Exception as reason:
-            text = f"{name!r} contains a {type(row[name]).__name__} ({type(reason).__name__}: {reason})"
-            problems.append((name, text))
-    listed = "; ".join([text for _, text in problems]) or f"{type(error).__name__}: {error}"
-    return InContextError(
-        f"columns that cannot become text: {listed}; give strings, or values whose str() works", problems=problems
-    )
+        problems += _problems_of_value(name, row[name])
+    shown = "; ".join([problem.text for problem in problems]) or f"{type(error).__name__}: {error}"
+    text = f"columns that cannot become text: {shown}; give strings, or values whose str() works"
+    return InContextError(text, problems=problems)
+
+
+def _problems_of_value(name: str, value: object) -> Problems:
+    try:
+        str(value)
+    except Exception as error:
+        text = f"{name!r} contains a {type(value).__name__} ({type(error).__name__}: {error})"
+        return [Problem(name, text)]
+    return []

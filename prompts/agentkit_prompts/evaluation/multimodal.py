@@ -92,31 +92,30 @@ class MMPromptTemplate(PromptTemplate):
 
 def _tagged_text(row: Mapping[str, Any]) -> tuple[str, str]:
     """Return the name and the text of the column that contains the content of a row."""
-    for name in _CONTENT:
-        if name not in row:
-            continue
-        if not isinstance(row[name], str):
-            raise InContextError(
-                f"MMPromptTemplate: column {name!r} must contain text with tags, got {type(row[name]).__name__}",
-                name=name,
-                value=type(row[name]).__name__,
-            )
-        return name, row[name]
-    raise InContextError(
-        f"MMPromptTemplate: the row has no column {' or '.join(map(repr, _CONTENT))}, which contains the text "
-        f"and media to show; columns: {', '.join(map(str, row)) or 'none'}",
-        name="content",
-    )
+    name = next((name for name in _CONTENT if name in row), None)
+    if name is None:
+        raise InContextError(
+            f"MMPromptTemplate: the row has no column {' or '.join(map(repr, _CONTENT))}, which contains the text "
+            f"and media to show; columns: {', '.join(map(str, row)) or 'none'}",
+            name="content",
+        )
+    text = row[name]
+    if not isinstance(text, str):
+        kind = type(text).__name__
+        raise InContextError(
+            f"MMPromptTemplate: column {name!r} must contain text with tags, got {kind}", name=name, value=kind
+        )
+    return name, text
 
 
 def _problems_of_parts(parts: object) -> Problems:
     if not isinstance(parts, Mapping):
         return wrong_type("", parts, Mapping, "a dict of kinds of content to parts")
     problems = unknown_names("", parts, KINDS, "unknown kind of content")
-    for kind in KINDS:
-        part = parts.get(kind, _EXAMPLES[kind])
+    for kind, example in _EXAMPLES.items():
+        part = parts.get(kind, example)
         if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
-            problems.append(Problem(kind, f"must be a part such as {_EXAMPLES[kind]}, got {brief(part)}"))
+            problems.append(Problem(kind, f"must be a part such as {example}, got {brief(part)}"))
         elif part["type"] not in part:
             problems.append(Problem(kind, f"is of type {part['type']!r} and has no key of that name"))
     return problems
@@ -158,10 +157,9 @@ def read_tags(content: str) -> list[tuple[str, str]]:
 
 
 def _has_two_schemes(part: Mapping[str, Any]) -> bool:
-    held = part[part["type"]]
-    address = held
-    if isinstance(held, Mapping):
-        address = held.get("url")
+    address = part[part["type"]]
+    if isinstance(address, Mapping):
+        address = address.get("url")
     return isinstance(address, str) and _TWO_SCHEMES.match(address) is not None
 
 

@@ -142,9 +142,7 @@ def warn_of_own_answers(
     """
     if answer is None:
         return
-    shown = [
-        str(number) for number, row in enumerate(rows) if answer in row and row in [train[one] for one in ids[number]]
-    ]
+    shown = [str(number) for number, row in enumerate(rows) if answer in row and _is_shown(row, train, ids[number])]
     if not shown:
         return
     text = (
@@ -153,6 +151,10 @@ def warn_of_own_answers(
         "training rows, or name another train_split"
     )
     warn(InContextWarning(text, name=", ".join(shown)))
+
+
+def _is_shown(row: Row, train: Sequence[Row], ids: Sequence[int]) -> bool:
+    return any(train[position] == row for position in ids)
 
 
 def warn_of_columns(
@@ -168,12 +170,15 @@ def warn_of_columns(
         asked: The columns of the input.
     """
     columns = set[str]().union(*rows)
+    templates = {"prompt_template": (prompt_template, columns)}
+    # Without a prompt_template the ice_template asks: its doubts are named once.
+    if ice_template is not prompt_template:
+        templates["ice_template"] = (ice_template, columns.union(*train))
     doubts: Problems = []
-    if prompt_template is not None:
-        doubts += _doubts_of("prompt_template", prompt_template, columns, asked)
-    if ice_template is not None and ice_template is not prompt_template:
-        doubts += _doubts_of("ice_template", ice_template, columns.union(*train), asked)
-    doubts = list(dict.fromkeys(doubts))
+    for name, (template, names) in templates.items():
+        if template is not None:
+            doubts += _doubts_of(name, template, names, asked)
+    doubts = [*dict.fromkeys(doubts)]
     if doubts:
         texts = [f"{place.partition('.')[0]}: {text}" for place, text in doubts]
         warn(InContextWarning(some(texts, "; "), name=", ".join([doubt.place for doubt in doubts])))
@@ -193,20 +198,16 @@ def _doubts_of(name: str, template: Any, columns: set[str], asked: Sequence[str]
 
 def _misspelt(text: str, columns: set[str], unused: set[str], asked: Sequence[str]) -> Problems:
     """Return the braces of one prompt that probably mean a column, each with a description."""
-    missing = [name for name in asked if name in unused]
-    also = ""
-    if missing:
-        also = f", and the input column {', '.join(map(repr, missing))} is not in it"
+    missing = ", ".join([repr(name) for name in asked if name in unused])
+    also = f", and the input column {missing} is not in it" if missing else ""
     doubts: Problems = []
     for match in _NAME.finditer(text):
         braces, column = match[0], _meant(match[1], unused)
         # Without a missing column, braces that look like no column mean themselves.
         if braces[1:-1] in columns or not (column or missing):
             continue
-        problem = f"`{braces}` is no column and stays as it is{also}"
-        if column is not None:
-            problem += f"; did you mean `{{{column}}}`?"
-        doubts.append(Problem(braces, problem))
+        advice = f"; did you mean `{{{column}}}`?" if column else ""
+        doubts.append(Problem(braces, f"`{braces}` is no column and stays as it is{also}{advice}"))
     return doubts
 
 

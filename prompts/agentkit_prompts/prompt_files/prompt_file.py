@@ -64,13 +64,18 @@ def entries_of(
         made_from = tuple([(part.file, texts[part.file]) for part in parts])
         entry = before.get(name)
         if entry is None or entry.made_from != made_from:
-            errors: list[PromptError] = [*_contradictions(parts)] or [*_broken(parts)]
+            errors = _errors(parts)
             problems += errors
             if errors:
                 continue
             entry = _entry(name, parts, made_from, label)
         entries[name] = entry
     return entries
+
+
+def _errors(parts: Sequence[Source]) -> list[PromptError]:
+    # A file is built only without contradictions: they would cause more errors.
+    return [*_contradictions(parts)] or [*_broken(parts)]
 
 
 def _groups(texts: Mapping[str, str], label: str, problems: list[PromptError]) -> dict[str, list[Source]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,13 +80,20 @@ class _Copier:
         return self.copies[id(value)]
 
     def _container(self, value: Any, depth: int) -> _Copy:
-        inner = [self.copy(item, depth + 1) for item in value]
-        size = _VALUE_SIZE + sum(copy.size for copy in inner)
+        keys = self._inner(value, depth)
         if not isinstance(value, dict):
-            return _Copy(type(value)(copy.value for copy in inner), size)
-        values = [self.copy(item, depth + 1) for item in value.values()]
-        pairs = zip(inner, values, strict=True)
-        return _Copy({key.value: copy.value for key, copy in pairs}, size + sum(copy.size for copy in values))
+            return _Copy(type(value)(copy.value for copy in keys), _size(keys))
+        values = self._inner(value.values(), depth)
+        pairs = zip(keys, values, strict=True)
+        return _Copy({key.value: copy.value for key, copy in pairs}, _size([*keys, *values]))
+
+    def _inner(self, values: Iterable[Any], depth: int) -> list[_Copy]:
+        return [self.copy(value, depth + 1) for value in values]
+
+
+def _size(copies: Iterable[_Copy]) -> int:
+    """Return the size of a container."""
+    return _VALUE_SIZE + sum(copy.size for copy in copies)
 
 
 def _copies_of(variables: Mapping[str, Any]) -> dict[str, Any]:

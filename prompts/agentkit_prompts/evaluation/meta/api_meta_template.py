@@ -98,11 +98,14 @@ class ApiMetaTemplate(MetaParser):
         if not messages:
             text = "prompt: there is nothing to send; give it at least one item before the reply of the model"
             raise InContextError(text, name="prompt")
+        return self._begin(meta) + messages
+
+    def _begin(self, meta: MetaFormat) -> PromptList:
         if meta.first:
-            return PromptList([deepcopy(dict(meta.first)), *messages])
+            return PromptList([deepcopy(dict(meta.first))])
         if meta.begin:
-            return PromptList([self._text(meta.begin), *messages])
-        return messages
+            return PromptList([self._text(meta.begin)])
+        return PromptList()
 
     def _messages(self, script: Script, meta: MetaFormat) -> PromptList:
         asker = next((role.api_role for role in meta.speakers or meta.reserved if not role.generate), "HUMAN")

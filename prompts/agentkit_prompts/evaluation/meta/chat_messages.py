@@ -116,10 +116,7 @@ def as_prompt_list(
         problems.append(Problem("messages", "empty; give at least one message of the user"))
     items = [_item(f"messages[{position}]", message, roles, problems) for position, message in enumerate(messages)]
     _raise_problems(problems)
-    # A system message before all turns is an instruction for the whole conversation, not a part of a round.
-    opening = 0
-    if _opens_conversations(meta, roles):
-        opening = len([*takewhile(lambda message: _role_of(message) == "system", messages)])
+    opening = _count_of_instructions(messages, meta, roles)
     dialogue = _turns(items[opening:])
     if meta is not None:
         _raise_problems(_problems_of_order(dialogue, meta, roles, ask=ask))
@@ -134,12 +131,6 @@ def as_prompt_list(
 def _raise_problems(problems: Problems) -> None:
     if problems:
         raise ChatTemplateError(f"meta template: {listed(problems)}", problems=problems)
-
-
-def _role_of(message: Message | Mapping[str, Any]) -> Any:
-    if isinstance(message, Message):
-        return message.role
-    return message["role"]
 
 
 def _item(place: str, message: object, roles: Mapping[str, str], problems: Problems) -> dict[str, Any]:
@@ -184,10 +175,18 @@ def _turns(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return turns
 
 
-def _opens_conversations(meta: MetaFormat | None, roles: Mapping[str, str]) -> bool:
-    """True if system messages before all turns go before all rounds."""
+def _count_of_instructions(
+    messages: Sequence[Message | Mapping[str, Any]], meta: MetaFormat | None, roles: Mapping[str, str]
+) -> int:
+    """Return the number of messages at the start that are instructions for the whole conversation.
+
+    A system message before all turns is one, unless the round of the template has a place for it.
+    """
     name = roles.get("system")
-    return meta is None or name not in meta.order or name == roles.get("user")
+    if meta is not None and name in meta.order and name != roles.get("user"):
+        return 0
+    names = [message.role if isinstance(message, Message) else message["role"] for message in messages]
+    return len([*takewhile(lambda name: name == "system", names)])
 
 
 def _problems_of_order(

@@ -73,11 +73,9 @@ class MetaFormat:
     @property
     def eos_tokens(self) -> Pieces:
         """The tokens at which a reply ends."""
-        if self.eos_token_id is None:
-            return ()
         if isinstance(self.eos_token_id, tuple):
             return self.eos_token_id
-        return (self.eos_token_id,)
+        return () if self.eos_token_id is None else (self.eos_token_id,)
 
     @property
     def ids(self) -> list[str]:
