@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from agentkit_prompts.composition.compose import compose
+from agentkit_prompts.composition.targets.chat_text import chat_template_of
+from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.errors import InContextError, Problem, Problems
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader, Row
 from agentkit_prompts.evaluation.dialogues import dialogue_requests
 from agentkit_prompts.evaluation.inferencer import Inferencer
+from agentkit_prompts.evaluation.meta.api_meta_template import CHAT_META, ApiMetaTemplate
+from agentkit_prompts.evaluation.meta.chat_messages import chat_messages, to_messages
+from agentkit_prompts.evaluation.meta.meta_base import MetaParser, Mode
+from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
 from agentkit_prompts.evaluation.problems import at_row, raise_problems, refuse
 from agentkit_prompts.evaluation.prompt_list import PromptList, copies
 from agentkit_prompts.evaluation.retrievers import from_the_front, retrieve, shows_nothing
@@ -23,11 +30,11 @@ from agentkit_prompts.evaluation.row_checks import (
 )
 from agentkit_prompts.evaluation.row_template import RowTemplate
 from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
+from agentkit_prompts.tree.layers import Layers
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
     from agentkit_prompts.chat_templates.template_finder import GivenTemplate
-    from agentkit_prompts.evaluation.meta.meta_base import MetaParser, Mode
     from agentkit_prompts.ranking.embedder import Embedder
 
 __all__ = ["InContext", "RowPrompt"]
@@ -193,15 +200,15 @@ class InContext:
             return [message for item in items for message in copies(item)]
         examples = PromptList()
         for item in items:
-            examples += self._with_separator(item)
+            # OpenCompass joins a text and the separator after it, but keeps the separator after turns apart.
+            if isinstance(item, str):
+                examples.append(item + self.separator)
+                continue
+            examples += item
+            if self.separator:
+                examples.append(self.separator)
         examples.append(self.end)
         return examples
-
-    def _with_separator(self, item: Any) -> PromptList:
-        # OpenCompass joins a text and the separator after it, but keeps the separator after turns apart.
-        if isinstance(item, str):
-            return PromptList([item + self.separator])
-        return item + self.separator  # type: ignore[no-any-return]
 
     def _example(self, template: RowTemplate, number: int, keep_separator: bool) -> Any:
         """Return a training row as its template makes it; each is made once."""
@@ -272,10 +279,6 @@ class InContext:
         Raises:
             InContextError: The model has no role that the prompt has.
         """
-        from agentkit_prompts.evaluation.meta.api_meta_template import CHAT_META, ApiMetaTemplate
-        from agentkit_prompts.evaluation.meta.chat_messages import chat_messages
-        from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
-
         if model is None:
             model = MetaTemplate()
         parse = getattr(model, "parse", None)
@@ -360,8 +363,6 @@ class InContext:
             InContextError: They are no rows, one lacks its answer, or the evaluation scores labels or asks by turns.
             ChatTemplateError: The template refuses a prompt.
         """
-        from agentkit_prompts.composition.targets.chat_text import chat_template_of
-
         answer = answer_column(self.reader, self.inferencer, rows)
         template = None if chat_template is None else chat_template_of(chat_template, None)
         ids_of_rows = self.ids(rows)
@@ -373,12 +374,6 @@ class InContext:
     def _sample(
         self, prompt: Any, reply: str, template: ChatTemplate | None, kwargs: Mapping[str, Any]
     ) -> dict[str, Any]:
-        from agentkit_prompts.composition.compose import compose
-        from agentkit_prompts.context.prompt_context import PromptContext, UserInput
-        from agentkit_prompts.evaluation.meta.api_meta_template import CHAT_META, ApiMetaTemplate
-        from agentkit_prompts.evaluation.meta.chat_messages import to_messages
-        from agentkit_prompts.tree.layers import Layers
-
         messages = to_messages(self.written(prompt, ApiMetaTemplate(CHAT_META)))
         composition = compose(Layers(), PromptContext(user_input=UserInput(""), conversation=messages))
         if getattr(template, "capability", "chat") != "completion":

@@ -60,17 +60,18 @@ class PromptTemplate(RowTemplate):
         self.sep_token = sep_token or None
         self.tokens: Tokens = tuple((token, name) for name, token in (column_token_map or {}).items())
         """Other spellings of columns."""
+        self._has_labels = _is_labelled(template)
         self._plans: dict[Hashable, list[_PlannedItem]] = {}
 
     @property
     def labels(self) -> tuple[Any, ...]:
-        if _is_labelled(self.template):
+        if self._has_labels:
             return tuple(self.template)
         return ()
 
     @property
     def is_dialogue(self) -> bool:
-        return isinstance(self.template, Mapping) and not _is_labelled(self.template)
+        return isinstance(self.template, Mapping) and not self._has_labels
 
     def places(self, label: Any = None) -> str:
         prompt = self._prompt_of(label)
@@ -113,7 +114,7 @@ class PromptTemplate(RowTemplate):
 
     def _prompt_of(self, label: Any) -> Any:
         """Return the text or dialogue for a label."""
-        if not _is_labelled(self.template):
+        if not self._has_labels:
             return self.template
         try:
             prompt = self.template[label]
@@ -125,13 +126,12 @@ class PromptTemplate(RowTemplate):
             return {"round": prompt}
         return prompt
 
-    def _plan(self, label: Any, form: str, names: tuple[str, ...]) -> list[_PlannedItem]:
+    def _plan(self, prompt: Any, label: Any, form: str, names: tuple[str, ...]) -> list[_PlannedItem]:
         """Return the items of a prompt, compiled for rows with these columns.
 
         Rows with the same columns share a plan: a text is cut at its columns once, and filled for each row.
         """
-        prompt = self._prompt_of(label)
-        key = (label if _is_labelled(self.template) else None, form, names)
+        key = (label if self._has_labels else None, form, names)
         plan = self._plans.get(key)
         if plan is None:
             if len(self._plans) >= MAX_CACHED:
@@ -160,8 +160,9 @@ class PromptTemplate(RowTemplate):
         return tuple([slots(piece, names, self.tokens) for piece in pieces])
 
     def _render(self, label: Any, form: str, row: Mapping[str, Any], ice: Shown) -> Shown:
-        plan = self._plan(label, form, tuple(row))
-        if isinstance(self._prompt_of(label), str):
+        prompt = self._prompt_of(label)
+        plan = self._plan(prompt, label, form, tuple(row))
+        if isinstance(prompt, str):
             return self._joined(plan[0].parts, row, ice, None)
         result = PromptList()
         for item, parts in plan:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, TypeAlias
-
-from pydantic import PlainValidator
-from pydantic_core import PydanticCustomError
+from typing import Literal, TypeAlias
 
 from agentkit_prompts.tree.additional_info import AdditionalInfoPrompt
 from agentkit_prompts.tree.examples import ExamplesPrompt
@@ -24,7 +21,12 @@ from agentkit_prompts.tree.prompt import BasePrompt
 
 __all__ = ["PROMPT_KINDS", "PromptKind"]
 
-PROMPT_KINDS: Mapping[str, type[BasePrompt]] = {
+PromptKind: TypeAlias = Literal[
+    "text", "info", "input", "conversation", "memo", "recalled", "knowledge", "summary", "tools", "examples"
+]
+"""The name of a kind."""
+
+PROMPT_KINDS: Mapping[PromptKind, type[BasePrompt]] = {
     "text": TextPrompt,
     "info": AdditionalInfoPrompt,
     "input": UserInputPrompt,
@@ -36,14 +38,3 @@ PROMPT_KINDS: Mapping[str, type[BasePrompt]] = {
     "tools": ToolPrompt,
     "examples": ExamplesPrompt,
 }
-
-
-def _known(value: object) -> object:
-    if isinstance(value, str) and value in PROMPT_KINDS:
-        return value
-    *most, last = map(repr, PROMPT_KINDS)
-    raise PydanticCustomError("kind", "{expected}", {"expected": f"{', '.join(most)} or {last}"})
-
-
-PromptKind: TypeAlias = Annotated[str, PlainValidator(_known)]
-"""The name of a kind."""

@@ -188,7 +188,9 @@ def _own_text(position: int, item: Mapping[str, Any], key: str, problems: Proble
 
 def parts_of(position: int, item: Mapping[str, Any], problems: Problems) -> Sequence[Mapping[str, Any]]:
     """Return the content parts of an item."""
-    media = item.get("prompt_mm") or ()
+    media = item.get("prompt_mm")
+    if not media:
+        return ()
     if isinstance(media, list | tuple) and all(isinstance(part, Mapping) for part in media):
         return media
     text = f"must be a list of content parts, which MMPromptTemplate makes; got {brief(media)}"

@@ -238,8 +238,9 @@ def _turn(meta: MetaFormat, item: _Item, problems: Problems) -> Turn | None:
     role = _role(meta, item, problems)
     if role is None:
         return None
-    for key, kinds, expected in _FIELDS:
-        problems += wrong_type(f"{place}.{key}", fields.get(key), kinds, expected)
+    for key, (kinds, expected) in _FIELDS.items():
+        if key in fields:
+            problems += wrong_type(f"{place}.{key}", fields[key], kinds, expected)
     turn = Turn(
         role=role.role,
         api_role=fields.get("api_role") or role.api_role,
@@ -256,11 +257,12 @@ def _turn(meta: MetaFormat, item: _Item, problems: Problems) -> Turn | None:
     return turn
 
 
-_FIELDS: tuple[tuple[str, Any, str], ...] = (
-    ("api_role", str | None, "text"),
-    ("generate", bool | None, "True or False"),
-    ("prompt", str | None, "text"),
-)
+_FIELDS: dict[str, tuple[Any, str]] = {
+    "api_role": (str, "text"),
+    "generate": (bool, "True or False"),
+    "prompt": (str | None, "text"),
+}
+"""Key of an item -> its types, and their names."""
 
 
 def _use_default_text(turn: Turn) -> None:
