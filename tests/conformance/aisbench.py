@@ -7,11 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agentkit_prompts.errors import InContextWarning
+from agentkit.prompts.evaluation import InContextWarning, MultiTurnPromptTemplate, PromptList, chat_messages
 from agentkit_prompts.evaluation.meta.api_meta_template import CHAT_META
-from agentkit_prompts.evaluation.meta.chat_messages import chat_messages
-from agentkit_prompts.evaluation.multi_turn import MultiTurnPromptTemplate
-from agentkit_prompts.evaluation.prompt_list import PromptList
 from tests.conformance import opencompass
 from tests.conformance.icl_cases import decoded, difference, parser_of, without_markers
 

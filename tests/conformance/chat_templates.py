@@ -8,8 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplate
-from agentkit_prompts.errors import ChatTemplateError
+from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
 
 
 @lru_cache(maxsize=8)

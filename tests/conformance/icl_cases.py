@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agentkit_prompts.evaluation.in_context import InContext
-from agentkit_prompts.evaluation.meta.api_meta_template import ApiMetaTemplate
-from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
-from agentkit_prompts.evaluation.prompt_list import PromptList, is_marker
+from agentkit.prompts.evaluation import ApiMetaTemplate, InContext, MetaTemplate, PromptList
+from agentkit_prompts.evaluation.prompt_list import is_marker
 
 READER = {"input_columns": ["question"], "output_column": "answer"}
 

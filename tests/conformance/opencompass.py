@@ -7,11 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agentkit_prompts.errors import InContextWarning
-from agentkit_prompts.evaluation.columns import safe_format
-from agentkit_prompts.evaluation.prompt_list import PromptList
-from agentkit_prompts.evaluation.prompt_template import PromptTemplate
-from agentkit_prompts.evaluation.raw_template import RawPromptTemplate
+from agentkit.prompts.evaluation import InContextWarning, PromptList, PromptTemplate, RawPromptTemplate, safe_format
 from tests.conformance.icl_cases import decoded, difference, parser_of, read_case, without_markers
 
 

@@ -9,8 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from agentkit_prompts.errors import InContextWarning
-from agentkit_prompts.evaluation.in_context import InContext
+from agentkit.prompts.evaluation import InContext, InContextWarning
 from tests.conformance.icl_cases import decoded, difference, parser_of, without_markers
 
 _GIVEN = Path(__file__).resolve().parents[2].parent / "shared" / "conformance"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from agentkit.memory import Memory
 from agentkit.testing import StoreProbe
-from agentkit_memory import Memory
 from agentkit_memory.database.engine import Database
 from tests.postgres import postgres_server
 from tests.waiting import LONG

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from agentkit.memory import Memory, StoreError, StoreUnavailable
 from agentkit.prompts import Message
 from agentkit.testing import StoreProbe
-from agentkit_memory import Memory, StoreError, StoreUnavailable
 
 
 def test_a_probe_reads_and_changes_rows_counts_statements_and_sets_the_clock(either: Memory, tmp_path: Path) -> None:

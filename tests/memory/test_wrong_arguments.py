@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentkit_memory import (
+from agentkit.memory import (
+    BM25Retriever,
+    DenseRetriever,
     Gate,
     IngestError,
     IngestOptions,
@@ -17,9 +20,12 @@ from agentkit_memory import (
     Memory,
     RecallFilter,
     RecallPolicy,
+    RecencyScorer,
+    Scope,
     StoreError,
 )
-from agentkit_prompts.context.messages import Message
+from agentkit.prompts import Message
+from tests.cases import for_cases
 from tests.memory.embedders.word_embedder import Words
 from tests.raising import raises
 
@@ -27,6 +33,119 @@ HUGE = 10**30
 """A whole number that no database holds."""
 ENDLESS = 10**400
 """One that is no float either."""
+HELLO = Message("user", "hello")
+
+
+def untyped(value: object) -> Any:
+    """Return a value whose wrong type the type checker does not see."""
+    return value
+
+
+Refusal = tuple[Callable[[Memory], object], type[StoreError], dict[str, object]]
+
+
+def by(
+    kind: type[StoreError], act: Callable[[Memory, Any], object], *wrong: object, **attributes: object
+) -> list[Refusal]:
+    """Return the refusals of wrong values: an error of a class with these attributes."""
+    return [(lambda memory, value=value: act(memory, value), kind, attributes) for value in wrong]  # type: ignore[misc]
+
+
+invalid, unread = partial(by, InvalidArgument), partial(by, IngestError)
+LONG_NAMES = dict.fromkeys(("tenant", "user", "session", "agent"), "\U00020000" * 200)
+GATES: dict[str, tuple[object, ...]] = {
+    "sample": (None, "x", math.nan, math.inf, True, HUGE, 0),
+    "self_retrieval": (None, "x", True, 1.1),
+    "overlap": (None, "x", True, -0.1),
+    "failing": (None, "x", True, math.nan),
+    "questions": (None, 5, "zebra", (5,), {"zebra": 1}),
+}
+PARTS: dict[str, tuple[Callable[[], object], ...]] = {
+    "share": (lambda: BM25Retriever(share=untyped("x")), lambda: DenseRetriever(share=-1.0)),
+    "answer": (lambda: BM25Retriever(answer=untyped([])),),
+    "weight": (lambda: RecencyScorer(math.nan),),
+    "half_life": (lambda: RecencyScorer(half_life=0.0),),
+    "candidates": (lambda: RecallPolicy(candidates=HUGE),),
+    "name": (lambda: RecallPolicy(name=untyped(5)),),
+    "retrievers": (
+        lambda: RecallPolicy(retrievers=untyped("bm25")),
+        lambda: RecallPolicy(retrievers=untyped(("bm25",))),
+    ),
+    "scorers": (lambda: RecallPolicy(scorers=untyped(None)),),
+    "candidates, around, tokens": (
+        lambda: RecallPolicy(candidates=untyped("80"), around=untyped(None), tokens=untyped("2")),
+    ),
+    "diversity, collapse": (lambda: RecallPolicy(diversity=untyped("much"), collapse=untyped(1)),),
+    "candidates, diversity": (lambda: RecallPolicy(diversity=math.nan, candidates=True),),
+    "retrievers, candidates, around, diversity, tokens": (
+        lambda: RecallPolicy(retrievers=(), candidates=0, around=-1, diversity=2, tokens=0),
+    ),
+}
+REFUSED: list[Refusal] = [
+    *by(StoreError, lambda memory, sample: memory.admin.verify(sample=sample), -1, 1.5, "5", True, None, name="sample"),
+    *invalid(lambda _, address: Memory.open(address), "postgresql://localhost/x", name="index"),
+    *invalid(lambda _, keep: Memory.open("new", keep_recalls=keep), HUGE, -1, "x", True, "all", name="keep"),
+    *invalid(lambda memory, name: memory.session(name), "", "a\0", "x" * 256),
+    *invalid(lambda memory, key: memory.session("s").append(HELLO, key=key), "\0", "x" * 256),
+    *invalid(lambda memory, limit: memory.session("s").page(limit=limit), HUGE),
+    *invalid(lambda memory, after: memory.facts.list(after=after), "x", HUGE, None, name="after"),
+    *invalid(lambda memory, limit: memory.facts.list(limit=limit), HUGE, name="limit"),
+    *invalid(lambda memory, given: memory.facts.add("x", metadata=given), {"length": math.nan}, name="metadata"),
+    *unread(lambda memory, paths: memory.ingest(paths), None, 5, [5], b"a", {"a": 1}, ["a", None], source="ingest"),
+    *unread(lambda memory, after: memory.documents.list(after=after, limit=untyped(0)), 3, source="documents.list"),
+    *unread(lambda memory, source: memory.documents.get(source), 3, source="documents"),
+    *unread(lambda _, given: IngestOptions(lenient=given), 5, None, name="lenient", source="IngestOptions"),
+    *unread(lambda _, given: IngestOptions(record_text=given), 5, (), (None,), "body", name="record_text"),
+    *unread(lambda _, given: IngestOptions(record_title=given), None, "t", name="record_title"),
+    *unread(lambda _, given: IngestOptions(record_metadata=given), b"x", "m", name="record_metadata"),
+    *invalid(lambda memory, query: memory.recall(query), None, name="query"),
+    *invalid(lambda memory, limit: memory.recall("x", limit=limit), 0, True, 2.5, HUGE, name="limit"),
+    *invalid(lambda memory, where: memory.recall("x", where=where), {"kinds": ["turn"]}, name="where"),
+    *invalid(lambda memory, session: memory.recall("x", session=session), 5, "s", b""),
+    *invalid(lambda memory, policy: memory.recall("x", policy=policy), 5, ["default"], b"default", name="policy"),
+    *invalid(lambda memory, policy: memory.recall("x", policy=policy), "best", name="policy", value="best"),
+    *invalid(
+        lambda memory, query: memory.recall(query, limit=0, visible=-1, now=untyped("today")),
+        1,
+        name="query, limit, visible, now",
+    ),
+    *invalid(lambda memory, limit: memory.recall_logs(limit=limit), HUGE, 0),
+    *invalid(lambda memory, number: memory.recall_logs(after=number), "x", 1.5, True, HUGE, -HUGE),
+    *invalid(lambda memory, number: memory.recall_logs(before=number), "x", 1.5, True, HUGE, -HUGE),
+    *invalid(lambda memory, extract: memory.worker(extract), 5, "", [], name="extract"),
+    *invalid(lambda _, tenant: Scope(tenant), "", name="tenant"),
+    *invalid(lambda _, tenant: Scope(tenant), "a\0b", name="Scope.tenant"),
+    *invalid(lambda _, user: Scope("a", user=user), "\ud800", name="Scope.user"),
+    *invalid(lambda _, session: Scope("a", session=session), "s" * 256, name="Scope.session", value=256),
+    *invalid(lambda _, agent: Scope("a", agent=agent), 7, name="Scope.agent", value="int"),
+    *invalid(lambda _, names: Scope(**names), LONG_NAMES, name="names", value=3_200),
+    *[
+        row
+        for name, wrong in GATES.items()
+        for row in invalid(lambda _, gate: Gate(**gate), *[{name: each} for each in wrong], name=name)
+    ],
+    *[row for name, wrong in PARTS.items() for row in invalid(lambda _, make: make(), *wrong, name=name)],
+]
+
+
+@for_cases(("act", "kind", "attributes"), REFUSED)
+def test_a_wrong_argument_is_refused_and_nothing_is_stored(
+    either: Memory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    act: Callable[[Memory], object],
+    kind: type[StoreError],
+    attributes: dict[str, object],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with raises(kind, **attributes):
+        act(either)
+    assert (
+        not Path("new").exists()
+        and not either.facts.list()
+        and not either.documents.list()
+        and not either.session("s").page()
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,13 +171,6 @@ def test_what_cannot_be_opened(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("keep", [HUGE, -1, "x"])
-def test_what_is_no_number_of_logs_to_keep(home: Path, keep: Any) -> None:
-    with raises(InvalidArgument, name="keep"):
-        Memory.open(home, keep_recalls=keep)
-    assert not home.exists()
-
-
 @pytest.mark.parametrize("now", [math.nan, math.inf, ENDLESS, None, "noon", True])
 def test_a_clock_that_shows_no_time(home: Path, docs: Path, now: Any) -> None:
     times = [now]
@@ -72,33 +184,11 @@ def test_a_clock_that_shows_no_time(home: Path, docs: Path, now: Any) -> None:
         assert [found.text for found in memory.recall("zebra")] == ["zebra"]
 
 
-@pytest.mark.parametrize("paths", [None, 5, [5], b"notes", {"notes": 1}, ["notes", None]])
-def test_what_is_no_path(memory: Memory, paths: Any) -> None:
-    with raises(IngestError, source="ingest"):
-        memory.ingest(paths)
-
-
 def test_a_path_that_no_file_can_have_is_reported_and_the_others_are_ingested(memory: Memory, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     report = memory.ingest(["\ud800", docs, "\0"])
     assert [error.source for error in report.errors] == ["\\ud800", "\\x00"]
     assert len(report.added) == 1
-
-
-OPTIONS: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
-    (IngestOptions, {"lenient": 5}, "lenient"),
-    (IngestOptions, {"lenient": None}, "lenient"),
-    (IngestOptions, {"record_text": 5}, "record_text"),
-    (IngestOptions, {"record_text": (None,)}, "record_text"),
-    (IngestOptions, {"record_title": None}, "record_title"),
-    (IngestOptions, {"record_metadata": b"x"}, "record_metadata"),
-]
-
-
-@pytest.mark.parametrize(("kind", "options", "name"), OPTIONS)
-def test_what_is_no_option_of_an_ingestion(kind: Callable[..., Any], options: dict[str, Any], name: str) -> None:
-    with raises(IngestError, name=name):
-        kind(**options)
 
 
 @pytest.mark.parametrize("options", [{"options": 5}, {"options": []}, {"on_progress": 5}])
@@ -147,13 +237,6 @@ def test_what_is_no_number_of_a_message(either: Memory, number: Any) -> None:
     assert session.page(after=1 - 2**31, limit=2**63 - 1) and not session.page(after=2**31 - 1)
 
 
-def test_a_limit_that_no_database_holds(memory: Memory) -> None:
-    with pytest.raises(InvalidArgument):
-        memory.session("s").page(limit=HUGE)
-    with pytest.raises(InvalidArgument):
-        memory.recall_logs(limit=HUGE)
-
-
 @pytest.mark.parametrize("time", [ENDLESS, True])
 def test_what_is_no_time(memory: Memory, time: Any) -> None:
     session = memory.session("s")
@@ -168,68 +251,12 @@ def test_what_is_no_time(memory: Memory, time: Any) -> None:
     assert not session.page()
 
 
-@pytest.mark.parametrize("session", [5, "s", b""])
-def test_what_is_no_session(memory: Memory, session: Any) -> None:
-    with pytest.raises(InvalidArgument):
-        memory.recall("zebra", session=session)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        *({"sample": sample} for sample in (None, "x", math.nan, math.inf, True, HUGE)),
-        *({share: value} for share in ("self_retrieval", "overlap", "failing") for value in (None, "x", True)),
-        *({"questions": questions} for questions in (None, 5, "zebra", (5,), {"zebra": 1})),
-    ],
-    ids=str,
-)
-def test_what_is_no_gate(wrong: Any) -> None:
-    with raises(InvalidArgument, name=next(iter(wrong))):
-        Gate(**wrong)
-
-
 @pytest.mark.parametrize("options", [{"gate": 5}, {"gate": ""}, {"on_progress": 5}], ids=str)
 @pytest.mark.parametrize("embedder", [None, Words()], ids=["no change", "a change"])
 def test_what_a_change_of_the_model_cannot_be_checked_by(memory: Memory, embedder: Any, options: Any) -> None:
     with pytest.raises(InvalidArgument):
         memory.admin.reembed(embedder, **options)
     assert not memory.admin.abandon_reembed()
-
-
-@pytest.mark.parametrize("extract", [5, "", []])
-def test_what_is_no_extractor(memory: Memory, extract: Any) -> None:
-    with raises(InvalidArgument, name="extract"):
-        memory.worker(extract)
-
-
-@pytest.mark.parametrize("number", ["x", 1.5, True, HUGE, -HUGE])
-def test_what_is_no_number_of_a_log(memory: Memory, number: Any) -> None:
-    for act in (lambda: memory.recall_logs(after=number), lambda: memory.recall_logs(before=number)):
-        with pytest.raises(InvalidArgument):
-            act()
-
-
-POLICIES: list[tuple[Callable[[], RecallPolicy], str]] = [
-    (lambda: RecallPolicy(name=5), "name"),  # type: ignore[arg-type]
-    (lambda: RecallPolicy(retrievers="bm25"), "retrievers"),  # type: ignore[arg-type]
-    (lambda: RecallPolicy(retrievers=("bm25",)), "retrievers"),  # type: ignore[arg-type]
-    (lambda: RecallPolicy(scorers=None), "scorers"),  # type: ignore[arg-type]
-    (lambda: RecallPolicy(candidates="80", around=None, tokens="2"), "candidates, around, tokens"),  # type: ignore[arg-type]
-    (lambda: RecallPolicy(diversity="much", collapse=1), "diversity, collapse"),  # type: ignore[arg-type]
-    (lambda: RecallPolicy(diversity=math.nan, candidates=True), "candidates, diversity"),
-]
-
-
-@pytest.mark.parametrize(("make", "name"), POLICIES)
-def test_what_is_no_policy(make: Callable[[], RecallPolicy], name: str) -> None:
-    with raises(InvalidArgument, name=name):
-        make()
-
-
-def test_a_policy_that_is_none(memory: Memory) -> None:
-    for policy in (5, ["default"], b"default"):
-        with raises(InvalidArgument, name="policy"):
-            memory.recall("zebra", policy=policy)  # type: ignore[arg-type]
 
 
 def test_the_folder_of_nobody_is_a_folder_like_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,9 +19,8 @@ from agentkit.prompts import (
     ToolSpec,
     compose,
 )
-from agentkit.prompts.chat_templates import ControlTokenError
+from agentkit.prompts.chat_templates import CHAT_TEMPLATES, ControlTokenError
 from agentkit_prompts.chat_templates.guard.control_tokens import tokens_of
-from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.templates.line_heads import CALL, MESSAGE
 
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")

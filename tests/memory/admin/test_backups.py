@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
+from agentkit.memory import EmbedderError, InvalidArgument, Memory, Scope, StoreCorrupt, StoreError, StoreUnavailable
+from agentkit.prompts import Message, ToolCall
 from agentkit.testing import StoreProbe
-from agentkit_memory import EmbedderError, InvalidArgument, Memory, Scope, StoreCorrupt, StoreError, StoreUnavailable
 from agentkit_memory.database.migrate import REVISION
 from agentkit_memory.errors import StoreVersion
 from agentkit_memory.index.folder_lock import FolderLock
-from agentkit_prompts.context.messages import Message, ToolCall
 from tests.memory.embedders.word_embedder import Words
 from tests.raising import raises
 

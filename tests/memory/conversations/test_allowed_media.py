@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from agentkit import InMemorySession
-from agentkit.memory import Memory
-from agentkit_memory.errors import InvalidArgument
-from agentkit_prompts import ContextError, PromptContext
-from agentkit_prompts.errors import MessageError
+from agentkit.memory import InvalidArgument, Memory
+from agentkit.prompts import ContextError, MessageError, PromptContext
 from tests.raising import raises
 
 PRIVATE = "http://127.0.0.1:1/a.png"

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentkit.memory import AlreadyUsed, HeadMoved, InvalidArgument, Memory, NotFound, StoredSession
+from agentkit.prompts import Message, ToolCall
 from agentkit.testing import StoreProbe
-from agentkit_memory import AlreadyUsed, HeadMoved, InvalidArgument, Memory, NotFound, StoredSession
 from agentkit_memory.store.records import StoredCall
-from agentkit_prompts.context.messages import Message, ToolCall
 from tests.effort import tries
 from tests.raising import raises
 

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from agentkit.memory import AlreadyUsed, HeadMoved, InvalidArgument, Memory, StoreClosed, StoreCorrupt, StoreError
+from agentkit.prompts import Image, Message, Text, ToolCall
 from agentkit.testing import StoreProbe
-from agentkit_memory import AlreadyUsed, HeadMoved, InvalidArgument, Memory, StoreClosed, StoreCorrupt, StoreError
 from agentkit_memory.errors import StoreVersion
-from agentkit_prompts.context.messages import Message, ToolCall
-from agentkit_prompts.context.parts import Image, Text
 from tests.effort import tries
 from tests.raising import raises
 
@@ -88,14 +87,6 @@ def test_a_key_that_was_used_for_other_messages_is_refused(either: Memory) -> No
 def test_appending_nothing_is_nothing(memory: Memory) -> None:
     session = memory.session("s")
     assert len(session.append()) == 0
-
-
-@pytest.mark.parametrize("name", ["", "a\0", "x" * 256])
-def test_a_conversation_needs_a_name_that_can_be_stored(memory: Memory, name: str) -> None:
-    with pytest.raises(InvalidArgument):
-        memory.session(name)
-    with pytest.raises(InvalidArgument):
-        memory.session("s").append(HELLO, key=name or "\0")
 
 
 def test_text_that_is_no_unicode_is_refused_and_nothing_of_the_append_is_kept(memory: Memory) -> None:

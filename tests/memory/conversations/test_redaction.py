@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 
-from agentkit.testing import StoreProbe
-from agentkit_memory import (
+from agentkit.memory import (
     FactDraft,
     HeadMoved,
     InvalidArgument,
@@ -23,9 +22,10 @@ from agentkit_memory import (
     StoredSession,
     Turn,
 )
+from agentkit.prompts import Message, ToolCall
+from agentkit.testing import StoreProbe
 from agentkit_memory.database.tables import embeddings
 from agentkit_memory.store.item_rows import content_hash
-from agentkit_prompts.context.messages import Message, ToolCall
 from tests.memory.embedders.word_embedder import Words
 from tests.raising import raises
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from agentkit.memory import HeadMoved, Memory, StoreCorrupt, StoredSession
+from agentkit.prompts import Message, ToolCall
 from agentkit.testing import StoreProbe
-from agentkit_memory import HeadMoved, Memory, StoredSession
-from agentkit_memory.errors import StoreCorrupt
-from agentkit_prompts.context.messages import Message, ToolCall
 from tests.raising import raises
 
 

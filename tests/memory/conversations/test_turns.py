@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
+from agentkit.memory import InvalidArgument, Memory, Scope
+from agentkit.prompts import Image, Message, Text, ToolCall
 from agentkit.testing import StoreProbe
-from agentkit_memory import InvalidArgument, Memory, Scope
 from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.database.engine import Database
 from agentkit_memory.store.item_rows import read_around, read_items
 from agentkit_memory.store.scope_rows import readable_ids
-from agentkit_prompts.context.messages import Message, ToolCall
-from agentkit_prompts.context.parts import Image, Text
 from tests.effort import spread
 from tests.raising import raises
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from agentkit_memory import StoreUnavailable
+from agentkit.memory import StoreUnavailable
 from agentkit_memory.database.engine import Database
 from agentkit_memory.store.outbox import hold_spaces
 from tests.waiting import LONG

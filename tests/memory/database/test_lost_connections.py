@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
+from agentkit.memory import AlreadyUsed, HeadMoved, Memory, Scope, StoreUnavailable
+from agentkit.prompts import Message
 from agentkit.testing import StoreProbe
-from agentkit_memory import AlreadyUsed, HeadMoved, Memory, Scope, StoreUnavailable
-from agentkit_prompts.context.messages import Message
 from tests.raising import raises
 
 pytestmark = pytest.mark.long

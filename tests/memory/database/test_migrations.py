@@ -12,12 +12,13 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
+from agentkit.memory import Memory
+from agentkit.prompts import Message
 from agentkit.testing import StoreProbe
-from agentkit_memory import Memory
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.migrate import MIGRATIONS, REVISION, current_revision
 from agentkit_memory.database.tables import METADATA
-from agentkit_prompts.context.messages import Message
+from tests.cases import for_cases
 from tests.memory.database.first_revision import migrate_to_first
 
 
@@ -102,7 +103,7 @@ def test_processes_that_open_a_new_store_at_once_all_get_it(home: Path) -> None:
     assert [process.wait() for process in opening] == [0, 0, 0]
 
 
-@pytest.mark.parametrize("heavy", ["sqlalchemy", "alembic", "qdrant_edge", "psycopg"])
+@for_cases("heavy", ["sqlalchemy", "alembic", "qdrant_edge", "psycopg"])
 def test_importing_the_package_loads_nothing_heavy(heavy: str) -> None:
     code = f"import agentkit_memory, sys; sys.exit({heavy!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

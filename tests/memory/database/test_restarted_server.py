@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
+from agentkit.memory import HeadMoved, Memory, StoreUnavailable
+from agentkit.prompts import Message
 from agentkit.testing import StoreProbe
-from agentkit_memory import HeadMoved, Memory, StoreUnavailable
-from agentkit_prompts.context.messages import Message
 from tests.postgres import restart
 from tests.waiting import LONG
 

@@ -9,10 +9,10 @@ from statistics import median
 
 import pytest
 
+from agentkit.memory import Memory
+from agentkit.prompts import Message
 from agentkit.testing import StoreProbe
-from agentkit_memory import Memory
 from agentkit_memory.database.engine import Database
-from agentkit_prompts.context.messages import Message
 from tests.memory.database.round_trips import Proxy, proxied
 from tests.postgres import restart
 from tests.waiting import LONG

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from agentkit.memory import InvalidArgument, Memory, StoreCorrupt, StoreError, StoreUnavailable
+from agentkit.prompts import Message
 from agentkit.testing import StoreProbe
-from agentkit_memory import InvalidArgument, Memory, StoreCorrupt, StoreError, StoreUnavailable
 from agentkit_memory.errors import StoreVersion
-from agentkit_prompts.context.messages import Message
 from tests.raising import raises
 from tests.waiting import LONG
 
@@ -259,11 +259,6 @@ def test_an_address_nobody_answers_at(tmp_path: Path, address: str, said: str) -
     with raises(kind, name="database") as caught:
         Memory.open(address, index=tmp_path, timeout=1)
     assert "secret" not in str(caught.value)
-
-
-def test_a_server_needs_a_folder_for_the_index() -> None:
-    with raises(InvalidArgument, name="index"):
-        Memory.open("postgresql://localhost/x")
 
 
 def test_a_server_without_its_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from agentkit_memory import (
+from agentkit.memory import (
+    Embedder,
     EmbedderError,
     FastembedEmbedder,
     Memory,
@@ -32,7 +33,7 @@ from agentkit_memory.embedders.encoder import MAX_TEXT, Encoder
 from agentkit_memory.embedders.store_embedders import embedder_named
 from agentkit_memory.errors import EmbedderUnavailable
 from agentkit_memory.process.store_threads import EmbedderLoop
-from agentkit_prompts.ranking.embedder import Embedder
+from tests.cases import for_cases
 from tests.memory.embedders.word_embedder import Words
 from tests.raising import raises
 from tests.waiting import LONG
@@ -69,7 +70,7 @@ def test_vectors_have_length_1_whatever_their_scale() -> None:
     assert [*unit_vectors("m", [[0.0, 0.0]], ["text"])[0]] == [0.0, 0.0]
 
 
-@pytest.mark.parametrize(
+@for_cases(
     ("embedded", "value"),
     [
         (None, "NoneType"),
@@ -85,7 +86,7 @@ def test_what_is_not_one_vector_for_each_text_is_refused(embedded: object, value
         unit_vectors("m", embedded, ["one", "three"])
 
 
-@pytest.mark.parametrize(
+@for_cases(
     ("vector", "said"),
     [
         ([math.nan, 1.0], "holds NaN or infinity"),
@@ -279,7 +280,7 @@ def test_a_model_that_changes_its_size_is_refused_and_nothing_is_mixed(home: Pat
 # Adapters.
 
 
-@pytest.mark.parametrize(
+@for_cases(
     ("name", "model"),
     [
         ("openai:text-embedding-3-small", "openai:text-embedding-3-small"),
@@ -293,7 +294,7 @@ def test_an_adapter_can_be_named_by_its_model(name: str, model: str) -> None:
     assert model_of(found) == model
 
 
-@pytest.mark.parametrize(
+@for_cases(
     ("name", "kind"),
     [
         ("fastembed", "fastembed"),
@@ -453,7 +454,7 @@ def test_the_end_of_a_process_waits_for_the_texts_that_are_embedded_and_no_other
     assert ended.stderr == ""
 
 
-@pytest.mark.parametrize("size", [0, -1])
+@for_cases("size", [0, -1])
 def test_a_batch_holds_a_text_at_least(size: int) -> None:
     for make in (FastembedEmbedder, SentenceTransformersEmbedder):
         with raises(EmbedderError, name="batch_size"):

@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert
 
-from agentkit.testing import StoreProbe
-from agentkit_memory import (
+from agentkit.memory import (
     InvalidArgument,
     Memory,
     NotFound,
@@ -29,11 +28,12 @@ from agentkit_memory import (
     StoreCorrupt,
     StoreError,
 )
+from agentkit.prompts import Message, ToolCall
+from agentkit.testing import StoreProbe
 from agentkit_memory.database.tables import embeddings
 from agentkit_memory.index.folder_lock import FolderLock
 from agentkit_memory.store.item_rows import content_hash
 from agentkit_memory.terms.bm25_vectors import SPACE
-from agentkit_prompts.context.messages import Message, ToolCall
 from tests.effort import spread
 from tests.memory.embedders.word_embedder import Words
 from tests.raising import raises

@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from agentkit.testing import StoreProbe
-from agentkit_memory import (
+from agentkit.memory import (
     FactDraft,
     IndexBroken,
     IndexUnavailable,
@@ -27,10 +26,11 @@ from agentkit_memory import (
     Turn,
     VectorIndex,
 )
+from agentkit.prompts import Message
+from agentkit.testing import StoreProbe
 from agentkit_memory.database.engine import Database
 from agentkit_memory.facts.fact_worker import FactWorker
 from agentkit_memory.process.failpoints import VARIABLE
-from agentkit_prompts import Message
 from benchmarks.failpoints import FAILPOINTS
 from tests.effort import tries
 from tests.waiting import LONG, until

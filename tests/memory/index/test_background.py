@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from agentkit_memory import Memory
+from agentkit.memory import Memory
 
 
 def test_a_worker_works_in_the_thread_that_runs_it_until_it_is_stopped(tmp_path: Path) -> None:

@@ -21,13 +21,13 @@ import pytest
 import qdrant_edge
 from sqlalchemy import text
 
+from agentkit.memory import Hit, IndexBroken, IndexUnavailable, Memory, Point, StoreClosed, StoreUnavailable
+from agentkit.prompts import Message
 from agentkit.testing import StoreProbe
-from agentkit_memory import Hit, IndexBroken, IndexUnavailable, Memory, Point, StoreClosed, StoreUnavailable
 from agentkit_memory.index import index_worker as worker
 from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.index.vector_index import KeepsTerms
 from agentkit_memory.terms.bm25_vectors import SPACE, document_vector, held_terms, query_vector
-from agentkit_prompts.context.messages import Message
 from tests.effort import tries
 from tests.raising import raises
 

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from qdrant_client import QdrantClient, models
 
+from agentkit.memory import IndexBroken, IndexUnavailable, Memory, Point, StoreClosed, StoreUnavailable, qdrant_indexes
 from agentkit.testing import StoreProbe
-from agentkit_memory import IndexBroken, IndexUnavailable, Memory, StoreClosed, StoreUnavailable
 from agentkit_memory.index import qdrant_server
-from agentkit_memory.index.opening import edge_indexes, qdrant_indexes
+from agentkit_memory.index.opening import edge_indexes
 from agentkit_memory.index.qdrant_server import QdrantIndex, connect
-from agentkit_memory.index.vector_index import IndexOpener, Point
+from agentkit_memory.index.vector_index import IndexOpener
 from agentkit_memory.terms.bm25_vectors import document_vector, query_vector
 from tests.effort import spread
 from tests.raising import raises

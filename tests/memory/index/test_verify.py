@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from agentkit.memory import IndexUnavailable, Memory, Point
 from agentkit.testing import StoreProbe
-from agentkit_memory import IndexUnavailable, Memory, Point
 from agentkit_memory.terms.bm25_vectors import document_vector
 
 STRANGER = "ffffffff-0000-4000-8000-000000000001"

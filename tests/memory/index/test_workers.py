@@ -13,7 +13,7 @@ import pytest
 from qdrant_client import QdrantClient
 from sqlalchemy import delete, insert, select, update
 
-from agentkit_memory import (
+from agentkit.memory import (
     EmbedderError,
     HeadMoved,
     IndexBroken,
@@ -23,6 +23,7 @@ from agentkit_memory import (
     StoreUnavailable,
     VectorIndex,
 )
+from agentkit.prompts import Message
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.tables import items, scopes, vector_spaces, vector_state
 from agentkit_memory.embedders.encoder import Encoder
@@ -34,7 +35,6 @@ from agentkit_memory.index.opening import edge_indexes
 from agentkit_memory.index.qdrant_server import QdrantIndex
 from agentkit_memory.store.outbox import enqueue, pending, withdraw
 from agentkit_memory.terms.bm25_vectors import SPACE, query_vector
-from agentkit_prompts.context.messages import Message
 from tests.raising import raises
 from tests.waiting import until
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit_memory.ingest.chunks import CHUNK_BYTES, Chunk, chunk_blocks
 from agentkit_memory.ingest.readers.blocks import MAX_TITLE, PART, Block, Part
 from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
+from tests.cases import for_cases
 
 LINES = st.sampled_from(
     [
@@ -85,7 +85,7 @@ def test_what_looks_like_a_heading_is_none_in_code_front_matter_or_plain_text() 
     assert [chunk.title for chunk in cut("#hashtag\n")] == [""]
 
 
-@pytest.mark.parametrize(
+@for_cases(
     ("opening", "size", "is_front_matter"),
     [(4, 10_000, True), (4, 10_001, False), (999, 10_000, True), (1_000, 10_000, False)],
 )
@@ -121,7 +121,7 @@ def test_a_long_paragraph_is_cut_between_sentences() -> None:
         assert chunk.text.startswith("This") and chunk.text.endswith("it.")
 
 
-@pytest.mark.parametrize("text", ["x" * 5000, "中" * 5000, "\N{CAT FACE}" * 2000])
+@for_cases("text", ["x" * 5000, "中" * 5000, "\N{CAT FACE}" * 2000])
 def test_a_text_without_spaces_is_cut_where_it_must_be(text: str) -> None:
     chunks = cut(text)
     assert "".join(chunk.text for chunk in chunks) == text
@@ -132,9 +132,7 @@ def test_a_fence_that_is_never_closed_does_not_lose_the_rest() -> None:
     assert cut("a\n\n```\nb\n\nc")[-1].text.endswith("c")
 
 
-@pytest.mark.parametrize(
-    "text", ["# " + " " * 100_000 + "x", "#" * 100_000, "`" * 100_000, "- " * 50_000, "\n" * 100_000]
-)
+@for_cases("text", ["# " + " " * 100_000 + "x", "#" * 100_000, "`" * 100_000, "- " * 50_000, "\n" * 100_000])
 def test_lines_made_to_be_slow_are_not(text: str) -> None:
     assert "".join("".join(chunk.text for chunk in cut(text)).split()) == "".join(text.split())
 
@@ -152,9 +150,7 @@ def test_how_a_text_is_read_in_pieces_makes_no_difference(text: str, markdown: b
     assert list(chunk_blocks(blocks)) == cut(text, markdown=markdown)
 
 
-@pytest.mark.parametrize(
-    "text", ["word " * 50_000, "x" * 300_000, "\n" * 300_000, "# h\n" * 50_000, "```\n" + "a\n" * 99_999]
-)
+@for_cases("text", ["word " * 50_000, "x" * 300_000, "\n" * 300_000, "# h\n" * 50_000, "```\n" + "a\n" * 99_999])
 def test_no_block_and_no_chunk_is_larger_than_the_limit(text: str) -> None:
     blocks = list(text_blocks([text], markdown=True))
     assert max(len(block.text) for block in blocks) <= 2 * PART

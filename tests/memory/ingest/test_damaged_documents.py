@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from agentkit.memory import Memory
 from agentkit.testing import StoreProbe
-from agentkit_memory import Memory
 from tests.effort import paired
 
 NO_UTF_8 = "CAST(x'ff' AS TEXT)"

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from agentkit_memory import IngestError, Memory, Scope
-from agentkit_prompts.context.prompt_context import Document
-from tests.raising import raises
+from agentkit.memory import IngestError, Memory, Scope
+from agentkit.prompts import Document
 
 
 def test_a_text_is_recalled_listed_and_forgotten_by_its_source(either: Memory) -> None:
@@ -108,13 +107,6 @@ def test_what_cannot_be_added_names_every_problem_and_changes_nothing(
         memory.documents.add(content, **options)
     assert all(problem in str(raised.value) for problem in problems), raised.value
     assert memory.documents.list() == ()
-
-
-def test_wrong_pages_are_refused(memory: Memory) -> None:
-    with raises(IngestError, source="documents.list"):
-        memory.documents.list(after=3, limit=0)  # type: ignore[arg-type]
-    with raises(IngestError, source="documents"):
-        memory.documents.get(3)  # type: ignore[arg-type]
 
 
 def test_an_ingested_file_is_listed_and_forgotten(memory: Memory, docs: Path) -> None:

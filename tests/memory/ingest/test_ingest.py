@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from agentkit.memory import IngestError, IngestOptions, Memory, Scope
 from agentkit.testing import StoreProbe
-from agentkit_memory import IngestError, IngestOptions, Memory, Scope
 from agentkit_memory.checks import MAX_BYTES
 from agentkit_memory.database.engine import Database
 from agentkit_memory.ingest import find_files as files

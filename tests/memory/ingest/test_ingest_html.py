@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentkit_memory import IngestOptions, Memory
-from agentkit_memory.errors import IngestError
+from agentkit.memory import IngestError, IngestOptions, Memory
 from agentkit_memory.ingest.chunks import CHUNK_BYTES, Chunk, chunk_blocks
 from agentkit_memory.ingest.find_files import SourceFile
 from agentkit_memory.ingest.readers import html

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
+from agentkit.memory import IngestOptions, Memory
 from agentkit.testing import StoreProbe
-from agentkit_memory import IngestError, IngestOptions, Memory
 from agentkit_memory.ingest.readers import json_lines as records
-from tests.raising import raises
 
 
 def put(docs: Path, *lines: Any) -> None:
@@ -123,11 +122,3 @@ def test_a_line_that_is_too_long_is_reported_and_not_held(
 def test_a_record_without_words_becomes_no_chunk(memory: Memory, docs: Path) -> None:
     put(docs, {"text": " \n"}, {"text": ""}, {"text": "zebra"})
     assert memory.ingest(docs).chunks == 1
-
-
-@pytest.mark.parametrize("fields", [{"record_text": "body"}, {"record_title": "t"}, {"record_metadata": "m"}])
-def test_one_name_is_no_tuple_of_names(fields: dict[str, Any]) -> None:
-    with raises(IngestError, source="IngestOptions"):
-        IngestOptions(**fields)
-    with raises(IngestError, name="record_text", source="IngestOptions"):
-        IngestOptions(record_text=())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agentkit_memory import IngestOptions, Memory
+from agentkit.memory import IngestOptions, Memory
 from agentkit_memory.ingest.readers import pdf
 
 pypdf = pytest.importorskip("pypdf", reason="needs the extra `ingest`")

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from agentkit.memory import IngestError, IngestOptions, Memory
 from agentkit.testing import StoreProbe
-from agentkit_memory import IngestError, IngestOptions, Memory
 from agentkit_memory.database.engine import Database
 from agentkit_memory.ingest import documents, staging
 from agentkit_memory.ingest.chunks import Chunk, chunk_blocks

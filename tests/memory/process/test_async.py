@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from agentkit_memory import HeadMoved, InvalidArgument, Memory, StoreClosed, StoredSession
+from agentkit.memory import HeadMoved, InvalidArgument, Memory, StoreClosed, StoredSession
+from agentkit.prompts import Message
 from agentkit_memory.process.store_threads import EmbedderLoop
-from agentkit_prompts.context.messages import Message
 from tests.raising import raises
 from tests.waiting import LONG
 

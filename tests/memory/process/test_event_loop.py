@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from agentkit_memory import StoreClosed
+from agentkit.memory import StoreClosed
 from agentkit_memory.process.store_threads import EmbedderLoop
 
 

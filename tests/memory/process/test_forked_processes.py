@@ -19,13 +19,12 @@ from typing import Any
 
 import pytest
 
+from agentkit.memory import IndexUnavailable, Memory, Point, StoreClosed, StoreUnavailable, VectorIndex
+from agentkit.prompts import Message
 from agentkit.testing import StoreProbe
-from agentkit_memory import IndexUnavailable, Memory, StoreClosed, StoreUnavailable
 from agentkit_memory.index.opening import edge_indexes
-from agentkit_memory.index.vector_index import Point, VectorIndex
 from agentkit_memory.process.forks import keep
 from agentkit_memory.terms.bm25_vectors import document_vector
-from agentkit_prompts.context.messages import Message
 from tests.raising import raises
 from tests.waiting import LONG
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import insert
 
+from agentkit.memory import Memory
 from agentkit.testing import StoreProbe
-from agentkit_memory import Memory
 from agentkit_memory.database.tables import items, vector_state
 
 __all__ = ["queue_facts"]

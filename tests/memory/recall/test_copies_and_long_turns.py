@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agentkit_memory import Memory
+from agentkit.memory import Memory
+from agentkit.prompts import Message
 from agentkit_memory.conversations.turns import MAX_SEARCHED
-from agentkit_prompts.context.messages import Message
 from tests.memory.embedders.word_embedder import Words
 
 LONG = "The harvest was late, and nobody knew why it was so. " * 4000

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from agentkit.memory import Gate, IngestOptions, Memory, RecallFilter
+from agentkit.memory import Gate, IngestOptions, InvalidArgument, Memory, RecallFilter, StoreCorrupt
 from agentkit.prompts import Message
 from agentkit.testing import StoreProbe
-from agentkit_memory.errors import InvalidArgument, StoreCorrupt
 from agentkit_memory.store.records import RecallLog
 from tests.effort import spread
 from tests.memory.embedders.word_embedder import Words

@@ -12,13 +12,11 @@ from typing import Any
 
 import pytest
 
+from agentkit.memory import Hit, IndexUnavailable, Memory, VectorIndex
+from agentkit.prompts import Document, Message
 from agentkit.testing import StoreProbe
-from agentkit_memory import Hit, IndexUnavailable, InvalidArgument, Memory, VectorIndex
 from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.process.failpoints import VARIABLE
-from agentkit_prompts.context.messages import Message
-from agentkit_prompts.context.prompt_context import Document
-from tests.raising import raises
 
 
 def test_the_chunk_that_answers_comes_first_with_its_place(either: Memory, docs: Path) -> None:
@@ -131,21 +129,6 @@ def test_equal_text_of_several_files_is_recalled_once(memory: Memory, docs: Path
     (docs / "d.txt").write_text("zebra with stripes")
     memory.ingest(docs)
     assert [Path(found.source).name for found in memory.recall("zebra")] == ["a.txt", "d.txt"]
-
-
-@pytest.mark.parametrize(
-    ("query", "limit", "name"),
-    [
-        (None, 5, "query"),
-        ("x", 0, "limit"),
-        ("x", True, "limit"),
-        ("x", 2.5, "limit"),
-        ("x", 10**30, "limit"),
-    ],
-)
-def test_what_cannot_be_asked(memory: Memory, query: Any, limit: Any, name: str) -> None:
-    with raises(InvalidArgument, name=name):
-        memory.recall(query, limit=limit)
 
 
 def test_a_chunk_that_sql_no_longer_holds_is_never_recalled(memory: Memory, docs: Path) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event, insert
 
+from agentkit.memory import Memory, Scope
+from agentkit.prompts import Message
 from agentkit.testing import StoreProbe
-from agentkit_memory import Memory, Scope
 from agentkit_memory.conversations.message_rows import dump
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.tables import branches, conversations, messages, scopes
@@ -18,7 +19,7 @@ from agentkit_memory.recall.candidate_search import MAX_ROWS
 from agentkit_memory.store.item_rows import read_newest
 from agentkit_memory.store.read_view import MAX_BEHIND
 from agentkit_memory.store.stored_item import StoredItem
-from agentkit_prompts.context.messages import MESSAGE_FORMAT, Message
+from agentkit_prompts.context.messages import MESSAGE_FORMAT
 from tests.memory.recall.queued_facts import queue_facts
 
 STEP = 100

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit_memory.recall.dates import find_dates
+from tests.cases import for_cases
 
 NOW = datetime(2024, 5, 15, 13, 30, tzinfo=UTC).timestamp()  # a Wednesday
 
@@ -23,7 +24,7 @@ def nearness(text: str, *date: int) -> float:
     return when.nearness(at(*date))
 
 
-@pytest.mark.parametrize(
+@for_cases(
     ("question", "inside", "outside"),
     [
         ("What did we plan on 2023-07-04?", (2023, 7, 4, 12), (2023, 7, 5, 12)),
@@ -67,7 +68,7 @@ def test_nearness_fades_within_days_on_both_sides() -> None:
     assert nearness(question, 2024, 7, 4) < 1e-9
 
 
-@pytest.mark.parametrize(
+@for_cases(
     "question",
     [
         "How may I march there?",

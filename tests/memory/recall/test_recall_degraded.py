@@ -11,10 +11,20 @@ from sqlite3 import connect
 
 import pytest
 
-from agentkit_memory import IndexBroken, IndexUnavailable, Memory, RecallFilter, Scope, StoreClosed, StoreUnavailable
+from agentkit.memory import (
+    Hit,
+    IndexBroken,
+    IndexUnavailable,
+    Memory,
+    RecallFilter,
+    Scope,
+    SparseVector,
+    StoreClosed,
+    StoreUnavailable,
+    VectorIndex,
+)
+from agentkit.prompts import Message
 from agentkit_memory.index.qdrant_edge import EdgeIndex
-from agentkit_memory.index.vector_index import Hit, SparseVector, VectorIndex
-from agentkit_prompts.context.messages import Message
 from tests.raising import raises
 
 HOLD = """if True:

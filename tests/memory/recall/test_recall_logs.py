@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from agentkit.memory import InvalidArgument, Memory, Scope
 from agentkit.testing import StoreProbe
-from agentkit_memory import InvalidArgument, Memory, Scope
 from agentkit_memory.database.engine import Database
 from agentkit_memory.store.recall_logs import RecallLogs
 from agentkit_memory.store.records import Candidate, RecallLog

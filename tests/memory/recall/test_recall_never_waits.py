@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
+from agentkit.memory import Memory, Pool, Question, RecallPolicy, Scope
+from agentkit.prompts import Message
 from agentkit.testing import StoreProbe
-from agentkit_memory import Memory, Pool, Question, RecallPolicy, Scope
 from agentkit_memory.process.on_demand import OnDemand
 from agentkit_memory.recall.candidates import ScoredItem
-from agentkit_prompts.context.messages import Message
 from tests.memory.recall.queued_facts import queue_facts
 from tests.waiting import LONG, until
 
@@ -187,7 +187,7 @@ async def test_an_append_does_not_wait_behind_recalls(home: Path) -> None:
             assert go_on.wait(2 * LONG)
             return [0.0] * len(pool)
 
-    from agentkit_memory.recall.recall_policy import RecallPolicy
+    from agentkit.memory import RecallPolicy
 
     with Memory.open(home) as memory:
         session = memory.session("s")

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentkit_memory import InvalidArgument, Memory, Scope, StoredSession
-from agentkit_memory.recall.recall_policy import POLICIES, RecallPolicy
-from agentkit_prompts.context.messages import Message
-from tests.raising import raises
+from agentkit.memory import POLICIES, Memory, Scope, StoredSession
+from agentkit.prompts import Message
 
 DAY = 86_400.0
 START = datetime(2024, 3, 4, 9, tzinfo=UTC).timestamp()
@@ -167,15 +165,6 @@ def test_neighbours_of_long_texts_lend_little(memory: Memory) -> None:
     assert recall[0].text.startswith("I named my boat")
     around = {row.text[:3]: row.parts.get("bm25 neighbours", 0.0) for row in recall.explain()}
     assert around.get("For", 0.0) < 0.5
-
-
-def test_an_unknown_policy_and_one_that_makes_no_sense(memory: Memory) -> None:
-    with raises(InvalidArgument, name="policy", value="best"):
-        memory.recall("x", policy="best")
-    with raises(InvalidArgument, name="retrievers, candidates, around, diversity, tokens"):
-        RecallPolicy(retrievers=(), candidates=0, around=-1, diversity=2, tokens=0)
-    with raises(InvalidArgument, name="query, limit, visible, now"):
-        memory.recall(1, limit=0, visible=-1, now="today")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("policy", [*POLICIES])

@@ -13,31 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentkit.memory import InvalidArgument, Memory, Point, Scope
+from agentkit.prompts import Message
 from agentkit.testing import StoreProbe
-from agentkit_memory import InvalidArgument, Memory, Scope
 from agentkit_memory.index import qdrant_edge
 from agentkit_memory.index.qdrant_edge import EdgeIndex
-from agentkit_memory.index.vector_index import Point
 from agentkit_memory.terms.bm25_vectors import document_vector, query_vector
-from agentkit_prompts import Message
 from tests.effort import tries
 from tests.raising import raises
-
-
-@pytest.mark.parametrize(
-    ("names", "name", "value"),
-    [
-        ({"tenant": ""}, "tenant", None),
-        ({"tenant": "a\0b"}, "Scope.tenant", None),
-        ({"tenant": "a", "user": "\ud800"}, "Scope.user", None),
-        ({"tenant": "a", "session": "s" * 256}, "Scope.session", 256),
-        ({"tenant": "a", "agent": 7}, "Scope.agent", "int"),
-        (dict.fromkeys(("tenant", "user", "session", "agent"), "\U00020000" * 200), "names", 3_200),
-    ],
-)
-def test_a_scope_that_no_store_can_hold_is_refused(names: dict[str, str], name: str, value: str | int | None) -> None:
-    with raises(InvalidArgument, name=name, value=value):
-        Scope(**names)
 
 
 def test_the_longest_names_of_a_scope_can_be_stored(either: Memory) -> None:

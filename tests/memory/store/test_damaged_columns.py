@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from agentkit.memory import FactDraft, Memory, Scope
+from agentkit.memory import FactDraft, Memory, Scope, StoredFact
 from agentkit.prompts import Document, Image, Message
-from agentkit_memory.store.records import StoredFact
 from tests.effort import spread
 from tests.memory.embedders.word_embedder import Words
 

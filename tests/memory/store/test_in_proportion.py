@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
+from agentkit.memory import AlreadyUsed, HeadMoved, Memory, NotFound, Scope
+from agentkit.prompts import Message, ToolCall
 from agentkit.testing import StoreProbe
-from agentkit_memory import AlreadyUsed, HeadMoved, Memory, NotFound, Scope
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.residue import may_hold, parts_of
-from agentkit_prompts.context.messages import Message, ToolCall
 from tests.memory.embedders.word_embedder import Words
 from tests.raising import raises
 

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
+from agentkit.memory import InvalidArgument, Memory, Scope
+from agentkit.prompts import Message
 from agentkit.testing import StoreProbe
-from agentkit_memory import InvalidArgument, Memory, Scope
 from agentkit_memory.database.engine import Database
 from agentkit_memory.store.item_rows import read_around, read_items
 from agentkit_memory.store.scope_rows import readable_ids
-from agentkit_prompts.context.messages import Message
 from tests.effort import tries
 from tests.raising import raises
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from agentkit.memory import InvalidArgument, Memory
 from agentkit.prompts import Audio, Image, Message, Text, Thinking, ToolCall, Url
 from agentkit.testing import StoreProbe
-from agentkit_memory import InvalidArgument, Memory
 from agentkit_prompts.context.messages import MESSAGE_FORMAT
 
 STORED = Path(__file__).parent.parent / "stored"

@@ -13,13 +13,14 @@ from agentkit_memory.terms import analysis
 from agentkit_memory.terms.analysis import count_terms, split_words
 from agentkit_memory.terms.bm25_vectors import document_vector, held_terms, query_vector
 from agentkit_memory.terms.languages import LANGUAGES, stem
+from tests.cases import for_cases
 
 
 def terms(text: str) -> dict[int, int]:
     return count_terms(text)[0]
 
 
-@pytest.mark.parametrize(
+@for_cases(
     "family",
     [
         "connect connects connected connecting connection connections",
@@ -85,7 +86,7 @@ def test_every_language_of_the_stemmers_is_known() -> None:
     assert {*INFLECTED} == {*LANGUAGES}
 
 
-@pytest.mark.parametrize("language", INFLECTED)
+@for_cases("language", INFLECTED)
 def test_another_form_of_a_word_is_found_whether_or_not_its_language_is_named(language: str) -> None:
     sentence, word = INFLECTED[language]
     for text in (sentence, max(sentence.split(), key=lambda each: len(held_terms(each, terms(word))))):
@@ -97,28 +98,26 @@ def test_a_text_in_english_has_one_term_a_word() -> None:
     assert len(terms("When did the universities open their libraries?")) == 3
 
 
-@pytest.mark.parametrize("name", ["Ada", "Ma", "Will Ko", "Van de Berg", "Mo", "Dia"])
+@for_cases("name", ["Ada", "Ma", "Will Ko", "Van de Berg", "Mo", "Dia"])
 def test_a_name_that_is_a_common_word_of_some_language_is_found(name: str) -> None:
     asked = terms(name).keys()
     assert asked & {*document_vector(f"When we met {name} in the park, it was raining.").indices}
     assert asked & {*document_vector(name).indices}
 
 
-@pytest.mark.parametrize(
-    ("text", "word"), [("서울에서 만났다", "서울"), ("집에서 쉬었다", "집"), ("한국어를 배운다", "한국어")]
-)
+@for_cases(("text", "word"), [("서울에서 만났다", "서울"), ("집에서 쉬었다", "집"), ("한국어를 배운다", "한국어")])
 def test_korean_words_are_found_without_their_particles(text: str, word: str) -> None:
     assert terms(word).keys() <= {*document_vector(text).indices}
     assert not terms(word).keys() & {*document_vector("부산으로 떠났다").indices}
 
 
-@pytest.mark.parametrize("pair", ["bus busy", "sing single", "red reed", "is island", "ring ran"])
+@for_cases("pair", ["bus busy", "sing single", "red reed", "is island", "ring ran"])
 def test_different_words_keep_different_stems(pair: str) -> None:
     one, other = pair.split()
     assert stem(one, "english") != stem(other, "english")
 
 
-@pytest.mark.parametrize(
+@for_cases(
     ("one", "other"),
     [
         ("Café CAFÉ", "cafe cafe"),

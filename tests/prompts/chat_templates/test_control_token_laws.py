@@ -29,7 +29,7 @@ from agentkit.prompts import (
     compose,
 )
 from agentkit.prompts.chat_templates import CHAT_TEMPLATES, ChatTemplate, ChatTemplateError, JinjaChatTemplate
-from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
+from agentkit.prompts.evaluation import MetaTemplate
 from tests.cases import for_cases
 from tests.effort import spread
 from tests.paths import CONFORMANCE

@@ -18,6 +18,7 @@ from agentkit.prompts import (
     Message,
     PromptContext,
     TextPrompt,
+    Thinking,
     ToolCall,
     ToolSpec,
     compose,
@@ -27,7 +28,6 @@ from agentkit_prompts.chat_templates.chat_turns import Turn
 from agentkit_prompts.chat_templates.role_markers import Task
 from agentkit_prompts.composition.targets.by_message import text_by_message
 from agentkit_prompts.composition.targets.chat_text import whole_text
-from agentkit_prompts.context.thinking import Thinking
 from tests.cases import for_cases
 from tests.effort import spread
 from tests.prompts.laws import law

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from agentkit.prompts import Template, TemplateError
+from agentkit.prompts import Template, TemplateError, Trusted
 from agentkit_prompts.templates.sandbox.program import Program, compile_program
-from agentkit_prompts.templates.sandbox.values import RenderedText, Site, Trusted
+from agentkit_prompts.templates.sandbox.values import RenderedText, Site
 from tests.cases import for_cases
 
 DOCUMENTS = [{"text": "first", "title": "A"}, {"text": "second", "title": ""}]

@@ -19,11 +19,18 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from agentkit_prompts.context.messages import Message, ToolCall
-from agentkit_prompts.context.parts import Image, Text, Url
-from agentkit_prompts.context.prompt_context import Document, PromptContext, UserInput
-from agentkit_prompts.context.thinking import Thinking
-from agentkit_prompts.errors import TemplateError
+from agentkit.prompts import (
+    Document,
+    Image,
+    Message,
+    PromptContext,
+    TemplateError,
+    Text,
+    Thinking,
+    ToolCall,
+    Url,
+    UserInput,
+)
 from agentkit_prompts.templates.sandbox.meter import Limits
 from agentkit_prompts.templates.sandbox.program import compile_program
 from agentkit_prompts.templates.sandbox.values import RenderedText

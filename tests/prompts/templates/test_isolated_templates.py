@@ -15,11 +15,9 @@ from typing import Any
 
 import pytest
 
-from agentkit_prompts import Document, Image, Message, PromptContext, TextPrompt, WrapPrompt
-from agentkit_prompts.errors import TemplateError
+from agentkit.prompts import Document, Image, Message, PromptContext, Template, TemplateError, TextPrompt, WrapPrompt
 from agentkit_prompts.templates.isolated_process import IsolatedProcess
 from agentkit_prompts.templates.isolated_program import isolated_program, start_process
-from agentkit_prompts.templates.template import Template
 from tests.waiting import LONG
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="limits of a process are Unix's")
