@@ -76,7 +76,7 @@ def _tokens_before(composition: Contents, number: int) -> int:
             tokens += stored.total(declared.of_message)
             left -= len(stored)
         elif left > 0:
-            tokens += MESSAGE_OVERHEAD + item.section.tokens(composition.counter)
+            tokens += MESSAGE_OVERHEAD + item.tokens(composition.counter)
             left -= 1
     return tokens
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentkit_prompts.composition.rows import HistoryRow, PromptRow, Row, rows_of
 from agentkit_prompts.composition.trims import Status, Trim
@@ -36,7 +36,7 @@ class LayerRow:
     source: str
     """Origin of the text: the template file, or the context names it reads; for tools also the time limit of a call."""
     tokens: int
-    share: float = 0.0
+    share: float
     """Part of all tokens, 0 to 1."""
     status: Status = "kept"
     why: str = ""
@@ -84,19 +84,29 @@ def _column(texts: Sequence[str]) -> list[str]:
     return [text.ljust(width) for text in texts]
 
 
+class _Layer(NamedTuple):
+    """A row before the total is known."""
+
+    name: str
+    label: str
+    source: str
+    tokens: int
+    row: Row | None = None
+
+
 def layer_table(composition: Contents) -> LayerTable:
     """Return the tokens and origin of each layer, and the effect of the budget on it; tokens add up to the total."""
     layers = [*_layers(composition)]
     total = composition.tokens
     framing = total - sum(layer.tokens for layer in layers)
     if framing and composition.text_tokens is None:
-        layers.append(LayerRow("overhead", "message framing", "", framing))
+        layers.append(_Layer("overhead", "message framing", "", framing))
     elif framing:
-        layers.append(LayerRow("chat template", "text that it adds", "", framing))
-    return LayerTable([_with_trim(composition, layer, total) for layer in layers])
+        layers.append(_Layer("chat template", "text that it adds", "", framing))
+    return LayerTable([_table_row(composition, layer, total) for layer in layers])
 
 
-def _layers(composition: Contents) -> Iterator[LayerRow]:
+def _layers(composition: Contents) -> Iterator[_Layer]:
     """Yield the layers in the order they are sent, then the declarations."""
     for row in rows_of(composition):
         if isinstance(row, PromptRow):
@@ -106,46 +116,50 @@ def _layers(composition: Contents) -> Iterator[LayerRow]:
     tokens = composition.declarations.tokens(composition.counter)
     if composition.tools:
         source = f"tools{_time_limits(composition.tools)}"
-        yield LayerRow("tools", f"{len(composition.tools)} tools", source, tokens.tools)
+        yield _Layer("tools", f"{len(composition.tools)} tools", source, tokens.tools)
     if composition.output_schema is not None:
-        yield LayerRow("output", "answer schema", "output type", tokens.schema)
+        yield _Layer("output", "answer schema", "output type", tokens.schema)
 
 
-def _prompt_layer(composition: Contents, row: PromptRow) -> LayerRow:
+def _prompt_layer(composition: Contents, row: PromptRow) -> _Layer:
     prompt = row.prompt
     source = prompt.template.file or ", ".join(dict.fromkeys(names_read(prompt))) or "text"
     kept = [name for name in composition.context.kept_kwargs if _shows_kwarg(prompt, name)]
     if kept:
         source += f" ({', '.join(kept)}: kept by the session)"
-    return LayerRow(row.layer, prompt.label, source, row.rendered.tokens(composition.counter), row=row)
+    return _Layer(row.layer, prompt.label, source, row.rendered.tokens(composition.counter), row=row)
 
 
-def _history_layers(composition: Contents, row: HistoryRow) -> Iterator[LayerRow]:
+def _history_layers(composition: Contents, row: HistoryRow) -> Iterator[_Layer]:
     name, history = row.layer, row.history
     if not len(history) and name not in composition.trims:
         return
     counter = composition.counter
     thinking = sum(thinking_tokens(message, counter) for message in history if message.thinking)
     tokens = history.total(composition.declarations.tokens(counter).of_message)
-    yield LayerRow(name, f"{len(history)} messages", name, tokens - thinking, row=row)
+    yield _Layer(name, f"{len(history)} messages", name, tokens - thinking, row=row)
     if thinking:
-        yield LayerRow(f"{name}.thinking", "thinking of the model", name, thinking)
+        yield _Layer(f"{name}.thinking", "thinking of the model", name, thinking)
 
 
-def _with_trim(composition: Contents, layer: LayerRow, total: int) -> LayerRow:
+def _table_row(composition: Contents, layer: _Layer, total: int) -> LayerRow:
     """Return a row with its share, and the reason if a budget cut it or the context has the end of a conversation."""
-    trim = composition.trims.get(layer.layer)
+    trim = composition.trims.get(layer.name)
     reasons: list[str] = []
     status: Status = "kept"
     # Compaction leaves the end of a conversation in the context; the summary has the rest.
-    if layer.layer == "conversation" and composition.context.conversation.start:
+    if layer.name == "conversation" and composition.context.conversation.start:
         reasons.append(f"the first {composition.context.conversation.start} messages were left out before")
         status = "trimmed"
     if trim is not None:
         reasons.append(trim.why)
         # A wrapper that lost its children is still sent: its own text has tokens.
-        status = "trimmed" if layer.tokens else trim.status
-    return replace(layer, share=layer.tokens / (total or 1), status=status, why="; ".join(reasons), trim=trim)
+        status = trim.status
+        if layer.tokens:
+            status = "trimmed"
+    share = layer.tokens / (total or 1)
+    why = "; ".join(reasons)
+    return LayerRow(layer.name, layer.label, layer.source, layer.tokens, share, status, why, trim, layer.row)
 
 
 def _time_limits(tools: Iterable[ToolSpec]) -> str:

@@ -73,22 +73,20 @@ class HistoryRow(NamedTuple):
 Row: TypeAlias = PromptRow | HistoryRow
 
 
-def rows_of(composition: Contents) -> list[Row]:
-    """Return the rows in the order they are sent, also the prompts without text and histories without messages."""
+def rows_of(composition: Contents) -> Iterator[Row]:
+    """Yield the rows in the order they are sent, also the prompts without text and histories without messages."""
     system, user, closing = composition.sections
-    conversation = int(composition.sends_system)
-    input_ = conversation + len(composition.conversation)
-    intermediate = input_ + composition.sends_user
-    rows: list[Row] = [
-        *_prompts(system, 0, composition.sends_system),
-        _history(composition, "conversation", conversation),
-        *_prompts(user, input_, composition.sends_user),
-        _history(composition, "intermediate", intermediate),
-    ]
+    message = 0
+    yield from _prompts(system, message, composition.sends_system)
+    message += composition.sends_system
+    yield _history(composition, "conversation", message)
+    message += len(composition.conversation)
+    yield from _prompts(user, message, composition.sends_user)
+    message += composition.sends_user
+    yield _history(composition, "intermediate", message)
     # The closing message follows tool traffic only.
     if len(composition.intermediate):
-        rows += _prompts(closing, intermediate + len(composition.intermediate), bool(closing.text))
-    return rows
+        yield from _prompts(closing, message + len(composition.intermediate), bool(closing.text))
 
 
 def _prompts(section: Section, message: int, is_sent: bool) -> Iterator[PromptRow]:

@@ -18,6 +18,7 @@ from agentkit_prompts.context.frozen import Derived, Deriving, FrozenDict
 from agentkit_prompts.context.json_form import Data
 from agentkit_prompts.context.parts import Image
 from agentkit_prompts.context.short_repr import short_repr
+from agentkit_prompts.limits import MAX_SHOWN_CHARS
 
 __all__ = [
     "Document",
@@ -38,8 +39,6 @@ JsonData: TypeAlias = Data
 
 _NO_LABEL = re.compile(r"[\[\]]+")
 _SHORT_ID = re.compile(r"[A-Za-z0-9_.-]{1,16}")
-_MAX_LABEL = 80
-"""Characters of the name of a source in a label; the end of a longer name is kept."""
 
 
 class _Item:
@@ -213,8 +212,8 @@ def hash_of(pool: tuple[Example, ...]) -> str:
 def _label(document: Document) -> str:
     """Return the label of a document. It depends on no other document, so that it is stable."""
     name = document.source or document.title or document.id or "document"
-    if not name.isprintable() or "[" in name or "]" in name or len(name) > _MAX_LABEL:
-        printable = "".join([char if char.isprintable() else "_" for char in name[-_MAX_LABEL:]])
+    if not name.isprintable() or "[" in name or "]" in name or len(name) > MAX_SHOWN_CHARS:
+        printable = "".join([char if char.isprintable() else "_" for char in name[-MAX_SHOWN_CHARS:]])
         # Brackets would end the label in a citation.
         name = _NO_LABEL.sub("_", printable)
     if document.position is not None:

@@ -9,6 +9,7 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import Any
 
+from agentkit_prompts.limits import MAX_WIRE_NAME_CHARS
 from agentkit_prompts.schemas.keywords import iter_schemas, rewritten
 
 __all__ = ["OF_ANTHROPIC", "OF_GEMINI", "original_names", "wire_property", "with_original_names", "with_wire_names"]
@@ -17,7 +18,6 @@ OF_ANTHROPIC = r"[a-zA-Z0-9_.-]{1,64}"
 OF_GEMINI = r"[a-zA-Z_][a-zA-Z0-9_]{0,63}"
 """The names of properties that a provider accepts; `provider_rules` has the sources."""
 
-_MAX_CHARS = 64
 _REFUSED = re.compile(r"[^a-zA-Z0-9_]+")
 # The provider that accepts the fewest names.
 _PLAIN = re.compile(OF_GEMINI)
@@ -34,7 +34,7 @@ def wire_property(name: str, accepted: str) -> str:
         return name
     # A number would depend on the other names of the tool.
     digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
-    readable = _REFUSED.sub("_", name).strip("_")[: _MAX_CHARS - len(digest) - 2] or "field"
+    readable = _REFUSED.sub("_", name).strip("_")[: MAX_WIRE_NAME_CHARS - len(digest) - 2] or "field"
     if readable[0].isdigit():
         readable = f"_{readable}"
     return f"{readable}_{digest}"

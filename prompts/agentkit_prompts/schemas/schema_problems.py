@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from agentkit_prompts.errors import brief
+from agentkit_prompts.limits import MAX_LISTED, MAX_REASON_CHARS
 from agentkit_prompts.schemas.plain_data import Step
 from agentkit_prompts.schemas.subschemas import schema_at, type_of
 
@@ -21,11 +22,6 @@ __all__ = [
     "problems_of",
     "shown_name",
 ]
-
-_MAX_SHOWN = 200
-"""Characters of a name, a pattern or a listed value."""
-_MAX_LISTED = 20
-"""Listed values."""
 
 _EXPECTED = {
     "minimum": "expected a number that is at least {limit}",
@@ -113,7 +109,7 @@ def _missing(error: ValidationError, path: _Path, document: Mapping[str, Any]) -
 def _unexpected(error: ValidationError, path: _Path, document: Mapping[str, Any]) -> Iterator[SchemaProblem]:
     expected = "is not allowed here"
     if not path:
-        names = [shown_name(name) for name in list(document.get("properties", {}))[:_MAX_LISTED]]
+        names = [shown_name(name) for name in list(document.get("properties", {}))[:MAX_LISTED]]
         expected = f"is not a parameter; the parameters are: {', '.join(names) or 'none'}"
     values: Any = error.instance
     for name in error.kind.unexpected:  # type: ignore[attr-defined]
@@ -175,7 +171,7 @@ def _expected(error: ValidationError) -> str:
     if kind.name == "pattern" and not hasattr(kind, "pattern"):
         return "cannot be compared with the pattern of its schema: it takes too long"
     if kind.name not in _EXPECTED:
-        return brief(error.message, _MAX_SHOWN)
+        return brief(error.message, MAX_REASON_CHARS)
     fields = {name: shown_name(str(getattr(kind, name))) for name in _FIELDS if hasattr(kind, name)}
     return _EXPECTED[kind.name].format(**fields)
 
@@ -197,8 +193,8 @@ _ARTICLES = {
 def _one_of(values: Sequence[Any]) -> str:
     if len(values) == 1:
         return _json(values[0])
-    more = f" or one of {len(values) - _MAX_LISTED:,} more" if len(values) > _MAX_LISTED else ""
-    return f"one of {', '.join(map(_json, values[:_MAX_LISTED]))}{more}"
+    more = f" or one of {len(values) - MAX_LISTED:,} more" if len(values) > MAX_LISTED else ""
+    return f"one of {', '.join(map(_json, values[:MAX_LISTED]))}{more}"
 
 
 _WRITERS: Mapping[str, Callable[[Any], str]] = {
@@ -215,9 +211,9 @@ def _json(value: Any) -> str:
 
 def shown_name(name: str) -> str:
     """Return a name or text as messages show it: in full, except for very long ones."""
-    if len(name) <= _MAX_SHOWN:
+    if len(name) <= MAX_REASON_CHARS:
         return name
-    return f"{name[:_MAX_SHOWN]}..."
+    return f"{name[:MAX_REASON_CHARS]}..."
 
 
 def place_of(path: Iterable[Step]) -> str:
