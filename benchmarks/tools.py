@@ -2,10 +2,10 @@
 
 Build: a function with a docstring becomes a name, a description, a JSON Schema and a validator; the limit is pydantic's
 `TypeAdapter` on the function, asked for its schema. Invoke: JSON text becomes validated arguments and the function is
-called with them; the limit is a ready validator and the call. Call: the same through everything that makes a call
-always end, with a time limit and the idempotency key on, up to the result a model can read. Register: 1,000 tools and
-10,000, which may cost ten times as much in time and memory and no more; tools from JSON Schema, whose validators are
-made when they are called first (a row of its own: `first call`), and tools from functions.
+called with them; the limit is a ready validator and the call. Call: the same up to the result a model can read, without
+a time limit in the task of the caller, and with the time limit of every tool in a task that can be left behind.
+Register: 1,000 tools and 10,000, which may cost ten times as much in time and memory and no more; tools from JSON
+Schema, whose validators are made when they are called first (a row of its own: `first call`), and tools from functions.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ def invoke(rounds: int) -> Iterable[Figure]:
 def call(rounds: int) -> Iterable[Figure]:
     """From a model's call to the result it reads."""
     validate = TypeAdapter(Arguments).validator.validate_json
-    plain = Tool.from_function(search)
-    limited = plain.but(timeout=30.0)
+    limited = Tool.from_function(search)
+    unlimited = limited.but(timeout=None)
     calls = [ToolCall(f"call_{n}", "search", text) for n, text in enumerate(TEXTS)]
 
     async def by_hand(n: int) -> None:
@@ -168,7 +168,7 @@ def call(rounds: int) -> Iterable[Figure]:
 
     candidates: dict[str, Work] = {
         "by hand": _run(by_hand),
-        "agentkit": through(plain),
+        "agentkit": through(unlimited),
         "agentkit, time limit": through(limited),
     }
     if (peer := _openai_agents()) is not None:

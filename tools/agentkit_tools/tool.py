@@ -45,7 +45,8 @@ from agentkit_tools.schemas.deps_type import fits, name_of_type
 from agentkit_tools.tool_context import ToolContext
 
 if TYPE_CHECKING:
-    from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments
+    from agentkit_tools.schemas.argument_reader import Arguments
+    from agentkit_tools.schemas.function_schema import Signature
 
 __all__ = ["Tool", "tool"]
 
@@ -92,19 +93,20 @@ class Tool(Generic[P, R]):
         self,
         spec: ToolSpec,
         function: Callable[P, R],
-        reader: ArgumentReader,
-        runner: FunctionRunner,
+        takes: Signature,
         policy: ToolPolicy,
         *,
         original_name: str,
-        deps_types: tuple[Any, ...] = (),
+        nothing: str = "null",
     ) -> None:
+        from agentkit_tools.schemas.argument_reader import named_reader
+
         self.spec = spec
         self.function = function
-        self._arguments = ToolArguments(reader, spec.parameters)
-        self._runner = runner
+        self._arguments = ToolArguments(named_reader(takes.reader, spec.parameters), spec.parameters)
+        self._runner = FunctionRunner.of(function, takes.binding, nothing)
         self.original_name = original_name
-        self.deps_types = deps_types
+        self.deps_types = takes.deps_types
         self._adopt(policy)
 
     def _adopt(self, policy: ToolPolicy) -> None:
@@ -138,7 +140,6 @@ class Tool(Generic[P, R]):
             ToolDefinitionError: The signature cannot be described to a model, or the policy makes no sense.
         """
         # What only who makes tools needs is imported by the first one.
-        from agentkit_tools.schemas.argument_reader import named_reader
         from agentkit_tools.schemas.docstring import read_docstring
         from agentkit_tools.schemas.function_schema import read_signature
 
@@ -161,15 +162,8 @@ class Tool(Generic[P, R]):
         if description is None:
             description = text.text
         rules = _PLAIN.but(**policy)
-        return cls(
-            ToolSpec(wire_name(name), description, takes.parameters, timeout=rules.time_limit),
-            function,
-            named_reader(takes.reader, takes.parameters),
-            FunctionRunner.of(function, takes.binding, nothing),
-            rules,
-            original_name=name,
-            deps_types=takes.deps_types,
-        )
+        spec = ToolSpec(wire_name(name), description, takes.parameters, timeout=rules.time_limit)
+        return cls(spec, function, takes, rules, original_name=name, nothing=nothing)
 
     @classmethod
     def from_json_schema(
@@ -201,17 +195,16 @@ class Tool(Generic[P, R]):
             ToolDefinitionError: It is not a schema, describes something else than an object, is nested too deeply, or
                 contains a reference that leads nowhere: other documents are not fetched.
         """
-        from agentkit_tools.schemas.argument_reader import JsonArguments, named_reader
+        from agentkit_tools.schemas.argument_reader import JsonArguments
         from agentkit_tools.schemas.function_schema import context_parameters
         from agentkit_tools.schemas.lenient_schema import SchemaError, normalise
 
         rules = _PLAIN.but(**policy)
         try:
             schema = normalise({"type": "object", "properties": {}} if parameters is None else parameters)
-            if isinstance(schema, bool):
-                raise SchemaError(f"the parameters of a tool are an object, not {schema}")
-            if schema.get("type", "object") != "object":
-                raise SchemaError(f"the parameters of a tool are an object, not {schema['type']}")
+            kind = schema if isinstance(schema, bool) else schema.get("type", "object")
+            if isinstance(schema, bool) or kind != "object":
+                raise SchemaError(f"the parameters of a tool are an object, not {kind}")
             object_schema = {"type": "object", **schema}
             spec = ToolSpec(wire_name(name), description, object_schema, trust=trust, timeout=rules.time_limit)
             arguments = JsonArguments(spec.parameters)
@@ -222,15 +215,8 @@ class Tool(Generic[P, R]):
                 f"tool {name}: its JSON Schema cannot be used; {describe_error(error)}", tool=name
             ) from error
         takes = context_parameters(raw(function), tool=name, taken=schema.get("properties", ()))
-        return cls(
-            spec,
-            function,
-            named_reader(arguments.reader(), spec.parameters),
-            FunctionRunner.of(function, takes.binding, "null"),
-            rules,
-            original_name=name,
-            deps_types=takes.deps_types,
-        )
+        takes.reader = arguments.reader()
+        return cls(spec, function, takes, rules, original_name=name)
 
     @classmethod
     def from_provider(cls, native: Mapping[str, Any], *, name: str | None = None) -> Tool[..., Any]:
@@ -390,7 +376,7 @@ class Tool(Generic[P, R]):
     async def _attempt(
         self, call: ToolCall, within: Within, arguments: Arguments, context: ToolContext[Any]
     ) -> ToolResult:
-        """Call the function once. After an attempt that ignores its time limit there is no other attempt."""
+        """Call the function once. In a run, a call ends with an attempt that ignores its time limit."""
         policy = self.policy
         return await self._runner.run(self.function, call, arguments, context, policy, within, policy.timeout)
 

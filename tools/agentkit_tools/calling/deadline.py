@@ -186,7 +186,8 @@ class LimitedTask(Generic[T]):
         """Cancel the task now; leave it behind if it does not end soon."""
         self._disarm()
         grace = _GRACE if self._grace is None else self._grace
-        self._timer = asyncio.get_running_loop().call_later(grace, self._leave)
+        # The loop may not run now, if the coroutine that awaits the task is closed.
+        self._timer = self._task.get_loop().call_later(grace, self._leave)
         self._task.cancel()
 
     def _leave(self) -> None:
