@@ -237,6 +237,32 @@ async def test_cancelling_calls_that_ignore_it_ends_and_their_ends_are_not_heard
     log.append("over")
 
 
+def test_calls_that_are_closed_outside_of_their_loop_are_cancelled() -> None:
+    ended: list[str] = []
+
+    @tool
+    async def waits(n: int) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append("cancelled")
+
+    async def begin() -> Any:
+        calls = call_tools([call("waits", 1), call("waits", 2)], by_name([waits]), context)
+        calls.send(None)
+        await asyncio.sleep(0)
+        return calls
+
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(begin()).close()
+        assert ended == []
+        loop.run_until_complete(asyncio.sleep(0))
+        assert ended == ["cancelled", "cancelled"]
+    finally:
+        loop.close()
+
+
 async def test_a_call_that_was_late_and_answers_in_spite_of_it_has_answered() -> None:
     @tool(timeout=1)
     async def late(n: int) -> str:
