@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_prompts.context.parts import Text
+from agentkit_tools.calling.result_content import with_note
 from agentkit_tools.calling.tool_policy import ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool_context import ToolContext
@@ -41,10 +41,8 @@ def after(result: ToolResult, policy: ToolPolicy, call: ToolCall, context: ToolC
     counts[key] = failures + 1
     if failures + 1 < policy.tries:
         return result
-    note = f"\n{call.name} is not available any more: {_reason(policy)}"
-    if isinstance(result.content, str):
-        return replace(result, content=result.content + note, status="unavailable")
-    return replace(result, content=(*result.content, Text(note)), status="unavailable")
+    content = with_note(result.content, f"{call.name} is not available any more: {_reason(policy)}")
+    return replace(result, content=content, status="unavailable")
 
 
 def counts_after(results: Iterable[ToolResult]) -> dict[str, int]:

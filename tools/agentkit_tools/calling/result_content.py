@@ -19,7 +19,7 @@ from agentkit_prompts.context.items import Document
 from agentkit_prompts.context.parts import File, Media, Part, Text
 from agentkit_prompts.context.wire.clean import clean
 
-__all__ = ["Collected", "Content", "collect", "cut", "gather", "to_content"]
+__all__ = ["Collected", "Content", "collect", "cut", "gather", "to_content", "with_note"]
 
 Content: TypeAlias = str | tuple[Part, ...]
 
@@ -130,6 +130,13 @@ def _text_of(content: Content) -> str:
     if isinstance(content, str):
         return content
     return "".join([part.text for part in content if isinstance(part, Text)])
+
+
+def with_note(content: Content, note: str) -> Content:
+    """Return content with a line of text after it."""
+    if isinstance(content, str):
+        return f"{content}\n{note}"
+    return (*content, Text(f"\n{note}"))
 
 
 def _note(size: int, limit: int, more: bool) -> str:

@@ -13,7 +13,7 @@ from pydantic import Field
 from pydantic_core import from_json
 
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_prompts.context.parts import Text
+from agentkit_tools.calling.result_content import with_note
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.errors import ToolFailure
 from agentkit_tools.tool import Tool
@@ -95,11 +95,8 @@ class KeptResults:
             return result
         reference = _reference(context, call, result.whole)
         self._store[reference] = result.whole
-        note = f'\n[The whole is kept: read_result(reference="{reference}", start=...) reads on.]'
-        content = result.content
-        if isinstance(content, str):
-            return replace(result, content=content + note)
-        return replace(result, content=(*content, Text(note)))
+        note = f'[The whole is kept: read_result(reference="{reference}", start=...) reads on.]'
+        return replace(result, content=with_note(result.content, note))
 
     def reader(self) -> Tool:
         """Return the tool `read_result`."""
