@@ -197,7 +197,7 @@ class LimitedTask(Generic[T]):
         self._work = None
         error: BaseException = DeadlineError()
         try:
-            # This frame only awaits, so it ends although the code inside may ignore that it is closed.
+            # The frame ends also if the code inside ignores that it is closed: `within` raises another exception then.
             cast(Coroutine[Any, Any, T], work).close()
         except BaseException as reason:
             if ends_run(reason):
