@@ -92,7 +92,7 @@ class _Round:
         context = self.context(call) if tool.sees_context else _UNSEEN
         return await self._ended(await tool.call_within(call, context, within))
 
-    async def _answer_late(self, call: ToolCall) -> ToolResult:
+    async def _answer_late(self, call: ToolCall, _: LimitedTask[ToolResult]) -> ToolResult:
         """Answer a call whose tool ignored its time limit."""
         return await self._ended(failed(call, DeadlineError(), self.tools[call.name].policy))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from functools import partial
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from agentkit_tools.errors import ends_run
@@ -60,7 +59,7 @@ async def outcome(work: Awaitable[T], seconds: float | None, grace: float | None
     return (await results([task]))[0]
 
 
-async def _late() -> Outcome[Any]:
+async def _late(_: LimitedTask[Any]) -> Outcome[Any]:
     return None, DeadlineError()
 
 
@@ -83,13 +82,13 @@ class LimitedTask(Generic[T]):
     def __init__(
         self,
         work: Callable[[LimitedTask[T]], Coroutine[Any, Any, T]],
-        instead: Callable[[], Coroutine[Any, Any, T]],
+        instead: Callable[[LimitedTask[T]], Coroutine[Any, Any, T]],
         grace: float | None = None,
     ) -> None:
         """Start a task.
 
         Args:
-            work: Code of the task. It is called with this object.
+            work: Code of the task.
             instead: Code that runs if the task was left behind because of a time limit. Its outcome is the outcome of
                 the task.
             grace: Seconds until the task is left behind after it was cancelled; `_GRACE` if None.
@@ -100,14 +99,14 @@ class LimitedTask(Generic[T]):
         self._state: Literal["running", "late", "cancelled", "left"] = "running"
         self._timer: asyncio.TimerHandle | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._start(partial(work, self))
+        self._start(work)
 
-    def _start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
+    def _start(self, work: Callable[[LimitedTask[T]], Coroutine[Any, Any, T]]) -> None:
         self._work: Coroutine[Any, Any, T] | None = None
         self._task = asyncio.get_running_loop().create_task(self._run(work))
 
-    async def _run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
-        self._work = frame = work()
+    async def _run(self, work: Callable[[LimitedTask[T]], Coroutine[Any, Any, T]]) -> None:
+        self._work = frame = work(self)
         # The exception is kept: asyncio raises some at once from the loop, not from the task.
         try:
             result: Outcome[T] = await frame, None
@@ -198,7 +197,7 @@ class LimitedTask(Generic[T]):
         error: BaseException = DeadlineError()
         try:
             # The frame ends also if the code inside ignores that it is closed: `within` raises another exception then.
-            cast(Coroutine[Any, Any, T], work).close()
+            cast("Coroutine[Any, Any, T]", work).close()
         except BaseException as reason:
             if ends_run(reason):
                 error = reason
@@ -210,12 +209,23 @@ class LimitedTask(Generic[T]):
             self._state = "running"
             self._start(self._instead)
 
-    async def ended(self) -> Outcome[T]:
-        """Wait until the task has ended or was left behind; return its outcome."""
+    async def _ended(self) -> None:
         while self.outcome is None:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
-        return self.outcome
+
+    async def value(self) -> T:
+        """Wait until the task has ended or was left behind; return its value.
+
+        Raises:
+            BaseException: The exception of the task.
+        """
+        if self.outcome is None:
+            await self._ended()
+        value, error = cast("Outcome[T]", self.outcome)
+        if error is not None:
+            raise error
+        return value  # type: ignore[return-value]
 
     async def left(self, reason: BaseException) -> BaseException:
         """Wait until a cancelled task has ended or was left behind; return the exception to raise then.
@@ -224,7 +234,7 @@ class LimitedTask(Generic[T]):
         """
         while self.outcome is None:
             try:
-                await self.ended()
+                await self._ended()
             except asyncio.CancelledError as cancellation:
                 # anyio repeats its cancellation until the task has ended.
                 reason = cancellation
@@ -241,7 +251,7 @@ async def results(tasks: Sequence[LimitedTask[T]]) -> list[T]:
         BaseException: The exception of the first task that raised one.
     """
     try:
-        return [_value(await task.ended()) for task in tasks]
+        return [await task.value() for task in tasks]
     except BaseException as error:
         for task in tasks:
             task.cancel()
@@ -254,10 +264,3 @@ async def results(tasks: Sequence[LimitedTask[T]]) -> list[T]:
         if reason is error:
             raise
         raise reason  # noqa: B904 (it has its own cause)
-
-
-def _value(end: Outcome[T]) -> T:
-    value, error = end
-    if error is not None:
-        raise error
-    return value  # type: ignore[return-value]
