@@ -15,6 +15,7 @@ from pydantic import AfterValidator
 
 from agentkit import Agent, InMemorySession, Reply, ScriptedModel
 from agentkit.prompts import Message, ToolCall
+from agentkit.testing import controlled_time
 from agentkit.tools import MCPToolset, Tool, ToolContext, ToolResult, Toolset, tool
 from agentkit_tools.dispatch import call_tools
 
@@ -215,6 +216,28 @@ async def test_it_ends_a_run_and_is_stored_as_no_result(place: Callable[[], Any]
     with pytest.raises(Stop):
         await agent.run("go", session=session, approve=lambda call: True)
     assert not [message for message in session.conversation if message.role == "tool"]
+
+
+@pytest.mark.parametrize("names", ["s", "sw", "ws"])
+async def test_it_passes_from_a_tool_that_is_closed_because_it_ignores_its_time_limit(names: str) -> None:
+    @tool(timeout=1)
+    async def stops() -> None:
+        while True:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                continue
+            except GeneratorExit:
+                raise Stop from None
+
+    async def waits() -> None:
+        await asyncio.sleep(60)
+
+    tools = {"s": stops, "w": Tool.from_function(waits)}
+    calls = [ToolCall(name, name, "") for name in names]
+    with controlled_time() as clock, pytest.raises(Stop):
+        await call_tools(calls, tools, lambda call: ToolContext(None))
+    assert clock.seconds < 10
 
 
 @pytest.mark.parametrize("place", [in_a_coroutine, later_in_a_coroutine, in_a_thread])

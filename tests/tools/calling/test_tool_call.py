@@ -363,12 +363,17 @@ async def test_a_single_call_without_a_time_limit_runs_in_the_task_of_the_caller
     tasks: list[object] = []
 
     @tool(timeout=None)
+    async def fails() -> None:
+        raise ValueError("wrong")
+
+    @tool(timeout=None)
     async def note() -> None:
         tasks.append(asyncio.current_task())
 
     await ask(note)
     await ask(note.but(timeout=30.0))
     assert tasks[0] is asyncio.current_task() is not tasks[1]
+    assert (await ask(fails)).status == "error"
 
 
 @pytest.mark.parametrize("timeout", [None, 30.0])

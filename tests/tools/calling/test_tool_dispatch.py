@@ -237,6 +237,18 @@ async def test_cancelling_calls_that_ignore_it_ends_and_their_ends_are_not_heard
     log.append("over")
 
 
+async def test_a_call_that_is_cancelled_while_it_ignores_its_time_limit_ends() -> None:
+    hanging = Tool.from_function(stubborn, name="hanging", timeout=1)
+    with controlled_time() as clock:
+        task = asyncio.create_task(call_tools([ToolCall("a", "hanging", "")], by_name([hanging]), context))
+        await asyncio.sleep(2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert clock.seconds < 5
+    log.append("over")
+
+
 def test_calls_that_are_closed_outside_of_their_loop_are_cancelled() -> None:
     ended: list[str] = []
 
