@@ -50,16 +50,22 @@ async def prepare(layers: Layers, ctx: PromptContext) -> PromptContext:
     Raises:
         PromptError: A selector failed.
     """
-    tasks = [asyncio.ensure_future(_selection(ctx, *placed)) for placed in plan_of(layers).selecting]
-    if not tasks:
+    selecting = plan_of(layers).selecting
+    if not selecting:
         return ctx
+    first, *others = [_selection(ctx, *placed) for placed in selecting]
+    tasks = [asyncio.ensure_future(one) for one in others]
     try:
-        return _with(ctx, await asyncio.gather(*tasks))
+        # The first needs no task: the caller can leave its selector behind if that ignores its cancellation.
+        selections = [await first, *[await task for task in tasks]]
+        return _with(ctx, selections)
     except BaseException:
         for task in tasks:
             task.cancel()
-        # A selector can ignore that it is cancelled.
-        await asyncio.wait(tasks, timeout=_GRACE)
+        if tasks:
+            for task in (await asyncio.wait(tasks, timeout=_GRACE))[0]:
+                # asyncio logs an exception of a task that was never read.
+                _ = task.cancelled() or task.exception()
         raise
 
 
