@@ -35,7 +35,7 @@ _ROWS = (
     .outerjoin(items, items.c.id == _state.item_id)
     .where(_this_space, _state.item_id > bindparam("after"))
     .order_by(_state.item_id)
-    .limit(_PAGE)
+    .limit(bindparam("most"))
 )
 _LOOK_AGAIN = (
     select(*_columns)
@@ -132,7 +132,7 @@ def _rows(database: Database, space: str) -> Iterator[_Row]:
     after = ""
     while True:
         with database.read() as connection:
-            page = rows_as_they_are(connection, _ROWS, {"this": space, "after": after})
+            page = rows_as_they_are(connection, _ROWS, {"this": space, "after": after, "most": _PAGE})
         named = [row for row in page if is_name(row.item_id)]  # no index takes another one
         yield from [row for row in named if isinstance(row.want, int) and isinstance(row.have, int)]
         if len(page) < _PAGE or not named:

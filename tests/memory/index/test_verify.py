@@ -106,11 +106,8 @@ def test_an_item_that_was_never_queued_is_repaired_whatever_the_index_holds(
 
 
 def test_everything_at_once_over_many_pages(memory: Memory, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from agentkit_memory.index import compare, qdrant_edge
-
-    monkeypatch.setattr(compare, "_PAGE", 7)
-    monkeypatch.setattr(qdrant_edge, "_PAGE", 5)
-    monkeypatch.setattr(compare, "_ROWS", compare._ROWS.limit(7))
+    monkeypatch.setattr("agentkit_memory.index.compare._PAGE", 7)
+    monkeypatch.setattr("agentkit_memory.index.qdrant_edge._PAGE", 5)
     ids = fill(memory, docs, 60)
     for number, item in enumerate(ids):
         if number % 3 == 0:

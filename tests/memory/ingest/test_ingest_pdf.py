@@ -6,13 +6,13 @@ import io
 import json
 import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from agentkit.memory import IngestOptions, Memory
-from agentkit_memory.ingest.readers import pdf
+from agentkit_memory.ingest.readers import pdf, pdf_worker
 
 pypdf = pytest.importorskip("pypdf", reason="needs the extra `ingest`")
 
@@ -202,16 +202,14 @@ def test_pages_each_of_which_is_quick_have_a_time_together(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="address space is limited on Linux")
-def test_the_reader_has_a_limit_of_memory(tmp_path: Path) -> None:
-    from agentkit_memory.ingest.readers import pdf_worker
-
-    assert pdf_worker._MAX_MEMORY <= 1 << 30
-    greedy = "import sys; sys.argv = ['x']\nfrom agentkit_memory.ingest.readers import pdf_worker\n"
-    greedy += "pdf_worker._read = lambda stream: bytearray(3 << 30)\npdf_worker.main()"
-    import subprocess
-
-    done = subprocess.run([sys.executable, "-c", greedy], capture_output=True, text=True, check=False)
-    assert done.stdout == '["no", "takes too much memory to read: it may be a zip bomb"]\n'
+def test_the_reader_has_a_limit_of_memory(
+    memory: Memory, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pypdf").mkdir()
+    (tmp_path / "pypdf" / "__init__.py").write_text("PdfReader = lambda stream: bytearray(1 << 30)")
+    (tmp_path / "pypdf" / "errors.py").write_text("DependencyError = OSError")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert refused(memory, docs, make(["zebra"])) == "takes too much memory to read: it may be a zip bomb"
 
 
 def test_without_the_extra_a_pdf_is_reported(
@@ -222,28 +220,37 @@ def test_without_the_extra_a_pdf_is_reported(
     assert refused(memory, docs, make(["zebra"])) == "needs pypdf: install the extra `ingest`"
 
 
-def printed(capsys: pytest.CaptureFixture[str], content: bytes) -> list[list[object]]:
-    from agentkit_memory.ingest.readers import pdf_worker
+@pytest.fixture
+def printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[bytes], list[list[object]]]:
+    """Return a function that runs the program in this process, without its limits, and returns what it prints."""
+    monkeypatch.setitem(sys.modules, "resource", None)
 
-    pdf_worker._read(io.BytesIO(content))
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    def run(content: bytes) -> list[list[object]]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        pdf_worker.main()
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    return run
 
 
-def test_what_the_reader_says(capsys: pytest.CaptureFixture[str]) -> None:
-    assert printed(capsys, make(["zebra", ""], title="Nature")) == [
+def test_what_the_reader_says(printed: Callable[[bytes], list[list[object]]]) -> None:
+    assert printed(make(["zebra", ""], title="Nature")) == [
         ["title", "Nature"],
         ["page", 1, "zebra"],
         ["page", 2, ""],
         ["end"],
     ]
-    assert printed(capsys, make(["zebra"], title="Nature" * 100_000))[0] == ["title", ("Nature" * 100_000)[:65536]]
-    assert printed(capsys, locked("secret")) == [["no", "is encrypted; decrypt it first"]]
-    title, page, end = printed(capsys, make([b" " * 100_000_000], packed=[0]))
+    assert printed(make(["zebra"], title="Nature" * 100_000))[0] == ["title", ("Nature" * 100_000)[:65536]]
+    assert printed(locked("secret")) == [["no", "is encrypted; decrypt it first"]]
+    title, page, end = printed(make([b" " * 100_000_000], packed=[0]))
     assert (title, end) == (["title", ""], ["end"])
     assert page[:2] == ["bad", 1] and str(page[2]).startswith("LimitReachedError")
 
 
-def test_text_that_cannot_be_stored_becomes_the_character_for_that() -> None:
-    from agentkit_memory.ingest.readers import pdf_worker
-
-    assert pdf_worker._clean("a\0b\ud800c") == "a\ufffdb\ufffdc"
+def test_text_that_cannot_be_stored_becomes_the_character_for_that(
+    printed: Callable[[bytes], list[list[object]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pypdf.PageObject, "extract_text", lambda page: "a\0b\ud800c")
+    assert printed(make(["zebra"]))[1] == ["page", 1, "a\ufffdb\ufffdc"]
