@@ -1,4 +1,4 @@
-"""A process of its own for templates that are not trusted: what goes wrong in it ends that process, not this one."""
+"""A separate process for templates that are not trusted: a failure in it ends that process, not this one."""
 
 from __future__ import annotations
 
@@ -23,24 +23,25 @@ _MAX_SECONDS = 10.0
 """Wall clock that one request may take, the start of the process included."""
 _MAX_ANSWER = 128_000_000
 """Bytes of an answer: the longest text under the usual limits, all of it escaped."""
-_AT_ONCE = 1 << 16
+_BYTES_PER_READ = 1 << 16
 _KEPT = ("SYSTEMROOT", "LANG", "LC_ALL")
-"""Variables of the environment that the process sees; no keys are among them."""
+"""Variables of the environment that the process gets; no keys are among them."""
 
 
+_ADVICE = "do not use this template"
 _PROCESSES: weakref.WeakSet[IsolatedProcess] = weakref.WeakSet()
 
 
 class IsolatedProcess:
-    """Runs templates in a process with limits of its own, started when it is first asked and after it was killed.
+    """Runs templates in a process with limits, which starts with the first request, and again after it was killed.
 
-    The process has a limited address space, CPU time and wall clock, no environment, opens no files or connections
-    and starts no processes (unless root runs it, whom the system lets). It ends on its own, too, where this one is
-    killed. Threads take turns; a process that is forked from this one starts its own.
+    The process has a limited address space, CPU time and wall clock, and no environment. It opens no files or
+    connections and starts no processes, unless root runs it. It ends if this process is killed. Threads take turns. A
+    process that is forked from this one starts another.
 
     Args:
         worker: Module that it runs, which answers requests by `agentkit_prompts.templates.request_loop.serve`.
-        error: What an error of the template becomes here, made from its text and what the worker gives with it.
+        error: Returns the error of a template, from its text and the place that the worker reports.
     """
 
     def __init__(self, worker: str, error: Callable[..., PromptError]) -> None:
@@ -58,12 +59,12 @@ class IsolatedProcess:
         return IsolatedProcess, (self._worker, self._error)
 
     def ask(self, what: str, read: Callable[[Any], R], **given: Any) -> R:
-        """Return the answer of the process to one request, which nobody can trust.
+        """Return the answer of the process to one request. The answer cannot be trusted.
 
         Args:
-            what: What is asked for.
-            read: Returns what the JSON of an answer says, or raises what Python does where it has another shape.
-            **given: The request.
+            what: Name of the request.
+            read: Returns the content of an answer from its JSON, or raises an error of Python if its shape is wrong.
+            **given: Data of the request.
 
         Raises:
             PromptError: The template fails, or the process took too long, too much memory, ended, or gives no answer.
@@ -72,18 +73,7 @@ class IsolatedProcess:
             request = json.dumps({"what": what, **given}) + "\n"
         except (TypeError, ValueError, RecursionError) as error:
             raise self._error(f"isolated=True passes JSON data to the template: {error}") from error
-        with self._lock:
-            try:
-                line, late = self._exchange(request.encode())
-            except (OSError, RuntimeError) as error:  # such as too many open files, or threads
-                raise self._error(f"the process of the isolated template cannot be started: {error}") from error
-        if not line.endswith(b"\n"):
-            why = (
-                f"took more than {_MAX_SECONDS:g} seconds"
-                if late
-                else "ended: it took too much memory, time, stack or text"
-            )
-            raise self._error(f"the process of the isolated template {why}; do not use this template")
+        line = self._answer(request.encode())
         try:
             answer = json.loads(line)
             if "error" not in answer:
@@ -91,10 +81,21 @@ class IsolatedProcess:
             failed = self._error(read_text(answer["error"]), **answer.get("place", {}))
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
             self.close()
-            raise self._error(
-                "the process of the isolated template gives no answer; do not use this template"
-            ) from error
+            raise self._error(f"the process of the isolated template gives no answer; {_ADVICE}") from error
         raise failed
+
+    def _answer(self, request: bytes) -> bytes:
+        with self._lock:
+            try:
+                line, is_late = self._exchange(request)
+            except (OSError, RuntimeError) as error:  # such as too many open files, or threads
+                raise self._error(f"the process of the isolated template cannot be started: {error}") from error
+        if line.endswith(b"\n"):
+            return line
+        reason = "ended: it took too much memory, time, stack or text"
+        if is_late:
+            reason = f"took more than {_MAX_SECONDS:g} seconds"
+        raise self._error(f"the process of the isolated template {reason}; {_ADVICE}")
 
     def close(self) -> None:
         """End the process; the next request starts another."""
@@ -103,7 +104,7 @@ class IsolatedProcess:
             self._process = None
 
     def close_inherited(self) -> None:
-        """Let go of a process of the one that this one was forked from."""
+        """Release a process that belongs to the parent of this process."""
         self._end()
         self._reset()
 
@@ -121,7 +122,7 @@ class IsolatedProcess:
         timer.daemon = True
         try:
             timer.start()
-            with suppress(OSError):  # it ended while it was written to
+            with suppress(OSError):  # the process ended while the request was written
                 _write(cast(FileIO, process.stdin), request)
                 line = _read(cast(FileIO, process.stdout))
         finally:
@@ -141,7 +142,7 @@ class IsolatedProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            bufsize=0,  # buffers have locks and rests, which a process that is forked meanwhile would have too
+            bufsize=0,  # buffers have locks and content, which a process that is forked meanwhile would copy
             env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         self._end = weakref.finalize(self, _end, process, os.getpid())
@@ -167,10 +168,10 @@ def _write(file: FileIO, data: bytes) -> None:
 
 
 def _read(file: FileIO) -> bytes:
-    """Return an answer: all that comes until a line ends, or nothing comes any more, or it is too much."""
+    """Return an answer: bytes up to the end of a line, the end of the stream, or the limit."""
     parts: list[bytes] = []
     left = _MAX_ANSWER
-    while left > 0 and (part := file.read(_AT_ONCE)):
+    while left > 0 and (part := file.read(_BYTES_PER_READ)):
         parts.append(part)
         left -= len(part)
         if part.endswith(b"\n"):
@@ -183,14 +184,14 @@ def _end(process: subprocess.Popen[bytes], pid: int) -> None:
         process.kill()
         process.wait()
     else:
-        process.returncode = 0  # the process that this one was forked from waits for it
+        process.returncode = 0  # the parent of this process waits for it
     for stream in (process.stdin, process.stdout):
         with suppress(OSError):
             cast(FileIO, stream).close()
 
 
 def _forget() -> None:
-    """Leave the processes to the one that this one was forked from, whose threads may hold the locks."""
+    """Leave the processes to the parent of this process, whose threads may have the locks."""
     for one in list(_PROCESSES):
         one.close_inherited()
 

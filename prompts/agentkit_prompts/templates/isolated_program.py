@@ -29,24 +29,24 @@ _WORKER = "agentkit_prompts.templates.isolated_program"
 
 
 def start_process() -> IsolatedProcess:
-    """Return a process for the programs of one template: it starts with the first request."""
+    """Return a process for the programs of one template, which starts with the first request."""
     return IsolatedProcess(_WORKER, TemplateError)
 
 
 def isolated_program(
     source: str, process: IsolatedProcess, *, syntax: Syntax, file: str | None, first_line: int
 ) -> Program:
-    """Compile a template in another process, which its program renders in from then on.
+    """Compile a template in another process, in which its program renders later.
 
     Args:
         source: Text of the template.
-        process: Where it is compiled and rendered.
+        process: The process that compiles and renders it.
         syntax: As for `compile_program`.
         file: Name for error messages.
         first_line: Line of the file on which the text starts, counted from 1.
 
     Raises:
-        TemplateError: It is not a template, or compiling it takes more than the process may.
+        TemplateError: It is not a template, or compiling it passes the limits of the process.
     """
     if not isinstance(source, str):
         raise TemplateError(f"a template is text, got {type(source).__name__}", file=file)
@@ -79,7 +79,7 @@ def _compiled(answer: Any) -> Program:
 
 
 def _traced(sites: tuple[Site, ...], answer: Any) -> Trace:
-    """Return a trace from the answer of the process, which can be anything by then: it holds text, and no media."""
+    """Return a trace from an answer of the process, which cannot be trusted: a trace of text, without media."""
     texts: list[str] = []
     marks: list[Mark] = []
     for shown, site, indices in answer:
@@ -98,7 +98,7 @@ def _data(value: object, tag: str, name: str, file: str | None) -> Any:
 
 
 def _as_json(meter: Meter, value: Any, tag: str, depth: int) -> Any:
-    """Return JSON data for a value; objects that print as text keep that text under a tag that nobody can guess."""
+    """Return JSON data for a value. Objects that print as text have that text under a tag that cannot be guessed."""
     kind = type(value)
     meter.visit(1)
     if depth > MAX_DEPTH:
@@ -132,7 +132,7 @@ def _object_as_json(meter: Meter, value: Any, tag: str) -> Any:
 
 
 class _Shown(dict[str, Any]):
-    """An object of a context in the other process: its fields, and what it prints."""
+    """An object of a context in the other process: its fields, and its text."""
 
     shown = ""
 

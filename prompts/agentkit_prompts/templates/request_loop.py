@@ -21,27 +21,27 @@ _LATER = (
     *("difflib", "html", "jinja2.constants", "jinja2.debug", "pprint"),
     *(f"{_JINJA}.code_generator", f"{_JINJA}.parse", f"{_JINJA}.prompt_environment", f"{_JINJA}.static_analysis"),
 )
-"""Modules that are imported where they are used: no file can be opened then."""
+"""Modules that are usually imported at their first use, when no file can be opened."""
 _MAX_MEMORY = 1 << 30  # bytes of address space
 _MAX_CPU_SECONDS = 8
 _MAX_SECONDS = 12
-"""Wall clock of a request: who asked gives up sooner, unless it was killed meanwhile."""
+"""Wall clock of a request. The process that asked gives up sooner, unless it was killed."""
 
 
 def serve(made: Callable[[dict[str, Any]], Any], place: Callable[[PromptError], tuple[str, dict[str, Any]]]) -> None:
     """Answer each request with `{"made": VALUE}` or `{"error": TEXT, "place": FIELDS}` until stdin ends.
 
     Args:
-        made: Works an answer out; what it needs is imported already, as files and memory are limited
-            from the first request on.
-        place: Returns the text of an error, and fields that say where it happened.
+        made: Returns an answer. Its modules are imported before, because files and memory are limited from the first
+            request on.
+        place: Returns the text of an error, and fields with its place.
     """
     for module in _LATER:
         import_module(module)
     for codec in ("unicode_escape", *CODECS):
         codecs.lookup(codec)
     output = sys.stdout
-    sys.stdout = sys.stderr  # nothing but answers is written where they are
+    sys.stdout = sys.stderr  # only answers are written to the output
     for line in sys.stdin:
         _limit()
         _end_in(_MAX_SECONDS)
@@ -58,16 +58,16 @@ def serve(made: Callable[[dict[str, Any]], Any], place: Callable[[PromptError], 
 
 
 def _end_in(seconds: float) -> None:
-    """Have the system end this process after so many seconds; 0 takes that back."""
+    """Let the system end this process after some seconds; 0 cancels that."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def _limit() -> None:
-    """Limit this process: memory, files, other processes, and the CPU time of the request that comes."""
+    """Limit this process: memory, files, other processes, and the CPU time of the next request."""
     try:
         import resource
-    except ImportError:  # a system without such limits; the other process looks at the clock
+    except ImportError:  # a system without such limits: the other process watches the clock
         return
     used = resource.getrusage(resource.RUSAGE_SELF)
     seconds = math.ceil(used.ru_utime + used.ru_stime) + _MAX_CPU_SECONDS
@@ -75,7 +75,7 @@ def _limit() -> None:
         (resource.RLIMIT_AS, _MAX_MEMORY),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_NOFILE, 0),  # what is open stays so; no file, pipe or connection can be opened
+        (resource.RLIMIT_NOFILE, 0),  # no other file, pipe or connection can be opened
         (resource.RLIMIT_NPROC, 0),
         (resource.RLIMIT_CPU, seconds),
     ):

@@ -34,9 +34,6 @@ _MAX_LOOPS = 20
 _MAX_TOKENS = 15_000
 
 
-_ONLY_TEXT = frozenset({str})
-
-
 class _CountTokens(Extension):
     """Stops a hostile template while it is still being read."""
 

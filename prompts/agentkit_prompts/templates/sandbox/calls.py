@@ -25,6 +25,12 @@ _MANY_STEPS = 3
 _NESTING = (Macro, LoopContext, BlockReference)
 """Callables that run code of the template."""
 _LIBRARIES = ("jinja2", "markupsafe")
+_PASSED: Mapping[str, Callable[[Context], Any]] = {
+    "context": lambda context: context,
+    "environment": lambda context: context.environment,
+    "eval_context": lambda context: context.eval_ctx,
+}
+"""First arguments that filters and tests of Jinja ask for."""
 
 
 # Filters
@@ -82,15 +88,12 @@ def _checked_filter(
 
 
 def _caller(run: Callable[..., Any]) -> Callable[[Context, Any, tuple[Any, ...], dict[str, Any]], Any]:
-    """Return a function that calls a filter or test with the first argument that it wants."""
-    wanted = getattr(getattr(run, "jinja_pass_arg", None), "name", None)
-    if wanted == "context":
-        return lambda context, value, args, kwargs: run(context, value, *args, **kwargs)
-    if wanted == "environment":
-        return lambda context, value, args, kwargs: run(context.environment, value, *args, **kwargs)
-    if wanted == "eval_context":
-        return lambda context, value, args, kwargs: run(context.eval_ctx, value, *args, **kwargs)
-    return lambda context, value, args, kwargs: run(value, *args, **kwargs)
+    """Return a function that calls a filter or test with the first argument that it asks for."""
+    first: Any = getattr(run, "jinja_pass_arg", None)
+    if first is None:
+        return lambda context, value, args, kwargs: run(value, *args, **kwargs)
+    passed = _PASSED[first.name]
+    return lambda context, value, args, kwargs: run(passed(context), value, *args, **kwargs)
 
 
 def _check_length(name: str, chars: int, limit: int) -> None:
@@ -262,7 +265,7 @@ def _is_of_developer(target: BuiltinMethodType | MethodType) -> bool:
 
 
 def _pairs(meter: Meter, value: Any) -> Any:
-    """Return what a dictionary is about to be made of: iterators become lists, and keys are checked."""
+    """Return the pairs of a new dictionary: iterators become lists, and keys are checked."""
     if isinstance(value, str | bytes | dict | Undefined) or not hasattr(value, "__iter__"):
         return value
     items = list(value) if hasattr(value, "__len__") else meter.items(value)

@@ -16,7 +16,7 @@ from jinja2 import Undefined, nodes
 from jinja2.compiler import CodeGenerator, Frame
 
 from agentkit_prompts.templates.sandbox.attributes import attribute, readable
-from agentkit_prompts.templates.sandbox.faults import false_if_undefined
+from agentkit_prompts.templates.sandbox.faults import false_if_undefined, require
 
 __all__ = ["BoundedCodeGenerator", "TracingCodeGenerator", "runtime_names"]
 
@@ -64,7 +64,7 @@ def _counters_of(body: Iterable[nodes.Node]) -> list[nodes.Getattr] | None:
         elif isinstance(node, nodes.Name) and node.name == "loop":
             return None
         elif isinstance(node, nodes.For):
-            # The body of an inner loop has a `loop` of its own.
+            # The body of an inner loop has another `loop`.
             stack += [node.iter, *node.else_]
         elif isinstance(node, nodes.Macro | nodes.CallBlock | nodes.Block):
             if any(name.name == "loop" for name in node.find_all(nodes.Name)):
@@ -242,19 +242,6 @@ class BoundedCodeGenerator(CodeGenerator):
         super().visit_Compare(node, frame)
 
 
-def _joined_data(items: Iterable[nodes.Node]) -> list[str | nodes.Node]:
-    """Return the parts of an output statement, neighbouring texts of the template as one."""
-    joined: list[str | nodes.Node] = []
-    for item in items:
-        if not isinstance(item, nodes.TemplateData):
-            joined.append(item)
-        elif joined and isinstance(joined[-1], str):
-            joined[-1] += item.data
-        elif item.data:
-            joined.append(item.data)
-    return joined
-
-
 class TracingCodeGenerator(BoundedCodeGenerator):
     """Writes programs that append text and marks to a trace, instead of yielding text.
 
@@ -282,30 +269,33 @@ class TracingCodeGenerator(BoundedCodeGenerator):
             return
         texts: list[str] = []
         sites: list[int | None] = []
-        variables: list[str] = []
-        for item in _joined_data(node.nodes):
-            if isinstance(item, str):
-                texts.append(repr(item))
+        for item in node.nodes:
+            if isinstance(item, nodes.TemplateData):
+                texts.append(repr(item.data))
                 sites.append(None)
-                continue
-            variable = self.temporary_identifier()
-            self.writeline(f"{variable} = ", item)
-            is_counter = id(item) in self._counters
-            self.write("str(" if is_counter else "")
-            self.visit(item, frame)
-            self.write(")" if is_counter else "")
-            texts.append(variable)
-            sites.append(self._sites[id(item)])
-            variables.append(variable)
-        mark = f"({tuple(sites)!r}, {self._index() if variables else '()'})"
-        if variables:
-            self.writeline(f"if {' and '.join(f'type({variable}) is str' for variable in variables)}:")
-            self.indent()
-        if texts:
-            self.writeline(f"texts += ({', '.join(texts)},); mark({mark})")
-        if variables:
-            self.outdent()
-            self.writeline(f"else: context.emit({mark}, ({', '.join(texts)},))")
+            else:
+                texts.append(self._evaluated(item, frame))
+                sites.append(self._sites[id(item)])
+        values = [text for text, site in zip(texts, sites, strict=True) if site is not None]
+        if not values:
+            self.writeline(f"texts += ({', '.join(texts)},); mark(({tuple(sites)!r}, ()))")
+            return
+        mark = f"({tuple(sites)!r}, {self._index()})"
+        self.writeline(f"if {' and '.join([f'type({value}) is str' for value in values])}:")
+        self.indent()
+        self.writeline(f"texts += ({', '.join(texts)},); mark({mark})")
+        self.outdent()
+        self.writeline(f"else: context.emit({mark}, ({', '.join(texts)},))")
+
+    def _evaluated(self, node: nodes.Expr, frame: Frame) -> str:
+        """Write the value of an expression into a variable, and return its name."""
+        variable = self.temporary_identifier()
+        self.writeline(f"{variable} = ", node)
+        is_counter = id(node) in self._counters
+        self.write("str(" if is_counter else "(")
+        self.visit(node, frame)
+        self.write(")")
+        return variable
 
     def _index(self) -> str:
         """Return the code of the indices of all loops around."""
@@ -356,7 +346,7 @@ class TracingCodeGenerator(BoundedCodeGenerator):
 
     def visit_Assign(self, node: nodes.Assign, frame: Frame) -> None:
         for target in node.find_all(nodes.NSRef):
-            self.writeline("context.require(", node)
+            self.writeline("require(", node)
             self.visit(nodes.Name(target.name, "load", lineno=node.lineno), frame)
             self.write(")")
         super().visit_Assign(node, frame)
@@ -372,6 +362,7 @@ def runtime_names(generator: TracingCodeGenerator) -> dict[str, Any]:
         "attribute": attribute,
         "cond_expr_undefined": Undefined,
         "default": false_if_undefined,
+        "require": require,
         "undefined": generator.environment.undefined,
         "TemplateReference": named_self,
     }

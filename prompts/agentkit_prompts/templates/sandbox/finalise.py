@@ -80,7 +80,7 @@ def concat(meter: Meter, buffer: list[str]) -> str:
     if not real:
         return joined
     clean = "".join([part if type(part) is not str else neutralise_markers(part) for part in buffer])
-    # Neighbours can form a marker together; then none of them can be told from a real one.
+    # Neighbours can form a marker together. Then all markers are broken, because a real one looks the same.
     if clean.count(MEDIA_OPENING) != sum(part.count(MEDIA_OPENING) for part in real):
         return neutralise_markers(clean)
     return Composed(clean)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date, time
 from typing import Any
 
 from jinja2.sandbox import SandboxedEnvironment, SandboxedEscapeFormatter, SandboxedFormatter
 
 from agentkit_prompts.templates.sandbox.faults import Fault
-from agentkit_prompts.templates.sandbox.guards import check_format_spec, check_strftime
+from agentkit_prompts.templates.sandbox.guards import check_format_spec
 from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
 
-__all__ = ["BoundFormat", "BoundStrftime"]
+__all__ = ["BoundFormat"]
 
 
 class BoundFormat:
@@ -86,16 +85,3 @@ class _Formatter(SandboxedFormatter):
 
 class _EscapeFormatter(_Formatter, SandboxedEscapeFormatter):
     pass
-
-
-class BoundStrftime:
-    """The method `strftime` of a date or time."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: date | time) -> None:
-        self._value = value
-
-    def __call__(self, pattern: str) -> str:
-        check_strftime(pattern)
-        return self._value.strftime(pattern)

@@ -43,7 +43,7 @@ class Operation(NamedTuple):
     guard: Guard | None = None
     """Check of an operation whose time or result is not limited by the size of what it reads."""
     reads: Reads = "value"
-    """What a filter or test reads of its value, which is counted before it runs.
+    """Part of the value that a filter or test reads, and that is counted before it runs.
 
     `value` and `kind` take the same time for every value, `items` visits the items of a list, `nested` also the values
     inside of them. `text` reads the text of the value; the result for `short text` is hardly longer than that.
@@ -206,9 +206,10 @@ def rows_of(kind: Kind, *, is_prompt: bool) -> dict[str, Operation]:
 FUNCTIONS = frozenset(rows_of("function", is_prompt=True))
 """Functions of templates. A name is one of them if it is called; anywhere else it is read from outside first."""
 _METHODS: dict[str, list[Operation]] = {}
+"""Rows of methods, by the name of the method."""
 for _row in OPERATIONS:
-    if _row.kind == "method":
-        for _name in _row.names.split():
+    for _name in _row.names.split():
+        if _row.kind == "method":
             _METHODS.setdefault(_name, []).append(_row)
 
 

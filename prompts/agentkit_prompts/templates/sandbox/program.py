@@ -99,22 +99,27 @@ class Program:
 
     def _located(self, code: _Code, error: Exception, values: Mapping[str, object]) -> TemplateError:
         """Return an error with the line of the template at which it happened."""
-        variable = error.variable if isinstance(error, Fault) else None
-        line = error.line if isinstance(error, Fault) else None
-        if isinstance(error, UndefinedName):
-            message = f"{error}{nearest(str(variable), [name for name in values if isinstance(name, str)])}"
-        elif isinstance(error, Fault):
-            message = str(error)
-        elif isinstance(error, RecursionError):
-            message = "the template or its data nests too deeply"
-        elif isinstance(error, MemoryError):
-            message = "the template needs more memory than there is"
-        else:
-            message = f"{type(error).__name__}: {str(error)[:MAX_MESSAGE_CHARS]}"
-        return TemplateError(message, file=self.file, line=line or code.line_of(error), variable=variable)
+        message = _message(error, values)
+        if not isinstance(error, Fault):
+            return TemplateError(message, file=self.file, line=code.line_of(error))
+        return TemplateError(message, file=self.file, line=error.line or code.line_of(error), variable=error.variable)
 
     def __repr__(self) -> str:
         return f"Program({self.source[:40]!r})"
+
+
+def _message(error: Exception, values: Mapping[str, object]) -> str:
+    match error:
+        case UndefinedName():
+            names = [name for name in values if isinstance(name, str)]
+            return f"{error}{nearest(str(error.variable), names)}"
+        case Fault():
+            return str(error)
+        case RecursionError():
+            return "the template or its data nests too deeply"
+        case MemoryError():
+            return "the template needs more memory than there is"
+    return f"{type(error).__name__}: {str(error)[:MAX_MESSAGE_CHARS]}"
 
 
 def _literal(tree: nodes.Template) -> str | None:

@@ -19,8 +19,8 @@ from agentkit_prompts.templates.sandbox.calls import is_offered
 from agentkit_prompts.templates.sandbox.code_generator import TracingCodeGenerator
 from agentkit_prompts.templates.sandbox.faults import Fault, PromptUndefined, require
 from agentkit_prompts.templates.sandbox.finalise import json_text, text
-from agentkit_prompts.templates.sandbox.formatting import BoundFormat, BoundStrftime
-from agentkit_prompts.templates.sandbox.guards import OPERATOR_GUARDS
+from agentkit_prompts.templates.sandbox.formatting import BoundFormat
+from agentkit_prompts.templates.sandbox.guards import OPERATOR_GUARDS, check_strftime
 from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
 from agentkit_prompts.templates.sandbox.template_context import PromptContext
 
@@ -137,7 +137,7 @@ class PromptEnvironment(BoundedEnvironment):
         return super().call_binop(context, operator, left, right)
 
     def is_safe_callable(self, obj: Any) -> bool:
-        if isinstance(obj, Macro | LoopContext | Joiner | BoundFormat | BoundStrftime) or id(obj) in self._functions:
+        if isinstance(obj, Macro | LoopContext | Joiner | BoundFormat) or id(obj) in self._functions:
             return True
         if not isinstance(obj, BuiltinMethodType | MethodType):
             return False
@@ -149,6 +149,8 @@ class PromptEnvironment(BoundedEnvironment):
         raise Fault(f"{kind} cannot be called: templates call macros and methods of data, and a few built-in functions")
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 (as Jinja has it)
+        if isinstance(__obj, BuiltinMethodType | MethodType) and __obj.__name__ == "strftime":
+            check_strftime(*args)
         made: Any = super().call(__context, __obj, *args, **kwargs)
         # A view has no text.
         return list(made) if type(made) in _VIEWS else made

@@ -26,7 +26,7 @@ _Path: TypeAlias = tuple[Any, ...]
 """The steps of `a.b[0]`: names, keys, positions and loop indices."""
 
 _CELL = "\0"
-"""Stands among roots for whatever is ever stored in a namespace."""
+"""Root that represents all values that are ever stored in a namespace."""
 _KWARGS = (("additional_kwargs",), ("user_input", "additional_kwargs"))
 _KWARG = "additional_kwargs."
 _MAPPINGS = {*_KWARGS, ("extra",)}
@@ -36,7 +36,7 @@ _MAX_PASSES = 10
 
 
 class Analysis(NamedTuple):
-    """What one template reads and prints."""
+    """Names that one template reads, and values that it prints."""
 
     names: dict[str, int]
     """Names read from outside, each with the first line it is read on."""
@@ -99,7 +99,7 @@ class _Walk:
         """Names and additional kwargs that are defined, as the tests around show: `name`, `additional_kwargs.name`."""
         self.in_macro = False
         self.late = False
-        """Whether names may be bound by then that are not bound yet: what a macro does is done where it is called."""
+        """True if names can be bound later: the body of a macro runs when the macro is called."""
 
     def state(self) -> tuple[Any, ...]:
         return (len(self.stored), len(self.arguments), sum(map(len, self.bound.values())), len(self.bound))
@@ -185,7 +185,7 @@ class _Walk:
         self.assign(node.target, self.value(node.node))
 
     def printed(self, body: Iterable[nodes.Node], chain: nodes.Filter | None = None, **state: Any) -> _Value:
-        """Return what a block prints into a buffer, through a chain of filters."""
+        """Return the value that a block prints into a buffer, through a chain of filters."""
         roots: set[str] = set()
         with self.under(scope=dict(self.scope), buffer=roots, **state):
             self.body(body)
@@ -284,7 +284,7 @@ class _Walk:
     # expressions
 
     def value(self, node: nodes.Node, guarded: bool = False) -> _Value:
-        """Return what an expression reads; `guarded` if it may be undefined."""
+        """Return the value of an expression; `guarded` if it may be undefined."""
         match node:
             case nodes.Name():
                 return self.lookup(node.name, node.lineno, guarded)
@@ -303,7 +303,7 @@ class _Walk:
                 return _Value(self.roots(node.iter_child_nodes()))
 
     def part(self, node: nodes.Getattr | nodes.Getitem, guarded: bool) -> _Value:
-        """Return what `a.b` or `a[b]` reads."""
+        """Return the value of `a.b` or `a[b]`."""
         if isinstance(node, nodes.Getattr):
             if isinstance(node.node, nodes.Name) and node.node.name == "loop" and node.attr in _COUNTERS:
                 self.lookup("loop", node.lineno)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import date, time
 from functools import partial, reduce
 from typing import Any
 
@@ -19,7 +18,7 @@ from agentkit_prompts.templates.sandbox.attributes import attribute, refuse_priv
 from agentkit_prompts.templates.sandbox.calls import is_offered
 from agentkit_prompts.templates.sandbox.faults import Fault, require
 from agentkit_prompts.templates.sandbox.finalise import concat, is_content, number_text, parts_of, text, text_kept
-from agentkit_prompts.templates.sandbox.formatting import BoundFormat, BoundStrftime
+from agentkit_prompts.templates.sandbox.formatting import BoundFormat
 from agentkit_prompts.templates.sandbox.meter import ROUNDS_PER_LOOK, Meter, refuse_large
 from agentkit_prompts.templates.sandbox.values import Composed, MediaText, RenderedText, Trusted
 
@@ -201,19 +200,12 @@ class PromptContext(BoundedContext):
             _refuse_unordered(value)
         return super().rounds(value)
 
-    @staticmethod
-    def require(value: Any) -> None:
-        """Raise the error of an undefined value."""
-        require(value)
-
     def method(self, value: Any, name: str) -> Any:
-        """Return what `value.name(...)` calls: a method of data, or a macro in a namespace."""
+        """Return the method of data, or the macro in a namespace, that `value.name(...)` calls."""
         require(value)
         refuse_private(name)
         if isinstance(value, str) and name in ("format", "format_map"):
             return BoundFormat(self.environment, value, name, text)  # type: ignore[arg-type]  # it is a sandbox
-        if isinstance(value, date | time) and name == "strftime":
-            return BoundStrftime(value)
         if is_offered(value, name, is_prompt=True):
             return getattr(value, name)
         if isinstance(value, Namespace | Mapping):

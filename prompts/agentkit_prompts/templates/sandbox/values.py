@@ -1,4 +1,4 @@
-"""Texts with a meaning of their own in templates, and the places that print values. Imports nothing of Jinja."""
+"""Texts with a special meaning in templates, and the places that print values. Imports nothing of Jinja."""
 
 from __future__ import annotations
 
