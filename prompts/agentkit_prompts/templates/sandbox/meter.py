@@ -13,9 +13,20 @@ from jinja2.utils import Namespace
 from agentkit_prompts.limits import MAX_DEPTH, MAX_VALUES
 from agentkit_prompts.templates.sandbox.faults import Fault, LimitReached
 
-__all__ = ["CHAT_LIMITS", "DEFAULT", "ROUNDS_PER_LOOK", "Limits", "Meter", "SharedLimits", "Size", "refuse_large"]
+__all__ = [
+    "CHAT_LIMITS",
+    "DEFAULT",
+    "MAX_INT_BITS",
+    "ROUNDS_PER_LOOK",
+    "Limits",
+    "Meter",
+    "SharedLimits",
+    "Size",
+    "refuse_large",
+]
 
-_MAX_INT_BITS = 8192
+MAX_INT_BITS = 8192
+"""Bits of an integer."""
 _MAX_INT_DIGITS = 2466  # of a number with that many bits
 _MAX_COLLIDING_KEYS = 1_000
 """Keys whose hashes an attacker can choose. Finding one of them may compare it with all others."""
@@ -70,8 +81,8 @@ class Size(NamedTuple):
 def refuse_large(*numbers: Any) -> None:
     """Refuse integers that are so large that arithmetic or printing takes long."""
     for number in numbers:
-        if isinstance(number, int) and number.bit_length() > _MAX_INT_BITS:
-            raise Fault(f"the number is too large: it has more than {_MAX_INT_BITS:,} bits")
+        if isinstance(number, int) and number.bit_length() > MAX_INT_BITS:
+            raise Fault(f"the number is too large: it has more than {MAX_INT_BITS:,} bits")
         if isinstance(number, Decimal) and number.is_finite() and number.adjusted() > _MAX_INT_DIGITS:
             raise Fault(f"the number is too large: it has more than {_MAX_INT_DIGITS:,} digits")
 

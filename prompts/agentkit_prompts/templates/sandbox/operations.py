@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 from jinja2.runtime import LoopContext
 from jinja2.utils import Cycler
 
+from agentkit_prompts.limits import MAX_DEPTH
 from agentkit_prompts.templates.sandbox import guards
 from agentkit_prompts.templates.sandbox.guards import (
     CODEC_ERRORS,
@@ -24,6 +25,7 @@ from agentkit_prompts.templates.sandbox.guards import (
     TIME_DIRECTIVES,
     Guard,
 )
+from agentkit_prompts.templates.sandbox.meter import MAX_INT_BITS
 
 __all__ = ["FUNCTIONS", "OPERATIONS", "Dict", "Operation", "method_row", "rows_of"]
 
@@ -190,8 +192,8 @@ OPERATIONS = (
     Operation("value", "", rule="names that start with an underscore", reason="private"),
     Operation("value", "", rule="sets: sort them first, with `| sort`", reason="a set has no order", use="prompt"),
     Operation("value", "", rule=_UNDEFINED, reason="a misspelled name is an error, never an empty text", use="prompt"),
-    Operation("value", "", rule="integers of more than 8,192 bits", reason="slow to compute with"),
-    Operation("value", "", rule="nesting of more than 100 levels", reason="slow to compute with"),
+    Operation("value", "", rule=f"integers of more than {MAX_INT_BITS:,} bits", reason="slow to compute with"),
+    Operation("value", "", rule=f"nesting of more than {MAX_DEPTH} levels", reason="slow to compute with"),
 )
 """All operations of templates, and the restrictions of statements and values."""
 

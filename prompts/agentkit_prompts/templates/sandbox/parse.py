@@ -11,12 +11,12 @@ from agentkit_prompts.errors import TemplateError
 from agentkit_prompts.limits import MAX_SHOWN_CHARS
 from agentkit_prompts.names import nearest
 from agentkit_prompts.templates.sandbox.bounded_environment import levels
+from agentkit_prompts.templates.sandbox.meter import MAX_INT_BITS
 from agentkit_prompts.templates.sandbox.prompt_environment import prompt_environment
 
 __all__ = ["parse", "parse_fstring"]
 
 _MAX_FIELDS = 2_000
-_MAX_INT_BITS = 8192
 _BRACE = re.compile(r"\{\{|\}\}|\{([^{}\n]{0,200})\}|[{}]")
 _REFUSED: dict[type[nodes.Node], str] = {
     nodes.Block: "{% block %}",
@@ -109,7 +109,7 @@ def _problem(node: nodes.Node) -> str | None:
             return (
                 f"the template itself holds {MEDIA_OPENING!r}, which opens a media marker: give media as content parts"
             )
-        case nodes.Const(value=int() as number) if number.bit_length() > _MAX_INT_BITS:
+        case nodes.Const(value=int() as number) if number.bit_length() > MAX_INT_BITS:
             return "the number is too large"
         case nodes.Getattr() | nodes.NSRef() if node.attr[:1] == "_":
             return f"{node.attr[:MAX_SHOWN_CHARS]!r} is private: templates read public names only"
