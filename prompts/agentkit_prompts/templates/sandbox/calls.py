@@ -7,7 +7,7 @@ from types import BuiltinMethodType, MethodType, ModuleType
 from typing import Any
 
 from jinja2 import Undefined, pass_context
-from jinja2.filters import do_unique, make_attrgetter
+from jinja2.filters import FILTERS, make_attrgetter
 from jinja2.runtime import BlockReference, Context, LoopContext, Macro
 from jinja2.utils import Namespace
 
@@ -167,7 +167,7 @@ def unique(context: Context, value: Any, case_sensitive: Any = False, attribute:
     read = make_attrgetter(context.environment, attribute)
     if not isinstance(value, str):
         context.meter.keys([read(item) for item in items])  # type: ignore[attr-defined]
-    return list(do_unique(context.environment, items, case_sensitive, attribute))
+    return list(FILTERS["unique"](context.environment, items, case_sensitive, attribute))
 
 
 # Tests
