@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from agentkit_prompts.context.nested import iter_nodes
+from agentkit_prompts.schemas.keywords import NAMED
 from agentkit_prompts.schemas.pattern_size import pattern_size
 from agentkit_prompts.schemas.references import APPLIED_IN_PLACE, ReferenceTable, in_place
 
@@ -91,27 +92,22 @@ class EvaluationCost:
         return Cost(evaluations, weight.errors * size, max(weight.flat_alternative, weight.deep_alternative * size))
 
     def _weight(self, depth: int) -> _Weight:
-        weight = self._weights.get(depth)
-        if weight is None:
+        if depth not in self._weights:
             try:
-                weight = self._weighed(depth)
+                self._weights[depth] = self._weighed(depth)
             # Each level of the value takes a call.
             except RecursionError:
                 raise TooExpensiveError("is nested too deeply") from None
-            self._weights[depth] = weight
-        return weight
+        return self._weights[depth]
 
     def _weighed(self, depth: int) -> _Weight:
         evaluations = _Weighing(self._references, _evaluation_weight).weight(self._document, depth)
         weighing = _Weighing(self._references, _error_weight)
         errors = weighing.weight(self._document, depth)
-        flat, deep = 0, 0
-        for node in [node for node in weighing.schemas if not _ALTERNATIVES.isdisjoint(node)]:
-            weight = weighing.weight(node, depth)
-            if weight == weighing.weight(node, 0):
-                flat = max(flat, weight)
-            else:
-                deep = max(deep, weight)
+        alternatives = [node for node in weighing.schemas if not _ALTERNATIVES.isdisjoint(node)]
+        weights = [(weighing.weight(node, depth), weighing.weight(node, 0)) for node in alternatives]
+        flat = max([weight for weight, weight_of_scalar in weights if weight == weight_of_scalar], default=0)
+        deep = max([weight for weight, weight_of_scalar in weights if weight > weight_of_scalar], default=0)
         return _Weight(evaluations, errors, flat, deep)
 
 
@@ -148,36 +144,38 @@ class _Weighing:
         # A schema that leads back to itself without reaching a part of the value adds nothing.
         self._weights[key] = 1
         self.schemas.append(schema)
-        weight = sum(self.weight(inner, depth) for inner in in_place(schema, self._references))
-        if not _UNEVALUATED.isdisjoint(schema):
-            # The library evaluates them again, and their alternatives once more, to find the parts that are left.
-            weight *= 3
-        weight += self._own_weight(schema)
-        weight += sum(self.weight(inner, depth) for inner in _unknown(schema))
+        weight = self._own_weight(schema) + self._in_place(schema, depth)
         if depth > 0:
-            weight += max((self.weight(inner, depth - 1) for inner in _inside(schema, _ONE_PER_PART)), default=0)
-            weight += sum(self.weight(inner, depth - 1) for inner in _inside(schema, _ALL_PER_PART))
+            weight += max([self.weight(inner, depth - 1) for inner in _inside(schema, _ONE_PER_PART)], default=0)
+            weight += sum([self.weight(inner, depth - 1) for inner in _inside(schema, _ALL_PER_PART)])
         # A larger number than the limit is the same as the limit, and may have millions of digits.
         self._weights[key] = weight = min(weight, _MAX_EVALUATIONS + 1)
         return weight
 
+    def _in_place(self, schema: Mapping[str, Any], depth: int) -> int:
+        """Return the weight of the schemas that are applied to the value itself."""
+        weight = sum([self.weight(inner, depth) for inner in in_place(schema, self._references)])
+        if not _UNEVALUATED.isdisjoint(schema):
+            # The library evaluates them again, and their alternatives once more, to find the parts that are left.
+            weight *= 3
+        return weight + sum([self.weight(inner, depth) for inner in _unknown(schema)])
 
-def _unknown(schema: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the values of keywords that are not known here: they count as if they were applied everywhere."""
-    for keyword, value in schema.items():
-        if keyword not in _KNOWN and isinstance(value, Mapping | list):
-            yield from [node for node in iter_nodes(value) if isinstance(node, Mapping)]
+
+def _unknown(schema: Mapping[str, Any]) -> list[Any]:
+    """Return the objects in keywords that are not known here: they count as schemas that are applied everywhere."""
+    values = [value for keyword, value in schema.items() if keyword not in _KNOWN]
+    return [node for node in iter_nodes(values) if isinstance(node, Mapping)]
 
 
 def _inside(schema: Mapping[str, Any], keywords: tuple[str, ...]) -> Iterator[Any]:
     """Yield the schemas of keywords that contain one schema, a list of schemas, or schemas by name."""
     for keyword in keywords:
-        value = schema.get(keyword)
-        if keyword in ("properties", "patternProperties") and isinstance(value, Mapping):
-            yield from value.values()
-        elif isinstance(value, list):
+        value = schema.get(keyword, [])
+        if keyword in NAMED:
+            value = list(schema.get(keyword, {}).values())
+        if isinstance(value, list):
             yield from value
-        elif value is not None:
+        else:
             yield value
 
 

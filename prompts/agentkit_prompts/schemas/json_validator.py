@@ -142,13 +142,20 @@ def _settle_references(schema: dict[str, Any]) -> None:
     Raises:
         InvalidSchemaError: A reference leads to a place that the schema does not have.
     """
+    nodes = [node for node in iter_nodes(schema) if isinstance(node, dict)]
     # A pointer below a schema with an id is relative to that schema: the library resolves it.
-    has_ids = any("$id" in node for node in iter_nodes(schema) if isinstance(node, dict))
-    for node in iter_nodes(schema):
-        if isinstance(node, dict) and isinstance(reference := node.get("$ref"), str):
-            if reference.startswith("#/") and not has_ids and target_in(schema, reference) is None:
-                raise InvalidSchemaError([("", f"a reference leads nowhere: {reference[:_MAX_REASON]}")])
+    has_ids = any("$id" in node for node in nodes)
+    for node in nodes:
+        reference = node.get("$ref")
+        if isinstance(reference, str):
+            if not has_ids:
+                _check_pointer(reference, schema)
             node["$ref"] = quote(unquote(reference), safe=_ADDRESS)
+
+
+def _check_pointer(reference: str, schema: dict[str, Any]) -> None:
+    if reference.startswith("#/") and target_in(schema, reference) is None:
+        raise InvalidSchemaError([("", f"a reference leads nowhere: {reference[:_MAX_REASON]}")])
 
 
 _ADDRESS = "#/?:@!$&'()*+,;=~-._"

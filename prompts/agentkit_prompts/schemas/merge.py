@@ -74,16 +74,21 @@ class _Merging:
         change = _adopt_defs(document, self._merged, self._comparison)
         for name, item in document.get("properties", {}).items():
             owners = _owners(item, path)
-            origin = self._origins.get(name)
-            if origin is None:
+            if name in self._origins:
+                self._unify(name, _Origin(owners[0], item, document), owners)
+            else:
                 self._origins[name] = _Origin(owners[0], item, document)
                 self._merged["properties"][name] = {**_as_object(_with_references(item, change)), REQUIRED_BY: owners}
-                continue
-            if not self._comparison.same(origin.schema, origin.document, item, document):
-                raise _conflict(name, origin, _Origin(owners[0], item, document))
-            listed = self._merged["properties"][name][REQUIRED_BY]
-            listed.extend(owner for owner in owners if owner not in listed)
         self._required.update(dict.fromkeys(document.get("required", ())))
+
+    def _unify(self, name: str, other: _Origin, owners: list[str]) -> None:
+        """Add prompts to a property that another prompt needs, too."""
+        assert self._merged is not None
+        origin = self._origins[name]
+        if not self._comparison.same(origin.schema, origin.document, other.schema, other.document):
+            raise _conflict(name, origin, other)
+        listed = self._merged["properties"][name][REQUIRED_BY]
+        listed.extend(owner for owner in owners if owner not in listed)
 
 
 def _owners(item: Any, path: str) -> list[str]:
@@ -118,7 +123,7 @@ def _invalid(path: str, problems: list[SchemaFault]) -> PromptError:
 
 def _owner_problems(schema: JsonSchema) -> Iterator[SchemaFault]:
     for name, item in schema.get("properties", {}).items():
-        owners = item.get(REQUIRED_BY, ()) if isinstance(item, Mapping) else ()
+        owners = _as_object(item).get(REQUIRED_BY, ())
         if not isinstance(owners, list | tuple) or not all(isinstance(owner, str) for owner in owners):
             yield place_of(["properties", str(name), REQUIRED_BY]), "must be a list of prompt paths"
 
@@ -131,12 +136,12 @@ def _under(path: str, owner: str) -> str:
 
 
 def _flatten(schema: JsonSchema) -> JsonSchema:
-    """Resolve a top-level `$ref`, as pydantic writes for recursive models, and call `definitions` `$defs`."""
+    """Return a schema whose properties are at its root: references and alternatives there are resolved."""
     if "definitions" in schema:
-        renamed = _with_references({key: value for key, value in schema.items() if key != "definitions"}, _modern)
-        schema = {**renamed, "$defs": {**_with_references(schema["definitions"], _modern), **renamed.get("$defs", {})}}
+        schema = _with_modern_definitions(schema)
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#/"):
+        # pydantic writes it for recursive models.
         return {**resolve(reference, schema), "$defs": schema.get("$defs", {})}
     options = schema.get("anyOf") or schema.get("oneOf")
     if options and "properties" not in schema:
@@ -144,18 +149,25 @@ def _flatten(schema: JsonSchema) -> JsonSchema:
     return schema
 
 
+def _with_modern_definitions(schema: JsonSchema) -> JsonSchema:
+    """Return a schema with its `definitions` under `$defs`."""
+    renamed = dict(_with_references(schema, _modern))
+    definitions = {**renamed.pop("definitions"), **renamed.get("$defs", {})}
+    return {**renamed, "$defs": definitions}
+
+
 def _flat_options(schema: JsonSchema, options: Sequence[Any]) -> JsonSchema:
     """Return one object for alternatives at the root, as `Optional` and `Union` write them."""
     definitions = schema.get("$defs", {})
-    flat = [_flatten({"$defs": definitions, **option}) for option in options if isinstance(option, Mapping)]
+    flat = [_flatten({"$defs": definitions, **_as_object(option)}) for option in options]
     objects = [option for option in flat if "properties" in option]
     if not objects:
         return schema
-    properties = {name: item for option in reversed(objects) for name, item in option["properties"].items()}
-    required: set[str] = set()
-    # Only what every alternative requires is required; an alternative that is no object requires nothing.
-    if len(objects) == len(options):
-        required = set.intersection(*[set(option.get("required", ())) for option in objects])
+    properties: dict[str, Any] = {}
+    for option in reversed(objects):
+        properties |= option["properties"]
+    # Properties that every alternative requires are required; an alternative that is no object requires none.
+    required = set.intersection(*[set(option.get("required", ())) for option in flat])
     return {"properties": properties, "required": sorted(required), "$defs": definitions}
 
 
@@ -351,15 +363,19 @@ class _Expansion:
         if self._left < 0:
             return {"...": "..."}
         reference = node.get("$ref")
-        if _is_inside(reference) and reference not in path:
-            target = self.expand(resolve(reference, self._root), (*path, reference))
-            return {**target, **self.expand({key: node[key] for key in node if key != "$ref"}, path)}
-        keywords = [keyword for keyword in node if keyword not in _ANNOTATIONS]
-        return {keyword: self._expand_keyword(keyword, node[keyword], path) for keyword in keywords}
+        if not _is_inside(reference) or reference in path:
+            return self._expand_keywords(node, path)
+        target = self.expand(resolve(reference, self._root), (*path, reference))
+        return {**target, **self._expand_keywords({key: node[key] for key in node if key != "$ref"}, path)}
 
-    def _expand_keyword(self, keyword: str, value: Any, path: tuple[str, ...]) -> Any:
-        if keyword in DATA:
-            return value
-        if keyword in _BY_NAME and isinstance(value, Mapping):
-            return {name: self.expand(item, path) for name, item in value.items()}
-        return self.expand(value, path)
+    def _expand_keywords(self, node: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for keyword in [keyword for keyword in node if keyword not in _ANNOTATIONS]:
+            value = node[keyword]
+            if keyword in DATA:
+                result[keyword] = value
+            elif keyword in _BY_NAME and isinstance(value, Mapping):
+                result[keyword] = {name: self.expand(item, path) for name, item in value.items()}
+            else:
+                result[keyword] = self.expand(value, path)
+        return result

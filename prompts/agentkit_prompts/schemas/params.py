@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias, Union, get_args, get_origin
 
@@ -16,10 +16,10 @@ from typing_extensions import is_typeddict
 from agentkit_prompts.errors import PromptError, brief
 from agentkit_prompts.limits import MAX_CACHED
 from agentkit_prompts.schemas.json_validator import MAX_SCHEMA_VALUES, JsonValidator
-from agentkit_prompts.schemas.plain_data import NotPlainError, Step, foreign_objects, plain_data
+from agentkit_prompts.schemas.plain_data import NotPlainError, Step, fields_of, foreign_objects, plain_data
 from agentkit_prompts.schemas.recursive_unions import has_recursive_union, recursion_problem
 from agentkit_prompts.schemas.references import ReferenceTable, in_place
-from agentkit_prompts.schemas.schema_problems import InvalidSchemaError, place_of
+from agentkit_prompts.schemas.schema_problems import InvalidSchemaError, SchemaProblem, place_of
 from agentkit_prompts.schemas.subschemas import ANY_VALUE, schema_at, type_of
 
 __all__ = [
@@ -52,18 +52,19 @@ def _adapter(schema: TypeAdapter[Any] | type) -> TypeAdapter[Any]:
     try:
         return TypeAdapter(schema)
     except (PydanticSchemaGenerationError, PydanticUserError, SyntaxError, LookupError, TypeError) as error:
-        if isinstance(schema, str) or not isinstance(error, PydanticSchemaGenerationError | PydanticUserError):
-            raise PromptError(
-                f"params_schema: expected a type, a TypeAdapter or a JSON Schema as a mapping, got {brief(schema)}",
-                name="params_schema",
-                value=schema if isinstance(schema, str | int) else type(schema).__name__,
-            ) from error
-        raise PromptError(
-            f"params_schema {_named(schema)}: {str(error).splitlines()[0]}; "
-            "allow it with model_config = ConfigDict(arbitrary_types_allowed=True)",
-            name="params_schema",
-            value=schema if isinstance(schema, str | int) else type(schema).__name__,
-        ) from error
+        value = type(schema).__name__
+        if isinstance(schema, str | int):
+            value = schema
+        raise PromptError(_adapter_problem(schema, error), name="params_schema", value=value) from error
+
+
+def _adapter_problem(schema: object, error: Exception) -> str:
+    if isinstance(schema, str) or not isinstance(error, PydanticSchemaGenerationError | PydanticUserError):
+        return f"params_schema: expected a type, a TypeAdapter or a JSON Schema as a mapping, got {brief(schema)}"
+    return (
+        f"params_schema {_named(schema)}: {str(error).splitlines()[0]}; "
+        "allow it with model_config = ConfigDict(arbitrary_types_allowed=True)"
+    )
 
 
 def to_json_schema(schema: ParamsSchema) -> JsonSchema:
@@ -88,15 +89,15 @@ def check_params_schema(schema: ParamsSchema) -> None:
     Raises:
         PromptError: Names every problem of the schema at once; `problems` has them with their places.
     """
+    kind = "the type"
     if isinstance(schema, Mapping):
-        problems = schema_problems(schema) or _closed_schemas(schema)
         kind = "the JSON Schema"
+        problems = schema_problems(schema) or _closed_schemas(schema)
     else:
         adapter = _adapter(schema)
         problems = list(dict.fromkeys(_type_problems(adapter._type, set())))
         if (adapter._config or {}).get("extra") == "forbid":
             problems.append(("", f'the config of {_named(schema)} forbids extra fields: use extra="ignore"'))
-        kind = "the type"
     if problems:
         listed = "; ".join([f"{place or kind}: {problem}" for place, problem in problems])
         raise PromptError(f"params_schema cannot be used by a prompt: {listed}", problems=problems)
@@ -114,19 +115,19 @@ def schema_problems(schema: Mapping[str, Any]) -> list[SchemaFault]:
 def _closed_schemas(document: Mapping[str, Any]) -> list[SchemaFault]:
     """Return a problem for each schema of the whole value that allows no other properties."""
     references = ReferenceTable(document)
-    seen: set[int] = set()
-    problems: list[SchemaFault] = []
+    schemas: dict[int, Mapping[str, Any]] = {}
     waiting: list[Any] = [document]
     while waiting:
         schema = waiting.pop()
-        if not isinstance(schema, Mapping) or id(schema) in seen:
-            continue
-        seen.add(id(schema))
-        for keyword in ("additionalProperties", "unevaluatedProperties"):
-            if schema.get(keyword) is False:
-                problems.append(("", f"sets {keyword} to false, but a prompt passes the whole context: leave it out"))
-        waiting += in_place(schema, references)
-    return problems
+        if isinstance(schema, Mapping) and id(schema) not in schemas:
+            schemas[id(schema)] = schema
+            waiting += in_place(schema, references)
+    return [
+        ("", f"sets {keyword} to false, but a prompt passes the whole context: leave it out")
+        for schema in schemas.values()
+        for keyword in ("additionalProperties", "unevaluatedProperties")
+        if schema.get(keyword) is False
+    ]
 
 
 def _type_problems(kind: Any, seen: set[int]) -> Iterator[SchemaFault]:
@@ -156,16 +157,19 @@ def _alternative_types(kind: Any) -> list[Any]:
 
 
 def _class_problems(kind: type) -> Iterator[SchemaFault]:
-    is_model = issubclass(kind, BaseModel)
-    config: Mapping[str, Any] = {}
-    if issubclass(kind, BaseModel):
-        config = kind.model_config
-    elif dataclasses.is_dataclass(kind) or is_typeddict(kind):
-        config = getattr(kind, "__pydantic_config__", None) or {}
+    config = _config_of(kind)
     if config.get("extra") == "forbid" or getattr(kind, "__closed__", False) is True:
         yield kind.__name__, 'forbids extra fields, but a prompt passes the whole context: use extra="ignore"'
-    if is_model and not config.get("arbitrary_types_allowed"):
+    if issubclass(kind, BaseModel) and not config.get("arbitrary_types_allowed"):
         yield kind.__name__, "must set arbitrary_types_allowed=True: context values are not JSON types"
+
+
+def _config_of(kind: type) -> Mapping[str, Any]:
+    if issubclass(kind, BaseModel):
+        return kind.model_config
+    if dataclasses.is_dataclass(kind) or is_typeddict(kind):
+        return getattr(kind, "__pydantic_config__", None) or {}
+    return {}
 
 
 def _named(schema: object) -> str:
@@ -188,29 +192,32 @@ def params_checker(schema: ParamsSchema) -> Callable[[Mapping[str, Any]], tuple[
         try:
             checked = adapter.validate_python(dict(values))
         except ValidationError as error:
-            return values, [
-                (".".join(map(str, item["loc"])) or "(value)", item["msg"]) for item in error.errors(include_url=False)
-            ]
-        return {**values, **_fields(checked)}, []
+            return values, [(_place(item["loc"]), item["msg"]) for item in error.errors(include_url=False)]
+        return {**values, **fields_of(checked)}, []
 
     return check
 
 
+def _place(location: Iterable[int | str]) -> str:
+    return ".".join(map(str, location)) or "(value)"
+
+
 def _json_problems(document: JsonSchema, validator: JsonValidator, values: Mapping[str, Any]) -> list[Problem]:
-    raw = validator.problems_of_object(values)
-    problems: list[Problem] = []
-    for problem in raw:
-        text = problem.expected
-        if problem.keyword == "required":
-            # As pydantic writes it for other params schemas.
-            text = "Field required"
-        elif problem.keyword == "type":
-            text = f"{text}, got {type(_value_at(values, problem.path)).__name__}"
-        problems.append((place_of(problem.path) or "(value)", text))
-    if not any(problem.keyword == "limit" for problem in raw):
-        places = [place for place, _ in problems]
-        problems += [problem for problem in _foreign_problems(document, values) if problem[0] not in places]
-    return problems
+    problems = validator.problems_of_object(values)
+    listed = [(place_of(problem.path) or "(value)", _text(problem, values)) for problem in problems]
+    if any(problem.keyword == "limit" for problem in problems):
+        return listed
+    places = [place for place, _ in listed]
+    return [*listed, *[problem for problem in _foreign_problems(document, values) if problem[0] not in places]]
+
+
+def _text(problem: SchemaProblem, values: Mapping[str, Any]) -> str:
+    if problem.keyword == "required":
+        # As pydantic writes it for other params schemas.
+        return "Field required"
+    if problem.keyword == "type":
+        return f"{problem.expected}, got {type(_value_at(values, problem.path)).__name__}"
+    return problem.expected
 
 
 def _foreign_problems(document: JsonSchema, values: Mapping[str, Any]) -> Iterator[Problem]:
@@ -254,17 +261,6 @@ def _validator_of(document: Mapping[str, Any]) -> JsonValidator:
 @lru_cache(MAX_CACHED)
 def _cached_validator(text: str) -> JsonValidator:
     return JsonValidator(json.loads(text))
-
-
-def _fields(value: Any) -> Mapping[str, Any]:
-    """Return the fields of a validated object without dumping it."""
-    if isinstance(value, BaseModel):
-        return {**value.__dict__, **(value.__pydantic_extra__ or {})}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return value
-    return {}
 
 
 def _with_defaults(schema: Mapping[str, Any], values: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from agentkit_prompts.limits import MAX_DEPTH, MAX_VALUES
 
-__all__ = ["NotPlainError", "Step", "foreign_objects", "plain_data"]
+__all__ = ["NotPlainError", "Step", "fields_of", "foreign_objects", "plain_data"]
 
 Step = int | str
 """Name of a property, or index of an item."""
@@ -55,8 +55,11 @@ def foreign_objects(value: Any, path: tuple[Step, ...]) -> Iterator[tuple[tuple[
     elif isinstance(value, list | tuple):
         for index, inner in enumerate(value):
             yield from foreign_objects(inner, (*path, index))
-    elif value is not None and not isinstance(value, str | int | float | BaseModel) and not _is_dataclass(value):
+    elif not isinstance(value, _KNOWN) and not _is_dataclass(value):
         yield path, value
+
+
+_KNOWN = (str, int, float, BaseModel, type(None))
 
 
 class _Copy:
@@ -76,7 +79,7 @@ class _Copy:
             raise NotPlainError(f"is nested more than {_MAX_LEVELS} levels deep")
         if isinstance(value, list | tuple):
             return [self._below(index, item, level) for index, item in enumerate(value)]
-        fields = _fields(value)
+        fields = fields_of(value)
         return {self._text(str(name)): self._below(str(name), item, level) for name, item in fields.items()}
 
     def _spend(self, count: int) -> None:
@@ -109,11 +112,12 @@ def _number(value: float) -> float:
     return float(value)
 
 
-def _fields(value: Any) -> Mapping[Any, Any]:
+def fields_of(value: Any) -> Mapping[Any, Any]:
+    """Return the entries of a mapping, or the fields of a model or dataclass; {} for any other object."""
     if isinstance(value, Mapping):
         return value
     if isinstance(value, BaseModel):
-        return vars(value)
+        return {**vars(value), **(value.__pydantic_extra__ or {})}
     if _is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     return {}
