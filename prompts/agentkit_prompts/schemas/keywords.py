@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-__all__ = ["DATA", "NAMED", "iter_schemas", "rewritten"]
+__all__ = ["DATA", "NAMED", "as_object", "iter_schemas", "rewritten"]
 
 NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 """Keywords that contain schemas by name."""
 DATA = frozenset({"enum", "const", "default", "examples", "example"})
 """Keywords that contain values, which are no schemas."""
+
+
+def as_object(schema: Any) -> Mapping[str, Any]:
+    """Return a schema as an object: True, which accepts anything, is {}."""
+    if isinstance(schema, Mapping):
+        return schema
+    return {}
 
 
 def iter_schemas(schema: Any) -> Iterator[Mapping[str, Any]]:
@@ -40,12 +47,12 @@ def rewritten(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -
         return [rewritten(item, change) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
-    result: dict[str, Any] = {}
-    for keyword, value in schema.items():
-        if keyword in DATA:
-            result[keyword] = value
-        elif keyword in NAMED and isinstance(value, Mapping):
-            result[keyword] = {name: rewritten(item, change) for name, item in value.items()}
-        else:
-            result[keyword] = rewritten(value, change)
-    return change(result)
+    return change({keyword: _rewritten_value(keyword, value, change) for keyword, value in schema.items()})
+
+
+def _rewritten_value(keyword: str, value: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    if keyword in DATA:
+        return value
+    if keyword in NAMED and isinstance(value, Mapping):
+        return {name: rewritten(item, change) for name, item in value.items()}
+    return rewritten(value, change)

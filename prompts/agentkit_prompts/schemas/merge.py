@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from agentkit_prompts.errors import PromptError, SchemaConflict
-from agentkit_prompts.schemas.keywords import DATA, rewritten
+from agentkit_prompts.schemas.keywords import DATA, as_object, rewritten
 from agentkit_prompts.schemas.params import JsonSchema, SchemaFault, schema_problems
 from agentkit_prompts.schemas.references import resolve
 from agentkit_prompts.schemas.schema_problems import place_of
@@ -78,7 +78,7 @@ class _Merging:
                 self._unify(name, _Origin(owners[0], item, document), owners)
             else:
                 self._origins[name] = _Origin(owners[0], item, document)
-                self._merged["properties"][name] = {**_as_object(_with_references(item, change)), REQUIRED_BY: owners}
+                self._merged["properties"][name] = {**as_object(_with_references(item, change)), REQUIRED_BY: owners}
         self._required.update(dict.fromkeys(document.get("required", ())))
 
     def _unify(self, name: str, other: _Origin, owners: list[str]) -> None:
@@ -93,17 +93,10 @@ class _Merging:
 
 def _owners(item: Any, path: str) -> list[str]:
     """Return the prompts that need a property: those that an inner tree lists, or the prompt at `path`."""
-    owners = _as_object(item).get(REQUIRED_BY)
+    owners = as_object(item).get(REQUIRED_BY)
     if not owners:
         return [path]
     return [_under(path, owner) for owner in owners]
-
-
-def _as_object(schema: Any) -> Mapping[str, Any]:
-    """Return a schema as an object: True, which accepts anything, is {}."""
-    if isinstance(schema, Mapping):
-        return schema
-    return {}
 
 
 def _conflict(name: str, first: _Origin, second: _Origin) -> SchemaConflict:
@@ -123,7 +116,7 @@ def _invalid(path: str, problems: list[SchemaFault]) -> PromptError:
 
 def _owner_problems(schema: JsonSchema) -> Iterator[SchemaFault]:
     for name, item in schema.get("properties", {}).items():
-        owners = _as_object(item).get(REQUIRED_BY, ())
+        owners = as_object(item).get(REQUIRED_BY, ())
         if not isinstance(owners, list | tuple) or not all(isinstance(owner, str) for owner in owners):
             yield place_of(["properties", str(name), REQUIRED_BY]), "must be a list of prompt paths"
 
@@ -159,7 +152,7 @@ def _with_modern_definitions(schema: JsonSchema) -> JsonSchema:
 def _flat_options(schema: JsonSchema, options: Sequence[Any]) -> JsonSchema:
     """Return one object for alternatives at the root, as `Optional` and `Union` write them."""
     definitions = schema.get("$defs", {})
-    flat = [_flatten({"$defs": definitions, **_as_object(option)}) for option in options]
+    flat = [_flatten({"$defs": definitions, **as_object(option)}) for option in options]
     objects = [option for option in flat if "properties" in option]
     if not objects:
         return schema

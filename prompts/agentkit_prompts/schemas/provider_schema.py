@@ -10,7 +10,7 @@ from typing import Any
 from agentkit_prompts.schemas.flat_root import flat_root, resolved
 from agentkit_prompts.schemas.intersection import ANNOTATIONS, intersection
 from agentkit_prompts.schemas.json_values import kind_of_json
-from agentkit_prompts.schemas.keywords import iter_schemas
+from agentkit_prompts.schemas.keywords import as_object, iter_schemas
 from agentkit_prompts.schemas.property_names import wire_property
 from agentkit_prompts.schemas.provider_rules import ProviderRules
 from agentkit_prompts.schemas.references import target_in
@@ -154,8 +154,7 @@ class _Fitting:
             if not parts:
                 return node
             for part in parts:
-                whole_part = resolved(part, self.document) if isinstance(part, Mapping) else {}
-                whole = intersection(node, _bare(whole_part))
+                whole = intersection(node, _bare(resolved(as_object(part), self.document)))
                 if whole is None:
                     return None
                 node = whole
@@ -231,13 +230,24 @@ class _Fitting:
 
     def alternatives(self, node: dict[str, Any], options: Any) -> list[dict[str, Any]]:
         """Return the alternatives that some value fulfils, each with the rules next to them."""
-        schemas = [dict(option) if isinstance(option, Mapping) else {} for option in options if option is not False]
+        result: list[dict[str, Any]] = []
+        for option in options:
+            schema = self.alternative(node, option)
+            if schema is not None and schema.get("enum") != []:
+                result.append(schema)
+        return result
+
+    def alternative(self, node: dict[str, Any], option: Any) -> dict[str, Any] | None:
+        """Return one alternative with the rules next to it; None if no value fulfils both."""
+        if option is False:
+            return None
+        schema = dict(as_object(option))
         if not node:
-            return [schema for schema in schemas if schema.get("enum") != []]
-        # An alternative that only requires properties decides which of them go together.
-        schemas = [schema for schema in schemas if schema.keys() - {"required", *ANNOTATIONS}]
-        joined = [intersection(resolved(schema, self.document), node) for schema in schemas]
-        return [schema for schema in joined if schema is not None and schema.get("enum") != []]
+            return schema
+        if not schema.keys() - {"required", *ANNOTATIONS}:
+            # It only decides which properties go together.
+            return None
+        return intersection(resolved(schema, self.document), node)
 
     def plain(self, node: dict[str, Any], path: str, level: int) -> dict[str, Any]:
         """Return a schema that has neither references nor alternatives."""
@@ -269,18 +279,16 @@ class _Fitting:
                 result[keyword] = value
 
     def add_enum(self, result: dict[str, Any], node: Mapping[str, Any], path: str) -> None:
-        listed = _listed(node)
-        if listed is None:
-            return
+        listed = _listed(node) or []
         if any(isinstance(value, Mapping | list | tuple) for value in listed):
             if self.rules.is_closed:
                 self.problem(path, "lists values that are objects or arrays")
-        elif self.rules.only_text_enums:
-            if texts := [value for value in listed if isinstance(value, str) and value]:
-                result["enum"] = texts
-        elif "const" in node:
+            return
+        if self.rules.only_text_enums:
+            listed = [value for value in listed if isinstance(value, str) and value]
+        if listed and "const" in node and not self.rules.only_text_enums:
             result["const"] = listed[0]
-        else:
+        elif listed:
             result["enum"] = listed
 
     def is_right(self, key: str, value: Any) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from agentkit_prompts.errors import Problem, Problems, PromptError, brief, listed
+from agentkit_prompts.errors import Problem, PromptError, brief, listed
 from agentkit_prompts.limits import MAX_COUNT
 from agentkit_prompts.names import reject_unknown_fields
 
@@ -47,6 +47,13 @@ class Size:
     """Share of the surplus beyond `target`; 0 takes none before all others have all they may."""
 
     def __post_init__(self) -> None:
+        self._check_types()
+        problems = [*self._invalid(), *self._contradictions()]
+        if problems:
+            names = ", ".join([problem.place for problem in problems])
+            raise PromptError(f"Size: {listed(problems)}", name=names, problems=problems)
+
+    def _check_types(self) -> None:
         for name in ("min", "target", "max", "priority"):
             number = getattr(self, name)
             if type(number) is not int and (number is not None or name in ("min", "priority")):
@@ -55,27 +62,26 @@ class Size:
             raise PromptError(f"Size: flex must be a number, got {brief(self.flex)}", name="flex")
         if not isinstance(self.cut, str) and not callable(self.cut):
             raise PromptError(f"Size: cut must be a name or a callable, got {brief(self.cut)}", name="cut")
-        problems = self._contradictions()
-        if problems:
-            names = ", ".join([problem.place for problem in problems])
-            raise PromptError(f"Size: {listed(problems)}", name=names, problems=problems)
 
-    def _contradictions(self) -> Problems:
-        """Return the fields whose values are invalid, alone or together."""
-        problems: Problems = []
+    def _invalid(self) -> Iterator[Problem]:
+        """Yield the fields whose values are invalid on their own."""
         for name in ("min", "target", "max"):
             number = getattr(self, name)
             if number is not None and number < 0:
-                problems.append(Problem(name, f"must not be negative, got {brief(number)}"))
-        if self.max is not None and self.min > self.max:
-            problems.append(Problem("min", f"{brief(self.min)} is above max {brief(self.max)}"))
-        if self.max is not None and self.target is not None and self.target > self.max:
-            problems.append(Problem("target", f"{brief(self.target)} is above max {brief(self.max)}"))
+                yield Problem(name, f"must not be negative, got {brief(number)}")
         if not 0 <= self.flex < float("inf"):
-            problems.append(Problem("flex", f"must be a finite number of 0 or more, got {brief(self.flex)}"))
+            yield Problem("flex", f"must be a finite number of 0 or more, got {brief(self.flex)}")
         if isinstance(self.cut, str) and self.cut not in _CUTS:
-            problems.append(Problem("cut", f"unknown cut {brief(self.cut)}: use {', '.join(_CUTS)} or a callable"))
-        return problems
+            yield Problem("cut", f"unknown cut {brief(self.cut)}: use {', '.join(_CUTS)} or a callable")
+
+    def _contradictions(self) -> Iterator[Problem]:
+        """Yield the fields that are above the maximum."""
+        if self.max is None:
+            return
+        for name in ("min", "target"):
+            number = getattr(self, name)
+            if number is not None and number > self.max:
+                yield Problem(name, f"{brief(number)} is above max {brief(self.max)}")
 
 
 @reject_unknown_fields(PromptError)

@@ -26,18 +26,23 @@ def annotations_of(function: Callable[..., Any], parameters: Iterable[Parameter]
     shown = described(function)
     if hasattr(shown, "__signature__"):
         written = {one.name: one.annotation for one in parameters if one.annotation is not one.empty}
-        names = {**getattr(inner, "__globals__", {}), **getattr(shown, "__globals__", {})}
-        if isinstance(shown, type):
-            names = {**vars(sys.modules.get(shown.__module__, SimpleNamespace())), **names}
-        return _resolved(SimpleNamespace(__annotations__=written), inner, tool, names)
+        return _resolved(SimpleNamespace(__annotations__=written), inner, tool, _names_of(inner, shown))
     if not isinstance(inner, type):
         return _resolved(inner, inner, tool)
-    found: dict[str, Any] = {}
+    annotations: dict[str, Any] = {}
     for maker in (inner.__new__, inner.__init__):  # type: ignore[misc]
         # Written in Python: `object` has neither.
         if hasattr(maker, "__code__"):
-            found |= _resolved(maker, maker, tool)
-    return found
+            annotations |= _resolved(maker, maker, tool)
+    return annotations
+
+
+def _names_of(inner: Any, shown: Any) -> dict[str, Any]:
+    """Return the names that annotations of a custom signature can use."""
+    names = {**getattr(inner, "__globals__", {}), **getattr(shown, "__globals__", {})}
+    if isinstance(shown, type):
+        names = {**vars(sys.modules.get(shown.__module__, SimpleNamespace())), **names}
+    return names
 
 
 def context_annotations(function: Callable[..., Any], tool: str) -> dict[str, Any]:
@@ -51,16 +56,22 @@ def context_annotations(function: Callable[..., Any], tool: str) -> dict[str, An
         inner = inner.__init__  # type: ignore[misc]
     try:
         return _resolved(inner, inner, tool)
-    except ToolDefinitionError as error:  # its other annotations are nobody's business here
-        found: dict[str, Any] = {}
-        for name, hint in getattr(inner, "__annotations__", {}).items():
-            alone = SimpleNamespace(__annotations__={name: hint})
-            try:
-                found |= get_type_hints(alone, getattr(inner, "__globals__", {}), include_extras=True)
-            except Exception:
-                if "ToolContext" in str(hint):
-                    raise error from None
-        return found
+    except ToolDefinitionError as error:
+        # Its other annotations do not matter here.
+        return _resolved_alone(inner, error)
+
+
+def _resolved_alone(inner: Any, error: ToolDefinitionError) -> dict[str, Any]:
+    """Return the annotations that can be resolved one by one; raise `error` if that of a context cannot."""
+    annotations: dict[str, Any] = {}
+    for name, hint in getattr(inner, "__annotations__", {}).items():
+        alone = SimpleNamespace(__annotations__={name: hint})
+        try:
+            annotations |= get_type_hints(alone, getattr(inner, "__globals__", {}), include_extras=True)
+        except Exception:
+            if "ToolContext" in str(hint):
+                raise error from None
+    return annotations
 
 
 def _resolved(

@@ -112,16 +112,18 @@ def name_of(function: Any) -> str:
 
 
 def is_unbound_method(function: Any) -> bool:
-    """Return whether this is a function in a class body, whose first parameter is not the model's business."""
+    """True for a function in a class body, whose first parameter the model cannot give."""
     if isinstance(function, classmethod):
         return True
-    if isinstance(function, staticmethod) or hasattr(function, "__self__"):
-        return False
-    owner = getattr(function, "__qualname__", "").rpartition(".")[0]
-    if not owner or owner.endswith("<locals>"):
+    if isinstance(function, staticmethod) or hasattr(function, "__self__") or not _is_in_class(function):
         return False
     first = next(iter(signature(function).parameters.values()), None)
     return first is not None and first.name in ("self", "cls") and first.annotation is first.empty
+
+
+def _is_in_class(function: Any) -> bool:
+    owner = getattr(function, "__qualname__", "").rpartition(".")[0]
+    return bool(owner) and not owner.endswith("<locals>")
 
 
 def wire_name(name: str) -> str:

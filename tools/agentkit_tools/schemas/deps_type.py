@@ -78,17 +78,20 @@ def fits(deps: object, declared: Any) -> bool:
     if origin in _UNIONS:
         return any(fits(deps, option) for option in get_args(declared))
     if origin is Literal:
-        return any(type(deps) is type(value) and deps == value for value in get_args(declared))
+        return (type(deps), deps) in [(type(value), value) for value in get_args(declared)]
     if _takes_any(declared):
         return True
-    kind = origin or declared
-    if declared is None:
-        kind = NoneType
     try:
-        return _is_instance(deps, kind)
+        return _is_instance(deps, _class_of(declared))
     except Exception:
         # Code of a class that decides about instances or attributes failed, or it is no class.
         return True
+
+
+def _class_of(declared: Any) -> Any:
+    if declared is None:
+        return NoneType
+    return get_origin(declared) or declared
 
 
 def _is_instance(deps: object, kind: Any) -> bool:

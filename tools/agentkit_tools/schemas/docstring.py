@@ -117,9 +117,16 @@ def _parse(text: str, style: _Style) -> Description:
         if section["parameters"]:
             for name, description in _described(style, body):
                 parameters.setdefault(name, description)
-        elif section["returns"] and (returned := cleandoc(re.sub(style.type, "", body))):
-            prose.append(f"Returns: {returned}")
-        elif remark := section.groupdict().get("remark"):
-            prose.append(f"{remark}: {body}")
+        else:
+            prose.append(_prose(section, body, style))
     parts = [part.strip() for part in [*prose, text[start:]]]
     return Description("\n\n".join(filter(None, parts)), {name: text for name, text in parameters.items() if text})
+
+
+def _prose(section: re.Match[str], body: str, style: _Style) -> str:
+    """Return the text for the model in a section without parameters; "" if it has none."""
+    if section["returns"]:
+        returned = cleandoc(re.sub(style.type, "", body))
+        return f"Returns: {returned}" if returned else ""
+    remark = section.groupdict().get("remark")
+    return f"{remark}: {body}" if remark else ""
