@@ -18,7 +18,7 @@ from agentkit_prompts.schemas.keywords import NAMED
 from agentkit_prompts.schemas.pattern_size import pattern_size
 from agentkit_prompts.schemas.references import APPLIED_IN_PLACE, ReferenceTable, in_place
 
-__all__ = ["Cost", "EvaluationCost", "TooExpensiveError"]
+__all__ = ["ErrorCost", "EvaluationCost", "TooExpensiveError"]
 
 _MAX_EVALUATIONS = 20_000_000
 """Evaluations of schemas, at most 80 nanoseconds each."""
@@ -50,24 +50,23 @@ class TooExpensiveError(ValueError):
     """Validating the value takes too long, or the value is nested too deeply."""
 
 
-class Cost(NamedTuple):
-    """Cost of validating one value, at most."""
+class ErrorCost(NamedTuple):
+    """Cost of describing why a value is not valid, at most."""
 
-    evaluations: int
     errors: int
     """Errors that are possible, each with the size of the data that it contains."""
     errors_of_alternative: int
     """Errors inside one alternative."""
 
     @property
-    def allows_errors(self) -> bool:
+    def allows_one(self) -> bool:
         """True if the library can describe one error in time."""
         return self.errors_of_alternative <= _MAX_ERRORS_OF_ALTERNATIVE
 
     @property
-    def allows_all_errors(self) -> bool:
+    def allows_all(self) -> bool:
         """True if the library can list all errors in time."""
-        return self.allows_errors and self.errors <= _MAX_ERRORS
+        return self.allows_one and self.errors <= _MAX_ERRORS
 
 
 class EvaluationCost:
@@ -76,50 +75,37 @@ class EvaluationCost:
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
         self._references = ReferenceTable(document)
-        self._weights: dict[int, _Weight] = {}
+        self._evaluations: dict[int, int] = {}
+        """Depth of a value -> evaluations for each value inside it."""
 
-    def of(self, value: Any) -> Cost:
-        """Return the cost of validating a value.
+    def check(self, value: Any) -> None:
+        """Refuse a value that takes too long to validate.
 
         Raises:
             TooExpensiveError: It takes too long.
         """
         size, depth = _extent(value)
-        weight = self._weight(depth)
-        evaluations = weight.evaluations * size
-        if evaluations > _MAX_EVALUATIONS:
-            raise TooExpensiveError("takes too long to check: shorten it, or simplify its schema")
-        return Cost(evaluations, weight.errors * size, max(weight.flat_alternative, weight.deep_alternative * size))
-
-    def _weight(self, depth: int) -> _Weight:
-        if depth not in self._weights:
+        if depth not in self._evaluations:
             try:
-                self._weights[depth] = self._weighed(depth)
+                weight = _Weighing(self._references, _evaluation_weight).weight(self._document, depth)
             # Each level of the value takes a call.
             except RecursionError:
                 raise TooExpensiveError("is nested too deeply") from None
-        return self._weights[depth]
+            self._evaluations[depth] = weight
+        if self._evaluations[depth] * size > _MAX_EVALUATIONS:
+            raise TooExpensiveError("takes too long to check: shorten it, or simplify its schema")
 
-    def _weighed(self, depth: int) -> _Weight:
-        evaluations = _Weighing(self._references, _evaluation_weight).weight(self._document, depth)
+    def of_errors(self, value: Any) -> ErrorCost:
+        """Return the cost of describing why a value that was checked is not valid."""
+        size, depth = _extent(value)
         weighing = _Weighing(self._references, _error_weight)
         errors = weighing.weight(self._document, depth)
         alternatives = [node for node in weighing.schemas if not _ALTERNATIVES.isdisjoint(node)]
         weights = [(weighing.weight(node, depth), weighing.weight(node, 0)) for node in alternatives]
+        # An alternative that ignores the parts of a value has the same weight for values of any depth.
         flat = max([weight for weight, weight_of_scalar in weights if weight == weight_of_scalar], default=0)
         deep = max([weight for weight, weight_of_scalar in weights if weight > weight_of_scalar], default=0)
-        return _Weight(evaluations, errors, flat, deep)
-
-
-class _Weight(NamedTuple):
-    """Weights of a schema for values of one depth."""
-
-    evaluations: int
-    errors: int
-    flat_alternative: int
-    """Errors inside an alternative that ignores the parts of a value."""
-    deep_alternative: int
-    """Errors inside an alternative that is applied to the parts of a value, too."""
+        return ErrorCost(errors * size, max(flat, deep * size))
 
 
 class _Weighing:

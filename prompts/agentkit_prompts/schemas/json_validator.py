@@ -96,14 +96,15 @@ class JsonValidator:
     def problems(self, value: Any) -> list[SchemaProblem]:
         """Return all problems of a value in types of JSON, see `plain_data`."""
         try:
-            cost = self._cost.of(value)
+            self._cost.check(value)
         except TooExpensiveError as error:
             return [SchemaProblem((), "limit", str(error))]
         if self._validator.is_valid(value):
             return []
-        if not cost.allows_errors:
+        cost = self._cost.of_errors(value)
+        if not cost.allows_one:
             return [SchemaProblem((), "anyOf", "matches none of the alternatives, which are too many to list")]
-        if cost.allows_all_errors:
+        if cost.allows_all:
             return list(self._listed(value))
         # One error costs little, even if all of them would contain a large schema again and again.
         return [*self._first(value), SchemaProblem((), "limit", "may have more problems, which are too many to list")]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
+
+from agentkit_prompts.context.nested import iter_nodes, values_in
 
 __all__ = ["DATA", "NAMED", "as_object", "iter_schemas", "rewritten"]
 
@@ -22,23 +24,21 @@ def as_object(schema: Any) -> Mapping[str, Any]:
 
 def iter_schemas(schema: Any) -> Iterator[Mapping[str, Any]]:
     """Yield a schema and all schemas inside it; schemas of unknown keywords, too."""
-    waiting = [schema]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, list | tuple):
-            waiting += node
-        elif isinstance(node, Mapping):
-            yield node
-            waiting += [inner for keyword in node for inner in _values(keyword, node[keyword])]
+    return (node for node in iter_nodes(schema, _schemas_in) if isinstance(node, Mapping))
 
 
-def _values(keyword: str, value: Any) -> list[Any]:
-    """Return the values of a keyword that are schemas or contain schemas."""
-    if keyword in DATA:
-        return []
-    if keyword in NAMED and isinstance(value, Mapping):
-        return list(value.values())
-    return [value]
+def _schemas_in(node: Any) -> Iterable[Any]:
+    """Return the values inside a schema or a list that are schemas or contain schemas."""
+    if not isinstance(node, Mapping):
+        return values_in(node)
+    inner: list[Any] = []
+    for keyword in node.keys() - DATA:
+        value = node[keyword]
+        if keyword in NAMED and isinstance(value, Mapping):
+            inner += value.values()
+        else:
+            inner.append(value)
+    return inner
 
 
 def rewritten(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
