@@ -7,7 +7,7 @@ from typing import Any
 
 from agentkit_prompts.context.nested import iter_nodes, values_in
 
-__all__ = ["DATA", "NAMED", "as_object", "iter_schemas", "rewritten"]
+__all__ = ["DATA", "NAMED", "as_object", "iter_schemas", "listed_values", "rewritten"]
 
 NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 """Keywords that contain schemas by name."""
@@ -32,8 +32,9 @@ def _schemas_in(node: Any) -> Iterable[Any]:
     if not isinstance(node, Mapping):
         return values_in(node)
     inner: list[Any] = []
-    for keyword in node.keys() - DATA:
-        value = node[keyword]
+    for keyword, value in node.items():
+        if keyword in DATA or not isinstance(value, Mapping | list | tuple):
+            continue
         if keyword in NAMED and isinstance(value, Mapping):
             inner += value.values()
         else:
@@ -56,3 +57,12 @@ def _rewritten_value(keyword: str, value: Any, change: Callable[[dict[str, Any]]
     if keyword in NAMED and isinstance(value, Mapping):
         return {name: rewritten(item, change) for name, item in value.items()}
     return rewritten(value, change)
+
+
+def listed_values(schema: Mapping[str, Any]) -> list[Any] | None:
+    """Return the listed values; None if the schema has no such list."""
+    if "const" in schema:
+        return [schema["const"]]
+    if "enum" in schema:
+        return list(schema["enum"])
+    return None

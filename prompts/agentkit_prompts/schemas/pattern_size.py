@@ -1,15 +1,20 @@
-"""How large a regular expression is: what compiling it takes, and looking at one character of a text with it."""
+"""Regular expressions in schemas: the cost of compiling and running one, and whether all servers can read it."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["CHARS_OF_CLASS", "pattern_size"]
+from agentkit_prompts.limits import MAX_PATTERN_CHARS
+
+__all__ = ["CHARS_OF_CLASS", "is_common_pattern", "pattern_size"]
 
 _TOKEN = re.compile(r"\\[pP]\{[^}]*+\}|\\.|\[(?:\\.|[^\]\\])*+\]?|\{(\d+)(?:,(\d*))?\}|.", re.S)
 _CLASS = re.compile(r"\\[wdsWDSpP]")
 CHARS_OF_CLASS = 100
 """What a class of Unicode characters takes, compared to one character."""
+
+_UNCOMMON = re.compile(r"\(\?[=!<]|\\[1-9bBpP]|\{\d{4,}|\[\[:")
+"""In a pattern: look-around, references back, borders of words, classes by name, and what takes long to compile."""
 
 
 def pattern_size(pattern: str) -> int:
@@ -31,3 +36,14 @@ def pattern_size(pattern: str) -> int:
             last = len(text) + CHARS_OF_CLASS * len(_CLASS.findall(text))
             groups[-1] += last
     return sum(groups)
+
+
+def is_common_pattern(pattern: str) -> bool:
+    """Return whether every provider can be expected to read a regular expression."""
+    if len(pattern) > MAX_PATTERN_CHARS or _UNCOMMON.search(pattern):
+        return False
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return True

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from agentkit_prompts.schemas.flat_root import flat_root, resolved
 from agentkit_prompts.schemas.intersection import ANNOTATIONS, intersection
 from agentkit_prompts.schemas.json_values import kind_of_json
-from agentkit_prompts.schemas.keywords import as_object, iter_schemas
+from agentkit_prompts.schemas.keywords import as_object, listed_values
+from agentkit_prompts.schemas.pattern_size import is_common_pattern
 from agentkit_prompts.schemas.property_names import wire_property
+from agentkit_prompts.schemas.provider_limits import over_limits
 from agentkit_prompts.schemas.provider_rules import ProviderRules
 from agentkit_prompts.schemas.references import target_in
 
-__all__ = ["fitted", "is_common_pattern", "nullable"]
+__all__ = ["fitted", "nullable"]
 
 _MAX_NODES = 20_000
 """References that are written out multiply: what is larger than this is no tool anybody sends."""
@@ -29,9 +30,6 @@ _STRUCTURE = frozenset(
     ("$defs", "$ref", "additionalProperties", "allOf", "anyOf", "const", "definitions", "enum", "items", "nullable")
 )
 _STRUCTURE |= {"oneOf", "properties", "required", "type", *_LOST}
-_UNCOMMON = re.compile(r"\(\?[=!<]|\\[1-9bBpP]|\{\d{4,}|\[\[:")
-"""In a pattern: look-around, references back, borders of words, classes by name, and what takes long to compile."""
-_MAX_PATTERN = 1_000
 _ONLY_FOR = {
     **dict.fromkeys(("properties", "required", "additionalProperties", "patternProperties"), "object"),
     **dict.fromkeys(("minProperties", "maxProperties"), "object"),
@@ -59,7 +57,7 @@ def fitted(schema: Mapping[str, Any], rules: ProviderRules) -> tuple[dict[str, A
         return {"type": "object", "properties": {}}, ["parameters is nested too deeply"]
     if fitting.definitions:
         found["$defs"] = fitting.definitions
-    return found, [*dict.fromkeys(fitting.problems), *_over_limits(found, rules)]
+    return found, [*dict.fromkeys(fitting.problems), *over_limits(found, rules)]
 
 
 def nullable(schema: dict[str, Any], rules: ProviderRules) -> dict[str, Any]:
@@ -82,18 +80,7 @@ def nullable(schema: dict[str, Any], rules: ProviderRules) -> dict[str, Any]:
 
 def _is_flat(schema: Mapping[str, Any], kinds: list[str]) -> bool:
     """True if a schema has neither parts nor listed values."""
-    return _PARTED.isdisjoint(kinds) and "$ref" not in schema and _listed(schema) is None
-
-
-def is_common_pattern(pattern: str) -> bool:
-    """Return whether every provider can be expected to read a regular expression."""
-    if len(pattern) > _MAX_PATTERN or _UNCOMMON.search(pattern):
-        return False
-    try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError):
-        return False
-    return True
+    return _PARTED.isdisjoint(kinds) and "$ref" not in schema and listed_values(schema) is None
 
 
 class _Fitting:
@@ -279,7 +266,7 @@ class _Fitting:
                 result[keyword] = value
 
     def add_enum(self, result: dict[str, Any], node: Mapping[str, Any], path: str) -> None:
-        listed = _listed(node) or []
+        listed = listed_values(node) or []
         if any(isinstance(value, Mapping | list | tuple) for value in listed):
             if self.rules.is_closed:
                 self.problem(path, "lists values that are objects or arrays")
@@ -395,7 +382,7 @@ def _any_of(schemas: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _implied_kinds(node: Mapping[str, Any]) -> list[str]:
     """Return the types of a schema without `type`: of the listed values, or of its keywords."""
-    if (listed := _listed(node)) is not None:
+    if (listed := listed_values(node)) is not None:
         return list(dict.fromkeys(map(kind_of_json, listed)))
     if "properties" in node:
         return ["object"]
@@ -404,22 +391,13 @@ def _implied_kinds(node: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def _listed(schema: Mapping[str, Any]) -> list[Any] | None:
-    """Return the listed values; None if the schema has no such list."""
-    if "const" in schema:
-        return [schema["const"]]
-    if "enum" in schema:
-        return list(schema["enum"])
-    return None
-
-
 def _of_kind(node: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Return the rules of a schema of several types for one of them."""
     if kind == "null":
         return {"type": kind}
     alike = _number_or(kind)
     result = {key: value for key, value in node.items() if _ONLY_FOR.get(key, alike) == alike and key != "const"}
-    if (listed := _listed(node)) is not None:
+    if (listed := listed_values(node)) is not None:
         result["enum"] = [value for value in listed if _number_or(kind_of_json(value)) == alike]
     return {**result, "type": kind}
 
@@ -427,28 +405,3 @@ def _of_kind(node: Mapping[str, Any], kind: str) -> dict[str, Any]:
 def _number_or(kind: str) -> str:
     """Return a type, which is `number` for integers."""
     return {"integer": "number"}.get(kind, kind)
-
-
-def _over_limits(schema: Mapping[str, Any], rules: ProviderRules) -> Iterator[str]:
-    """Yield the parts of a fitted schema that are too large for the provider."""
-    sizes: Counter[str] = Counter()
-    for node in iter_schemas(schema):
-        _add_sizes(sizes, node)
-    for noun, maximum in (
-        ("properties", rules.max_properties),
-        ("values in enums", rules.max_enum_values),
-        ("characters in names and enums", rules.max_name_chars),
-        ("parameters of several types", rules.max_unions),
-    ):
-        if maximum is not None and sizes[noun] > maximum:
-            yield f"parameters has {sizes[noun]:,} {noun}, {maximum:,} are allowed"
-
-
-def _add_sizes(sizes: Counter[str], node: Mapping[str, Any]) -> None:
-    """Add the sizes of one schema, without the schemas inside it."""
-    properties, listed = node.get("properties", {}), _listed(node) or []
-    texts = [*properties, *node.get("$defs", {}), *[value for value in listed if isinstance(value, str)]]
-    sizes["properties"] += len(properties)
-    sizes["values in enums"] += len(listed)
-    sizes["characters in names and enums"] += sum(map(len, texts))
-    sizes["parameters of several types"] += "anyOf" in node or isinstance(node.get("type"), list)

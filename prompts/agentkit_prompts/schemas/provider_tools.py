@@ -10,6 +10,7 @@ from agentkit_prompts.context.frozen import FrozenDict, freeze
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.errors import ToolFormWarning
 from agentkit_prompts.schemas.keywords import iter_schemas, rewritten
+from agentkit_prompts.schemas.pattern_size import is_common_pattern
 from agentkit_prompts.schemas.property_names import with_wire_names
 from agentkit_prompts.schemas.provider_rules import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, OPENAI, ProviderRules
 
@@ -108,11 +109,7 @@ def _without_pattern(node: dict[str, Any]) -> dict[str, Any]:
 
 def _has_uncommon_pattern(node: Mapping[str, Any]) -> bool:
     pattern = node.get("pattern")
-    if not isinstance(pattern, str):
-        return False
-    from agentkit_prompts.schemas.provider_schema import is_common_pattern
-
-    return not is_common_pattern(pattern)
+    return isinstance(pattern, str) and not is_common_pattern(pattern)
 
 
 def _cut(tool: ToolSpec, rules: ProviderRules) -> str:
