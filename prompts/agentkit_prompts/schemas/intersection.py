@@ -37,14 +37,17 @@ def intersection(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[st
 
 def _join_types(first: Any, second: Any) -> Any:
     left, right = _kinds(first), _kinds(second)
-    kinds = [kind for kind in left if kind in right or (kind == "integer" and "number" in right)]
-    if "integer" in right and "number" in left and "integer" not in kinds:
-        kinds.append("integer")
+    kinds = [kind for kind in left if _includes(right, kind)]
+    kinds += [kind for kind in right if kind not in left and _includes(left, kind)]
     if not kinds:
         raise _EmptyError
     if len(kinds) == 1:
         return kinds[0]
     return kinds
+
+
+def _includes(kinds: list[str], kind: str) -> bool:
+    return kind in kinds or (kind == "integer" and "number" in kinds)
 
 
 def _kinds(kind: Any) -> list[str]:

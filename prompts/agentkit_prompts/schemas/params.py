@@ -89,18 +89,22 @@ def check_params_schema(schema: ParamsSchema) -> None:
     Raises:
         PromptError: Names every problem of the schema at once; `problems` has them with their places.
     """
-    kind = "the type"
     if isinstance(schema, Mapping):
         kind = "the JSON Schema"
         problems = schema_problems(schema) or _closed_schemas(schema)
     else:
-        adapter = _adapter(schema)
-        problems = list(dict.fromkeys(_type_problems(adapter._type, set())))
-        if (adapter._config or {}).get("extra") == "forbid":
-            problems.append(("", f'the config of {_named(schema)} forbids extra fields: use extra="ignore"'))
+        kind = "the type"
+        problems = _adapter_problems(_adapter(schema), _named(schema))
     if problems:
         listed = "; ".join([f"{place or kind}: {problem}" for place, problem in problems])
         raise PromptError(f"params_schema cannot be used by a prompt: {listed}", problems=problems)
+
+
+def _adapter_problems(adapter: TypeAdapter[Any], name: str) -> list[SchemaFault]:
+    problems = list(dict.fromkeys(_type_problems(adapter._type, set())))
+    if (adapter._config or {}).get("extra") == "forbid":
+        problems.append(("", f'the config of {name} forbids extra fields: use extra="ignore"'))
+    return problems
 
 
 def schema_problems(schema: Mapping[str, Any]) -> list[SchemaFault]:

@@ -267,16 +267,20 @@ class _Fitting:
 
     def add_enum(self, result: dict[str, Any], node: Mapping[str, Any], path: str) -> None:
         listed = listed_values(node) or []
-        if any(isinstance(value, Mapping | list | tuple) for value in listed):
-            if self.rules.is_closed:
-                self.problem(path, "lists values that are objects or arrays")
-            return
+        if not any(isinstance(value, Mapping | list | tuple) for value in listed):
+            result.update(self.enum(node, listed))
+        elif self.rules.is_closed:
+            self.problem(path, "lists values that are objects or arrays")
+
+    def enum(self, node: Mapping[str, Any], listed: list[Any]) -> dict[str, Any]:
+        """Return the keyword for listed values, if there are any that the provider accepts."""
         if self.rules.only_text_enums:
             listed = [value for value in listed if isinstance(value, str) and value]
-        if listed and "const" in node and not self.rules.only_text_enums:
-            result["const"] = listed[0]
-        elif listed:
-            result["enum"] = listed
+        elif "const" in node:
+            return {"const": node["const"]}
+        if not listed:
+            return {}
+        return {"enum": listed}
 
     def is_right(self, key: str, value: Any) -> bool:
         """Whether a keyword can be sent with this value."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from inspect import Parameter
 from types import SimpleNamespace
 from typing import Any, get_type_hints
@@ -74,15 +74,11 @@ def _resolved_alone(inner: Any, error: ToolDefinitionError) -> dict[str, Any]:
     return annotations
 
 
-def _resolved(
-    annotated: Any, code: Any, tool: str, names: dict[str, Any] | None = None, local: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+def _resolved(annotated: Any, code: Any, tool: str, names: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return the annotations of `annotated`; names in them are those of `names`, or of where `code` is written."""
     try:
-        return get_type_hints(annotated, names, dict(local) if local else None, include_extras=True)
+        return _type_hints(annotated, code, names)
     except NameError as error:
-        if local is None and (found := _names_of_callers(code)):
-            return _resolved(annotated, code, tool, names, found)
         raise ToolDefinitionError(
             f"tool {tool}: the annotation {getattr(error, 'name', None) or error} cannot be resolved; import it outside"
             " of `if TYPE_CHECKING:` and define it before the tool",
@@ -91,6 +87,16 @@ def _resolved(
         ) from error
     except (TypeError, SyntaxError) as error:
         raise ToolDefinitionError(f"tool {tool}: its annotations cannot be read ({error})", tool=tool) from error
+
+
+def _type_hints(annotated: Any, code: Any, names: dict[str, Any] | None) -> dict[str, Any]:
+    try:
+        return get_type_hints(annotated, names, include_extras=True)
+    except NameError:
+        local = _names_of_callers(code)
+        if not local:
+            raise
+    return get_type_hints(annotated, names, local, include_extras=True)
 
 
 def _names_of_callers(function: Any) -> dict[str, Any]:
