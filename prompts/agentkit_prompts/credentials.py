@@ -1,4 +1,4 @@
-"""Keys and passwords: those of an address, apart from it, as requests may be logged; texts of others without them."""
+"""Keys and passwords: addresses without them, because requests may be logged, and foreign texts without them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["BareAddress", "masked", "spellings"]
 
 
 class BareAddress(NamedTuple):
-    """An address without user and password, and those."""
+    """An address without user and password, and user and password."""
 
     url: str
     auth: tuple[str, str] | None
@@ -32,12 +32,14 @@ class BareAddress(NamedTuple):
 
 
 def spellings(key: str) -> tuple[str, ...]:
-    """Return how others may repeat a key: as it is, as JSON or Python write it, or as in an address."""
-    return tuple({key, json.dumps(key)[1:-1], repr(key)[1:-1], quote(key, safe="")}) if key else ()
+    """Return the forms in which a text can repeat a key: as it is, as JSON or Python write it, or as in an address."""
+    if not key:
+        return ()
+    return tuple({key, json.dumps(key)[1:-1], repr(key)[1:-1], quote(key, safe="")})
 
 
 def masked(text: str, secrets: Iterable[str]) -> str:
-    """Return a text with stars in the place of secrets, in all of their spellings."""
+    """Return a text with stars instead of secrets, in all of their spellings."""
     for form in sorted({form for secret in secrets for form in spellings(secret)}, key=len, reverse=True):
         # The longest first: one form can be the beginning of another.
         text = text.replace(form, "***")

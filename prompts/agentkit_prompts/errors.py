@@ -51,7 +51,7 @@ class Place(TypedDict, total=False):
 class Problem(NamedTuple):
     """One problem of an input.
 
-    `place` is a path such as ``documents[3].text``, empty for the input as a whole; `text` says what is wrong there.
+    `place` is a path such as ``documents[3].text``, empty for the input as a whole; `text` is the problem.
     """
 
     place: str
@@ -309,11 +309,11 @@ class ToolFormWarning(UserWarning):
 
 
 class LiteralTextWarning(UserWarning):
-    """A plain str that reads like a template. It is literal text: what is meant to be a template says so."""
+    """A plain str that reads like a template. It is literal text: a template is declared with `Template`."""
 
 
 def brief(value: object, most: int = MAX_SHOWN_CHARS) -> str:
-    """Return the representation of a value, of at most so many characters."""
+    """Return the representation of a value, cut to at most `most` characters."""
     try:
         return repr(value)[:most]
     # Such as a number of more digits than Python writes.

@@ -15,7 +15,7 @@ _ALL = re.compile(r"^from (\S+) import \*$", re.MULTILINE)
 
 
 def exports_of_stub(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
-    """Return `__getattr__`, `__dir__` and `__all__` of `package`, as the stub (`.pyi`) beside its `file` lists.
+    """Return `__getattr__`, `__dir__` and `__all__` of `package`, as the stub (`.pyi`) next to its `file` lists them.
 
     The stub is the one list of what is public: type checkers and editors read it too.
     """

@@ -1,4 +1,4 @@
-"""Which IP addresses are of the public internet."""
+"""IP addresses of the public internet."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _NOT_PUBLIC_6 = "2001::/23 2001:db8::/32 2002::/16 3fff::/20"
 _PUBLIC_6 = IPv6Network("2000::/3")
 _CLOSED = [ip_network(network) for network in f"{_NOT_PUBLIC_4} {_NOT_PUBLIC_6}".split()]
 _NAT64 = IPv6Network("64:ff9b::/96")
-"""How a network without IPv4 reaches it: the last 32 bits are the address that is meant."""
+"""IPv4 addresses for a network without IPv4: the last 32 bits are the address."""
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:
-    """Return whether an address is one of the public internet."""
+    """True if an address belongs to the public internet."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _CLOSED)
     if address in _NAT64:

@@ -20,13 +20,13 @@ __all__ = ["Node", "Siblings", "UnitBounds", "largest", "largest_from"]
 def largest(upper: int, fits: Callable[[int], bool], lower: int = 0) -> int:
     """Return a number from `lower` (taken to fit) to `upper` that fits, the largest where `fits` is monotone.
 
-    The search asks in an order of its own, so for two nested conditions the wider one never gets a smaller answer.
+    The order of the search is fixed, so for two nested conditions the wider one never gets a smaller answer.
     """
     return lower + bisect_left(range(lower + 1, upper + 1), True, key=lambda number: not fits(number))
 
 
 def largest_from(guess: int, upper: int, fits: Callable[[int], bool], lower: int = 0) -> int:
-    """Return the same, looked for near a guess: far from there, where it may be costly, `fits` is not asked."""
+    """Return the same, searched near a guess: `fits` is not called far from there, where it may be costly."""
     # Doubled steps away from the guess, then bisection: few calls if the guess is near, and never many.
     step = 1
     if fits(guess):
@@ -109,7 +109,7 @@ class UnitBounds:
         return least
 
     def held(self, given: int) -> int:
-        """Return how many of the units `given` can be kept: fewer if a part takes more than the whole may.
+        """Return the number of the units `given` that can be kept: fewer if a part takes more than the whole may.
 
         A template may write more for less, such as how long it is; a larger `given` never holds fewer.
         """
@@ -159,6 +159,6 @@ class Siblings:
         return sum(bounds.whole - bounds.most + self.nodes[path].lost for path, bounds in self.bounds.items())
 
     def counts(self, units: int) -> dict[str, int]:
-        """Return how many units each node keeps of the first `units` of the order."""
+        """Return the number of units that each node keeps of the first `units` of the order."""
         given = Counter(self.order[:units])
         return {path: bounds.held(given[path]) for path, bounds in self.bounds.items()}

@@ -27,7 +27,7 @@ _EXCERPT_CHARS = MAX_SHOWN_CHARS // 2
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """Where a composition first differs from an earlier one. A prompt cache can keep everything before that."""
+    """The first difference between a composition and an earlier one. A prompt cache can keep everything before it."""
 
     layer: str | None
     """The first layer that differs; None if nothing does."""
@@ -49,7 +49,7 @@ class Diff:
 
 
 def diff(composition: Contents, previous: Contents) -> Diff:
-    """Return where `composition` first differs from `previous`, tools before messages, as they are sent."""
+    """Return the first difference between `composition` and `previous`; tools are sent before messages."""
     if composition.tools != previous.tools:
         return _tools_diff(composition, previous)
     ours, theirs = composition.messages, previous.messages
@@ -82,7 +82,7 @@ def _tokens_before(composition: Contents, number: int) -> int:
 
 
 def _message_diff(composition: Contents, previous: Contents, number: int, tokens: int) -> Diff:
-    """Return where a message differs, after the tokens of the messages before it."""
+    """Return the difference between two messages, after the tokens of the messages before them."""
     message, old_message = composition.messages[number], previous.messages[number]
     now, before = _whole_text(message), _whole_text(old_message)
     if message.role != old_message.role:

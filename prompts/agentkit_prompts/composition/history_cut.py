@@ -44,7 +44,7 @@ class History(Node):
         return totals[offset + len(self._messages)] - totals[offset + self._starts[-kept]]
 
     def steps(self, kept: int, block: int = 0, least: int = 1) -> int:
-        """Return how many of the `kept` newest steps remain from a block border on, at least `least`.
+        """Return the number of the `kept` newest steps from a block border on, at least `least`.
 
         Without a border among them, all remain.
         """

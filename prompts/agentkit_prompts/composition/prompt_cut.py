@@ -1,4 +1,4 @@
-"""What is cut of a prompt under a budget: of its text or items, or of the prompts inside it."""
+"""Cuts of a prompt under a budget: of its text or items, or of the prompts inside it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agentkit_prompts.tree.wrap import WrapPrompt, render_around
 __all__ = ["PromptNode", "node_of"]
 
 _MAX_PIECES = 256
-"""Into how many pieces text is cut."""
+"""Number of pieces of a text that is cut."""
 _MAX_WORD = 80
 _SPACE = re.compile(r"\s+")
 _ELLIPSIS = "\u2026"

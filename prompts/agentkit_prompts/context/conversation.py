@@ -174,7 +174,7 @@ class Conversation(Sequence[Message]):
         return Conversation._view(self._log, self.start + start, self.start + max(start, stop))
 
     def until(self, count: int) -> Conversation:
-        """Return the first `count` messages, to go on from there.
+        """Return the first `count` messages, to continue from there.
 
         Raises:
             MessageError: There are fewer messages, or tool results would be cut from their calls.
@@ -280,7 +280,7 @@ class Conversation(Sequence[Message]):
     def complete(self) -> Conversation:
         """Return the conversation without tool results whose call is missing and calls whose results are.
 
-        No provider accepts such orphans. Text beside an unanswered call is kept. A conversation without orphans is
+        No provider accepts such orphans. Text next to an unanswered call is kept. A conversation without orphans is
         returned as it is, and costs the check of its new messages only.
         """
         start, stop = self.start, self.stop

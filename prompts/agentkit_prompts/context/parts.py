@@ -1,4 +1,4 @@
-"""Content parts: text, and media that live in a path, behind a URL or in bytes.
+"""Content parts: text, and media from a path, a URL or bytes.
 
 In rendered text a media part is one marker, `<|media:KIND:ID|>`, whose id is the hash of its content.
 """
@@ -92,7 +92,7 @@ def _stored(value: Any) -> Source:
 
 
 class _Stored:
-    """How a source is read and written by pydantic: `PlainSerializer` does the same, and takes 6 ms to import."""
+    """Reader and writer of a source for pydantic: `PlainSerializer` does the same, and takes 6 ms to import."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> CoreSchema:

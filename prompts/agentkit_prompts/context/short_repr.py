@@ -18,7 +18,7 @@ _MAX_LEVELS = 3
 
 
 class _Short(reprlib.Repr):
-    """What `reprlib` shortens, and also bytes, mappings that are no dict, and mappings in the order they have."""
+    """A `reprlib.Repr` that also shortens bytes and mappings of other classes, and keeps the order of mappings."""
 
     def __init__(self) -> None:
         super().__init__()

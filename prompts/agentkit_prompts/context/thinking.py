@@ -1,4 +1,4 @@
-"""`Thinking`: what a model thought before it answered, as part of its message."""
+"""`Thinking`: a thought of a model before its answer, as part of its message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TEXT_OR_NONE = (str, type(None))
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Thinking:
-    """What a model thought before it answered, or a step that its provider took for it, such as a web search.
+    """A thought of a model before its answer, or a step that its provider took for it, such as a web search.
 
     It is not content: it goes back to the provider it came from, and chat templates may show
     its `text`.
@@ -28,17 +28,17 @@ class Thinking:
     __repr__ = short_repr
 
     text: str = ""
-    """The thought in words; empty where the provider keeps it to itself."""
+    """The thought in words; empty if the provider does not send it."""
     provider: str = "openai"
-    """Who wants it back: a wire form (`openai` for chat completions, `responses`, `anthropic`) or one endpoint."""
+    """Receiver of it: a wire form (`openai` for chat completions, `responses`, `anthropic`) or one endpoint."""
     signature: str | None = None
     """Proof of the provider that the text is the model's own."""
     redacted: str | None = None
     """The thought, encrypted by the provider."""
     at: int = 0
-    """How many content parts and tool calls of the message stand before it."""
+    """Number of content parts and tool calls of the message before it."""
     opaque: Opaque = field(default_factory=no_opaque, hash=False, kw_only=True)
-    """The whole block under its provider, where text, signature and redacted are not all of it."""
+    """The whole block under its provider, if it has more than text, signature and redacted."""
 
     def __post_init__(self) -> None:
         set_plain_text(self, "text", "provider", "signature", "redacted")

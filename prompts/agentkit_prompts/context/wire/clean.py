@@ -1,4 +1,4 @@
-"""What every wire format needs: text that can be encoded."""
+"""Text that can be encoded, for every wire format."""
 
 from __future__ import annotations
 

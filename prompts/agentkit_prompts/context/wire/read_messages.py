@@ -52,7 +52,7 @@ def read_messages(
     that are no JSON stay as the model wrote them. Keys that are unknown are kept for the provider, see `Message`.
 
     Args:
-        value: Messages, mappings, or objects with a `model_dump` such as those of the SDKs.
+        value: Messages, mappings, or objects with a `model_dump`, such as the classes of SDKs.
         where: Name of the messages in errors.
         form: The wire form: `openai`, `responses` or `anthropic`; recognised by the shape of the messages if None.
         before: The messages before these, whose calls they may answer.
@@ -77,7 +77,7 @@ def read_messages(
         problems = sorted(reader.problems, key=lambda problem: _index(problem, where))
         raise MessageError(listed(problems), problems=problems)
     if form == "anthropic" and messages[:1] == [Message("user", OPENING)]:
-        # The writer of this form added it, because the API wants the first message to come from the user.
+        # The writer of this form added it, because the API requires a first message of the user.
         del messages[0]
     return tuple(messages)
 

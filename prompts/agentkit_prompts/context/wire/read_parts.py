@@ -183,7 +183,7 @@ class PartReader:
     def _unknown_of_call(self, call: Mapping[str, Any], arguments: str, where: str) -> dict[str, Any]:
         known = {"id", "call_id", "type", "function", "name", "index", arguments}
         if "call_id" in call:
-            # The id of the item itself is a second one, which its provider wants back.
+            # The id of the item itself is a second one, which goes back to its provider.
             known.remove("id")
         return self.extras(call, known, where)
 

@@ -1,5 +1,5 @@
-"""Media as providers take them. What a tool returned is proven by its content: nobody has checked it, and a provider
-that refuses a part refuses the whole request, so whatever is doubtful is replaced by a text placeholder.
+"""Media as providers take them. The type of a tool's media is proven by their content: a provider that refuses a part
+refuses the whole request, so a doubtful part is replaced by a text.
 """
 
 from __future__ import annotations

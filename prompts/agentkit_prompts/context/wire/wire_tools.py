@@ -18,7 +18,7 @@ def openai_tool(tool: ToolSpec) -> FrozenDict:
     """Return one tool in the form that chat templates know.
 
     Raises:
-        PromptError: It is a tool of a provider's own, which no other model can call.
+        PromptError: It is a native tool of a provider, which no other model can call.
     """
     if tool.native is not None:
         raise PromptError(
@@ -33,12 +33,12 @@ def openai_tool(tool: ToolSpec) -> FrozenDict:
 
 
 def read_tools(given: object, problems: Problems, *, needs_name: bool = True) -> list[dict[str, Any]]:
-    """Return tools as plain dicts of their own; what is wrong is noted with its place.
+    """Return copies of tools as plain dicts; problems are noted with their places.
 
     Args:
         given: Tool specs, or mappings: the tool, or its function alone.
-        problems: Takes what is wrong.
-        needs_name: Whether every tool needs a name.
+        problems: List to which problems are added.
+        needs_name: True if every tool needs a name.
     """
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         problems.append(Problem("tools", f"expected a list of tools, got {type(given).__name__}"))

@@ -64,7 +64,7 @@ def _result(message: Message) -> FrozenDict:
 
 
 def _calls(message: Message) -> list[FrozenDict]:
-    # Each call needs one result of its own: of two calls with one id the first is sent.
+    # Each call needs one result: of two calls with one id the first is sent.
     unique: dict[str, ToolCall] = {}
     for call in message.tool_calls:
         unique.setdefault(call.id, call)
