@@ -18,7 +18,7 @@ from agentkit_prompts.evaluation.meta.meta_base import MetaParser, Mode
 from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
 from agentkit_prompts.evaluation.problems import at_row, raise_problems, refuse
 from agentkit_prompts.evaluation.prompt_list import PromptList, copies
-from agentkit_prompts.evaluation.retrievers import from_the_front, retrieve, shows_nothing
+from agentkit_prompts.evaluation.retrievers import fixed_rows, retrieve
 from agentkit_prompts.evaluation.row_checks import (
     answer_column,
     misfits,
@@ -90,8 +90,8 @@ class InContext:
         end: str | None = None,
     ) -> None:
         inferencer = inferencer or Inferencer(name="GenInferencer")
-        retriever = from_the_front(retriever, len(train))
-        shows = not shows_nothing(retriever)
+        self._fixed = fixed_rows(retriever, len(train))
+        shows = self._fixed != []
         self.reader = reader
         self.prompt_template = _asked_with(prompt_template, ice_template)
         self.ice_template = ice_template
@@ -105,7 +105,7 @@ class InContext:
         if ice_template is not None and ice_template.is_dialogue:
             self.separator = self.end = ""
         self._shown: dict[tuple[int, bool], Any] = {}
-        problems = problems_of_rows(reader, retriever, train)
+        problems = problems_of_rows(reader, retriever, self._fixed, train)
         if shows:
             problems += self._problems_of_examples("ice_template" if prompt_template is None else "prompt_template")
         raise_problems("infer_cfg", problems)
@@ -169,11 +169,8 @@ class InContext:
             InContextError: The retriever failed, or a row lacks an input column.
         """
         # Fixed rows need no queries: a row without its input columns can still be asked.
-        if type(self.retriever) is StaticSelector:
-            positions = tuple(range(len(self.train)))
-            if self.retriever.ids is not None:
-                positions = tuple(map(int, self.retriever.ids))
-            return [positions[: self.retriever.k]] * len(rows)
+        if self._fixed is not None:
+            return [tuple(map(int, self._fixed))] * len(rows)
         pool = [self.reader.example(number, row) for number, row in enumerate(self.train)]
         return retrieve(self.retriever, [self.reader.query(row) for row in rows], pool)
 

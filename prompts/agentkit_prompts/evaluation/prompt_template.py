@@ -76,7 +76,7 @@ class PromptTemplate(RowTemplate):
     def places(self, label: Any = None) -> str:
         prompt = self._prompt_of(label)
         if isinstance(prompt, str):
-            prompt = {"round": {"prompt": prompt}}
+            return "text" if self._has_place([prompt]) else ""
         items = [item for _, item in located(prompt)]
         # Inside the text of a role only text can be inserted, so one such place decides.
         if self._has_place([item.get("prompt", "") for item in items if not isinstance(item, str)]):
@@ -149,15 +149,18 @@ class PromptTemplate(RowTemplate):
 
     def _parts(self, text: str, form: str, names: tuple[str, ...]) -> tuple[Slots, ...]:
         """Cut a text at the places of examples, and each piece at its columns."""
-        pieces = [text]
-        if self.ice_token is not None:
-            pieces = text.split(self.ice_token)
+        pieces = self._around_examples(text)
         # A worked example contains no worked examples.
         if form.endswith("ice"):
             pieces = ["".join(pieces)]
         if self.sep_token is not None and form in ("prompt", "clean ice"):
             pieces = [piece.replace(self.sep_token, "") for piece in pieces]
         return tuple([slots(piece, names, self.tokens) for piece in pieces])
+
+    def _around_examples(self, text: str) -> list[str]:
+        if self.ice_token is None:
+            return [text]
+        return text.split(self.ice_token)
 
     def _render(self, label: Any, form: str, row: Mapping[str, Any], ice: Shown) -> Shown:
         prompt = self._prompt_of(label)

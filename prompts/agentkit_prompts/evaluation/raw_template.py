@@ -113,11 +113,17 @@ def _expanded(row: Mapping[str, Any], name: str) -> Messages:
     if name not in row:
         columns = ", ".join(map(str, row))
         raise InContextError(f"RawPromptTemplate: no column {name!r} to expand; columns: {columns}", name=name)
-    held = row[name]
-    if not isinstance(held, list | tuple) or not all(isinstance(item, Mapping) and "role" in item for item in held):
+    messages = row[name]
+    if not _is_messages(messages):
         raise InContextError(
             f"RawPromptTemplate: column {name!r} must contain a list of messages with roles",
             name=name,
-            value=type(held).__name__,
+            value=type(messages).__name__,
         )
-    return [deepcopy(dict(item)) for item in held]
+    return [deepcopy(dict(message)) for message in messages]
+
+
+def _is_messages(value: object) -> bool:
+    if not isinstance(value, list | tuple):
+        return False
+    return all(isinstance(item, Mapping) and "role" in item for item in value)

@@ -12,7 +12,7 @@ from agentkit_prompts.ranking.embedder import give_up
 from agentkit_prompts.tree.example_selectors import KeywordSelector, whole
 from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 
-__all__ = ["BM25Selector", "RandomSelector", "WindowSelector", "from_the_front", "retrieve", "shows_nothing"]
+__all__ = ["BM25Selector", "RandomSelector", "WindowSelector", "fixed_rows", "retrieve"]
 
 _SEED = 43
 _STATE_WORDS = 624
@@ -159,16 +159,17 @@ def _at_once(name: str, selected: Sequence[Example] | Awaitable[Sequence[Example
     return selected
 
 
-def shows_nothing(retriever: ExampleSelector) -> bool:
-    """Return True if a retriever never shows an example."""
-    return type(retriever) is StaticSelector and (retriever.k == 0 or retriever.ids == ())
+def fixed_rows(retriever: ExampleSelector, size: int) -> list[str] | None:
+    """Return the numbers of the rows that a retriever shows whatever is asked; None if the rows depend on that.
 
-
-def from_the_front(retriever: ExampleSelector, size: int) -> ExampleSelector:
-    """Return a retriever of fixed rows that counts all of them from the front."""
-    if type(retriever) is not StaticSelector or retriever.ids is None:
-        return retriever
-    return StaticSelector(retriever.k, ids=[_position(name, size) for name in retriever.ids])
+    A number that counts from the end becomes one that counts from the front, if the row exists.
+    """
+    if type(retriever) is not StaticSelector:
+        return None
+    names = retriever.ids
+    if names is None:
+        names = tuple(map(str, range(size)))
+    return [_position(name, size) for name in names[: retriever.k]]
 
 
 def _position(name: str, size: int) -> str:

@@ -30,10 +30,19 @@ _NAME = re.compile(r"\{\s*+([^\W\d](?:[\w .-]*[\w.-])?)\s*+(?:[!:][^{}\n]*)?\}")
 """Braces that look like a column."""
 
 
-def problems_of_rows(reader: DatasetReader, retriever: ExampleSelector, train: Sequence[Row]) -> Problems:
-    """Return a problem for missing training rows, and for each missing column."""
+def problems_of_rows(
+    reader: DatasetReader, retriever: ExampleSelector, fixed: Sequence[str] | None, train: Sequence[Row]
+) -> Problems:
+    """Return a problem for missing training rows, and for each missing column.
+
+    Args:
+        reader: Names the columns.
+        retriever: Chooses worked examples.
+        fixed: Numbers of the rows that the retriever always shows; None if the rows depend on the row that is asked.
+        train: The rows to choose from.
+    """
     if isinstance(retriever, StaticSelector) and retriever.ids is not None:
-        problems = _missing_ids(reader, retriever.ids, len(train))
+        problems = _missing_ids(reader, fixed or (), len(train))
     else:
         problems = _missing_rows(reader, retriever, len(train))
     try:
@@ -108,11 +117,15 @@ def answer_column(reader: DatasetReader, inferencer: Inferencer, rows: Any) -> s
         raise InContextError(text, name="rows")
     if answer is None:
         raise InContextError("samples: the reader has no output_column, so no row has an answer", name="output_column")
+    _check_answers(rows, answer)
+    return answer
+
+
+def _check_answers(rows: Sequence[Row], answer: str) -> None:
     without = [str(number) for number, row in enumerate(rows) if answer not in row]
     if without:
         text = f"samples: rows {some(without, ', ')} have no answer; the output column is {answer!r}"
         raise InContextError(text, path=f"rows[{without[0]}]", name=answer)
-    return answer
 
 
 def warn_of_no_place(template: RowTemplate) -> None:

@@ -290,12 +290,12 @@ def _text(item: Traversable, top: Path | None) -> str:
 
 
 def _layers(entries: Mapping[str, Entry], fields: Mapping[str, Any]) -> Layers:
-    placed: dict[str, Any] = {}
-    ordered = sorted(entries.values(), key=lambda entry: (entry.file.order, entry.file.name))
-    for place in PLACES:
-        prompts: list[Any] = [entry.prompt for entry in ordered if entry.file.role == place]
-        given = fields.get(place, ())
-        prompts += given if isinstance(given, list | tuple) else [given]
-        if prompts or place in fields:
-            placed[place] = prompts
-    return Layers(**{**fields, **placed})
+    placed: dict[str, list[Any]] = {place: [] for place in PLACES}
+    for entry in sorted(entries.values(), key=lambda entry: (entry.file.order, entry.file.name)):
+        if entry.file.role is not None:
+            placed[entry.file.role].append(entry.prompt)
+    for place in placed.keys() & fields.keys():
+        given = fields[place]
+        placed[place] += given if isinstance(given, list | tuple) else [given]
+    filled = {place: prompts for place, prompts in placed.items() if prompts or place in fields}
+    return Layers(**{**fields, **filled})

@@ -48,10 +48,11 @@ class BM25:
         self._counts = [Counter(tokenize(text)) for text in texts]
         self.size = len(self._counts)
         lengths = [counts.total() for counts in self._counts]
-        mean = sum(lengths) / self.size if self.size else 0.0
+        mean = sum(lengths) / max(1, self.size)
         self._postings: dict[str, list[tuple[int, float]]] = {}
         for position, counts in enumerate(self._counts):
-            norm = self.k1 * (1 - _B + _B * lengths[position] / mean) if mean else self.k1
+            # Without terms in any text there is nothing to weigh.
+            norm = self.k1 * (1 - _B + _B * lengths[position] / (mean or 1.0))
             for term, count in counts.items():
                 weight = count * (self.k1 + 1) / (count + norm)
                 self._postings.setdefault(term, []).append((position, weight))

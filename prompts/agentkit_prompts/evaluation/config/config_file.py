@@ -79,6 +79,14 @@ class _Copier:
             self.copies[id(value)] = self._container(value, depth)
         return self.copies[id(value)]
 
+    def uncounted(self, value: Any) -> Sequence[Any]:
+        """Return the values to count for a variable: of a list that was not copied yet, its items."""
+        if id(value) in self.copies:
+            return ()
+        if isinstance(value, list):
+            return value
+        return (value,)
+
     def _container(self, value: Any, depth: int) -> _Copy:
         keys = self._inner(value, depth)
         if not isinstance(value, dict):
@@ -110,10 +118,7 @@ def _copies_of(variables: Mapping[str, Any]) -> dict[str, Any]:
     copies: dict[str, Any] = {}
     size = 0
     for name, value in variables.items():
-        parts = [value]
-        if isinstance(value, list) and id(value) not in copier.copies:
-            parts = value
-        for part in parts:
+        for part in copier.uncounted(value):
             if id(part) not in copier.copies:
                 size += copier.copy(part).size
             if size > MAX_INPUT_BYTES:

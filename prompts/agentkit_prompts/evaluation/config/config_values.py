@@ -282,11 +282,15 @@ TYPES: Mapping[str, type] = {
 """Types that may be the second argument of `isinstance`."""
 
 
-def _is_instance(value: object, kinds: object) -> bool:
-    names = kinds if isinstance(kinds, tuple) else (kinds,)
-    if not all(isinstance(name, Imported) and name in TYPES for name in names):
-        raise Unreadable("isinstance() with a type that is not built in", "isinstance")
-    return isinstance(value, tuple(TYPES[name] for name in names))
+def _is_instance(value: object, kinds: Any) -> bool:
+    if not isinstance(kinds, tuple):
+        kinds = (kinds,)
+    types: list[type] = []
+    for name in kinds:
+        if not isinstance(name, Imported) or name not in TYPES:
+            raise Unreadable("isinstance() with a type that is not built in", "isinstance")
+        types.append(TYPES[name])
+    return isinstance(value, tuple(types))
 
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {

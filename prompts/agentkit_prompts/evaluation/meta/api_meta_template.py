@@ -166,17 +166,17 @@ def _without_texts(script: Script) -> Script:
 def _joined(first: Any, second: Any, separator: str = "") -> Any:
     """Return two contents as one: text, or content parts if one of them is parts."""
     # The content of a message that only calls tools is None.
-    if second is None:
-        second = ""
-    if isinstance(first, str) and isinstance(second, str):
-        return f"{first}{separator}{second}"
-    parts: list[Any] = []
-    for content in (first, second):
-        if not isinstance(content, str):
-            parts += content
-        elif content:
-            parts.append({"type": "text", "text": content})
-    return parts
+    if isinstance(first, str) and isinstance(second, str | None):
+        return f"{first}{separator}{second or ''}"
+    return [*_as_parts(first), *_as_parts(second)]
+
+
+def _as_parts(content: Any) -> Sequence[Any]:
+    if not content:
+        return ()
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content  # type: ignore[no-any-return]
 
 
 def _messages(config: Sequence[object]) -> list[dict[str, Any]]:

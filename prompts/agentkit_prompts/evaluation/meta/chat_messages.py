@@ -146,7 +146,7 @@ def _item(place: str, message: object, roles: Mapping[str, str], problems: Probl
     if not isinstance(content, str):
         # Media are replaced by their names.
         content = Message("user", content).text
-    return {"role": roles[message["role"]], "prompt": content}
+    return {"role": roles[str(message["role"])], "prompt": content}
 
 
 def _problem_of(place: str, message: object, roles: Mapping[str, str]) -> Problem | None:
@@ -201,11 +201,11 @@ def _problems_of_order(
     # Reserved roles may be anywhere; without a round all roles may.
     names = [item["role"] for item in dialogue if item["role"] in meta.order or not meta.round]
     problems: Problems = []
-    if names[:1] == [assistant] and _asks_first(meta, roles):
+    if names and names[0] == assistant and _asks_first(meta, roles):
         text = f"the conversation starts with {assistant!r}, but a round starts with {roles.get('user')!r}"
         problems.append(Problem("messages[0]", f"{text}; put a user message first"))
-    # The last turn, if there is one, has to be a question.
-    if ask and names[-1:] in ([], [assistant]):
+    has_question = bool(names) and names[-1] != assistant
+    if ask and not has_question:
         text = "no user message to reply to at the end; add one, or render with add_generation_prompt=False"
         problems.append(Problem("messages[-1]", text))
     return problems

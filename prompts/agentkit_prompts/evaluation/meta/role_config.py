@@ -139,11 +139,13 @@ def _entries(config: Mapping[str, Any], key: str, problems: Problems) -> dict[st
         place = f"{key}[{index}]"
         if isinstance(value, str) and key == "round":
             entries[place] = value
-            continue
-        wrong = wrong_type(place, value, Mapping, _EXPECTED[key]) or _problems_of_role(value, place)
-        problems += wrong
-        if not wrong:
-            entries[place] = _role(value, place)
+        elif isinstance(value, Mapping):
+            wrong = _problems_of_role(value, place)
+            problems += wrong
+            if not wrong:
+                entries[place] = _role(value, place)
+        else:
+            problems += wrong_type(place, value, Mapping, _EXPECTED[key])
     return entries
 
 
