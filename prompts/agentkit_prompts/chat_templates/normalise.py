@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from agentkit_prompts.context.items import Document, ToolSpec
-from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Part, Text
 from agentkit_prompts.context.wire.read_messages import REASONING
 from agentkit_prompts.context.wire.read_parts import plain_text_of
@@ -125,10 +125,7 @@ def template_message(message: Message) -> dict[str, Any]:
     if type(message.content) is tuple:
         result["content"] = [_part(part) for part in message.content]
     if message.tool_calls:
-        result["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in message.tool_calls
-        ]
+        result["tool_calls"] = [_template_call(call) for call in message.tool_calls]
     if message.tool_call_id is not None:
         result["tool_call_id"] = message.tool_call_id
     if message.name:
@@ -136,6 +133,10 @@ def template_message(message: Message) -> dict[str, Any]:
     if message.thinking and message.reasoning:
         result["reasoning_content"] = message.reasoning
     return result
+
+
+def _template_call(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
 def _part(part: Part) -> dict[str, str]:
@@ -228,8 +229,7 @@ class _Normaliser:
         if not isinstance(role, str) or not role:
             self.problems.append(Problem(f"{place}.role", "missing"))
             return message
-        if None in message.values():
-            message = {key: value for key, value in message.items() if value is not None}
+        message = _without_nulls(message)
         if "content" in message:
             message["content"] = self._content(message["content"], role, f"{place}.content")
         else:
@@ -295,6 +295,10 @@ class _Normaliser:
                 return
 
 
+def _without_nulls(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value is not None}
+
+
 def _plain_text(part: dict[str, Any]) -> str:
     return plain_text_of(part, "", [])[0] or f"[{part.get('type', 'part')}]"
 
@@ -306,7 +310,7 @@ def _wire_call(call: Any) -> dict[str, Any]:
     if "function" not in call and "name" in call:
         function = {key: call[key] for key in ("name", "arguments") if key in call}
         call = {"id": call.get("id"), "function": function}
-    return {key: value for key, value in call.items() if value is not None}
+    return _without_nulls(call)
 
 
 def _arguments(arguments: Any, form: Form) -> Any:

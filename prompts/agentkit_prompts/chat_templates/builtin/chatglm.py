@@ -29,21 +29,29 @@ class ChatGLM2Template(RoleMarkerTemplate):
 
     def write(self, turns: list[Turn], task: Task) -> str:
         """Return the rounds."""
+        if not task.strict:
+            # LMDeploy leaves out other messages.
+            turns = [turn for turn in turns if turn["role"] in ("user", "assistant")]
         parts: list[str] = []
         number = 0
         is_open = False
-        # LMDeploy leaves out other messages.
-        for turn in turns if task.strict else [turn for turn in turns if turn["role"] in ("user", "assistant")]:
-            role, text = turn["role"], turn["content"]
-            if is_open or (role == "assistant" and task.strict):
+        for turn in turns:
+            is_reply = turn["role"] == "assistant"
+            if is_open or (is_reply and task.strict):
                 parts.append(self.assistant)
-            if role == "user":
-                number += 1
-                parts += (f"[Round {number}]\n\n", self.user)
-            parts.append(text)
-            if role != "assistant":
-                parts.append(self.eoh)
-            is_open = role == "user"
+            is_open = turn["role"] == "user"
+            number += is_open
+            parts += self._round(turn, number)
         if is_open and task.add_generation_prompt:
             parts.append(self.assistant)
         return "".join(parts)
+
+    def _round(self, turn: Turn, number: int) -> list[str]:
+        """Return the text of a message in the round of this number."""
+        match turn["role"]:
+            case "user":
+                return [f"[Round {number}]\n\n", self.user, turn["content"], self.eoh]
+            case "assistant":
+                return [turn["content"]]
+            case _:
+                return [turn["content"], self.eoh]

@@ -66,9 +66,7 @@ class ControlTokens:
     """
 
     def __init__(self, tokens: Iterable[str], inline: Collection[str] = ()) -> None:
-        # The longest token first, because regular expressions try alternatives in their order.
-        ordered = sorted({token.strip() for token in tokens}, key=lambda token: (-len(token), token))
-        ordered = [token for token in ordered if len(token) >= _MIN_LENGTH]
+        ordered = _longest_first(tokens)
         self.anywhere = tuple(token for token in ordered if token in inline or not _BRACKETS.isdisjoint(token))
         self.words = tuple(token for token in ordered if token not in self.anywhere)
         self.longest = max(map(len, ordered), default=0)
@@ -182,6 +180,12 @@ def tokens_of(template: ChatTemplate) -> ControlTokens:
     """
     stop_words = getattr(template, "stop_words", None) or ()
     return control_tokens_of((*template.control_tokens, *stop_words), getattr(template, "inline_markers", ()))
+
+
+def _longest_first(tokens: Iterable[str]) -> list[str]:
+    """Return the tokens that can be broken, in the order in which a regular expression must try them."""
+    stripped = {token.strip() for token in tokens}
+    return sorted([token for token in stripped if len(token) >= _MIN_LENGTH], key=lambda token: (-len(token), token))
 
 
 def _by_sign(anywhere: Iterable[str], words: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

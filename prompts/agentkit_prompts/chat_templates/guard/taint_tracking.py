@@ -7,7 +7,7 @@ renders that, and what comes out swapped was untrusted. Where a control token ho
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -282,9 +282,8 @@ class _Guard:
         needed = sorted({ord(text[at]) for at in offsets})
         free = _free(tree, text)
         tables = {pointer: dict(zip(needed, map(ord, free), strict=False)) for pointer in pointers}
-        owner_of = {chr(swap): pointer for pointer, table in tables.items() for swap in table.values()}
-        back = {swap: character for table in tables.values() for character, swap in table.items()}
         swapped = attempt(self.render, _swap(tree, lambda segment: tables[segment.pointer]))
+        owner_of, back = _reversed(tables)
         if swapped is None or swapped.translate(back) != text:
             return {}
         return {at: owner_of[swapped[at]] for at in offsets if swapped[at] in owner_of}
@@ -327,6 +326,17 @@ def _table(tree: Tree, text: str, alphabet: frozenset[str]) -> dict[int, int]:
             "the text holds nearly every private-use character there is, and none is left to mark with"
         )
     return table
+
+
+def _reversed(tables: Mapping[str, dict[int, int]]) -> tuple[dict[str, str], dict[int, int]]:
+    """Return the place of each private-use character, and the character that it replaces."""
+    owner_of: dict[str, str] = {}
+    back: dict[int, int] = {}
+    for pointer, table in tables.items():
+        for character, swap in table.items():
+            owner_of[chr(swap)] = pointer
+            back[swap] = character
+    return owner_of, back
 
 
 def _unswapped(text: str, table: dict[int, int]) -> str:

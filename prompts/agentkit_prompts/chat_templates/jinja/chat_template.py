@@ -388,11 +388,7 @@ class JinjaChatTemplate:
         """
         limits = self.limits if shared is None else shared.left
         if self.isolated:
-            data = {name: value for name, value in variables.items() if name != _CLOCK}
-            given: dict[str, Any] = {"given": (messages, tools, prompt), "variables": data}
-            given["limits"] = asdict(limits) if limits is not None else None
-            now = self.now.isoformat() if self.now is not None else None
-            return self._ask("render", read_text, source, **given, marks=marks, now=now)
+            return self._run_isolated(source, (messages, tools, prompt), variables, marks, limits)
         meter = Meter(limits) if limits is not None else None
         given = {"messages": messages, "tools": tools, "add_generation_prompt": prompt, **variables}
         try:
@@ -400,6 +396,27 @@ class JinjaChatTemplate:
         finally:
             if shared is not None and meter is not None:
                 shared.use(meter)
+
+    def _run_isolated(
+        self,
+        source: str,
+        given: tuple[object, ...],
+        variables: Mapping[str, Any],
+        marks: tuple[str, str] | None,
+        limits: Limits | None,
+    ) -> str:
+        """Run a template in the process that it has."""
+        data = {name: value for name, value in variables.items() if name != _CLOCK}
+        return self._ask(
+            "render",
+            read_text,
+            source,
+            given=given,
+            variables=data,
+            marks=marks,
+            now=self.now.isoformat() if self.now is not None else None,
+            limits=asdict(limits) if limits is not None else None,
+        )
 
     def _run_here(
         self, template: jinja2.Template, given: dict[str, Any], marks: tuple[str, str] | None, meter: Meter | None

@@ -280,21 +280,23 @@ def _changed_call(call: dict[str, Any], place: str, change: _Change) -> dict[str
 
 
 def _changed_arguments(arguments: Any, problem: Problem, change: _Change) -> Any:
-    def changed(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: changed(item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [changed(item) for item in value]
-        text = value if isinstance(value, str) else json.dumps(value)
-        return _swapped(value, _Value("call", problem, text), change)
-
     parsed = _parsed(arguments)
     if isinstance(parsed, dict | list):
-        result = changed(parsed)
+        result = _changed_leaves(parsed, problem, change)
         # Unchanged arguments keep their layout.
         return arguments if result == parsed else json.dumps(result, ensure_ascii=False)
-    is_blank = not arguments or (isinstance(arguments, str) and arguments.isspace())
-    return arguments if is_blank else changed(arguments)
+    if not arguments or (isinstance(arguments, str) and arguments.isspace()):
+        return arguments
+    return _changed_leaves(arguments, problem, change)
+
+
+def _changed_leaves(value: Any, problem: Problem, change: _Change) -> Any:
+    if isinstance(value, dict):
+        return {key: _changed_leaves(item, problem, change) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_changed_leaves(item, problem, change) for item in value]
+    text = value if isinstance(value, str) else json.dumps(value)
+    return _swapped(value, _Value("call", problem, text), change)
 
 
 def _parsed(arguments: object) -> object:

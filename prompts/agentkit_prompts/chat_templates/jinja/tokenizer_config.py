@@ -102,13 +102,7 @@ def _in_config(config: Mapping[str, Any], path: Path) -> dict[str, str]:
     value = config.get("chat_template")
     if value is None:
         return {}
-    if isinstance(value, str):
-        return {"default": value}
-    rows: list[tuple[Any, Any]] = []
-    if isinstance(value, dict):
-        rows = list(value.items())
-    elif isinstance(value, list):
-        rows = [(row.get("name"), row.get("template")) if isinstance(row, dict) else (None, None) for row in value]
+    rows = _rows(value)
     if not rows or not all(isinstance(text, str) for row in rows for text in row):
         raise ChatTemplateError(
             f"{path}: chat_template is neither text nor a list of objects with a name and a template, both text",
@@ -116,6 +110,19 @@ def _in_config(config: Mapping[str, Any], path: Path) -> dict[str, str]:
             name="chat_template",
         )
     return dict(rows)
+
+
+def _rows(value: object) -> list[tuple[Any, Any]]:
+    """Return the names and sources of templates, as far as the value has them."""
+    match value:
+        case str():
+            return [("default", value)]
+        case dict():
+            return list(value.items())
+        case list() if all(isinstance(row, dict) for row in value):
+            return [(row.get("name"), row.get("template")) for row in value]
+        case _:
+            return []
 
 
 def _tokens(config: Mapping[str, Any]) -> dict[str, str]:

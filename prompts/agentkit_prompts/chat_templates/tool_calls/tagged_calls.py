@@ -175,14 +175,15 @@ def typed(text: str, schema: object, root: Mapping[str, Any]) -> object:
         value = _literal(inner)
     except NoCallError:
         return text
-    if "string" not in kinds:
-        return value
-    # If the parameter may be a string, 007 and 1.50 are strings, and 7 is a number.
-    is_exact = isinstance(value, list | dict) or json.dumps(value) == inner
-    fits = type(value) is not str and any(is_json(value, kind) for kind in kinds)
-    if fits and is_exact:
+    if "string" not in kinds or _is_of(kinds - {"string"}, value, inner):
         return value
     return text
+
+
+def _is_of(kinds: frozenset[str], value: object, text: str) -> bool:
+    """Return True if a value is of these JSON types, and its text is the usual one: 007 and 1.50 are strings."""
+    is_usual = isinstance(value, list | dict) or json.dumps(value) == text
+    return is_usual and any(is_json(value, kind) for kind in kinds)
 
 
 def _literal(text: str) -> object:

@@ -153,18 +153,20 @@ def _words(declared: Declarations) -> frozenset[str]:
 
 def _has_closed_borders(composition: Contents, frame: Frame) -> bool:
     """Return True if no token can span two messages, and the text ends where the reply begins."""
-    talk, traffic, closing = composition.conversation, composition.intermediate, composition.closing
     last = "user"
-    if traffic and not closing.text:
-        last = traffic[-1].role
+    if composition.intermediate and not composition.closing.text:
+        last = composition.intermediate[-1].role
     if last == "assistant" or frame.has_token_over_blank_lines or frame.could_end_in_token(last):
         return False
-    if not frame.open_pairs:
-        return True
-    roles = [*talk.derive(_role), "user", *traffic.derive(_role)]
-    if closing.text:
+    return not frame.open_pairs or frame.open_pairs.isdisjoint(pairwise(_roles(composition)))
+
+
+def _roles(composition: Contents) -> list[str]:
+    """Return the roles of all messages after the system message."""
+    roles = [*composition.conversation.derive(_role), "user", *composition.intermediate.derive(_role)]
+    if composition.closing.text:
         roles.append("user")
-    return frame.open_pairs.isdisjoint(pairwise(roles))
+    return roles
 
 
 def _head(composition: Contents, writer: HeadWriter) -> str | None:
