@@ -1,4 +1,4 @@
-"""Chat templates: how one local model wants to hear a conversation. Import it as `agentkit.prompts.chat_templates`."""
+"""Chat templates: the text of a conversation for one local model. Import it as `agentkit.prompts.chat_templates`."""
 
 from agentkit_prompts.lazy import exports_of_stub
 

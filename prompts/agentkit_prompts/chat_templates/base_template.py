@@ -44,7 +44,7 @@ _TYPES: dict[str, Callable[[object], bool]] = {
 
 
 class BaseTemplate:
-    """A chat template as the LMDeploy document writes it: a subclass says what a prompt and a conversation look like.
+    """A chat template as the LMDeploy document writes it: a subclass defines the text of a prompt and a conversation.
 
     Fields are class attributes with a type, so a subclass may also just restate them, and every field is a keyword of
     the constructor. `render`, which the rest of agentkit calls, goes through `messages2prompt`.
@@ -61,14 +61,14 @@ class BaseTemplate:
     repetition_penalty: float | None = 1.0
     capability: Capability | str | None = "chat"
     stop_words: Sequence[str] | None = None
-    """What ends a reply."""
+    """Texts that end a reply."""
     tool_call_format: str | None = None
-    """How the model writes tool calls; see `TOOL_CALL_FORMATS`. None: in any of the formats there are."""
+    """Format of the tool calls of the model; see `TOOL_CALL_FORMATS`. None for any of them."""
 
     label = ""
     """The file that it is from, if any."""
     rewrites_text: ClassVar[bool] = True
-    """Whether `messages2prompt` may change the text of a message: then the finished text is looked through as well."""
+    """True if `messages2prompt` may change the text of a message: then the finished text is checked as well."""
     marker_fields: ClassVar[tuple[str, ...]] = (
         *("system", "eosys", "user", "eoh", "assistant", "eoa", "separator", "tool", "eotool"),
     )
@@ -81,7 +81,7 @@ class BaseTemplate:
 
     @property
     def title(self) -> str:
-        """What it is called in errors: the file that it is from, or the name of the class."""
+        """Name of the template in errors: its file, or its class."""
         return self.label or type(self).__name__
 
     @classmethod
@@ -94,14 +94,14 @@ class BaseTemplate:
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
-        """What only the template may write: stop words, and the markers around messages."""
+        """Texts that only the template may write: stop words, and the markers around messages."""
         markers = [getattr(self, name, None) for name in self.marker_fields]
         return tokens_and_markers(self.stop_words or (), [marker for marker in markers if isinstance(marker, str)])
 
     def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
-        """Return what is sent for one prompt of the user: as it is when the model only completes, else decorated.
+        """Return the text for one prompt of the user: the prompt itself if the model only completes, else decorated.
 
-        `sequence_start` says whether it opens a conversation; a later one is sent to a server that has the earlier
+        `sequence_start` is True if it opens a conversation; a later one is sent to a server that has the earlier
         turns in its cache.
         """
         prompt = read_prompt(prompt, self.title)
@@ -135,14 +135,14 @@ class BaseTemplate:
         add_generation_prompt: bool = True,
         **kwargs: Any,
     ) -> str:
-        """Return what `messages2prompt` makes of the conversation; it is given plain dicts of its own.
+        """Return the text that `messages2prompt` makes of the conversation; it gets new plain dicts.
 
         Tools are passed on where `messages2prompt` has a parameter of that name, and so is every other keyword;
         keywords it has no parameter for are for other templates and are left out. Without a parameter
         `add_generation_prompt` the `assistant` marker at the end is taken off again.
 
         Raises:
-            ChatTemplateError: The template has no place for a part of this conversation; says why.
+            ChatTemplateError: The template has no place for a part of this conversation; names the reason.
         """
         title = self.title
         # A subclass may accept any subset of these options, as the LMDeploy document shows.
@@ -163,7 +163,7 @@ class BaseTemplate:
     def _refuse_tools(self, turns: list[Turn], tools: Tools | None) -> None:
         if tools or any(map(has_tool_traffic, turns)):
             raise ChatTemplateError(
-                f"{self.title}: its messages2prompt has no parameter `tools`: there is no place for them",
+                f"{self.title}: its messages2prompt has no parameter `tools`, so it has no place for them",
                 template=self.title,
                 problems=[Problem("tools", "no parameter")],
             )
@@ -187,7 +187,7 @@ class BaseTemplate:
         return text
 
     def _without_opening(self, text: str, last: Mapping[str, Any]) -> str:
-        """Take off the marker that `messages2prompt` put behind the conversation for the model to go on from."""
+        """Remove the marker after the conversation with which `messages2prompt` opens the reply."""
         opening = getattr(self, "assistant", "")
         # The last message may end in the same text: then it is unknown which of the two the marker is.
         if not opening or not text.endswith(opening) or last["content"].endswith(opening):

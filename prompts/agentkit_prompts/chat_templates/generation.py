@@ -1,4 +1,4 @@
-"""What the assistant wrote in a rendered conversation: the spans of `{% generation %}`, or of its messages."""
+"""Finds the text of the assistant in a rendered conversation: the spans of `{% generation %}`, or of its messages."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _Draw: TypeAlias = Callable[[_Messages, bool], str]
 
 
 def has_generation(source: str) -> bool:
-    """Tell whether a template marks what a model says with `{% generation %}`."""
+    """Return True if a template marks the text of the model with `{% generation %}`."""
     return "generation" in source and "endgeneration" in source
 
 
 def marked_spans(text: str, render: Callable[[tuple[str, str]], str]) -> Spans:
-    """Return where a template's `{% generation %}` blocks ended up in its text.
+    """Return the spans of the `{% generation %}` blocks of a template in its text.
 
     The conversation is rendered once more with two characters around each block that the text does not hold. What
     the template does to the blocks afterwards must leave them where they are.

@@ -34,7 +34,7 @@ _HASH = re.compile(r"[0-9a-f]{7,64}")
 
 
 def parts_of(model: str) -> list[str]:
-    """Return what may be the name of the model, in lower case and the likeliest first."""
+    """Return the possible names of the model, in lower case and the likeliest first."""
     parts = [part for part in _SEPARATOR.split(model.lower()) if part]
     for part in parts:
         # A folder of the Hugging Face cache.

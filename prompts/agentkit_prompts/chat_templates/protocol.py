@@ -11,37 +11,37 @@ from agentkit_prompts.context.messages import Message
 __all__ = ["FIELDS_ELSEWHERE", "TOOLS_IN_PROMPT", "Capability", "ChatTemplate"]
 
 Capability = Literal["chat", "completion", "infilling", "python"]
-"""What a model can be asked to do; only `chat` decorates a prompt with roles."""
+"""A task of a model; only `chat` decorates a prompt with roles."""
 
 
 FIELDS_ELSEWHERE = {
     "session_len": "that is session_len= of CompletionModel, or session_len: under model: of an agent file",
     "tokenizer": "tokens are counted by that of the agent: Agent(tokenizer=...)",
 }
-"""Where it is given what some take for a field of a template."""
+"""The right place of options that are no fields of a template, by name."""
 TOOLS_IN_PROMPT = (
     "put the tools in the prompt with ToolPrompt, in a prompt file `kind: tools`, and say there how to write a call: "
     "calls and results are text then"
 )
-"""What to do where a template has no place for tools."""
+"""Advice for a template without a place for tools."""
 
 
 class ChatTemplate(Protocol):
-    """How one model wants to hear a conversation.
+    """Writes a conversation as the text that one model was trained on.
 
     A template may have `capability`, `session_len` and sampling defaults (`temperature`, `top_p`, `top_k`,
-    `repetition_penalty`) beside this, and `tool_call_format`: how the model writes tool calls, as `BaseTemplate` does.
-    One that says `rewrites_text = False` promises to write the same control tokens whatever the texts say.
+    `repetition_penalty`) too, and `tool_call_format`: how the model writes tool calls, as `BaseTemplate` does.
+    With `rewrites_text = False` a template promises to write the same control tokens for all texts.
     """
 
     @property
     def stop_words(self) -> Sequence[str] | None:
-        """What ends a reply."""
+        """Texts that end a reply."""
         ...
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
-        """What only the template may write: stop words, bos and eos, and the markers it puts around messages."""
+        """Texts that only the template may write: stop words, bos and eos, and the markers around messages."""
         ...
 
     def render(
@@ -54,6 +54,6 @@ class ChatTemplate(Protocol):
         """Return the text of the conversation; with `add_generation_prompt` it ends where the model's reply begins.
 
         Raises:
-            ChatTemplateError: The template has no place for a part of the conversation; says which message, and why.
+            ChatTemplateError: The template has no place for a part of the conversation; names the message.
         """
         ...

@@ -16,7 +16,7 @@ REASONING_TAGS = (
     ("<|thought_start|>", "<|thought_end|>"),
     ("◁think▷", "◁/think▷"),
 )
-"""What opens a thought, and what ends it. The first is often the end of the prompt, and the second alone is written."""
+"""The texts that open and end a thought. The first is often the end of the prompt, and the second alone is written."""
 TRUSTED_TAGS = (
     *_COMMON,
     ("<thought>", "</thought>"),
@@ -26,5 +26,5 @@ TRUSTED_TAGS = (
 
 
 def opens_thought(prompt: str) -> bool:
-    """Return whether a prompt ends in what opens a thought."""
+    """Return True if a prompt ends with the opening of a thought."""
     return prompt.rstrip().endswith(tuple([opening for opening, _ in REASONING_TAGS]))

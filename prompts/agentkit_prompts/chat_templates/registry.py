@@ -74,7 +74,7 @@ class ChatTemplateRegistry:
         return register
 
     def get(self, name: str) -> TemplateMaker:
-        """Return what makes the template of `name`: a class for every built-in model.
+        """Return the maker of the template of `name`: a class for every built-in model.
 
         Raises:
             ChatTemplateError: The name is unknown; the message names near ones.
@@ -99,7 +99,7 @@ class ChatTemplateRegistry:
         return self.fitting(model, f"no chat template is known to fit the model {str(model)!r:.100}")
 
     def fitting(self, model: str, problem: str) -> str:
-        """Return what `best_match` does; its error begins with `problem`."""
+        """Return the same as `best_match`; its error begins with `problem`."""
         closest = self.closest(model)
         if closest is None:
             raise ChatTemplateError(

@@ -37,10 +37,10 @@ _OWN = "agentkit_prompts.chat_templates."
 
 
 class Task(NamedTuple):
-    """What is asked of a template beside the messages."""
+    """The inputs of a template apart from the messages."""
 
     markers: Mapping[str, tuple[str, str]]
-    """Those of the template."""
+    """The markers of the template, by role."""
     tools: list[dict[str, Any]] | None = None
     tool_texts: Sequence[str] = ()
     """Each tool as JSON."""
@@ -48,18 +48,18 @@ class Task(NamedTuple):
     add_generation_prompt: bool = True
     enable_thinking: bool | None = None
     strict: bool = True
-    """Whether nothing may be left out; otherwise what LMDeploy leaves out is left out."""
+    """True if nothing may be left out; otherwise the same is left out as in LMDeploy."""
     is_plain: bool = False
-    """Whether the messages are nothing but a role, of those that every template has, and text."""
+    """True if each message is text and a role that every template has."""
 
 
 class RoleMarkerTemplate(BaseTemplate):
     """A template that is fields only. The built-in models are subclasses made of rows of data.
 
     A message is written as the marker of its role, its text, and the end of its role: `system` and `eosys`, `user`
-    and `eoh`, `assistant` and `eoa` with `separator` behind it, `tool` and `eotool`. A conversation without a system
+    and `eoh`, `assistant` and `eoa` followed by `separator`, `tool` and `eotool`. A conversation without a system
     message starts with `meta_instruction` as one, if there is any. When the last message is the assistant's, the
-    model goes on with it: it is left open.
+    model continues it: it is left open.
     """
 
     session_len: int | None = None
@@ -72,27 +72,27 @@ class RoleMarkerTemplate(BaseTemplate):
     assistant: str = ""
     eoa: str = ""
     separator: str = ""
-    """Stands behind a turn of the assistant, before the next turn."""
+    """Text between a turn of the assistant and the next turn."""
     tool: str = ""
     eotool: str = ""
     bos: str = ""
     """Opens a sequence."""
     bos_always: bool = False
-    """Whether a list of messages starts with `bos` also when it does not open a sequence."""
+    """True if a list of messages starts with `bos` also when it does not open a sequence."""
     trim_opening: Literal["", "chat", "always"] = ""
-    """Whether the marker that opens the reply is written without the space at its end: in `get_prompt` with the
+    """If the marker that opens the reply is written without the space at its end: in `get_prompt` with the
     capability `chat`, or with any; in a list of messages always."""
     reply_start: str = ""
-    """Stands behind the marker that opens the reply to a list of messages, such as `<think>`."""
+    """Text after the marker that opens the reply to a list of messages, such as `<think>`."""
     reply_start_when: Literal["always", "sequence_start", "thinking", "not thinking"] = "always"
     special_tokens: Sequence[str] = ()
-    """Tokens that mean something to the model beside stop words and markers, such as bos and eos."""
+    """Special tokens of the model that are no stop words and no markers, such as bos and eos."""
 
     roles: ClassVar[tuple[str, ...]] = ("system", "user", "assistant", "tool")
     writes_tools: ClassVar[bool] = False
-    """Whether there is a place for tools and tool calls."""
+    """True if the template has a place for tools and tool calls."""
     leaves_open: ClassVar[bool] = True
-    """Whether a message of the assistant at the end is left open, for the model to go on with."""
+    """True if a message of the assistant at the end is left open, so that the model continues it."""
     code_tokens: ClassVar[tuple[str, ...]] = ()
     """Control tokens that are in none of the fields."""
     model_tokens: ClassVar[tuple[str, ...]] = ()
@@ -102,10 +102,10 @@ class RoleMarkerTemplate(BaseTemplate):
     as for a class with its own `piece` that does not say."""
 
     rewrites_text: ClassVar[bool] = False
-    """Whether it may change the text of a message; so may a class of your own that writes messages itself."""
+    """True if the template may change the text of a message, as a subclass that writes messages may."""
 
     def __init_subclass__(cls) -> None:
-        # A class of a user that overrides one of these methods may change texts, unless it says otherwise.
+        # A class of a user that overrides one of these methods may change texts, unless it sets this.
         if not _WRITERS.isdisjoint(vars(cls)) and not cls.__module__.startswith(_OWN):
             cls.rewrites_text = "rewrites_text" not in vars(cls) or cls.rewrites_text
         if "piece" in vars(cls) and "signs" not in vars(cls):
@@ -113,19 +113,19 @@ class RoleMarkerTemplate(BaseTemplate):
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
-        """What only the template may write: stop words, special tokens, and the markers around messages."""
+        """Texts that only the template may write: stop words, special tokens, and the markers around messages."""
         tokens = [*(self.stop_words or ()), self.bos, *self.special_tokens, *self.code_tokens, *self.model_tokens]
         return tokens_and_markers(tokens, [getattr(self, name) for name in (*self.marker_fields, "bos", "reply_start")])
 
     @property
     def inline_markers(self) -> tuple[str, ...]:
-        """The markers of words that stand inside of a line, as what is written before them does not end one."""
+        """The markers of words that are inside a line, because the text before them does not end a line."""
         pairs = ((self.eosys, self.user), (self.eoh, self.assistant), (self.eoa + self.separator, self.user))
         begun = [(f".{end}{marker}", marker.strip()) for end, marker in pairs]
         return tuple([word for text, word in begun if word and not is_at_line_start(text[: text.rindex(word)])])
 
     def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
-        """Return what is sent for one prompt of the user: as it is when the model only completes, else decorated."""
+        """Return the text for one prompt of the user: the prompt itself if the model only completes, else decorated."""
         prompt = read_prompt(prompt, self.title)
         if self.capability != "completion":
             return self.decorate_prompt(prompt, sequence_start)
@@ -134,7 +134,7 @@ class RoleMarkerTemplate(BaseTemplate):
     def decorate_prompt(self, prompt: str, sequence_start: bool = True) -> str:
         """Return the prompt as a turn of the user and the marker that opens the reply.
 
-        Before it stands the system message when it opens a sequence, and the separator of turns when it does not.
+        If it opens a sequence, the system message is before it, otherwise the separator of turns.
         """
         opening = self.assistant
         if self.trim_opening == "always" or (self.trim_opening == "chat" and self.capability == "chat"):
@@ -157,7 +157,7 @@ class RoleMarkerTemplate(BaseTemplate):
         """Return the text of a conversation, byte for byte as LMDeploy writes it.
 
         That leaves out what its templates have no place for: tools where `writes_tools` is false, and of a list of
-        content parts all but the first text. `render` says all of it or raises.
+        content parts all but the first text. `render` writes all of it or raises.
 
         Raises:
             ChatTemplateError: A role is unknown, or a message cannot be read.
@@ -182,7 +182,7 @@ class RoleMarkerTemplate(BaseTemplate):
     ) -> str:
         """Return the text of the whole conversation; with `add_generation_prompt` it ends where the reply begins.
 
-        Without it the text ends where the last message does. `sequence_start` says whether the messages open a
+        Without it the text ends where the last message does. `sequence_start` is True if the messages open a
         sequence. Keywords it does not know are for other templates.
 
         Raises:
@@ -220,7 +220,7 @@ class RoleMarkerTemplate(BaseTemplate):
         self._check_places(turns, self.task(tools or None))
         if tools or any(map(has_tool_traffic, turns)):
             raise ChatTemplateError(
-                f"{name}: with the capability {self.capability!r} there is no place for tools",
+                f"{name}: with the capability {self.capability!r} it has no place for tools",
                 template=name,
                 problems=[Problem("tools", "no place")],
             )
@@ -233,7 +233,7 @@ class RoleMarkerTemplate(BaseTemplate):
         return self.get_prompt("\n".join(turn["content"] for turn in turns), sequence_start)
 
     def task(self, tools: Tools | None = None, **asked: Any) -> Task:
-        """Return what is asked of the template beside the messages: the markers, the tools, and fields by name."""
+        """Return the inputs of the template apart from the messages: the markers, the tools, and fields by name."""
         if tools is None:
             return Task(self.markers(), **asked)
         functions = read_functions(tools, self.title)
@@ -266,7 +266,7 @@ class RoleMarkerTemplate(BaseTemplate):
 
     @property
     def has_results(self) -> bool:
-        """Whether it has markers for what a tool returned."""
+        """True if the template has markers for results of tools."""
         return bool(self.tool or self.eotool)
 
     @property
@@ -278,7 +278,7 @@ class RoleMarkerTemplate(BaseTemplate):
         return kind.render is own.render and kind.messages2prompt is own.messages2prompt and kind.write is own.write
 
     def markers(self) -> dict[str, tuple[str, str]]:
-        """Return what stands before and behind a message, by role; other forms of a role are called `ROLE FORM`."""
+        """Return the texts before and after a message, by role; other forms of a role are called `ROLE FORM`."""
         return {
             "system": (self.system, self.eosys),
             "user": (self.user, self.eoh),
@@ -287,17 +287,17 @@ class RoleMarkerTemplate(BaseTemplate):
         }
 
     def results(self) -> tuple[str, str]:
-        """Return what stands before and behind neighbouring tool messages, outside their own markers."""
+        """Return the texts before and after neighbouring tool messages, outside their markers."""
         return "", ""
 
     def opening(self, task: Task) -> str:
-        """Return what opens the sequence, where there is one."""
+        """Return the text that opens a sequence, or an empty text."""
         return self.bos if task.sequence_start or self.bos_always else ""
 
     def head(self, turns: Sequence[Turn], task: Task) -> list[str]:
-        """Return what stands before all other messages: one piece, then three for each system message there.
+        """Return the text before all other messages: one piece, then three for each system message in it.
 
-        The first three are the default system message or, where it leads, that of the turns.
+        The first three are the default system message, or the system message that is the first turn.
         """
         bos = self.opening(task)
         if turns and turns[0]["role"] == "system":
@@ -309,14 +309,14 @@ class RoleMarkerTemplate(BaseTemplate):
         return [bos, self.system, self.meta_instruction, self.eosys]
 
     def piece(self, turn: Turn, task: Task, recent: bool = False) -> tuple[str, str, str]:
-        """Return a message in three: what stands before its text, the text, and what stands behind.
+        """Return a message in three pieces: the text before its content, the content, and the text after it.
 
-        Of the task it may read what is no tool. What stands around the text is one pair of the `markers`.
+        It must not read the tools of the task. The texts around the content are one pair of the `markers`.
 
         Args:
             turn: The message.
-            task: What is asked for beside the messages.
-            recent: Whether no message of the user follows.
+            task: The inputs apart from the messages.
+            recent: True if no message of the user follows.
         """
         begin, end = task.markers[turn["role"]]
         return begin, turn["content"], end
@@ -414,7 +414,7 @@ def runs_of_results(roles: Sequence[str]) -> list[tuple[int, int]]:
 def _set_apart(pieces: list[str]) -> None:
     """Put a line break between two messages that have no marker between them.
 
-    `pieces` is one that stands before all messages, then three for each message.
+    `pieces` are one before all messages, then three for each message.
     """
     # Every message begins with a marker, or every message ends with one.
     if all(pieces[1::3]) or all(pieces[3::3]):

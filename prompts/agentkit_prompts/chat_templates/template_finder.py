@@ -1,4 +1,4 @@
-"""Finds the chat template that somebody means: by name, by model, by file, or as it is."""
+"""Finds a chat template by its name, its model or its file."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ __all__ = ["ChatGLM2Template"]
 
 
 class ChatGLM2Template(RoleMarkerTemplate):
-    """Every question opens a round and its answer; nothing stands behind an answer.
+    """Every question opens a round and its answer; the template writes no text after an answer.
 
     A single prompt is always round 1: a template does not remember what it was asked before. The model knows no
     system message. LMDeploy leaves it out, and so does `messages2prompt`; `render` puts it in front of the round.

@@ -22,7 +22,7 @@ class CodeLlamaTemplate(RoleMarkerTemplate):
     """
 
     suffix_first: bool = False
-    """Whether an infilling prompt names what follows the gap before what precedes it."""
+    """True if the text after the gap is written before the text before the gap."""
 
     code_tokens: ClassVar[tuple[str, ...]] = ("<PRE>", "<SUF>", "<MID>", "<EOT>")
 

@@ -15,7 +15,7 @@ __all__ = ["InternLM2Template", "InternS1Template"]
 
 
 class InternLM2Template(RoleMarkerTemplate):
-    """A message whose `name` is plugin or interpreter says so in its marker."""
+    """The marker of a message contains its `name` if that is plugin or interpreter."""
 
     plugin: str = "<|plugin|>"
     interpreter: str = "<|interpreter|>"
@@ -34,7 +34,7 @@ class InternLM2Template(RoleMarkerTemplate):
     code_tokens: ClassVar[tuple[str, ...]] = (call_start, call_end)
 
     def markers(self) -> dict[str, tuple[str, str]]:
-        """Return what stands before and behind a message, by role, and by role and speaker where it has one."""
+        """Return the texts before and after a message, by role, or by role and speaker."""
         environment = (self.environment, self.eoenv)
         made = {**super().markers(), "tool": environment, "environment": environment}
         for role, (begin, end) in tuple(made.items()):
@@ -51,7 +51,7 @@ class InternLM2Template(RoleMarkerTemplate):
         return begin, self.text_of(turn, recent=recent), end
 
     def speaker_of(self, turn: Turn) -> str:
-        """Return plugin or interpreter where that is who a message is from, else nothing."""
+        """Return the sender of a message if it is plugin or interpreter, else an empty text."""
         name = turn.get("name", "")
         return name if name in ("plugin", "interpreter") else ""
 
@@ -66,7 +66,7 @@ class InternLM2Template(RoleMarkerTemplate):
         )
 
     def head(self, turns: Sequence[Turn], task: Task) -> list[str]:
-        """Return what stands before all other messages; tools are a system message behind the first."""
+        """Return the text before all other messages; tools are a system message after the first."""
         head = super().head(turns, task)
         if task.tools:
             begin, end = task.markers["system plugin"]
@@ -75,7 +75,7 @@ class InternLM2Template(RoleMarkerTemplate):
 
 
 class InternS1Template(InternLM2Template):
-    """Tools stand in the first system message, behind its text; `tool` introduces them.
+    """Tools are in the first system message, after its text; `tool` introduces them.
 
     A tool message that names its tool comes from the plugin.
 
@@ -86,7 +86,7 @@ class InternS1Template(InternLM2Template):
     code_tokens: ClassVar[tuple[str, ...]] = (*InternLM2Template.code_tokens, "<think>", "</think>")
 
     def head(self, turns: Sequence[Turn], task: Task) -> list[str]:
-        """Return what stands before all other messages: the system message, with the tools behind its text."""
+        """Return the text before all other messages: the system message, with the tools after its text."""
         bos = self.opening(task)
         leads = bool(turns) and turns[0]["role"] == "system"
         has_default = self.meta_instruction is not None and task.sequence_start and task.enable_thinking is not False

@@ -1,4 +1,4 @@
-"""Llama 3.1 and 3.2: tools are described in the system message, a call ends with a token of its own."""
+"""Llama 3.1 and 3.2: tools are described in the system message, a call ends with a separate token."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Llama31Template"]
 
 
 class Llama31Template(RoleMarkerTemplate):
-    """`knowledge` (dates) stands before the default system message, `tool` and `eotool` around the tools.
+    """`knowledge` (dates) is before the default system message, `tool` and `eotool` are around the tools.
 
     An assistant message that calls a tool ends with `eom`. LMDeploy writes calls only where the model wrote them as
     text, and the tools again in every system message; so does `messages2prompt`. `render` writes all calls, in the
@@ -30,7 +30,7 @@ class Llama31Template(RoleMarkerTemplate):
     roles: ClassVar[tuple[str, ...]] = ("system", "user", "assistant", "tool", "ipython")
     writes_tools: ClassVar[bool] = True
     signs: ClassVar[tuple[str, ...] | None] = ("<|python_tag|>", "</function>")
-    """What an assistant message holds that calls a tool."""
+    """Signs of a tool call in the text of an assistant message."""
     code_tokens: ClassVar[tuple[str, ...]] = ("<|python_tag|>", "</function>", "<function=")
 
     def markers(self) -> dict[str, tuple[str, str]]:
@@ -39,7 +39,7 @@ class Llama31Template(RoleMarkerTemplate):
         return {**super().markers(), "tool": ipython, "ipython": ipython, "assistant call": call}
 
     def head(self, turns: Sequence[Turn], task: Task) -> list[str]:
-        """Return what stands before all other messages: the system message, with the tools before its text."""
+        """Return the text before all other messages: the system message, with the tools before its text."""
         bos, tools = self.opening(task), self._tools(task)
         if turns and turns[0]["role"] == "system":
             return [bos, f"{self.system}{tools}", turns[0]["content"], self.eosys]

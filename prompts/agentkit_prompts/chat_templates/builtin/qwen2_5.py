@@ -12,7 +12,7 @@ __all__ = ["Qwen25Template"]
 
 
 class Qwen25Template(RoleMarkerTemplate):
-    """Messages end with `eosys`, tool results with `eoh`. A reply is always opened anew: no message is left open.
+    """Messages end with `eosys`, tool results with `eoh`. A new reply is always opened: no message is left open.
 
     Neighbouring tool messages share one user message. Without tools, LMDeploy leaves out a leading system message
     that does not open a sequence, and so does `messages2prompt`.
@@ -38,11 +38,11 @@ class Qwen25Template(RoleMarkerTemplate):
         }
 
     def results(self) -> tuple[str, str]:
-        """Return what opens and ends the message of the user that neighbouring results share."""
+        """Return the texts around the message of the user that neighbouring results share."""
         return self.user.strip(), self.eoh
 
     def head(self, turns: Sequence[Turn], task: Task) -> list[str]:
-        """Return what stands before all other messages: the system message, with the tools behind its text."""
+        """Return the text before all other messages: the system message, with the tools after its text."""
         leads = bool(turns) and turns[0]["role"] == "system"
         bos = self.opening(task)
         system = self.meta_instruction

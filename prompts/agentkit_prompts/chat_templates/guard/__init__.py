@@ -1,1 +1,1 @@
-"""Which tokens only a chat template may write, and how untrusted text is kept from writing them."""
+"""Control tokens of chat templates, and the guard that keeps untrusted text from forming them."""

@@ -41,7 +41,7 @@ _MIN_LENGTH = 2
 """Characters of a token: a shorter one has no inside in which it could be broken."""
 
 Policy: TypeAlias = Literal["escape", "reject", "allow"]
-"""What happens to untrusted text that forms a control token."""
+"""Policy for untrusted text that forms a control token."""
 
 
 class Found(NamedTuple):
@@ -53,7 +53,7 @@ class Found(NamedTuple):
 
 
 class ControlTokens:
-    """What only a chat template may write.
+    """The tokens that only a chat template may write.
 
     White space around a token does not count, and tokens of one character are left out: they cannot be broken.
 
@@ -91,9 +91,9 @@ class ControlTokens:
                 yield Found(match.start(1), match.end(1), match[1])
 
     def written(self, text: str) -> Iterator[re.Match[str]]:
-        """Return where tokens stand in `text`, those of words also inside of lines.
+        """Yield the matches of tokens in `text`; markers of words count inside lines too.
 
-        The first group of each match is the token, the second the name of a role right behind it, or nothing.
+        The first group of each match is the token, the second the name of a role directly after it, or empty.
         """
         return self._everywhere.finditer(text)
 
@@ -169,7 +169,7 @@ class ControlTokens:
 
 @lru_cache(maxsize=MAX_CACHED)
 def control_tokens_of(tokens: tuple[str, ...], inline: tuple[str, ...] = ()) -> ControlTokens:
-    """Return what is known about these tokens, worked out once; those that are `inline` count anywhere."""
+    """Return these tokens, prepared once; tokens that are `inline` count anywhere."""
     return ControlTokens(tokens, inline)
 
 
@@ -209,7 +209,7 @@ def is_at_line_start(text: str) -> bool:
 
 
 def _characters(text: str) -> Iterator[str]:
-    """Yield what counts as part of a token: white space is a template's to strip, quotes are JSON's to escape."""
+    """Yield the characters of a token, except white space, which templates strip, and quotes, which JSON escapes."""
     return (character for character in text if not character.isspace() and character not in _JSON_SYNTAX)
 
 

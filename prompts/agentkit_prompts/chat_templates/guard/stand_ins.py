@@ -22,11 +22,11 @@ _LENGTH = 3
 STAND_IN = chr(_FIRST) * _LENGTH
 """A word of no meaning."""
 _ID_LENGTH = 9
-"""Characters of that of the id of a tool call: some templates take no other number."""
+"""Characters of a stand-in of the id of a tool call: some templates take no other number."""
 _ID = (".id", ".tool_call_id")
 _KEY = ".key"
 _NAME = (".name", _KEY, *_ID)
-"""Where the same text becomes the same word."""
+"""Ends of pointers at which the same text becomes the same word."""
 _THOUGHTS = frozenset(opening for opening, _ in TRUSTED_TAGS)
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
 """An escape in the JSON of arguments: a character of the text around it."""

@@ -171,7 +171,7 @@ class _Cut(NamedTuple):
 
     @property
     def at(self) -> int:
-        """Where to break it: behind its first character, but never between two that are trusted."""
+        """Offset at which to break it: after its first character, but never between two that are trusted."""
         return max(self.tainted[0], self.found.start + 1)
 
 
@@ -181,7 +181,7 @@ class _Followed(NamedTuple):
     text: str
     """With tainted tokens broken."""
     swapped: str
-    """With tainted characters swapped: the only tokens in it are those of the template itself."""
+    """With tainted characters swapped: all tokens in it were written by the template."""
 
 
 @dataclass(frozen=True, slots=True)

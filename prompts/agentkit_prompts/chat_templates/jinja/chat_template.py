@@ -76,16 +76,16 @@ class JinjaChatTemplate:
     lossy: bool = False
     """Accept that the template leaves out messages, tool calls or tools; otherwise that is an error."""
     limits: Limits | None = CHAT_LIMITS
-    """What one rendering may do; None for a template that is trusted."""
+    """Limits of one rendering; None for a template that is trusted."""
     isolated: bool = False
     """Compile and render in a process with limits of its own, which is killed when it takes too much. It takes some
     0.3 s to start; templates get JSON data, so lists for tuples."""
     stop_words: Sequence[str] | None = None
-    """What ends a reply; the eos token when nothing is given."""
+    """Texts that end a reply; the eos token by default."""
     tool_call_format: str | None = None
-    """How the model writes tool calls: where it is not given, what the text of the template shows."""
+    """Format of the tool calls of the model; by default the format that the text of the template shows."""
     file: str | None = None
-    """Where the template was read from, for error messages."""
+    """Path of the template, for error messages."""
     _probes: dict[str, Probe] = field(default_factory=dict, init=False, repr=False, compare=False)
     _dated_probes: dict[str, Probe] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -121,7 +121,7 @@ class JinjaChatTemplate:
             (chosen,) = named
         if chosen not in named:
             raise ChatTemplateError(
-                f"{file}: there is no template {chosen!r}{nearest(chosen, named)}", template=file, name=chosen
+                f"{file}: unknown template {chosen!r}{nearest(chosen, named)}", template=file, name=chosen
             )
         source = named.pop(chosen)
         if name is not None:
@@ -240,7 +240,7 @@ class JinjaChatTemplate:
 
     @cached_property
     def control_tokens(self) -> tuple[str, ...]:
-        """What only the template may write: stop words, bos and eos, and the markers around messages."""
+        """Texts that only the template may write: stop words, bos and eos, and the markers around messages."""
         tokens = (self.bos_token, self.eos_token, *self.special_tokens.values(), *self.added_tokens)
         tokens = (*tokens, *(self.stop_words or ()))
         texts = [text for source in (self.source, *self.named.values()) for text in self._literals(source)]
@@ -257,7 +257,7 @@ class JinjaChatTemplate:
         return tuple([word for word, at in places if at >= 0 and not is_at_line_start(text[:at])])
 
     def diagnose(self) -> list[Finding]:
-        """Return what the template cannot do or does in its own way, found by rendering small conversations."""
+        """Return findings about the template from the texts of small conversations."""
         with_tools = None
         if _WITH_TOOLS in self.named:
             with_tools = self._probe(self.named[_WITH_TOOLS])
@@ -279,7 +279,7 @@ class JinjaChatTemplate:
 
     @property
     def clock(self) -> dict[str, Callable[[str], str]]:
-        """The function that tells a template the time, by its name there; nothing without a `now`."""
+        """The function that formats the time, by its name in templates; empty without a `now`."""
         now = self.now
         if now is None:
             return {}
@@ -336,7 +336,7 @@ class JinjaChatTemplate:
         return IsolatedProcess(_WORKER, ChatTemplateError)
 
     def _ask(self, what: str, read: Callable[[Any], R], source: str, **given: Any) -> R:
-        """Return what the process of an isolated template answers."""
+        """Return the answer of the process of an isolated template."""
         limits = asdict(self.limits) if self.limits is not None else None
         return self._process.ask(what, read, source=source, file=self.file, **{"limits": limits, **given})
 

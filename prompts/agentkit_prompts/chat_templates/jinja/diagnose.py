@@ -1,4 +1,4 @@
-"""What a chat template has no place for, refuses, or does in its own way, found by rendering small conversations."""
+"""Findings about a chat template: what it drops, refuses or changes in small conversations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Finding:
     """One thing to know about a chat template before it is used."""
 
     code: str
-    """What it is in one word, such as `ignores_tools`."""
+    """Name of the finding, such as `ignores_tools`."""
     message: str
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ _RESULT = {"role": "tool", "tool_call_id": _ANSWERED, "name": NAME, "content": W
 
 
 def diagnose(source: str, names: set[str], probe: Probe, with_tools: Probe | None = None) -> Iterator[Finding]:
-    """Yield what is to know about a template.
+    """Yield the findings about a template.
 
     Args:
         source: Its text.

@@ -93,7 +93,7 @@ def _glued(sides: Iterable[nodes.Node]) -> list[str]:
 
 
 def _glue_of_calls(probe: Probe) -> Iterator[str]:
-    """Yield what the template writes around tools, calls, results and thoughts."""
+    """Yield the texts that the template writes around tools, calls, results and thoughts."""
     asked = {"role": "user", "content": WORD}
     result = {"role": "tool", "content": WORD, "tool_call_id": "000000000", "name": WORD}
     thought = {"role": "assistant", "content": WORD, "reasoning_content": WORD, "thinking": WORD}
@@ -105,7 +105,7 @@ def _glue_of_calls(probe: Probe) -> Iterator[str]:
 
 
 def _glue(probe: Probe) -> Iterator[str]:
-    """Yield what the template writes around the words of small conversations."""
+    """Yield the texts that the template writes around the words of small conversations."""
     turns = [{"role": role, "content": WORD} for role in ("user", "assistant", "user")]
     result = {"role": "tool", "content": WORD, "tool_call_id": "000000000", "name": WORD}
     for messages in ([{"role": "system", "content": WORD}, *turns], turns, [*turns[:2], result]):
@@ -113,10 +113,10 @@ def _glue(probe: Probe) -> Iterator[str]:
 
 
 def _parts(text: str | ChatTemplateError) -> list[str]:
-    """Return what stands around the words of a text, nothing where the template refuses the conversation.
+    """Return the texts around the words of a text; none if the template refuses the conversation.
 
     Raises:
-        ChatTemplateError: It takes too much work, so that nobody knows what it would write.
+        ChatTemplateError: It takes too much work, so its text is unknown.
     """
     if isinstance(text, str):
         return text.split(WORD)

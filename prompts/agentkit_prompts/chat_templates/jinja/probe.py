@@ -53,7 +53,7 @@ def conversation_of(role: str, content: Any, arguments: Any = None) -> list[dict
 
 
 class Probe:
-    """What a template does with small conversations; each is rendered once."""
+    """Renders small conversations with a template, each once."""
 
     def __init__(self, render: Renderer, source: str) -> None:
         self._render = render

@@ -1,4 +1,4 @@
-"""Where chat templates ship: a `.jinja` file, `tokenizer_config.json`, or the folder of a model that has both."""
+"""Reads the chat template of a model: a `.jinja` file, `tokenizer_config.json`, or the folder with both."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _HTML = frozenset(
 
 
 class TemplateFiles(NamedTuple):
-    """What the files of a model say about its chat template."""
+    """The chat template of a model, as its files define it."""
 
     file: str
-    """Where the template to use is."""
+    """Path of the file with the template to use."""
     templates: dict[str, str]
     """Source by name; the one to use is called `default`."""
     tokens: dict[str, str]
@@ -44,9 +44,9 @@ class TemplateFiles(NamedTuple):
 
 
 def read_files(path: Path) -> TemplateFiles:
-    """Read the chat template of a model, and its special tokens where a tokenizer configuration lies beside it.
+    """Read the chat template of a model, and its special tokens if a tokenizer configuration is next to it.
 
-    A file `chat_template.jinja` beside the configuration goes before the template inside it.
+    A file `chat_template.jinja` next to the configuration goes before the template inside it.
 
     Raises:
         ChatTemplateError: The file cannot be read or holds no chat template.
@@ -67,7 +67,7 @@ def read_files(path: Path) -> TemplateFiles:
             templates[more.stem] = _text(more)
         if not templates:
             raise ChatTemplateError(
-                f"{path}: there is no chat_template in it and no {_TEMPLATE} beside it; give the template itself, "
+                f"{path}: it has no chat_template, and no {_TEMPLATE} is next to it; give the template itself, "
                 "or use a role-marker template",
                 template=str(path),
                 name="chat_template",

@@ -1,1 +1,1 @@
-"""How models write tool calls into their text: the formats, and what reads each."""
+"""Formats of tool calls in the text of a reply, and their readers."""

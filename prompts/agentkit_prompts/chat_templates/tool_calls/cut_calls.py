@@ -1,4 +1,4 @@
-"""Whether a reply that reached its limit of tokens ends inside a tool call: one that was begun, and goes on nowhere."""
+"""Recognises a reply that ends inside a tool call because it reached its limit of tokens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentkit_prompts.chat_templates.tool_calls.reply_text import skip
 __all__ = ["is_cut_call", "is_cut_list"]
 
 _BEGUN = re.compile(r"\s*+(?:`{0,2}\Z|[{\[<]|```|[\w.:/-]++\s*+(?:\Z|[({<>\[=]))")
-"""How all forms go on behind what opens them, and a sentence that only names what opens them does not."""
+"""The text after the opening of a call in all forms. In a sentence that names the opening, other text follows."""
 _NAMED_IN_JSON = re.compile(
     r'[\s\[]*+\{(?:\s*+"type"\s*+:\s*+"function"\s*+,)?(?:\s*+"function"\s*+:\s*+\{)?\s*+"name"\s*+:\s*+"([^"\\]++)"'
 )

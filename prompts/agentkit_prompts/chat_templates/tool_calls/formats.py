@@ -1,6 +1,6 @@
 """The formats in which models write tool calls, as a table: adding one is adding rows, and a reader where it needs one.
 
-A chat template names its format as `tool_call_format`; where it names none, every format is recognised.
+A chat template names its format as `tool_call_format`; if it names none, every format is recognised.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 HARMONY = "harmony"
 """The format of gpt-oss: not calls in a text, but a whole reply of messages on channels."""
 FUNCTIONARY = "functionary"
-"""That of functionary 3.0 and 3.2: a whole reply of messages, each behind the name of who is to read it."""
+"""The format of functionary 3.0 and 3.2: a whole reply of messages, each after the name of its reader."""
 
 _DEEPSEEK = len("<｜tool▁call▁begin｜>")
 _KIMI = len("<|tool_call_begin|>")
@@ -45,7 +45,7 @@ _DSML = "<｜DSML｜invoke name="
 
 
 class Form(NamedTuple):
-    """One way to write calls: what stands around them, and what reads them. A format may have several."""
+    """One way to write calls: the texts around them, and their reader. A format may have several forms."""
 
     format: str
     opening: str
@@ -53,9 +53,9 @@ class Form(NamedTuple):
     """May be missing at the end of the reply: it is a stop word of some templates."""
     read: Reader
     kept: int = 0
-    """How many characters at the end of `opening` are the beginning of the first call."""
+    """Number of characters at the end of `opening` that belong to the first call."""
     may_stay_open: bool = False
-    """Whether `closing` may be missing anywhere, as a reply may leave out what stands around calls."""
+    """True if `closing` may be missing anywhere, because a reply may leave out the texts around calls."""
 
 
 _FORMS = (
@@ -96,7 +96,7 @@ _BARE: dict[str, tuple[Reader, ...]] = {
     "llama4": (only_json, only_python),
     "gemma3": (only_json, only_python),
 }
-"""What reads a reply that is nothing but calls of tools there are; JSON in every other format."""
+"""Readers of a reply that contains only calls of available tools; JSON in every other format."""
 
 _SIGNS = (
     ("minimax_m2", r"<minimax:tool_call>"),
@@ -122,7 +122,7 @@ _SIGNS = (
     ("lfm2", r"<\|tool_call_start\|>"),
     ("jamba", r"<tool_calls>"),
 )
-"""What a chat template of a format writes, the surest first."""
+"""Format and the pattern of a text that its chat templates write, the surest first."""
 
 TOOL_CALL_FORMATS = (*dict.fromkeys(form.format for form in _FORMS), HARMONY, FUNCTIONARY)
 """The names of all formats."""
@@ -138,7 +138,7 @@ def checked_format(name: object) -> str | None:
         return None
     if not isinstance(name, str) or name not in TOOL_CALL_FORMATS:
         near = nearest(str(name), TOOL_CALL_FORMATS) or f": it is one of {', '.join(TOOL_CALL_FORMATS)}"
-        raise ChatTemplateError(f"tool_call_format: there is no format {name!r:.80}{near}", name=str(name))
+        raise ChatTemplateError(f"tool_call_format: unknown format {name!r:.80}{near}", name=str(name))
     return name
 
 
@@ -148,7 +148,7 @@ def forms_of(name: str | None) -> tuple[Form, ...]:
 
 
 def bare_readers(name: str | None) -> tuple[Reader, ...]:
-    """Return what reads a reply of this format that is nothing but calls."""
+    """Return the readers of a reply of this format that contains only calls."""
     if name is None:
         return (only_json, only_python)
     return _BARE.get(name, (only_json,))

@@ -1,1 +1,1 @@
-"""Where a composition goes: one file per target."""
+"""The targets of a composition, one file each."""

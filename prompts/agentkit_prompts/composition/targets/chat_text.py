@@ -69,9 +69,9 @@ def chat_text(
 def text_tokens(
     composition: Contents, chat_template: GivenTemplate, *, control_tokens: Policy = "escape", **kwargs: Any
 ) -> int:
-    """Return how many tokens the text has that `chat_text` returns, as the counter of the composition counts.
+    """Return the number of tokens of the text that `chat_text` returns, by the counter of the composition.
 
-    Where the template writes each message on its own, each is counted once. Raises like `chat_text`.
+    If the template writes each message separately, each is counted once. Raises like `chat_text`.
     """
     return _written(composition, chat_template, control_tokens, {**kwargs, "add_generation_prompt": True}, _tokens)
 

@@ -60,7 +60,7 @@ class TreeReader:
     known: frozenset[str]
     """Names that the developer gave to tools and parameters: trusted wherever they are a whole text."""
     is_split: bool
-    """Whether the JSON of arguments is cut into its strings, which are untrusted, and its syntax."""
+    """True if the JSON of arguments is cut into its strings, which are untrusted, and its syntax."""
 
     def __call__(self, message: Message) -> CheckedTree:
         """Return a message of the conversation or of the tool traffic, without its place in the context."""

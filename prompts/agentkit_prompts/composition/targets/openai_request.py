@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["openai_payload"]
 
 _OFFICIAL = ("openai.com", "azure.com")
-"""Ends of the hosts whose limits are those of the provider."""
+"""Ends of the names of the hosts of the provider."""
 
 
 def openai_payload(

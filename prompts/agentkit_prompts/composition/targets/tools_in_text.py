@@ -30,12 +30,12 @@ _TOOL = ToolSpec("look_up_a_word", "Look something up.", {"type": "object", "pro
 
 
 def shows_tools(layers: Layers) -> bool:
-    """Whether a prompt shows the tools in its text."""
+    """Return True if a prompt shows the tools in its text."""
     return any(isinstance(prompt, ToolPrompt) or "tools" in (prompt.reads or ()) for _, prompt in layers.walk())
 
 
 def has_place_for_tools(template: ChatTemplate, **kwargs: Any) -> bool:
-    """Whether a chat template writes tools; where it does not, a prompt has to show them."""
+    """Return True if a chat template writes tools; otherwise a prompt has to show them."""
     try:
         return _TOOL.name in template.render([{"role": "user", "content": "?"}], [_TOOL], **kwargs)
     except ChatTemplateError:
