@@ -82,7 +82,7 @@ class ChatTemplateConfig:
         name = given.pop("model_name", None)
         if name is None and self.model_path is not None:
             name = CHAT_TEMPLATES.best_match(self.model_path)
-        if name in CHAT_TEMPLATES:
+        if name is not None and name in CHAT_TEMPLATES:
             return CHAT_TEMPLATES.get(name)(**given)
         # Without a marker the name is more likely a misspelt name than a new template.
         if self.user is None and self.assistant is None:
