@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
@@ -18,7 +17,8 @@ from agentkit_prompts.chat_templates.generation import Spans, has_generation, ma
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, is_at_line_start
 from agentkit_prompts.chat_templates.jinja.diagnose import Finding, diagnose, read_names
 from agentkit_prompts.chat_templates.jinja.dropped_content import WORD, Conversation
-from agentkit_prompts.chat_templates.jinja.environment import ChatContext, Refusal, compiled
+from agentkit_prompts.chat_templates.jinja.environment import ChatContext, compiled
+from agentkit_prompts.chat_templates.jinja.failure_reasons import reason_of
 from agentkit_prompts.chat_templates.jinja.markers import literals, tokens_of_texts
 from agentkit_prompts.chat_templates.jinja.open_reply import render_open
 from agentkit_prompts.chat_templates.jinja.probe import Probe
@@ -31,7 +31,6 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import ChatTemplateError, Problems
 from agentkit_prompts.names import nearest, reject_unknown_fields
 from agentkit_prompts.templates.isolated_process import IsolatedProcess, read_text, read_texts
-from agentkit_prompts.templates.sandbox.faults import Fault
 from agentkit_prompts.templates.sandbox.guards import check_strftime
 from agentkit_prompts.templates.sandbox.meter import CHAT_LIMITS, Limits, Meter, SharedLimits
 
@@ -43,11 +42,6 @@ _WITH_TOOLS = "tool_use"
 _CLOCK = "strftime_now"
 _MAX_PROBE_CHARS = 100_000
 """Characters that a template may make of a small conversation: its text is searched for markers."""
-_HINTS = {
-    _CLOCK: "the template prints today's date: give it a now=, or compose with a context that has one",
-    "bos_token": "pass bos_token=, or load the template from tokenizer_config.json",
-    "eos_token": "pass eos_token=, or load the template from tokenizer_config.json",
-}
 
 
 @reject_unknown_fields(ChatTemplateError, FIELDS_ELSEWHERE)
@@ -437,26 +431,6 @@ class JinjaChatTemplate:
         for frame, at in walk_tb(error.__traceback__):
             if frame.f_globals.get("__jinja_template__") is template:
                 line = template.get_corresponding_lineno(at)
-        name = refusal = None
-        match error:
-            case Refusal():
-                refusal = str(error)
-                message = f"the template refuses this conversation: {refusal}"
-            case RecursionError():
-                message = "the template or its data nests too deeply"
-            case Fault():
-                message = f"{error} (limits=None lifts the limits of a template that you trust)"
-            case _:
-                name = _undefined_name(error)
-                message = f"{type(error).__name__}: {str(error)[:500]}"
-        if name is not None:
-            message = f"{message}; {_HINTS.get(name, f'pass it to render as {name}=')}"
+        message, name, refusal = reason_of(error)
         place = f"{self.file or 'chat template'}{self._line(line) if line else ''}"
         return ChatTemplateError(f"{place}: {message}", template=self.file, line=line, name=name, refusal=refusal)
-
-
-def _undefined_name(error: Exception) -> str | None:
-    if not isinstance(error, jinja2.UndefinedError):
-        return None
-    undefined = re.match(r"'(\w+)' is undefined", str(error))
-    return undefined[1] if undefined is not None else None

@@ -1,0 +1,46 @@
+"""Reasons of the failures of Jinja chat templates."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import jinja2
+
+from agentkit_prompts.chat_templates.jinja.environment import Refusal
+from agentkit_prompts.templates.sandbox.faults import Fault
+
+__all__ = ["reason_of"]
+
+_HINTS = {
+    "strftime_now": "the template prints today's date: give it a now=, or compose with a context that has one",
+    "bos_token": "pass bos_token=, or load the template from tokenizer_config.json",
+    "eos_token": "pass eos_token=, or load the template from tokenizer_config.json",
+}
+
+
+class Reason(NamedTuple):
+    """The reason of a failure."""
+
+    message: str
+    name: str | None = None
+    """Name of a variable that the template reads and does not get."""
+    refusal: str | None = None
+    """Message of a template that refuses the conversation."""
+
+
+def reason_of(error: Exception) -> Reason:
+    """Return the reason of an error that was raised while a template was rendered."""
+    match error:
+        case Refusal():
+            return Reason(f"the template refuses this conversation: {error}", refusal=str(error))
+        case RecursionError():
+            return Reason("the template or its data nests too deeply")
+        case Fault():
+            return Reason(f"{error} (limits=None lifts the limits of a template that you trust)")
+    message = f"{type(error).__name__}: {str(error)[:500]}"
+    undefined = re.match(r"'(\w+)' is undefined", str(error))
+    if undefined is None or not isinstance(error, jinja2.UndefinedError):
+        return Reason(message)
+    name = undefined[1]
+    return Reason(f"{message}; {_HINTS.get(name, f'pass it to render as {name}=')}", name)
