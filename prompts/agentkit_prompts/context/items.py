@@ -211,17 +211,22 @@ def hash_of(pool: tuple[Example, ...]) -> str:
 
 def _label(document: Document) -> str:
     """Return the label of a document. It depends on no other document, so that it is stable."""
-    name = document.source or document.title or document.id or "document"
-    if not name.isprintable() or "[" in name or "]" in name or len(name) > MAX_SHOWN_CHARS:
-        printable = "".join([char if char.isprintable() else "_" for char in name[-MAX_SHOWN_CHARS:]])
-        # Brackets would end the label in a citation.
-        name = _NO_LABEL.sub("_", printable)
+    name = _label_name(document.source or document.title or document.id or "document")
     if document.position is not None:
         return f"{name}#{document.position}"
     # An id that is the name already says nothing more.
     if name != document.id and _SHORT_ID.fullmatch(document.id) is not None:
         return f"{name}#{document.id}"
     return f"{name}#{_short_hash(document.id, document.text)}"
+
+
+def _label_name(name: str) -> str:
+    """Return the end of a name, with `_` in place of characters that a label cannot have."""
+    name = name[-MAX_SHOWN_CHARS:]
+    if not name.isprintable():
+        name = "".join([char if char.isprintable() else "_" for char in name])
+    # Brackets would end the label in a citation.
+    return _NO_LABEL.sub("_", name)
 
 
 def _short_hash(*texts: str) -> str:

@@ -58,14 +58,19 @@ def _inner(place: str, name: str) -> str:
 
 def make_item(kind: type, given: Mapping[Any, Any], place: str, problems: Problems, aliases: Sequence[str] = ()) -> Any:
     """Make an item of a mapping of its fields; `aliases` are other names that `kind` accepts."""
-    declared = {item.name: item for item in fields(kind)}
-    names = [*declared, *aliases]
-    problems += [unknown_field(place, name, names) for name in given if name not in names]
-    required = [name for name, item in declared.items() if item.default is MISSING is item.default_factory]
-    problems += [Problem(f"{place}.{name}", "missing") for name in required if name not in given]
-    # A missing field is filled, so that the problems of the others are reported too.
-    data: dict[str, Any] = dict.fromkeys(required, "")
-    data.update({name: value for name, value in given.items() if name in names})
+    declared = fields(kind)
+    names = [*[item.name for item in declared], *aliases]
+    data: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in names:
+            data[name] = value
+        else:
+            problems.append(unknown_field(place, name, names))
+    for item in declared:
+        if item.default is MISSING is item.default_factory and item.name not in data:
+            problems.append(Problem(f"{place}.{item.name}", "missing"))
+            # It is filled, so that the problems of the other fields are reported too.
+            data[item.name] = ""
     try:
         return kind(**data)
     except ContextError as error:

@@ -97,24 +97,22 @@ class LineHeads:
                 return True
         return False
 
+    def _is_written_by_template(self, rendered: TracedText, expected: int | None) -> bool:
+        """True if the template, or a trusted value, wrote all heads; the origin of other text is not looked up."""
+        if rendered.has_trusted_roots() or (self._sign and not rendered.is_in_values(self._sign)):
+            return True
+        places = [*self._places(rendered.text)]
+        return not places or len(places) == expected or not rendered.is_untrusted_in(places)
+
     def without_forged(self, rendered: Rendered, expected: int | None = None) -> Rendered:
         """Return the rendering of a list with its forged heads broken.
 
         `expected` is the number of heads that the template writes, if that is known.
         """
-        traced = rendered if isinstance(rendered, TracedText) else None
         # To match every line takes as long as the rendering. So the cheap tests come first.
         if expected is not None and self._fits(rendered.text, expected):
             return rendered
-        if traced is not None and traced.has_trusted_roots():
-            return rendered
-        if traced is not None and self._sign and not traced.is_in_values(self._sign):
-            return rendered
-        places = [*self._places(rendered.text)]
-        if not places or len(places) == expected:
-            return rendered
-        # Usually the template wrote the heads itself, and the origin of all other text is not needed.
-        if traced is not None and not traced.is_untrusted_in(places):
+        if isinstance(rendered, TracedText) and self._is_written_by_template(rendered, expected):
             return rendered
         segments = rendered.segments()
         broken = self.broken_in(segments)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema, ParamsSchema, Problem
     from agentkit_prompts.templates.sandbox.program import Program, Syntax
 
-__all__ = ["MediaTable", "Template", "media_table"]
+__all__ = ["MediaTable", "Template", "media_table", "schema_of_names"]
 
 MediaTable = dict[str, dict[str, Source]]
 """Media kind -> content-addressed id -> payload."""
@@ -38,6 +38,17 @@ def media_table(media: Iterable[Media]) -> MediaTable:
     for part in media:
         table.setdefault(part.kind, {})[part.id] = part.source
     return table
+
+
+def schema_of_names(names: Mapping[str, bool]) -> JsonSchema | None:
+    """Return the JSON Schema of an object of these names, True for a required name; None without names."""
+    if not names:
+        return None
+    schema: JsonSchema = {"type": "object", "properties": {name: {} for name in names}}
+    required = [name for name, is_required in names.items() if is_required]
+    if required:
+        schema["required"] = required
+    return schema
 
 
 class _Around(NamedTuple):
@@ -124,26 +135,26 @@ class Template:
         for locale, place in (places or {}).items():
             if not _is_place(place):
                 raise PromptError(f"Template: places[{brief(locale)}]: expected a pair of a file and a line")
-        sources = {"": text} if isinstance(text, str) else dict(text)
-        if not sources or not all(isinstance(source, str) for source in sources.values()):
-            raise PromptError("Template: expected text, or a mapping of at least one locale to text")
         check = None
         if params_schema is not None:
             from agentkit_prompts.schemas.params import check_params_schema, params_checker
 
             check_params_schema(params_schema)
             check = params_checker(params_schema)
+        sources = _sources(text)
         source_file = str(file) if file is not None else None
         files = dict.fromkeys(sources, (source_file, first_line)) | dict(places or {})
-        texts: dict[str | None, _Text] = {}
-        for locale, program in _programs(sources, files, engine, isolated=isolated).items():
-            # Values that a schema changes or refuses, and processes, need the whole rendering.
-            texts[locale] = _text_of(program, has_short_form=engine == "jinja" and check is None and not isolated)
-        texts[None] = texts[next(iter(sources))]
+        programs = _programs(sources, files, engine, isolated=isolated)
         names: dict[str, int] = {}
-        for compiled in texts.values():
-            for name, line in compiled.program.names.items():
+        for program in programs.values():
+            for name, line in program.names.items():
                 names.setdefault(name, line)
+        # Values that a schema changes or refuses, and processes, need the whole rendering.
+        has_short_form = engine == "jinja" and check is None and not isolated
+        texts: dict[str | None, _Text] = {
+            locale: _text_of(program, has_short_form=has_short_form) for locale, program in programs.items()
+        }
+        texts[None] = texts[next(iter(sources))]
         options = {"engine": engine, "params_schema": params_schema, "file": source_file, "first_line": first_line}
         put = object.__setattr__
         put(self, "text", text if isinstance(text, str) else FrozenDict(sources))
@@ -151,7 +162,7 @@ class Template:
         put(self, "params_schema", params_schema)
         put(self, "file", source_file)
         put(self, "names", FrozenDict(names))
-        put(self, "required", frozenset().union(*[compiled.program.required for compiled in texts.values()]))
+        put(self, "required", frozenset().union(*[program.required for program in programs.values()]))
         put(self, "_texts", texts)
         put(self, "_check", check)
         put(self, "_options", {**options, "places": places, "isolated": isolated})
@@ -195,10 +206,7 @@ class Template:
             from agentkit_prompts.schemas.params import to_json_schema
 
             return to_json_schema(self.params_schema)
-        if not self.names:
-            return None
-        schema: JsonSchema = {"type": "object", "properties": {name: {} for name in self.names}}
-        return {**schema, "required": sorted(self.required)} if self.required else schema
+        return schema_of_names({name: name in self.required for name in sorted(self.names)})
 
     @property
     def kwargs_schema(self) -> JsonSchema | None:
@@ -207,11 +215,7 @@ class Template:
         for compiled in self._texts.values():
             for name, required in compiled.program.kwargs.items():
                 read[name] = read.get(name, False) or required
-        if not read:
-            return None
-        schema: JsonSchema = {"type": "object", "properties": {name: {} for name in read}}
-        needed = [name for name, required in read.items() if required]
-        return {**schema, "required": needed} if needed else schema
+        return schema_of_names(read)
 
     @property
     def reads(self) -> frozenset[str]:
@@ -297,6 +301,16 @@ class Template:
 
 def _is_place(place: object) -> bool:
     return isinstance(place, tuple) and len(place) == 2 and isinstance(place[0], str) and isinstance(place[1], int)
+
+
+def _sources(text: str | Mapping[str, str]) -> dict[str, str]:
+    """Return the text of each locale."""
+    if isinstance(text, str):
+        return {"": text}
+    sources = dict(text)
+    if not sources or not all(isinstance(source, str) for source in sources.values()):
+        raise PromptError("Template: expected text, or a mapping of at least one locale to text")
+    return sources
 
 
 def _programs(

@@ -11,7 +11,7 @@ from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext
 from agentkit_prompts.errors import KwargsError, LiteralTextWarning, PromptError
 from agentkit_prompts.templates.rendered import Rendered
-from agentkit_prompts.templates.template import Template
+from agentkit_prompts.templates.template import Template, schema_of_names
 from agentkit_prompts.tree.leaves import FIELD, default_template
 from agentkit_prompts.tree.prompt import BasePrompt, has_own_code
 
@@ -68,16 +68,12 @@ class AdditionalInfoPrompt(BasePrompt):
         """The template's params schema, or one inferred from the names it uses."""
         if self.template.params_schema is not None:
             return self.template.json_schema
-        names = tuple([name for name in self.template.names if name not in CONTEXT_NAMES])  # that only kwargs supply
-        read = super().additional_kwargs_schema or {"type": "object", "properties": {}}
-        if not names and not read["properties"]:
-            return None
-        required = [name for name in names if name in self.template.required]
-        required += [name for name in read.get("required", ()) if name not in names]
-        schema: JsonSchema = {"type": "object", "properties": {**{name: {} for name in names}, **read["properties"]}}
-        if required:
-            schema["required"] = required
-        return schema
+        # Names that the context does not have are kwargs; others are read as `additional_kwargs.NAME`.
+        names = {name: name in self.template.required for name in self.template.names if name not in CONTEXT_NAMES}
+        read = super().additional_kwargs_schema or {}
+        for name in read.get("properties", {}):
+            names.setdefault(name, name in read.get("required", ()))
+        return schema_of_names(names)
 
     def kwargs_problems(self, kwargs: Mapping[str, Any]) -> list[Problem]:
         """Return what is wrong with `kwargs`, checked by the params schema itself."""
