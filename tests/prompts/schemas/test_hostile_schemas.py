@@ -361,6 +361,10 @@ def test_a_pattern_may_look_around_and_ends_all_the_same() -> None:
     email = r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$"
     assert places({"properties": {"x": {"pattern": email}}}, {"x": "ann@example.com"}) == []
     assert places({"properties": {"x": {"pattern": email}}}, {"x": ".ann@example.com"}) == ["x"]
+    emails = {"properties": {"x": {"items": {"pattern": email}}}}
+    assert places(emails, {"x": ["ann@example.com"] * 3_000}) == []
+    many = {"anyOf": [{"pattern": "^((?=a)a|(?=a)aa)+$"}, {"maxLength": 99}]}
+    assert places({"properties": {"x": {"items": many}}}, {"x": ["a" * 30 + "!"] * 40_000}) == ["(value)"]
     slow, slower = "a" * 3_000 + "!", "a" * 100_000 + "!"
     for pattern in (r"^(?!x)(a|aa)+$", r"(?=a)(a+)+$", r"(a)\1(\w+\s?)+$", r"(?<=a)(a+)+c"):
         assert places({"properties": {"x": {"pattern": pattern}}}, {"x": slow}) == ["x"], pattern
