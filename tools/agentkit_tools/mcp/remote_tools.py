@@ -234,7 +234,7 @@ class _Output:
         try:
             return JsonValidator(self._schema)
         except InvalidSchemaError as error:
-            listed = [f"outputSchema.{place} {problem}" for place, problem in error.problems[:MAX_LISTED]]
+            listed = [_schema_problem(*problem) for problem in error.problems[:MAX_LISTED]]
             return f"has an invalid output schema: {'; '.join(listed)}"
 
     def problems(self, answer: CallToolResult) -> str:
@@ -248,3 +248,9 @@ class _Output:
             return ""
         listed = [f"{place_of(one.path) or '(value)'}: {one.expected}" for one in problems[:MAX_LISTED]]
         return f"returned structured content that does not fit its output schema: {'; '.join(listed)}"
+
+
+def _schema_problem(place: str, problem: str) -> str:
+    if place:
+        return f"outputSchema.{place} {problem}"
+    return problem

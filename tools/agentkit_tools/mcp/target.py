@@ -93,12 +93,11 @@ class Target:
             raise ToolDefinitionError("MCP servers need the extra `mcp`: pip install 'agentkit-prompt-tree[mcp]'")
         kind = _kind_of(server)
         self.name = _name_of(server, kind) or f"at {len(str(server))} characters"
-        self._headers = dict(headers or {})
         has_place = bool(env or cwd)
         wrong = (
             # The text itself is not shown: it may be a key.
             (["server"], _NO_ADDRESS, not _name_of(server, kind)),
-            (["headers"], "headers belong to an http address", self._headers and kind != "address"),
+            (["headers"], "headers belong to an http address", headers and kind != "address"),
             (["env", "cwd"], "StdioServerParameters bring their own env and cwd", has_place and kind == "parameters"),
             (["env", "cwd"], "env and cwd belong to a command", has_place and kind in ("address", "transport")),
         )
@@ -106,6 +105,7 @@ class Target:
         if problems:
             names = chain.from_iterable(problems.values())
             raise ToolDefinitionError(f"MCP server {self.name}: {'; '.join(problems)}", names=names)
+        self._headers = dict(headers or {})
         self._server: Any = server
         if kind == "command":
             from mcp import StdioServerParameters

@@ -8,6 +8,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
 
+from agentkit_prompts.errors import check_types
 from agentkit_prompts.public_addresses import is_public
 from agentkit_tools.errors import ToolDefinitionError, ToolError
 
@@ -101,6 +102,13 @@ class Guard:
     """
 
     def __init__(self, hosts: Collection[str] | None, networks: Iterable[str], ports: Collection[int] | None) -> None:
+        check_types(
+            ToolDefinitionError,
+            "http tool",
+            **{f"hosts[{index}]": (host, str, "the name of a host") for index, host in enumerate(hosts or ())},
+            **{f"networks[{index}]": (one, str, "a network") for index, one in enumerate(networks)},
+            **{f"ports[{index}]": (port, int, "a whole number") for index, port in enumerate(ports or ())},
+        )
         self.hosts = hosts
         if hosts is not None:
             self.hosts = [host.lower() for host in hosts]
