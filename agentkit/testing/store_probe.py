@@ -57,7 +57,7 @@ class StoreProbe:
         return self._memory._own_scope()
 
     def items(self, kind: str | None = None) -> Sequence[Row[Any]]:
-        """Return what recall can find: the rows of the table `items`, by scope, conversation or document, and position.
+        """Return what recall can find: the rows of the table `items`, by scope, kind, owner and position.
 
         Args:
             kind: Only items of this kind: `chunk`, `image`, `turn` or `fact`.
@@ -72,7 +72,7 @@ class StoreProbe:
         from agentkit_memory.store.item_text import ITEM_TEXT
 
         columns = [ITEM_TEXT if column.name == "text" else column for column in items.c]
-        chosen = select(*columns).order_by(*items.c["scope_id", "branch_id", "document_id", "position", "id"])
+        chosen = select(*columns).order_by(*items.c["scope_id", "kind", "branch_id", "document_id", "position", "id"])
         return self.rows(chosen if kind is None else chosen.where(items.c.kind == kind))
 
     def rows(self, statement: str | Executable, /, **values: object) -> Sequence[Row[Any]]:

@@ -26,7 +26,7 @@ def test_a_probe_reads_and_changes_rows_counts_statements_and_sets_the_clock(eit
     with probe.statements() as statements:
         assert probe.execute("UPDATE items SET text = :text WHERE text = 'Ada likes tea.'", {"text": "none"}) == 1
         assert [row.text for row in probe.rows("SELECT text FROM items WHERE kind = :kind", kind="fact")] == ["none"]
-    assert [each.split()[0] for each in statements] == ["UPDATE", "SELECT"]
+    assert [each.split()[0] for each in statements if "items" in each] == ["UPDATE", "SELECT"]
     assert probe.values("SELECT seq FROM messages") == [1]
     assert {table for table, rows in probe.dump().items() if rows} >= {"scopes", "conversations", "messages", "items"}
     with pytest.raises(StoreError), probe.transaction() as connection:
