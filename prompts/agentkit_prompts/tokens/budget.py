@@ -48,7 +48,7 @@ class Size:
 
     def __post_init__(self) -> None:
         self._check_types()
-        problems = [*self._invalid(), *self._contradictions()]
+        problems = [*self._contradictions(), *self._invalid()]
         if problems:
             names = ", ".join([problem.place for problem in problems])
             raise PromptError(f"Size: {listed(problems)}", name=names, problems=problems)
