@@ -50,8 +50,12 @@ def _adapter(schema: TypeAdapter[Any] | type) -> TypeAdapter[Any]:
     if isinstance(schema, TypeAdapter):
         return schema
     try:
-        return TypeAdapter(schema)
-    except (PydanticSchemaGenerationError, PydanticUserError, SyntaxError, LookupError, TypeError) as error:
+        adapter = TypeAdapter(schema)
+        # An adapter of a name that is not defined is made, and fails when it is used.
+        if not adapter.pydantic_complete:
+            adapter.rebuild(raise_errors=True)
+        return adapter
+    except (PydanticSchemaGenerationError, PydanticUserError, SyntaxError, LookupError, NameError, TypeError) as error:
         value = type(schema).__name__
         if isinstance(schema, str | int):
             value = schema
