@@ -187,18 +187,19 @@ class Memory:
             InvalidArgument: The query is not text, a number is out of range, or the policy or session is unknown.
             StoreError: The database cannot be read.
         """
-        from agentkit_memory.recall.arguments import check_question
+        from agentkit_memory.recall.asked import Asked, check_question
         from agentkit_memory.recall.recall_filter import seconds
         from agentkit_memory.recall.recall_policy import named_policy
-        from agentkit_memory.recall.search import search
+        from agentkit_memory.recall.search import Sources, search
 
         check_question(query, limit, visible, now, roles, where)
         conversation, hidden = shown(session, self._store.database, visible)
-        how, at = named_policy(policy), self._store.database.clock() if now is None else seconds(now)
         store = self._store
+        at = store.database.clock() if now is None else seconds(now)
+        asked = Asked(self.scope, query, limit, named_policy(policy), at, conversation, hidden, roles, where)
         with store.database.computing.turn() as turn:
-            find = partial(search, store.indexes, store.embedders, store.logs, turn, self.scope, query, limit, how, at)
-            found, waits = find(hidden, conversation, roles, where)
+            sources = Sources(store.indexes, store.embedders, store.logs, turn)
+            found, waits = search(sources, asked)
         if waits:
             store.catch_up_later()
         return found

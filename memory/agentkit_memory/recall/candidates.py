@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -54,10 +54,6 @@ class ScoredItem:
     def slot(self) -> Slot:
         """Where in a `PromptContext` it belongs."""
         return "documents" if self.item.document_id else "conversation" if self.item.kind == TURN else "knowledge"
-
-    def is_of(self, roles: Collection[str] | None) -> bool:
-        """Whether it is the message of somebody of these roles, or no message at all; None for all roles."""
-        return roles is None or self.item.kind != TURN or self.item.role in roles
 
     def why(self) -> str:
         """Return the score and its parts in one line."""

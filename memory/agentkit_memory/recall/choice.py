@@ -1,17 +1,16 @@
-"""Which of the scored candidates are used: the best, each thing once, not all alike, within the limits."""
+"""The choice among the scored candidates: the best, each thing once, not all alike, within the limits."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
-from types import MappingProxyType
 
+from agentkit_memory.recall.asked import Asked
 from agentkit_memory.recall.candidates import Pool, ScoredItem
 from agentkit_memory.recall.near_duplicates import SAME_TEXT, Kept, Wording, alike
 from agentkit_memory.recall.question import Question, asks
-from agentkit_memory.recall.recall_policy import RecallPolicy
 from agentkit_memory.store.records import IMAGE, TURN
 from agentkit_memory.terms.analysis import split_words
 from agentkit_prompts.ranking.mmr import mmr
@@ -43,62 +42,92 @@ def ranked(pool: Pool, diversity: float = 0.0) -> list[ScoredItem]:
 
 
 def choose(
-    question: Question,
-    order: Sequence[ScoredItem],
-    policy: RecallPolicy,
-    limit: int,
-    roles: Collection[str] | None = None,
-    images: Mapping[str, str] = MappingProxyType({}),
+    question: Question, order: Sequence[ScoredItem], asked: Asked, images: Mapping[str, str]
 ) -> list[ScoredItem]:
-    """Choose at most `limit` facts and `limit` others, best first; set on each candidate why it was used or not.
+    """Choose at most `limit` facts and `limit` other items, best first; set the reason on every candidate.
 
-    Of turns, only those of `roles` are used, if there are any. `images` has the hash of each candidate that is an
-    image: only the same image is a copy of one.
+    Args:
+        question: The question without the names of speakers.
+        order: The candidates, best first.
+        asked: The arguments of the recall.
+        images: The hash of each candidate that is an image: only the same image is a copy of one.
     """
-    shown: dict[str, str] = {}
-    left = {True: limit, False: limit}
-    tokens = policy.tokens
-    used: list[ScoredItem] = []
-    asked = Wording(question.words, question.text)
-    kept = Kept()
-    below = f"below the first {limit}"
+    choice = _Choice(question, asked, images)
     for each in order:
         each.used = False
-        is_fact = each.slot == "knowledge"
-        if not left[is_fact]:
-            each.reason = below
+        each.reason = choice.exclusion(each)
+        if each.reason:
             continue
-        if not each.is_of(roles):
-            each.reason = f"from the {each.item.role}, and only messages of {', '.join(roles or ())} were asked for"
-            continue
+        wording = choice.wording(each)
+        each.reason = choice.copied(each, wording) or choice.excess(each)
+        if not each.reason:
+            choice.use(each, wording)
+    return choice.used
+
+
+class _Choice:
+    """The candidates that are used so far, and the room for more."""
+
+    def __init__(self, question: Question, asked: Asked, images: Mapping[str, str]) -> None:
+        self.used: list[ScoredItem] = []
+        self._asked = asked
+        self._question = Wording(question.words, question.text)
+        self._images = images
+        self._shown: dict[str, str] = {}
+        """Ids of the candidates by the hash of their image."""
+        self._kept = Kept()
+        self._left = {True: asked.limit, False: asked.limit}
+        """Places for facts, and for other items."""
+        self._tokens = asked.policy.tokens
+
+    def exclusion(self, each: ScoredItem) -> str:
+        """Return the reason why a candidate is not used, whatever its text is; empty if none applies."""
+        if not self._left[each.slot == "knowledge"]:
+            return f"below the first {self._asked.limit}"
+        if not self._asked.is_of_roles(each.item):
+            roles = ", ".join(self._asked.roles or ())
+            return f"from the {each.item.role}, and only messages of {roles} were asked for"
         if not each.retrieved and each.score <= 0.0:
-            each.reason = "neighbour of a hit, below the average candidate"
-            continue
-        is_image = each.item.kind == IMAGE
-        wording = Wording(split_words(each.item.text) if policy.collapse and not is_image else (), each.item.text)
-        if policy.collapse and is_image:
-            if (known_as := shown.setdefault(images.get(each.id, each.id), each.id)) != each.id:
-                each.reason = f"{SAME_TEXT} {known_as}"
-                continue
-        elif policy.collapse:
-            if each.item.kind == TURN and alike(wording, asked) and asks(each.item.text, question.text):
-                each.reason = "repeats the question"
-                continue
-            if (twin := kept.twin_of(wording)) is not None:
-                each.reason = f"{SAME_TEXT} {twin.id}"
-                continue
-        size = 0 if tokens is None else ESTIMATE.count(each.item.text)
-        if tokens is not None and size > tokens:
-            each.reason = f"has {size} tokens, {tokens} were left"
-            continue
-        if tokens is not None:
-            tokens -= size
-        if not is_image:
-            kept.add(wording, each)
-        left[is_fact] -= 1
+            return "neighbour of a hit, below the average candidate"
+        return ""
+
+    def wording(self, each: ScoredItem) -> Wording:
+        """Return the words of a candidate; none if no copies are looked for."""
+        if self._asked.policy.collapse and each.item.kind != IMAGE:
+            return Wording(split_words(each.item.text), each.item.text)
+        return Wording((), each.item.text)
+
+    def copied(self, each: ScoredItem, wording: Wording) -> str:
+        """Return a reason if a candidate repeats a used one, or the question."""
+        if not self._asked.policy.collapse:
+            return ""
+        item = each.item
+        if item.kind == IMAGE:
+            shown = self._shown.setdefault(self._images.get(each.id, each.id), each.id)
+            return "" if shown == each.id else f"{SAME_TEXT} {shown}"
+        # Statements that equal the question answer it; only a question that was asked before does not.
+        if item.kind == TURN and alike(wording, self._question) and asks(item.text, self._question.text):
+            return "repeats the question"
+        twin = self._kept.twin_of(wording)
+        return "" if twin is None else f"{SAME_TEXT} {twin.id}"
+
+    def excess(self, each: ScoredItem) -> str:
+        """Return a reason if a candidate has more tokens than are left, else take its tokens."""
+        if self._tokens is None:
+            return ""
+        size = ESTIMATE.count(each.item.text)
+        if size > self._tokens:
+            return f"has {size} tokens, {self._tokens} were left"
+        self._tokens -= size
+        return ""
+
+    def use(self, each: ScoredItem, wording: Wording) -> None:
+        """Use a candidate."""
+        if each.item.kind != IMAGE:
+            self._kept.add(wording, each)
+        self._left[each.slot == "knowledge"] -= 1
         each.used, each.reason = True, each.why()
-        used.append(each)
-    return used
+        self.used.append(each)
 
 
 def _diverse(order: Sequence[ScoredItem], diversity: float) -> list[ScoredItem]:

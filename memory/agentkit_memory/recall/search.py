@@ -1,141 +1,128 @@
-"""A recall step by step: ask the index as it is, read SQL, score, choose. Nothing is written."""
+"""A recall: rounds of fetching, confirming, filtering and scoring until enough candidates can be used."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from time import perf_counter_ns
 
 from agentkit_memory.database.engine import Database
-from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.errors import StoreError
-from agentkit_memory.index.indexes import Indexes
-from agentkit_memory.process.few_at_once import Turn
-from agentkit_memory.recall.candidate_search import CandidateSearch, Place
+from agentkit_memory.recall.asked import Asked
 from agentkit_memory.recall.candidates import ScoredItem
-from agentkit_memory.recall.choice import choose, ranked
+from agentkit_memory.recall.choice import choose
 from agentkit_memory.recall.near_duplicates import count_copies
-from agentkit_memory.recall.question import MAX_CHARACTERS, Question
-from agentkit_memory.recall.recall_filter import RecallFilter
-from agentkit_memory.recall.recall_policy import MAX_CANDIDATES, RecallPolicy
 from agentkit_memory.recall.recall_result import Recall, candidate, to_log
+from agentkit_memory.recall.recall_steps import Candidates, Depth, Search, Sources
 from agentkit_memory.recall.rerankers import reranked
-from agentkit_memory.scope import Scope
 from agentkit_memory.store.image_rows import read_hashes, read_images
-from agentkit_memory.store.recall_logs import RecallLogs
 from agentkit_memory.store.records import IMAGE, RecallLog
 from agentkit_prompts.context.parts import Image
 
-__all__ = ["search"]
-
-_WIDER = 16
-"""How many times as many candidates are looked for, where copies took the places of others."""
+__all__ = ["Sources", "search"]
 
 
-def _is_crowded(order: Sequence[ScoredItem], used: Sequence[ScoredItem], limit: int, left_out: int) -> bool:
-    """Return whether copies of what was used took the places of other candidates."""
-    alike = count_copies(order) + left_out
-    return alike > 0 and (2 * alike > len(order) + left_out or sum([each.slot != "knowledge" for each in used]) < limit)
+def search(sources: Sources, asked: Asked) -> tuple[Recall, bool]:
+    """Return the result of a recall, and whether something waits for the index.
 
-
-def _wider(policy: RecallPolicy, limit: int) -> RecallPolicy:
-    return replace(policy, candidates=min(_WIDER * max(policy.candidates, limit), MAX_CANDIDATES))
-
-
-def _hashes(database: Database, order: Sequence[ScoredItem]) -> Mapping[str, str]:
-    pictures = [each.id for each in order if each.item.kind == IMAGE]
-    if not pictures:
-        return {}
-    with database.read() as connection:
-        return read_hashes(connection, pictures)
-
-
-def _images(database: Database, used: Sequence[ScoredItem]) -> Mapping[str, Image]:
-    """Return the images among what is used, by the ids of their documents."""
-    pictures = [each.item.document_id for each in used if each.item.kind == IMAGE]
-    if not pictures:
-        return {}
-    with database.read() as connection:
-        return read_images(connection, pictures)
-
-
-def search(
-    indexes: Indexes,
-    embedders: Embedders,
-    logs: RecallLogs,
-    turn: Turn,
-    scope: Scope,
-    query: str,
-    limit: int,
-    policy: RecallPolicy,
-    now: float,
-    hidden: Sequence[Place] = (),
-    conversation: str = "",
-    roles: Collection[str] | None = None,
-    where: RecallFilter | None = None,
-) -> tuple[Recall, bool]:
-    """Return what a reader in `scope` may know about a question, and whether something waits for the index.
-
-    Every item is read from SQL under that scope: whatever the index proposes, nothing comes back that was deleted,
-    superseded or belongs to another scope. What fails on the way is left out and reported in `Recall.degraded`; only
-    SQL itself is needed. Nothing is written; the log is queued. `turn` is given up while a
-    model or a server is waited for.
-
-    `limit` is of documents and of facts each, `hidden` are messages that the model sees anyway, and `conversation` is
-    logged. Of turns, only those of `roles` are used; of all items, only those that `where` allows are considered.
+    Every item is read from SQL under the scope of the reader: whatever the index proposes, the result contains nothing
+    that was deleted, superseded or belongs to another scope. A part that fails is left out and reported in
+    `Recall.degraded`; only SQL itself is needed. Nothing is written; the log is queued.
 
     Raises:
         StoreError: The database cannot be read.
     """
     began = perf_counter_ns()
-    question = Question.of(query, now)
-    wide, before = policy, None
-    while True:
-        one = CandidateSearch(
-            indexes, embedders, turn, wide, question, indexes.database.clock(), hidden, limit, roles, where
+    one, found, order, used = _found(sources, asked)
+    problems, database = one.problems, sources.indexes.database
+    if one.rows.unreadable:
+        example, why = min(one.rows.unreadable.items())
+        problems.append(
+            f"{len(one.rows.unreadable)} damaged items were left out, such as {example} ({why}): remove them and store "
+            "them again"
         )
-        one.may_widen = before is None and wide.candidates < MAX_CANDIDATES
-        if before is not None:  # nothing is read twice
-            one.view, one.waiting, one.about_waiting = before.view, before.waiting, before.about_waiting
-            one.new_turns, one.near, one.seeds = before.new_turns, before.near, before.seeds
-            one.vector, one.read, one.unreadable, one.texts = before.vector, before.read, before.unreadable, set()
-        if len(query) > MAX_CHARACTERS:
-            one.degraded.append(f"the question is long: its first and last {MAX_CHARACTERS // 2} characters were used")
-        try:
-            pool = one.run(scope)
-        except StoreError:
-            if indexes.closed or not one.is_outdated():
-                raise
-            before, wide = None, policy
-            continue
-        if one.is_outdated():
-            before, wide = None, policy
-            continue
-        if one.is_crowded and one.may_widen:
-            before, wide = one, _wider(wide, limit)
-            continue
-        order = ranked(pool, policy.diversity)
-        hashes = _hashes(indexes.database, order)
-        used = choose(one.question, order, policy, limit, roles, hashes)
-        if not (one.is_full and _is_crowded(order, used, limit, one.copies)):
-            break
-        if wide.candidates >= MAX_CANDIDATES:
-            one.degraded.append(f"among the best {MAX_CANDIDATES} hits are so many copies that others may be missing")
-            break
-        before, wide = one, _wider(wide, limit)
-    if policy.reranker is not None and order:
-        with turn.away():
-            order, problem = reranked(policy.reranker, query, order)
-        one.degraded += [problem] if problem else []
-        used = choose(one.question, order, policy, limit, roles, hashes)
-    if logs.keep != 0 and (trouble := indexes.database.deferred.problem) is not None:
-        one.degraded.append(f"recalls are not logged at present: {trouble}")
-    recall = Recall(query, order, used, one.degraded, _images(indexes.database, used))
+    if asked.policy.reranker is not None and order:
+        with sources.turn.away():
+            order, problem = reranked(asked.policy.reranker, asked.query, order)
+        if problem:
+            problems.append(problem)
+        used = _used(one, found, order)
+    if sources.logs.keep != 0 and (trouble := database.deferred.problem) is not None:
+        problems.append(f"recalls are not logged at present: {trouble}")
+    recall = Recall(asked.query, order, used, problems, _images(database, used))
     took = (perf_counter_ns() - began) // 1000
-    kept, degraded = to_log(order), recall.degraded  # the rest need not wait for the log
+    # The rest of the recall need not stay in memory until the log is written.
+    policy, kept, degraded = asked.policy, to_log(order), recall.degraded
 
     def log() -> RecallLog:
-        return RecallLog(query, policy.describe(), tuple(map(candidate, kept)), took, conversation, degraded)
+        shown = tuple(map(candidate, kept))
+        return RecallLog(asked.query, policy.describe(), shown, took, asked.conversation, degraded)
 
-    logs.write(scope, one.view.own, log)
-    return recall, one.index is None or one.view.pending or one.view.behind or one.view.crowded
+    sources.logs.write(asked.scope, one.rows.view.own, log)
+    return recall, one.leaves_work
+
+
+def _found(sources: Sources, asked: Asked) -> tuple[Search, Candidates, list[ScoredItem], list[ScoredItem]]:
+    """Return a search of the active space, its last round, all candidates best first, and the used candidates."""
+    while True:
+        one = Search.begin(sources, asked)
+        try:
+            found, order, used = _rounds(one, asked)
+        except StoreError:
+            # The index of a space that is no longer active may be closed or emptied at any time.
+            if sources.indexes.closed or not one.is_outdated():
+                raise
+            continue
+        if not one.is_outdated():
+            return one, found, order, used
+
+
+def _rounds(one: Search, asked: Asked) -> tuple[Candidates, list[ScoredItem], list[ScoredItem]]:
+    """Look for candidates, each time farther, until enough of them can be used."""
+    depth = Depth.of(asked, asked.policy.candidates)
+    while True:
+        found = one.candidates(depth)
+        if found.next is not None:
+            depth = found.next
+            continue
+        order = one.ranked(found)
+        used = _used(one, found, order)
+        wider = _after_copies(one, found, order, used)
+        if wider is None:
+            return found, order, used
+        depth = wider
+
+
+def _used(one: Search, found: Candidates, order: Sequence[ScoredItem]) -> list[ScoredItem]:
+    pictures = [each.id for each in order if each.item.kind == IMAGE]
+    hashes: Mapping[str, str] = {}
+    if pictures:
+        with one.sources.indexes.database.read() as connection:
+            hashes = read_hashes(connection, pictures)
+    return choose(found.question, order, one.asked, hashes)
+
+
+def _after_copies(
+    one: Search, found: Candidates, order: Sequence[ScoredItem], used: Sequence[ScoredItem]
+) -> Depth | None:
+    """Return the depth of the next round if copies took the places of other candidates, else None."""
+    alike = count_copies(order) + found.copies
+    if not found.is_full or not alike:
+        return None
+    others = [each for each in used if each.slot != "knowledge"]
+    if 2 * alike <= len(order) + found.copies and len(others) >= one.asked.limit:
+        return None
+    if found.depth.is_widest:
+        one.problems.append(
+            f"among the best {found.depth.candidates} hits are so many copies that others may be missing"
+        )
+        return None
+    return found.depth.wider(one.asked)
+
+
+def _images(database: Database, used: Sequence[ScoredItem]) -> Mapping[str, Image]:
+    """Return the images among the used items, by the ids of their documents."""
+    pictures = [each.item.document_id for each in used if each.item.kind == IMAGE]
+    if not pictures:
+        return {}
+    with database.read() as connection:
+        return read_images(connection, pictures)

@@ -15,7 +15,7 @@ from agentkit.testing import StoreProbe
 from agentkit_memory.conversations.message_rows import dump
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.tables import branches, conversations, messages, scopes
-from agentkit_memory.recall.candidate_search import MAX_ROWS
+from agentkit_memory.recall.recall_rows import MAX_ROWS
 from agentkit_memory.store.item_rows import read_newest
 from agentkit_memory.store.read_view import MAX_BEHIND
 from agentkit_memory.store.stored_item import StoredItem

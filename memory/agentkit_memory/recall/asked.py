@@ -1,0 +1,97 @@
+"""`Asked`: the arguments of one recall, and the check of these arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeAlias, get_args
+
+from agentkit_memory.checks import is_time, is_whole
+from agentkit_memory.errors import InvalidArgument
+from agentkit_memory.recall.recall_filter import RecallFilter
+from agentkit_memory.recall.recall_policy import MAX_CANDIDATES, RecallPolicy
+from agentkit_memory.store.records import TURN
+from agentkit_prompts.context.items import Speaker
+from agentkit_prompts.errors import brief
+
+if TYPE_CHECKING:
+    from agentkit_memory.scope import Scope
+    from agentkit_memory.store.stored_item import StoredItem
+
+__all__ = ["Asked", "Place", "check_question"]
+
+Place: TypeAlias = tuple[int, int, int]
+"""Messages of a branch: its number, the message before the first, and the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The arguments of one recall."""
+
+    scope: Scope
+    """The scope of the reader."""
+    query: str
+    limit: int
+    """Maximum of documents and messages together, and maximum of facts."""
+    policy: RecallPolicy
+    now: float
+    """Time of the question in seconds since 1970; "last week" is relative to it."""
+    conversation: str = ""
+    """Name of the current conversation, for the log."""
+    hidden: Sequence[Place] = ()
+    """Messages that the model sees without a recall."""
+    roles: Collection[str] | None = None
+    """Roles whose messages may be used; None for all."""
+    where: RecallFilter | None = None
+    """Condition of every item."""
+
+    def allows(self, item: StoredItem) -> bool:
+        """Return True if the filter allows an item."""
+        return self.where is None or self.where.allows(item)
+
+    def is_of_roles(self, item: StoredItem) -> bool:
+        """Return True if an item is a message of one of the roles, or no message."""
+        return self.roles is None or item.kind != TURN or item.role in self.roles
+
+    def hides(self, item: StoredItem) -> bool:
+        """Return True if an item is a message that the model sees without a recall."""
+        if not self.hidden or item.kind != TURN:
+            return False
+        return any(item.branch_id == branch and after < item.position <= last for branch, after, last in self.hidden)
+
+
+def check_question(
+    query: object,
+    limit: object,
+    visible: object = None,
+    now: object = None,
+    roles: object = None,
+    where: object = None,
+) -> None:
+    """Refuse wrong arguments of a recall and name all of them.
+
+    Raises:
+        InvalidArgument: The query is not text, a number is out of range, or the time is invalid.
+    """
+    problems = []
+    if not isinstance(query, str):
+        problems.append(f"query: expected the question as text, got {type(query).__name__}")
+    if not is_whole(limit, 1, MAX_CANDIDATES):
+        problems.append(f"limit: expected 1 to {MAX_CANDIDATES:,} documents, got {limit!r}")
+    if visible is not None and not is_whole(visible, 0):
+        problems.append(f"visible: expected how many messages are visible, 0 or more, or None for all, got {visible!r}")
+    if now is not None and not (isinstance(now, datetime) or is_time(now)):
+        problems.append(f"now: expected a datetime or seconds since 1970, got {now!r}")
+    if roles is not None and not _are_roles(roles):
+        problems.append(
+            f"roles: expected some of {get_args(Speaker)}, such as ('user',), or None for all, got {roles!r:.80}"
+        )
+    if not isinstance(where, RecallFilter | None):
+        problems.append(f"where: expected RecallFilter(...), or None for everything, got {brief(where)}")
+    if problems:
+        raise InvalidArgument.listing("recall", problems)
+
+
+def _are_roles(roles: object) -> bool:
+    return isinstance(roles, list | tuple | set | frozenset) and {*map(str, roles)} <= {*get_args(Speaker)}

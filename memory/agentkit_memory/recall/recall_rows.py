@@ -1,0 +1,147 @@
+"""`RecallRows`: the items that one recall reads from SQL, under its scopes, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import ColumnElement, Connection
+
+from agentkit_memory.conversations.turns import read_new_turns
+from agentkit_memory.recall.recall_filter import RecallFilter
+from agentkit_memory.store.item_rows import read_around, read_items, read_newest, read_pending
+from agentkit_memory.store.read_view import MAX_BEHIND, ReadView
+from agentkit_memory.store.records import TURN
+from agentkit_memory.store.stored_item import StoredItem
+
+__all__ = ["MAX_ROWS", "RecallRows"]
+
+MAX_ROWS = 2_000
+"""Maximum of items outside of the index that are scored, the newest first."""
+_REACH = 2
+_STEPS = range(-_REACH, _REACH + 1)
+
+
+class RecallRows:
+    """The items that one recall has read from SQL.
+
+    Every item is read under the scopes of the reader and valid at the time of the recall. What the index proposes is
+    no result before it is confirmed here.
+    """
+
+    def __init__(self, view: ReadView, valid_at: float) -> None:
+        self.view = view
+        self.valid_at = valid_at
+        self.unreadable: dict[str, str] = {}
+        """Reasons why damaged rows were left out, by the id of the item."""
+        self.waiting: list[StoredItem] = []
+        """Items that the index does not contain, newest first; the newest of all items without an index."""
+        self._new_turns: Sequence[StoredItem] = ()
+        """Messages of the scopes that are no items yet."""
+        self._items: dict[str, StoredItem | None] = {}
+        """Proposed items by id; None for an item that SQL does not confirm."""
+        self._near: list[StoredItem] = []
+        self._seeds: set[str] = set()
+        """Ids of the items whose neighbours are in `_near`."""
+
+    @property
+    def is_settled(self) -> bool:
+        """True if the index contains the current version of every item of the scopes."""
+        return not self.view.pending and not self.view.behind
+
+    def read_waiting(
+        self, connection: Connection, where: RecallFilter | None, *, has_index: bool, is_reported: bool
+    ) -> list[str]:
+        """Read the items that the index does not contain; return what was left out and what they lack.
+
+        Args:
+            connection: Where to read.
+            where: The filter of the recall.
+            has_index: False if the newest items of SQL are searched instead of an index.
+            is_reported: True if the result says already that at most `MAX_ROWS` items were searched.
+        """
+        view, problems, problem = self.view, list[str](), ""
+        waiting: list[StoredItem] = []
+        if view.behind and (where is None or where.kinds is None or TURN in where.kinds):
+            self._new_turns, problem = read_new_turns(connection, view.scope_ids, self.valid_at, MAX_ROWS)
+            waiting += self._new_turns
+        if view.crowded:
+            problems.append(
+                f"more than {MAX_BEHIND:,} conversations of all tenants have new messages: those of the newest were "
+                "searched; a thread of this memory indexes them"
+            )
+        if not has_index:
+            waiting += self._read_instead_of_index(connection, where)
+        elif not self.is_settled:  # messages may have become items, which wait, since the view was read
+            waiting += read_pending(
+                connection, view.space.name, view.scope_ids, self.valid_at, MAX_ROWS, self.unreadable
+            )
+        # For the same reason a message may be in both lists: its item replaces it.
+        self.waiting = [*{item.id: item for item in waiting}.values()]
+        if len(self.waiting) >= MAX_ROWS and not is_reported:
+            problem = f"more than {MAX_ROWS} items are not indexed yet: of these the newest were searched, with BM25"
+        if problem:
+            problems.append(f"{problem}; a thread of this memory indexes them")
+        elif self.waiting and view.space.model and has_index:
+            problems.append(f"{len(self.waiting)} new items have no vector yet: they were searched with BM25")
+        return problems
+
+    def _read_instead_of_index(self, connection: Connection, where: RecallFilter | None) -> list[StoredItem]:
+        if not self.view.scope_ids:
+            return []
+        return self.read_newest(connection, MAX_ROWS, [] if where is None else where.rows())
+
+    def read_newest(
+        self, connection: Connection, most: int, conditions: Sequence[ColumnElement[bool]]
+    ) -> list[StoredItem]:
+        """Return the newest items, at most `most`, that meet conditions in SQL."""
+        return read_newest(connection, self.view.scope_ids, self.valid_at, most, self.unreadable, conditions)
+
+    def confirm(self, connection: Connection, ids: Sequence[str], around: int) -> list[StoredItem]:
+        """Return the items that SQL confirms, in the order of the ids.
+
+        The neighbours of the first `around` items are read in the same statement: they are mostly asked for next.
+        """
+        unread = [each for each in ids if each not in self._items]
+        if unread:
+            seeds: Sequence[str] = ()
+            if self.is_settled and not self._items:
+                seeds = unread[:around]
+            space = None if self.is_settled else self.view.space.name
+            confirmed = read_items(
+                connection,
+                unread,
+                self.view.scope_ids,
+                self.valid_at,
+                self.unreadable,
+                settled_in=space,
+                seeds=seeds,
+                reach=_REACH,
+            )
+            if seeds:
+                self._seeds.update(seeds)
+                self._near += confirmed
+            by_id = {item.id: item for item in confirmed}
+            self._items |= {each: by_id.get(each) for each in unread}
+        # Items that waited are left out even if they are indexed by now: `waiting` contains them, and the index may
+        # have returned an older version.
+        waited = {item.id for item in self.waiting} - {turn.id for turn in self._new_turns}
+        return [item for each in ids if each not in waited and (item := self._items[each]) is not None]
+
+    def keep(self, items: Sequence[StoredItem]) -> None:
+        """Keep items that were read otherwise, so that they need no confirmation."""
+        self._items |= {item.id: item for item in items}
+
+    def neighbours(self, connection: Connection, turns: Sequence[StoredItem]) -> list[StoredItem]:
+        """Return the messages up to two places from some turns; of a long message the first part."""
+        unread = [each for each in turns if each.id not in self._seeds]
+        if unread:
+            # New turns have no rows of items yet: their neighbours are found by their places.
+            new = {item.id for item in self._new_turns}
+            stored = new.isdisjoint([each.id for each in unread])
+            self._near += read_around(
+                connection, unread, self.view.scope_ids, self.valid_at, _REACH, self.unreadable, stored=stored
+            )
+            self._seeds.update([each.id for each in unread])
+        places = {(each.branch_id, each.position + step) for each in turns for step in _STEPS}
+        near = [*self._near, *self._new_turns]
+        return [item for item in near if (item.branch_id, item.position) in places and not item.start]

@@ -1,0 +1,475 @@
+"""The steps of a recall: fetch hits from the index, confirm them in SQL, filter them, gather them as candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from sqlalchemy import Connection
+
+from agentkit_memory.embedders.store_embedders import Embedders
+from agentkit_memory.errors import StoreClosed, StoreError
+from agentkit_memory.index.indexes import Indexes
+from agentkit_memory.index.vector_index import Hit, VectorIndex, is_point_id
+from agentkit_memory.process.few_at_once import Turn
+from agentkit_memory.recall.asked import Asked
+from agentkit_memory.recall.candidates import Pool, ScoredItem
+from agentkit_memory.recall.choice import ranked
+from agentkit_memory.recall.question import MAX_CHARACTERS, Question
+from agentkit_memory.recall.recall_policy import MAX_CANDIDATES
+from agentkit_memory.recall.recall_rows import MAX_ROWS, RecallRows
+from agentkit_memory.recall.retrievers import DENSE, SPARSE
+from agentkit_memory.recall.term_weights import MAX_SAMPLE, weights_outside_of_index
+from agentkit_memory.store.item_rows import read_ids
+from agentkit_memory.store.read_view import read_view
+from agentkit_memory.store.recall_logs import RecallLogs
+from agentkit_memory.store.records import IMAGE, TURN
+from agentkit_memory.store.spaces import Space
+from agentkit_memory.store.stored_item import StoredItem
+from agentkit_memory.terms.bm25_vectors import SparseVector
+
+if TYPE_CHECKING:
+    from agentkit_memory.index.vector_index import KeepsTerms
+
+__all__ = ["Candidates", "Depth", "Search", "Sources"]
+
+_WIDER = 16
+"""Factor of the candidates after copies took the places of other candidates."""
+_DEEPER = 4
+"""Factor of the hits after SQL or the filter left out most of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The parts of a store that a recall uses."""
+
+    indexes: Indexes
+    embedders: Embedders
+    logs: RecallLogs
+    turn: Turn
+    """The turn to compute, which is given up while the recall waits for a model or a server."""
+
+
+class Found(NamedTuple):
+    """An item that a retriever found and SQL confirmed."""
+
+    item: StoredItem
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How far one round of a recall looks."""
+
+    candidates: int
+    """Candidates of each retriever, before hidden messages are added."""
+    wanted: int
+    """Hits of each retriever to consider."""
+    hits: Mapping[str, int]
+    """Hits to fetch from the index by retriever: more than `wanted` if most of them are not usable."""
+    is_wider: bool = False
+    """True if a former round found mostly copies: then copies of one text take one place."""
+
+    @classmethod
+    def of(cls, asked: Asked, candidates: int, *, is_wider: bool = False) -> Depth:
+        """Return a depth at which no retriever was asked yet."""
+        hidden = sum(last - after for _, after, last in asked.hidden)
+        wanted = max(candidates, 2 * asked.limit) + min(hidden, 4 * candidates)
+        return cls(candidates, wanted, {SPARSE: wanted, DENSE: wanted}, is_wider)
+
+    @property
+    def is_widest(self) -> bool:
+        """True if no more candidates may be looked for."""
+        return self.candidates >= MAX_CANDIDATES
+
+    def deeper(self, retriever: str) -> Depth:
+        """Return the depth with more hits of one retriever."""
+        hits = min(_DEEPER * self.hits[retriever], max(MAX_CANDIDATES, self.wanted))
+        return replace(self, hits={**self.hits, retriever: hits})
+
+    def wider(self, asked: Asked) -> Depth:
+        """Return the depth with more candidates of every retriever."""
+        candidates = min(_WIDER * max(self.candidates, asked.limit), MAX_CANDIDATES)
+        return Depth.of(asked, candidates, is_wider=True)
+
+
+@dataclass(slots=True)
+class Candidates:
+    """The candidates of one round."""
+
+    asked: Asked
+    depth: Depth
+    question: Question
+    next: Depth | None = None
+    """Depth of the next round; None if these candidates suffice."""
+    is_rare: bool = False
+    """True if the filter allows few of the best hits, and too many items meet it to ask the index about each."""
+    is_full: bool = False
+    """True if there may be more hits than were considered."""
+    copies: int = 0
+    """Hits that were left out as copies."""
+    floors: dict[str, float] = field(default_factory=dict)
+    """Highest possible score of an item that a retriever did not find, by retriever."""
+    _items: dict[str, ScoredItem] = field(default_factory=dict)
+    _texts: set[str] = field(default_factory=set)
+
+    def add(self, retriever: str, found: Sequence[Found]) -> None:
+        """Add the hits of a retriever."""
+        for item, score in found:
+            known = self._items.get(item.id)
+            if known is not None:
+                known.retrieved[retriever] = score
+            elif not self.asked.hides(item) and not self._is_copy(item):
+                self._items[item.id] = ScoredItem(item, {retriever: score})
+        # An item that BM25 did not find has none of the terms, if all hits were fetched; a vector is never far enough
+        # from another to have a score of 0.
+        is_cut = len(found) >= self.depth.wanted or retriever == DENSE
+        self.floors[retriever] = min([score for _, score in found], default=0.0) if is_cut else 0.0
+
+    def _is_copy(self, item: StoredItem) -> bool:
+        if not self.depth.is_wider or item.kind == IMAGE:
+            return False
+        text = " ".join(item.text.casefold().split())
+        if text in self._texts:
+            self.copies += 1
+            return True
+        self._texts.add(text)
+        return False
+
+    def add_neighbours(self, items: Iterable[StoredItem]) -> None:
+        """Add messages near the best hits, which no retriever found."""
+        for item in items:
+            if item.id not in self._items and not self.asked.hides(item) and self.asked.allows(item):
+                self._items[item.id] = ScoredItem(item)
+
+    def best_turns(self) -> list[StoredItem]:
+        """Return the messages among the best hits: only messages are understood from their neighbours."""
+        tops = {}
+        for name in self.floors:
+            scores = [abs(each.retrieved.get(name, 0.0)) for each in self._items.values()]
+            tops[name] = max(scores, default=0.0) or 1.0
+        order = [
+            (-sum([score / tops[name] for name, score in each.retrieved.items()]), each.item.id, each.item)
+            for each in self._items.values()
+        ]
+        return [item for _, _, item in sorted(order)[: self.asked.policy.around] if item.kind == TURN]
+
+    def pool(self) -> Pool:
+        """Return the candidates to be scored."""
+        pool = Pool(self._items.values())
+        pool.floors = self.floors
+        return pool
+
+
+@dataclass(slots=True)
+class Search:
+    """One search of the index and of SQL. Its rounds share everything that was read or asked."""
+
+    sources: Sources
+    asked: Asked
+    question: Question
+    rows: RecallRows
+    index: VectorIndex | None
+    """None if it cannot be searched: then the newest items are scored in SQL."""
+    problems: list[str]
+    """Messages for `Recall.degraded`."""
+    _among: Sequence[str] | None = None
+    """Ids of the items that meet the filter, if they are few and the best hits of the index mostly do not."""
+    _vector: Sequence[float] | None = None
+    _is_embedded: bool = False
+    """True if the model was asked for the vector of the question, even if it failed."""
+
+    @classmethod
+    def begin(cls, sources: Sources, asked: Asked) -> Search:
+        """Read the state of the store, open its index, and read the items that wait for the index.
+
+        Waiting items are read before the index is asked: an item that is indexed meanwhile is in one of the two.
+        """
+        indexes, database = sources.indexes, sources.indexes.database
+        away = None if indexes.is_open else _open(indexes)
+        with database.read() as connection:
+            view = read_view(connection, asked.scope)
+            index = indexes.opened(view.space)
+            if index is None and indexes.is_open:  # another process changed the model
+                away = _open(indexes, view.space)
+                index = indexes.opened(view.space)
+            if index is not None:
+                away = None
+            question = Question.of(asked.query, asked.now)
+            search = cls(sources, asked, question, RecallRows(view, database.clock()), index, [])
+            if len(asked.query) > MAX_CHARACTERS:
+                search._report(f"the question is long: its first and last {MAX_CHARACTERS // 2} characters were used")
+            if away is not None:
+                search._report_without_index(away)
+            if question.asked:
+                search._read_waiting(connection, is_reported=away is not None)
+        return search
+
+    def is_outdated(self) -> bool:
+        """Return True if another space became the active one, and its index may have been emptied meanwhile."""
+        index, space, indexes = self.index, self.rows.view.space, self.sources.indexes
+        if index is None:
+            return False
+        return indexes.opened(space) is not index or (index.shared and indexes.active().name != space.name)
+
+    @property
+    def leaves_work(self) -> bool:
+        """True if something waits for the index."""
+        return self.index is None or not self.rows.is_settled or self.rows.view.crowded
+
+    def candidates(self, depth: Depth) -> Candidates:
+        """Return the candidates of one round. They are incomplete if they name the depth of a next round."""
+        found = Candidates(self.asked, depth, self.question)
+        database = self.sources.indexes.database
+        with database.read() as connection:
+            terms = self._best_by_terms(connection, found) if self.question.asked else []
+            if found.next is not None:
+                return found
+            self._add_terms(found, terms)
+            compares = self._has_vectors()
+            if not compares:
+                self._add_neighbours(connection, found)
+        if compares:
+            vector = self._embedded(found.question)  # no connection is held while a model is waited for
+            with database.read() as connection:
+                if vector is not None:
+                    self._add_similar(connection, found, vector)
+                if found.next is None:
+                    self._add_neighbours(connection, found)
+        return found
+
+    def _best_by_terms(self, connection: Connection, found: Candidates) -> list[Found]:
+        """Return the best items by BM25: from the index, and waiting items by the same weights."""
+        indexed = self._usable(connection, found, SPARSE, self._fetch_terms(connection, found.depth.hits[SPARSE]))
+        if found.next is not None:
+            return []
+        waiting = self.rows.waiting
+        if found.is_rare:
+            waiting = waiting + self._read_rare(connection)
+        terms = indexed + self._scored_waiting(waiting, indexed, found)
+        if self._are_copies(terms, found):
+            found.next = found.depth.wider(self.asked)
+        return terms
+
+    def _add_terms(self, found: Candidates, terms: Sequence[Found]) -> None:
+        found.question = self.question.among([item.speaker for item, _ in terms if item.kind == TURN])
+        # Without BM25 in its policy, a recall finds by their terms the items that have no vector yet.
+        if terms and (SPARSE in self._retrievers or self._lacks_vectors()):
+            found.add(SPARSE, terms)
+
+    def _add_similar(self, connection: Connection, found: Candidates, vector: Sequence[float]) -> None:
+        similar = self._usable(connection, found, DENSE, self._fetch_similar(vector, found.depth.hits[DENSE]))
+        if similar and found.next is None:
+            found.add(DENSE, similar)
+
+    def _add_neighbours(self, connection: Connection, found: Candidates) -> None:
+        turns = found.best_turns() if self.asked.policy.around else []
+        if turns:
+            found.add_neighbours(self.rows.neighbours(connection, turns))
+
+    def _fetch_terms(self, connection: Connection, most: int) -> list[Hit]:
+        """Return the best hits of the index by BM25. If it fails, SQL is searched instead from now on."""
+        if self.index is None:
+            return []
+        asked = sorted(self.question.asked.items())
+        vector = SparseVector([term for term, _ in asked], [times for _, times in asked])
+        try:
+            with self._waiting_for(self.index):
+                return self.index.query_sparse(vector, self.rows.view.scope_ids, most, self._among)
+        except StoreClosed:
+            raise
+        except StoreError as error:
+            self.index = None
+            self._report_without_index(error)
+            self._read_waiting(connection, is_reported=True)
+            return []
+
+    def _fetch_similar(self, vector: Sequence[float], most: int) -> list[Hit]:
+        """Return the hits of the index whose vectors are nearest; none if it fails."""
+        if self.index is None:
+            return []
+        try:
+            with self._waiting_for(self.index):
+                return self.index.query_dense(vector, self.rows.view.scope_ids, most, self._among)
+        except StoreClosed:
+            raise
+        except Exception as error:  # of a server or a custom index, which may raise anything
+            self._report_only_terms(error)
+            return []
+
+    def _waiting_for(self, index: VectorIndex) -> AbstractContextManager[None]:
+        """Give up the turn while an index on a server is waited for."""
+        if index.shared:
+            return self.sources.turn.away()
+        return nullcontext()
+
+    def _usable(self, connection: Connection, found: Candidates, retriever: str, hits: Sequence[Hit]) -> list[Found]:
+        """Return the hits that SQL confirms and the filter allows; plan another round if they are too few."""
+        depth, scores = found.depth, dict(hits)
+        confirmed = self.rows.confirm(connection, [*scores], self.asked.policy.around)
+        allowed = [Found(item, scores[item.id]) for item in confirmed if self.asked.allows(item)]
+        usable = [each for each in allowed if self.asked.is_of_roles(each.item)]
+        is_cut = len(hits) >= depth.hits[retriever]
+        if is_cut and 2 * len(usable) < depth.wanted:
+            self._look_deeper(connection, found, retriever, len(allowed))
+            return allowed
+        found.is_full = found.is_full or is_cut
+        if self.asked.roles is not None:
+            return allowed  # messages of other roles too: the usable messages may be their neighbours
+        return allowed[: depth.wanted]
+
+    def _look_deeper(self, connection: Connection, found: Candidates, retriever: str, valid: int) -> None:
+        """Plan a round with more hits, as most of them have ended, are not shown yet, or do not meet the filter.
+
+        Few items that meet a filter are all named to the index. If they are many, but far from the best hits, a round
+        ends with the newest of them, as the number of hits has a limit.
+        """
+        depth, most = found.depth, found.depth.hits[retriever]
+        is_filtered = self.asked.where is not None and self._among is None
+        if is_filtered and most == depth.wanted and self._read_among(connection):
+            found.next = depth
+        elif is_filtered and most >= MAX_ROWS:
+            found.is_rare = True
+        elif most < MAX_CANDIDATES:
+            found.next = depth.deeper(retriever)
+        else:
+            self._report(
+                f"of the best {most} hits {valid} are valid, the others have ended or are not shown yet, and there may "
+                "be more: `admin.expire` deletes what has ended"
+            )
+
+    def _read_among(self, connection: Connection) -> bool:
+        """Read the ids of all items that meet the filter; return False if they are too many."""
+        where, scopes = self.asked.where, self.rows.view.scope_ids
+        assert where is not None
+        ids = read_ids(connection, scopes, MAX_ROWS, where.rows(), by_scope=where.sources is None)
+        if ids is None:
+            return False
+        self._among = [each for each in ids if is_point_id(each)]
+        return True
+
+    def _read_rare(self, connection: Connection) -> list[StoredItem]:
+        """Return the newest items that meet the conditions of the filter in SQL."""
+        assert self.asked.where is not None
+        items = self.rows.read_newest(connection, MAX_CANDIDATES, self.asked.where.rows())
+        if len(items) >= MAX_CANDIDATES:
+            self._report(
+                "`where` allows few of the best hits: it was tried on these and on the newest "
+                f"{MAX_CANDIDATES:,} items of its kinds, sources and times; narrow these"
+            )
+        return items
+
+    def _read_waiting(self, connection: Connection, *, is_reported: bool) -> None:
+        for problem in self.rows.read_waiting(
+            connection, self.asked.where, has_index=self.index is not None, is_reported=is_reported
+        ):
+            self._report(problem)
+
+    def _scored_waiting(
+        self, waiting: Iterable[StoredItem], indexed: Sequence[Found], found: Candidates
+    ) -> list[Found]:
+        """Return waiting items with terms of the question, scored as the index would score them."""
+        question = self.question
+        allowed = {item.id: item for item in waiting if self.asked.allows(item)}.values()
+        held = [(item, question.held_by(item)) for item in allowed]
+        if not any(terms for _, terms in held):
+            return []
+        best = indexed[:MAX_SAMPLE]
+        weights = weights_outside_of_index(
+            [score for _, score in best],
+            [question.held_by(item) for item, _ in best],
+            [terms for _, terms in held],
+        )
+        known = {item.id for item, _ in indexed}
+        scored = [
+            Found(item, sum([weights[term] * value for term, value in terms.items()]))
+            for item, terms in held
+            if terms and item.id not in known
+        ]
+        scored.sort(key=lambda each: (-each.score, each.item.id))
+        self.rows.keep([item for item, _ in scored])
+        most = found.depth.wanted
+        found.is_full = found.is_full or len(scored) > most
+        # Messages of other roles may have usable neighbours, but they take no place of usable items.
+        usable = [each for each in scored if self.asked.is_of_roles(each.item)]
+        unusable = [each for each in scored if not self.asked.is_of_roles(each.item)]
+        return usable[:most] + unusable[:most]
+
+    def _are_copies(self, terms: Sequence[Found], found: Candidates) -> bool:
+        """Return True if most hits of the first round are copies, so that they need not be scored."""
+        if found.depth.is_wider or found.depth.is_widest or not found.is_full:
+            return False
+        return 2 * len({item.text for item, _ in terms}) <= len(terms)
+
+    @property
+    def _retrievers(self) -> set[str]:
+        return {retriever.name for retriever in self.asked.policy.retrievers}
+
+    def _has_vectors(self) -> bool:
+        """Return True if the policy compares vectors and there are vectors to compare with."""
+        if self.index is None or DENSE not in self._retrievers or not self.rows.view.scope_ids:
+            return False
+        return self.index.dimensions > 0 and bool(self.question.text.strip())
+
+    def _lacks_vectors(self) -> bool:
+        """Return True if items of the scopes may have no vector."""
+        if self.rows.is_settled:
+            return self.index is None
+        return bool(self.rows.view.space.model)
+
+    def _embedded(self, question: Question) -> Sequence[float] | None:
+        """Return the vector of the question; None if the model fails. The model is asked once."""
+        if not self._is_embedded:
+            self._is_embedded = True
+            try:
+                with self.sources.turn.away():
+                    self._vector = self.sources.embedders.get(self.rows.view.space.model).question(question.text)
+            except StoreClosed:
+                raise
+            except Exception as error:  # of a custom embedder, which may raise anything
+                self._report_only_terms(error)
+        return self._vector
+
+    def ranked(self, found: Candidates) -> list[ScoredItem]:
+        """Score the candidates and return them, the best first."""
+        pool = found.pool()
+        pool.stored_weights = self._stored_weights
+        if pool.candidates:
+            self.asked.policy.score(found.question, pool, frozenset(found.floors))
+        return ranked(pool, self.asked.policy.diversity)
+
+    def _stored_weights(self, ids: Sequence[str]) -> Mapping[str, Mapping[int, float]]:
+        """Return the weights of terms in items as the index has them; none if it may contain another version."""
+        if not self.rows.is_settled or not hasattr(self.index, "term_weights"):
+            return {}
+        try:
+            return cast("KeepsTerms", self.index).term_weights(ids, self.question.asked.keys())
+        except StoreError:  # then the texts are analysed
+            return {}
+
+    def _report(self, problem: str) -> None:
+        # Rounds repeat most problems.
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def _report_without_index(self, error: StoreError) -> None:
+        self._report(f"searched the newest {MAX_ROWS} items with BM25 in SQL, without the index: {error}")
+
+    def _report_only_terms(self, error: Exception) -> None:
+        self._report(f"searched with BM25 only: {type(error).__name__}: {error}")
+
+
+def _open(indexes: Indexes, space: Space | None = None) -> StoreError | None:
+    """Open the index of a space (the active one) if nothing has to be written first; return the obstacle, if any."""
+    try:
+        indexes.ready(space)
+    except StoreClosed:
+        if indexes.closed:
+            raise
+    except StoreError as error:
+        if isinstance(error.__cause__, ImportError):  # no later recall will differ
+            raise
+        return error
+    return None
