@@ -1,11 +1,11 @@
-"""The steps of a recall: fetch hits from the index, confirm them in SQL, filter them, gather them as candidates."""
+"""`Search`: the steps of a recall: fetch hits from the index, confirm them in SQL, filter them, and score them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
 
 from sqlalchemy import Connection
 
@@ -15,17 +15,18 @@ from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.vector_index import Hit, VectorIndex, is_point_id
 from agentkit_memory.process.few_at_once import Turn
 from agentkit_memory.recall.asked import Asked
-from agentkit_memory.recall.candidates import Pool, ScoredItem
+from agentkit_memory.recall.candidates import ScoredItem
 from agentkit_memory.recall.choice import ranked
 from agentkit_memory.recall.question import MAX_CHARACTERS, Question
 from agentkit_memory.recall.recall_policy import MAX_CANDIDATES
+from agentkit_memory.recall.recall_round import Candidates, Depth, Found
 from agentkit_memory.recall.recall_rows import MAX_ROWS, RecallRows
 from agentkit_memory.recall.retrievers import DENSE, SPARSE
 from agentkit_memory.recall.term_weights import MAX_SAMPLE, weights_outside_of_index
 from agentkit_memory.store.item_rows import read_ids
 from agentkit_memory.store.read_view import read_view
 from agentkit_memory.store.recall_logs import RecallLogs
-from agentkit_memory.store.records import IMAGE, TURN
+from agentkit_memory.store.records import TURN
 from agentkit_memory.store.spaces import Space
 from agentkit_memory.store.stored_item import StoredItem
 from agentkit_memory.terms.bm25_vectors import SparseVector
@@ -33,12 +34,7 @@ from agentkit_memory.terms.bm25_vectors import SparseVector
 if TYPE_CHECKING:
     from agentkit_memory.index.vector_index import KeepsTerms
 
-__all__ = ["Candidates", "Depth", "Search", "Sources"]
-
-_WIDER = 16
-"""Factor of the candidates after copies took the places of other candidates."""
-_DEEPER = 4
-"""Factor of the hits after SQL or the filter left out most of them."""
+__all__ = ["Search", "Sources"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,117 +46,6 @@ class Sources:
     logs: RecallLogs
     turn: Turn
     """The turn to compute, which is given up while the recall waits for a model or a server."""
-
-
-class Found(NamedTuple):
-    """An item that a retriever found and SQL confirmed."""
-
-    item: StoredItem
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
-class Depth:
-    """How far one round of a recall looks."""
-
-    candidates: int
-    """Candidates of each retriever, before hidden messages are added."""
-    wanted: int
-    """Hits of each retriever to consider."""
-    hits: Mapping[str, int]
-    """Hits to fetch from the index by retriever: more than `wanted` if most of them are not usable."""
-    is_wider: bool = False
-    """True if a former round found mostly copies: then copies of one text take one place."""
-
-    @classmethod
-    def of(cls, asked: Asked, candidates: int, *, is_wider: bool = False) -> Depth:
-        """Return a depth at which no retriever was asked yet."""
-        hidden = sum(last - after for _, after, last in asked.hidden)
-        wanted = max(candidates, 2 * asked.limit) + min(hidden, 4 * candidates)
-        return cls(candidates, wanted, {SPARSE: wanted, DENSE: wanted}, is_wider)
-
-    @property
-    def is_widest(self) -> bool:
-        """True if no more candidates may be looked for."""
-        return self.candidates >= MAX_CANDIDATES
-
-    def deeper(self, retriever: str) -> Depth:
-        """Return the depth with more hits of one retriever."""
-        hits = min(_DEEPER * self.hits[retriever], max(MAX_CANDIDATES, self.wanted))
-        return replace(self, hits={**self.hits, retriever: hits})
-
-    def wider(self, asked: Asked) -> Depth:
-        """Return the depth with more candidates of every retriever."""
-        candidates = min(_WIDER * max(self.candidates, asked.limit), MAX_CANDIDATES)
-        return Depth.of(asked, candidates, is_wider=True)
-
-
-@dataclass(slots=True)
-class Candidates:
-    """The candidates of one round."""
-
-    asked: Asked
-    depth: Depth
-    question: Question
-    next: Depth | None = None
-    """Depth of the next round; None if these candidates suffice."""
-    is_rare: bool = False
-    """True if the filter allows few of the best hits, and too many items meet it to ask the index about each."""
-    is_full: bool = False
-    """True if there may be more hits than were considered."""
-    copies: int = 0
-    """Hits that were left out as copies."""
-    floors: dict[str, float] = field(default_factory=dict)
-    """Highest possible score of an item that a retriever did not find, by retriever."""
-    _items: dict[str, ScoredItem] = field(default_factory=dict)
-    _texts: set[str] = field(default_factory=set)
-
-    def add(self, retriever: str, found: Sequence[Found]) -> None:
-        """Add the hits of a retriever."""
-        for item, score in found:
-            known = self._items.get(item.id)
-            if known is not None:
-                known.retrieved[retriever] = score
-            elif not self.asked.hides(item) and not self._is_copy(item):
-                self._items[item.id] = ScoredItem(item, {retriever: score})
-        # An item that BM25 did not find has none of the terms, if all hits were fetched; a vector is never far enough
-        # from another to have a score of 0.
-        is_cut = len(found) >= self.depth.wanted or retriever == DENSE
-        self.floors[retriever] = min([score for _, score in found], default=0.0) if is_cut else 0.0
-
-    def _is_copy(self, item: StoredItem) -> bool:
-        if not self.depth.is_wider or item.kind == IMAGE:
-            return False
-        text = " ".join(item.text.casefold().split())
-        if text in self._texts:
-            self.copies += 1
-            return True
-        self._texts.add(text)
-        return False
-
-    def add_neighbours(self, items: Iterable[StoredItem]) -> None:
-        """Add messages near the best hits, which no retriever found."""
-        for item in items:
-            if item.id not in self._items and not self.asked.hides(item) and self.asked.allows(item):
-                self._items[item.id] = ScoredItem(item)
-
-    def best_turns(self) -> list[StoredItem]:
-        """Return the messages among the best hits: only messages are understood from their neighbours."""
-        tops = {}
-        for name in self.floors:
-            scores = [abs(each.retrieved.get(name, 0.0)) for each in self._items.values()]
-            tops[name] = max(scores, default=0.0) or 1.0
-        order = [
-            (-sum([score / tops[name] for name, score in each.retrieved.items()]), each.item.id, each.item)
-            for each in self._items.values()
-        ]
-        return [item for _, _, item in sorted(order)[: self.asked.policy.around] if item.kind == TURN]
-
-    def pool(self) -> Pool:
-        """Return the candidates to be scored."""
-        pool = Pool(self._items.values())
-        pool.floors = self.floors
-        return pool
 
 
 @dataclass(slots=True)
@@ -175,8 +60,8 @@ class Search:
     """None if it cannot be searched: then the newest items are scored in SQL."""
     problems: list[str]
     """Messages for `Recall.degraded`."""
-    _among: Sequence[str] | None = None
-    """Ids of the items that meet the filter, if they are few and the best hits of the index mostly do not."""
+    _among: dict[str, Sequence[str]] = field(default_factory=dict)
+    """Ids of the items that meet the filter, by retriever, if they are few and its best hits mostly do not."""
     _vector: Sequence[float] | None = None
     _is_embedded: bool = False
     """True if the model was asked for the vector of the question, even if it failed."""
@@ -277,7 +162,7 @@ class Search:
         vector = SparseVector([term for term, _ in asked], [times for _, times in asked])
         try:
             with self._waiting_for(self.index):
-                return self.index.query_sparse(vector, self.rows.view.scope_ids, most, self._among)
+                return self.index.query_sparse(vector, self.rows.view.scope_ids, most, self._among.get(SPARSE))
         except StoreClosed:
             raise
         except StoreError as error:
@@ -292,7 +177,7 @@ class Search:
             return []
         try:
             with self._waiting_for(self.index):
-                return self.index.query_dense(vector, self.rows.view.scope_ids, most, self._among)
+                return self.index.query_dense(vector, self.rows.view.scope_ids, most, self._among.get(DENSE))
         except StoreClosed:
             raise
         except Exception as error:  # of a server or a custom index, which may raise anything
@@ -327,12 +212,12 @@ class Search:
         ends with the newest of them, as the number of hits has a limit.
         """
         depth, most = found.depth, found.depth.hits[retriever]
-        is_filtered = self.asked.where is not None and self._among is None
-        if is_filtered and most == depth.wanted and self._read_among(connection):
+        is_filtered = self.asked.where is not None and retriever not in self._among
+        if is_filtered and most == depth.wanted and self._read_among(connection, retriever):
             found.next = depth
         elif is_filtered and most >= MAX_ROWS:
             found.is_rare = True
-        elif most < MAX_CANDIDATES:
+        elif not depth.is_deepest(retriever):
             found.next = depth.deeper(retriever)
         else:
             self._report(
@@ -340,14 +225,16 @@ class Search:
                 "be more: `admin.expire` deletes what has ended"
             )
 
-    def _read_among(self, connection: Connection) -> bool:
+    def _read_among(self, connection: Connection, retriever: str) -> bool:
         """Read the ids of all items that meet the filter; return False if they are too many."""
         where, scopes = self.asked.where, self.rows.view.scope_ids
         assert where is not None
         ids = read_ids(connection, scopes, MAX_ROWS, where.rows(), by_scope=where.sources is None)
         if ids is None:
             return False
-        self._among = [each for each in ids if is_point_id(each)]
+        named = [each for each in ids if is_point_id(each)]
+        # Hits by BM25 stay as they are if only the vectors found too few.
+        self._among |= {retriever: named, DENSE: named}
         return True
 
     def _read_rare(self, connection: Connection) -> list[StoredItem]:

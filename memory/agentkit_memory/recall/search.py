@@ -12,7 +12,8 @@ from agentkit_memory.recall.candidates import ScoredItem
 from agentkit_memory.recall.choice import choose
 from agentkit_memory.recall.near_duplicates import count_copies
 from agentkit_memory.recall.recall_result import Recall, candidate, to_log
-from agentkit_memory.recall.recall_steps import Candidates, Depth, Search, Sources
+from agentkit_memory.recall.recall_round import Candidates, Depth
+from agentkit_memory.recall.recall_steps import Search, Sources
 from agentkit_memory.recall.rerankers import reranked
 from agentkit_memory.store.image_rows import read_hashes, read_images
 from agentkit_memory.store.records import IMAGE, RecallLog

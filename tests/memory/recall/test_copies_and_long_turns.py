@@ -84,7 +84,7 @@ def test_a_question_is_embedded_once_however_many_copies_there_are(home: Path) -
 
 
 def test_copies_that_are_reported_hide_something(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentkit_memory.recall.recall_steps.MAX_CANDIDATES", 40)
+    monkeypatch.setattr("agentkit_memory.recall.recall_round.MAX_CANDIDATES", 40)
     say(memory, *["The zebra is fed at noon."] * 100, "A zebra is striped.")
     memory.worker().drain()
     assert "copies" in memory.recall("When is the zebra fed?").degraded[0]

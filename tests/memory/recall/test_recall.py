@@ -80,7 +80,7 @@ def test_how_far_recall_searched_is_reported(memory: Memory, docs: Path, monkeyp
     for number in range(100):
         memory.facts.add(f"zebra fed {number}", valid_from=1e12)
     memory.worker().drain()
-    monkeypatch.setattr("agentkit_memory.recall.recall_steps.MAX_CANDIDATES", 90)
+    monkeypatch.setattr("agentkit_memory.recall.recall_round.MAX_CANDIDATES", 90)
     recall = memory.recall("zebra fed")
     assert recall == ()
     assert "of the best 90 hits 0 are valid" in recall.degraded[0]

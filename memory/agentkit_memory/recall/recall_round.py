@@ -1,0 +1,137 @@
+"""One round of a recall: how far it looks, and the candidates that it gathers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from agentkit_memory.recall.asked import Asked
+from agentkit_memory.recall.candidates import Pool, ScoredItem
+from agentkit_memory.recall.question import Question
+from agentkit_memory.recall.recall_policy import MAX_CANDIDATES
+from agentkit_memory.recall.retrievers import DENSE, SPARSE
+from agentkit_memory.store.records import IMAGE, TURN
+from agentkit_memory.store.stored_item import StoredItem
+
+__all__ = ["Candidates", "Depth", "Found"]
+
+_WIDER = 16
+"""Factor of the candidates after copies took the places of other candidates."""
+_DEEPER = 4
+"""Factor of the hits after SQL or the filter left out most of them."""
+
+
+class Found(NamedTuple):
+    """An item that a retriever found and SQL confirmed."""
+
+    item: StoredItem
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How far one round of a recall looks."""
+
+    candidates: int
+    """Candidates of each retriever, before hidden messages are added."""
+    wanted: int
+    """Hits of each retriever to consider."""
+    hits: Mapping[str, int]
+    """Hits to fetch from the index by retriever: more than `wanted` if most of them are not usable."""
+    is_wider: bool = False
+    """True if a former round found mostly copies: then copies of one text take one place."""
+
+    @classmethod
+    def of(cls, asked: Asked, candidates: int, *, is_wider: bool = False) -> Depth:
+        """Return a depth at which no retriever was asked yet."""
+        hidden = sum(last - after for _, after, last in asked.hidden)
+        wanted = max(candidates, 2 * asked.limit) + min(hidden, 4 * candidates)
+        return cls(candidates, wanted, {SPARSE: wanted, DENSE: wanted}, is_wider)
+
+    @property
+    def is_widest(self) -> bool:
+        """True if no more candidates may be looked for."""
+        return self.candidates >= MAX_CANDIDATES
+
+    def is_deepest(self, retriever: str) -> bool:
+        """Return True if no more hits of a retriever may be fetched."""
+        return self.hits[retriever] >= MAX_CANDIDATES
+
+    def deeper(self, retriever: str) -> Depth:
+        """Return the depth with more hits of one retriever."""
+        hits = min(_DEEPER * self.hits[retriever], max(MAX_CANDIDATES, self.wanted))
+        return replace(self, hits={**self.hits, retriever: hits})
+
+    def wider(self, asked: Asked) -> Depth:
+        """Return the depth with more candidates of every retriever."""
+        candidates = min(_WIDER * max(self.candidates, asked.limit), MAX_CANDIDATES)
+        return Depth.of(asked, candidates, is_wider=True)
+
+
+@dataclass(slots=True)
+class Candidates:
+    """The candidates of one round."""
+
+    asked: Asked
+    depth: Depth
+    question: Question
+    next: Depth | None = None
+    """Depth of the next round; None if these candidates suffice."""
+    is_rare: bool = False
+    """True if the filter allows few of the best hits, and too many items meet it to ask the index about each."""
+    is_full: bool = False
+    """True if there may be more hits than were considered."""
+    copies: int = 0
+    """Hits that were left out as copies."""
+    floors: dict[str, float] = field(default_factory=dict)
+    """Highest possible score of an item that a retriever did not find, by retriever."""
+    _items: dict[str, ScoredItem] = field(default_factory=dict)
+    _texts: set[str] = field(default_factory=set)
+
+    def add(self, retriever: str, found: Sequence[Found]) -> None:
+        """Add the hits of a retriever."""
+        for item, score in found:
+            known = self._items.get(item.id)
+            if known is not None:
+                known.retrieved[retriever] = score
+            elif not self.asked.hides(item) and not self._is_copy(item):
+                self._items[item.id] = ScoredItem(item, {retriever: score})
+        # An item that BM25 did not find has none of the terms, if all hits were fetched; a vector is never far enough
+        # from another to have a score of 0.
+        is_cut = len(found) >= self.depth.wanted or retriever == DENSE
+        self.floors[retriever] = min([score for _, score in found], default=0.0) if is_cut else 0.0
+
+    def _is_copy(self, item: StoredItem) -> bool:
+        if not self.depth.is_wider or item.kind == IMAGE:
+            return False
+        text = " ".join(item.text.casefold().split())
+        if text in self._texts:
+            self.copies += 1
+            return True
+        self._texts.add(text)
+        return False
+
+    def add_neighbours(self, items: Iterable[StoredItem]) -> None:
+        """Add messages near the best hits, which no retriever found."""
+        for item in items:
+            if item.id not in self._items and not self.asked.hides(item) and self.asked.allows(item):
+                self._items[item.id] = ScoredItem(item)
+
+    def best_turns(self) -> list[StoredItem]:
+        """Return the messages among the best hits: only messages are understood from their neighbours."""
+        tops = {}
+        for name in self.floors:
+            scores = [abs(each.retrieved.get(name, 0.0)) for each in self._items.values()]
+            tops[name] = max(scores, default=0.0) or 1.0
+        order = [
+            (-sum([score / tops[name] for name, score in each.retrieved.items()]), each.item.id, each.item)
+            for each in self._items.values()
+        ]
+        return [item for _, _, item in sorted(order)[: self.asked.policy.around] if item.kind == TURN]
+
+    def pool(self) -> Pool:
+        """Return the candidates to be scored."""
+        pool = Pool(self._items.values())
+        pool.floors = self.floors
+        return pool
