@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,10 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["Pool", "ScoredItem", "Slot"]
 
 Slot: TypeAlias = Literal["documents", "conversation", "knowledge"]
-
-_SENTENCE = re.compile(r"[^.!?\n]+[.!?]*")
-_LONG = 60
-"""Words of a text that is understood without its neighbours."""
 
 
 @dataclass(slots=True)
@@ -108,26 +103,3 @@ class Pool:
                         near[number].append((step, other))
                         near[other].append((-step, number))
         return near
-
-    def leaning(self, number: int) -> float:
-        """Return how much of its neighbours' scores a candidate takes: 1.0 for a short text, less for a longer one."""
-        return min(1.0, _LONG / (self.candidates[number].item.text.count(" ") + 1))
-
-    @cached_property
-    def asks(self) -> list[float]:
-        """Per candidate the share of its text that is questions; 0.0 for other kinds than turns."""
-        return [
-            _asking(each.item.text) if "?" in each.item.text and each.item.kind == TURN else 0.0
-            for each in self.candidates
-        ]
-
-    def ends_asking(self, number: int) -> bool:
-        """Return whether a candidate is a turn that ends with a question."""
-        item = self.candidates[number].item
-        return item.kind == TURN and item.text.rstrip().endswith("?")
-
-
-def _asking(text: str) -> float:
-    sentences = _SENTENCE.findall(text)
-    total = sum(map(len, sentences))
-    return sum(len(each) for each in sentences if each.endswith("?")) / total if total else 0.0

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from math import isfinite
 from types import MappingProxyType
 from typing import Any
 
 from agentkit_memory.checks import is_whole
-from agentkit_memory.errors import InvalidArgument, StoreError
-from agentkit_memory.recall.candidates import Pool
-from agentkit_memory.recall.question import Question
+from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.recall.rerankers import Reranker, is_reranker
-from agentkit_memory.recall.retrievers import BM25Retriever, DenseRetriever, Retriever, spread
+from agentkit_memory.recall.retrievers import BM25Retriever, DenseRetriever, Retriever
 from agentkit_memory.recall.scorers import (
     AnswerScorer,
     DateScorer,
@@ -86,54 +83,6 @@ class RecallPolicy:
         ]
         if problems:
             raise InvalidArgument.listing(f"RecallPolicy {self.name!r}", problems)
-
-    def score(self, question: Question, pool: Pool, served: frozenset[str]) -> None:
-        """Fuse the scores of the retrievers that could be asked into one a candidate, and set the parts of each."""
-        sums = [0.0] * len(pool)
-        columns: dict[str, list[float]] = {}
-        active = [each for each in self.retrievers if each.name in served] or [BM25Retriever()]  # which needs no index
-        for retriever in active:
-            own, lent = self._scores(retriever, 2, question, pool)
-            both = [one + other for one, other in zip(own, lent, strict=True)]
-            mean, deviation = spread(both)
-            scale = 1.0 / deviation if deviation else 0.0
-            columns[retriever.name] = [(value - mean) * scale for value in own]
-            if any(lent):
-                columns[f"{retriever.name} neighbours"] = [value * scale for value in lent]
-            sums = [total + (value - mean) * scale for total, value in zip(sums, both, strict=True)]
-        if len(active) > 1:
-            deviation = spread(sums)[1]
-            scale = 1.0 / deviation if deviation else 0.0
-            columns = {name: [value * scale for value in values] for name, values in columns.items()}
-            sums = [total * scale for total in sums]
-        for scorer in self.scorers:
-            (values,) = self._scores(scorer, 1, question, pool)
-            if any(values):
-                columns[scorer.name] = values
-                sums = [total + value for total, value in zip(sums, values, strict=True)]
-        columns = {name: values for name, values in columns.items() if any(values)}
-        for number, each in enumerate(pool.candidates):
-            each.score = sums[number]
-            each.parts = {name: values[number] for name, values in columns.items() if values[number]}
-
-    def _scores(self, part: Retriever | Scorer, rows: int, question: Question, pool: Pool) -> list[list[float]]:
-        """Return the scores of a part, which may be anybody's own and return anything."""
-        where = f"RecallPolicy {self.name!r}: {part.name!r}"
-        try:
-            returned: Any = part.scores(question, pool)
-            scores = [list(values) for values in (returned if rows > 1 else (returned,))]
-            right = len(scores) == rows and all(len(values) == len(pool) and isfinite(sum(values)) for values in scores)
-        except StoreError:
-            raise
-        except Exception as error:
-            raise InvalidArgument(
-                f"{where} failed on {len(pool)} candidates ({type(error).__name__}: {error})",
-                path=where,
-                value=type(error).__name__,
-            ) from error
-        if not right:
-            raise InvalidArgument(f"{where}: expected one finite number for each of {len(pool)} candidates", path=where)
-        return scores
 
     def describe(self) -> dict[str, Any]:
         """Return the policy as plain data, for a log."""

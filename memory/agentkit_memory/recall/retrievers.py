@@ -6,7 +6,7 @@ the terms a candidate does not have itself; with dense vectors, a share of its s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import sqrt
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.question import Question
 from agentkit_memory.recall.term_weights import MAX_SAMPLE, term_weights
+from agentkit_memory.store.records import TURN
 from agentkit_prompts.errors import brief
 
 __all__ = [
@@ -37,7 +38,8 @@ _MAX_NUMBER = 1e6
 _MIN_DEVIATION = 1e-12
 """A smaller standard deviation counts as 0."""
 
-_NOTHING: Mapping[int, float] = MappingProxyType({})
+_LONG = 60
+"""Words of a text that is understood without its neighbours."""
 
 Scores: TypeAlias = tuple[list[float], list[float]]
 """Per candidate its own score, and what its neighbours lend it, on one scale."""
@@ -92,43 +94,52 @@ class BM25Retriever(PolicyPart):
     def scores(self, question: Question, pool: Pool) -> Scores:
         """Return BM25 scores, with the term weights of the index."""
         own = pool.raw_scores(SPARSE)
-        lent = [0.0] * len(pool)
-        if not self.share:
+        lent = [0.0] * len(own)
+        # The index counts the names of speakers, too: without them, the score of every candidate is another.
+        is_named = len(question.terms) < len(question.asked)
+        with_neighbours = [number for number, near in enumerate(pool.near) if near]
+        if not self.share or not (is_named or with_neighbours):
             return own, lent
-        best = [n for n, each in enumerate(pool.candidates) if SPARSE in each.retrieved]
-        best = sorted(best, key=own.__getitem__, reverse=True)[:MAX_SAMPLE]
-        named = len(question.terms) < len(question.asked)
-        beside = [n for n, near in enumerate(pool.near) if near]
-        if not named and not beside:
-            return own, lent
-        apart = range(len(pool)) if named else sorted({*beside, *best})
-        held = pool.held_terms(question, apart)
-        weights = term_weights([own[n] for n in best], [held[n] for n in best])
-        if named:
-            weights = {term: weight for term, weight in weights.items() if term in question.terms}
-        worth = {
-            n: {term: weights[term] * value for term, value in terms.items() if term in weights}
-            for n, terms in held.items()
-            if terms
-        }
-        shares = _shares(self.share)
-        for n in apart:
-            mine = worth.get(n, _NOTHING)
-            own[n] = sum(mine.values())
-            gained: dict[int, float] = {}
-            leaning = 0.0
-            for step, other in pool.near[n]:
-                if other not in worth:  # as most
-                    continue
-                leaning = leaning or pool.leaning(n)
-                share = leaning * (self.answer if step == -1 and pool.ends_asking(other) else shares[step])
-                for term, value in worth[other].items():
-                    lent_value = share * value - mine.get(term, 0.0)
-                    if lent_value > gained.get(term, 0.0):
-                        gained[term] = lent_value
-            if gained:
-                lent[n] = sum(gained.values())
+        hits = [number for number, each in enumerate(pool.candidates) if SPARSE in each.retrieved]
+        best = sorted(hits, key=own.__getitem__, reverse=True)[:MAX_SAMPLE]
+        numbers: Sequence[int] = range(len(own))
+        if not is_named:
+            numbers = sorted({*with_neighbours, *best})
+        worth = _worth(question, pool, own, best, numbers)
+        for number in numbers:
+            own[number] = sum(worth[number].values())
+        for number in with_neighbours:
+            lent[number] = self._lent(pool, number, worth)
         return own, lent
+
+    def _lent(self, pool: Pool, number: int, worth: Mapping[int, Mapping[int, float]]) -> float:
+        """Return the sum of the terms that a candidate has from its neighbours, as far as it lacks them itself."""
+        mine, gained = worth[number], dict[int, float]()
+        for step, other in pool.near[number]:
+            if not worth[other]:  # most neighbours
+                continue
+            share = _leaning(pool, number) * _share(self, pool, step, other)
+            for term, value in worth[other].items():
+                more = share * value - mine.get(term, 0.0)
+                if more > gained.get(term, 0.0):
+                    gained[term] = more
+        return sum(gained.values())
+
+
+def _worth(
+    question: Question, pool: Pool, own: Sequence[float], best: Sequence[int], numbers: Iterable[int]
+) -> dict[int, dict[int, float]]:
+    """Return what each term of the question adds to the scores of candidates, by number and term.
+
+    Names of speakers add nothing. The weights of the terms are estimated from the best hits.
+    """
+    held = pool.held_terms(question, numbers)
+    weights = term_weights([own[number] for number in best], [held[number] for number in best])
+    counted = {term: weight for term, weight in weights.items() if term in question.terms}
+    return {
+        number: {term: counted[term] * value for term, value in terms.items() if term in counted}
+        for number, terms in held.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -145,18 +156,13 @@ class DenseRetriever(PolicyPart):
     def scores(self, question: Question, pool: Pool) -> Scores:
         """Return cosines as z-scores."""
         own = z_scores(pool.raw_scores(DENSE))
+        lent = [0.0] * len(own)
         if not self.share:
-            return own, [0.0] * len(pool)
-        shares, lent = _shares(self.share), [0.0] * len(pool)
-        for n, near in enumerate(pool.near):
+            return own, lent
+        for number, near in enumerate(pool.near):
             if near:
-                leaning = pool.leaning(n)
-                lent[n] = sum(
-                    [
-                        leaning * (self.answer if step == -1 and pool.ends_asking(other) else shares[step]) * own[other]
-                        for step, other in near
-                    ]
-                )
+                leaning = _leaning(pool, number)
+                lent[number] = sum([leaning * _share(self, pool, step, other) * own[other] for step, other in near])
         return own, lent
 
 
@@ -166,15 +172,29 @@ def spread(values: Sequence[float]) -> tuple[float, float]:
         return 0.0, 0.0
     mean = sum(values) / len(values)
     deviation = sqrt(sum([(value - mean) ** 2 for value in values]) / len(values))
-    return mean, deviation if deviation > _MIN_DEVIATION else 0.0
+    if not deviation > _MIN_DEVIATION:
+        deviation = 0.0
+    return mean, deviation
 
 
 def z_scores(values: Sequence[float]) -> list[float]:
     """Return the values in standard deviations above their mean; all 0.0 where they do not differ."""
     mean, deviation = spread(values)
-    return [(value - mean) / deviation if deviation else 0.0 for value in values]
+    if not deviation:
+        return [0.0] * len(values)
+    return [(value - mean) / deviation for value in values]
 
 
-def _shares(share: float) -> dict[int, float]:
-    """Return the share that a neighbour lends, by how many places away it is."""
-    return {step: share ** abs(step) for step in (-2, -1, 1, 2)}
+def _leaning(pool: Pool, number: int) -> float:
+    """Return the share of the neighbours' scores that a candidate takes: 1.0 if it is short, less if it is longer."""
+    return min(1.0, _LONG / (pool.candidates[number].item.text.count(" ") + 1))
+
+
+def _share(part: BM25Retriever | DenseRetriever, pool: Pool, step: int, other: int) -> float:
+    """Return the share of its score that a neighbour `step` places away lends."""
+    if step == -1:
+        item = pool.candidates[other].item
+        # An answer often repeats no word of its question.
+        if item.kind == TURN and item.text.rstrip().endswith("?"):
+            return part.answer
+    return part.share ** abs(step)

@@ -1,19 +1,27 @@
-"""Scorers: what a policy adds to the retrievers' scores, such as who spoke and when. One small class each."""
+"""Scorers, which a policy adds to the scores of its retrievers, such as speaker and date; and the sum of all scores."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from math import isfinite
 from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from agentkit_memory.errors import InvalidArgument, StoreError
 from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.question import Question, answers_number, answers_time
-from agentkit_memory.recall.retrievers import PolicyPart
+from agentkit_memory.recall.retrievers import BM25Retriever, PolicyPart, Retriever, spread
 from agentkit_memory.store.records import TURN
 
-__all__ = ["AnswerScorer", "DateScorer", "QuestionScorer", "RecencyScorer", "Scorer", "SpeakerScorer"]
+if TYPE_CHECKING:
+    from agentkit_memory.recall.recall_policy import RecallPolicy
 
+__all__ = ["AnswerScorer", "DateScorer", "QuestionScorer", "RecencyScorer", "Scorer", "SpeakerScorer", "add_up"]
+
+_SENTENCE = re.compile(r"[^.!?\n]+[.!?]*")
 _DAY = 86_400.0
 
 
@@ -40,11 +48,10 @@ class SpeakerScorer(PolicyPart):
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:
         """Return the weight for turns of named speakers, else 0.0."""
         named = question.speakers
+        items = [each.item for each in pool.candidates]
         if not named:
-            return [0.0] * len(pool)
-        return [
-            self.weight if each.item.kind == TURN and each.item.speaker in named else 0.0 for each in pool.candidates
-        ]
+            return [0.0] * len(items)
+        return [self.weight * (item.kind == TURN and item.speaker in named) for item in items]
 
 
 @dataclass(frozen=True)
@@ -56,15 +63,14 @@ class DateScorer(PolicyPart):
 
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:
         """Return the weight times the nearness of the nearest date of the question."""
-        dates = question.dates
-        if not dates:
-            return [0.0] * len(pool)
-        return [
-            self.weight * max(date.nearness(each.item.said_at) for date in dates)
-            if each.item.said_at is not None
-            else 0.0
-            for each in pool.candidates
-        ]
+        scores = [0.0] * len(pool.candidates)
+        if not question.dates:
+            return scores
+        for number, each in enumerate(pool.candidates):
+            if each.item.said_at is not None:
+                nearest = max([date.nearness(each.item.said_at) for date in question.dates])
+                scores[number] = self.weight * nearest
+        return scores
 
 
 @dataclass(frozen=True)
@@ -76,15 +82,15 @@ class AnswerScorer(PolicyPart):
 
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:
         """Return the weight for texts that hold such an answer, else 0.0."""
-        time, number = question.asks_time, question.asks_number
-        if not time and not number:
-            return [0.0] * len(pool)
-        return [
-            self.weight
-            if (time and answers_time(each.item.text)) or (number and answers_number(each.item.text))
-            else 0.0
-            for each in pool.candidates
-        ]
+        tests = []
+        if question.asks_time:
+            tests.append(answers_time)
+        if question.asks_number:
+            tests.append(answers_number)
+        if not tests:
+            return [0.0] * len(pool.candidates)
+        texts = [each.item.text for each in pool.candidates]
+        return [self.weight * any(test(text) for test in tests) for text in texts]
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,11 @@ class QuestionScorer(PolicyPart):
 
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:
         """Return minus the weight times the share of a turn that is questions."""
-        return [-self.weight * share for share in pool.asks]
+        scores = [0.0] * len(pool.candidates)
+        for number, each in enumerate(pool.candidates):
+            if each.item.kind == TURN and "?" in each.item.text:
+                scores[number] = -self.weight * _share_of_questions(each.item.text)
+        return scores
 
 
 @dataclass(frozen=True)
@@ -113,6 +123,85 @@ class RecencyScorer(PolicyPart):
         """Return the weight, halved with every half-life; future times count as now."""
         scores = []
         for each in pool.candidates:
-            at = each.item.said_at if each.item.said_at is not None else each.item.created_at
+            at = each.item.said_at
+            if at is None:
+                at = each.item.created_at
             scores.append(self.weight * 0.5 ** (max(0.0, question.now - at) / (_DAY * self.half_life)))
         return scores
+
+
+def _share_of_questions(text: str) -> float:
+    """Return the share of a text that is in sentences with a question mark."""
+    sentences = _SENTENCE.findall(text)
+    total = sum([len(each) for each in sentences])
+    if not total:
+        return 0.0
+    return sum([len(each) for each in sentences if each.endswith("?")]) / total
+
+
+def add_up(policy: RecallPolicy, question: Question, pool: Pool) -> None:
+    """Set the score of every candidate, and the parts of the score by name.
+
+    The scores of each retriever are scaled to z-scores and added. The sum is scaled again, so that a scorer has the
+    same weight after one retriever as after two.
+
+    Raises:
+        InvalidArgument: A retriever or a scorer failed, or did not return one finite number for each candidate.
+    """
+    # Without an index and without vectors, BM25 alone can be computed.
+    active = [each for each in policy.retrievers if each.name in pool.floors] or [BM25Retriever()]
+    sums = [0.0] * len(pool.candidates)
+    columns: dict[str, list[float]] = {}
+    for retriever in active:
+        with _named(policy, retriever, pool):
+            own, lent = [_finite(values, pool) for values in retriever.scores(question, pool)]
+        both = [one + other for one, other in zip(own, lent, strict=True)]
+        mean, scale = _scale(both)
+        columns[retriever.name] = [(value - mean) * scale for value in own]
+        columns[f"{retriever.name} neighbours"] = [value * scale for value in lent]
+        sums = [total + (value - mean) * scale for total, value in zip(sums, both, strict=True)]
+    if len(active) > 1:
+        _, scale = _scale(sums)
+        columns = {name: [value * scale for value in values] for name, values in columns.items()}
+        sums = [total * scale for total in sums]
+    for scorer in policy.scorers:
+        with _named(policy, scorer, pool):
+            values = _finite(scorer.scores(question, pool), pool)
+        columns[scorer.name] = values
+        sums = [total + value for total, value in zip(sums, values, strict=True)]
+    # Most scorers change nothing: their columns are left out first.
+    columns = {name: values for name, values in columns.items() if any(values)}
+    for number, each in enumerate(pool.candidates):
+        each.score = sums[number]
+        each.parts = {name: values[number] for name, values in columns.items() if values[number]}
+
+
+def _scale(values: Sequence[float]) -> tuple[float, float]:
+    """Return the mean of values, and the factor to standard deviations; 0.0 if they hardly differ."""
+    mean, deviation = spread(values)
+    if not deviation:
+        return mean, 0.0
+    return mean, 1.0 / deviation
+
+
+@contextmanager
+def _named(policy: RecallPolicy, part: Retriever | Scorer, pool: Pool) -> Iterator[None]:
+    """Name the part of a policy that fails. A custom part may return or raise anything."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as error:
+        where = f"RecallPolicy {policy.name!r}: {part.name!r}"
+        raise InvalidArgument(
+            f"{where} failed on {len(pool.candidates)} candidates ({type(error).__name__}: {error})",
+            path=where,
+            value=type(error).__name__,
+        ) from error
+
+
+def _finite(values: Iterable[float], pool: Pool) -> list[float]:
+    scores = [*values]
+    if len(scores) != len(pool.candidates) or not isfinite(sum(scores)):
+        raise ValueError("expected one finite number for each candidate")
+    return scores
