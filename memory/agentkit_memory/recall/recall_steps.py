@@ -22,7 +22,6 @@ from agentkit_memory.recall.recall_policy import MAX_CANDIDATES
 from agentkit_memory.recall.recall_round import Candidates, Depth, Found
 from agentkit_memory.recall.recall_rows import MAX_ROWS, RecallRows
 from agentkit_memory.recall.retrievers import DENSE, SPARSE
-from agentkit_memory.recall.scorers import add_up
 from agentkit_memory.recall.term_weights import MAX_SAMPLE, weights_outside_of_index
 from agentkit_memory.store.item_rows import read_ids
 from agentkit_memory.store.read_view import read_view
@@ -325,7 +324,7 @@ class Search:
         pool = found.pool()
         pool.stored_weights = self._stored_weights
         if pool.candidates:
-            add_up(self.asked.policy, found.question, pool)
+            self.asked.policy.score(found.question, pool)
         return ranked(pool, self.asked.policy.diversity)
 
     def _stored_weights(self, ids: Sequence[str]) -> Mapping[str, Mapping[int, float]]:

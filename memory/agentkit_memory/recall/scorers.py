@@ -8,16 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from agentkit_memory.errors import InvalidArgument, StoreError
 from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.question import Question, answers_number, answers_time
 from agentkit_memory.recall.retrievers import BM25Retriever, PolicyPart, Retriever, spread
 from agentkit_memory.store.records import TURN
-
-if TYPE_CHECKING:
-    from agentkit_memory.recall.recall_policy import RecallPolicy
 
 __all__ = ["AnswerScorer", "DateScorer", "QuestionScorer", "RecencyScorer", "Scorer", "SpeakerScorer", "add_up"]
 
@@ -139,7 +136,9 @@ def _share_of_questions(text: str) -> float:
     return sum([len(each) for each in sentences if each.endswith("?")]) / total
 
 
-def add_up(policy: RecallPolicy, question: Question, pool: Pool) -> None:
+def add_up(
+    policy: str, retrievers: Sequence[Retriever], scorers: Sequence[Scorer], question: Question, pool: Pool
+) -> None:
     """Set the score of every candidate, and the parts of the score by name.
 
     The scores of each retriever are scaled to z-scores and added. The sum is scaled again, so that a scorer has the
@@ -149,7 +148,7 @@ def add_up(policy: RecallPolicy, question: Question, pool: Pool) -> None:
         InvalidArgument: A retriever or a scorer failed, or did not return one finite number for each candidate.
     """
     # Without an index and without vectors, BM25 alone can be computed.
-    active = [each for each in policy.retrievers if each.name in pool.floors] or [BM25Retriever()]
+    active = [each for each in retrievers if each.name in pool.floors] or [BM25Retriever()]
     sums = [0.0] * len(pool.candidates)
     columns: dict[str, list[float]] = {}
     for retriever in active:
@@ -164,7 +163,7 @@ def add_up(policy: RecallPolicy, question: Question, pool: Pool) -> None:
         _, scale = _scale(sums)
         columns = {name: [value * scale for value in values] for name, values in columns.items()}
         sums = [total * scale for total in sums]
-    for scorer in policy.scorers:
+    for scorer in scorers:
         with _named(policy, scorer, pool):
             values = _finite(scorer.scores(question, pool), pool)
         columns[scorer.name] = values
@@ -185,14 +184,14 @@ def _scale(values: Sequence[float]) -> tuple[float, float]:
 
 
 @contextmanager
-def _named(policy: RecallPolicy, part: Retriever | Scorer, pool: Pool) -> Iterator[None]:
+def _named(policy: str, part: Retriever | Scorer, pool: Pool) -> Iterator[None]:
     """Name the part of a policy that fails. A custom part may return or raise anything."""
     try:
         yield
     except StoreError:
         raise
     except Exception as error:
-        where = f"RecallPolicy {policy.name!r}: {part.name!r}"
+        where = f"RecallPolicy {policy!r}: {part.name!r}"
         raise InvalidArgument(
             f"{where} failed on {len(pool.candidates)} candidates ({type(error).__name__}: {error})",
             path=where,
