@@ -50,7 +50,7 @@ def _adapter(schema: TypeAdapter[Any] | type) -> TypeAdapter[Any]:
     if isinstance(schema, TypeAdapter):
         return schema
     try:
-        adapter = TypeAdapter(schema)
+        adapter: TypeAdapter[Any] = TypeAdapter(schema)
         # An adapter of a name that is not defined is made, and fails when it is used.
         if not adapter.pydantic_complete:
             adapter.rebuild(raise_errors=True)
