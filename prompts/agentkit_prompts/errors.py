@@ -33,6 +33,7 @@ __all__ = [
     "ToolFormWarning",
     "brief",
     "check_types",
+    "kind_of",
     "listed",
 ]
 
@@ -321,7 +322,7 @@ def brief(value: object, most: int = MAX_SHOWN_CHARS) -> str:
         return f"a {type(value).__name__} that cannot be written out"
 
 
-def _kind_of(value: object) -> str:
+def kind_of(value: object) -> str:
     """Return a number itself, and of any other value its type, because it may be a secret."""
     if isinstance(value, int | float):
         return brief(value)
@@ -345,7 +346,7 @@ def check_types(
             of no other type than `bool`.
     """
     problems = [
-        Problem(name, f"expected {expected}, got {_kind_of(value)}")
+        Problem(name, f"expected {expected}, got {kind_of(value)}")
         for name, (value, kinds, expected) in given.items()
         if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool)
     ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,7 @@ from agentkit import (
     Usage,
     tool,
 )
-from agentkit.errors import AgentDefinitionError
+from agentkit.errors import AgentDefinitionError, UnknownOption
 from agentkit.prompts import Example, ExamplesPrompt
 from agentkit.testing import controlled_time
 from tests.raising import raises
@@ -158,11 +160,28 @@ async def test_cancelling_from_outside_is_not_mistaken_for_the_limit() -> None:
 
 
 def test_limits_that_nothing_can_stay_within_are_all_named() -> None:
-    with pytest.raises(AgentDefinitionError) as caught:
+    with raises(AgentDefinitionError, name="steps, tool_calls, tokens, seconds, repairs"):
         Limits(steps=0, tool_calls=-1, tokens=0, seconds=float("nan"), repairs=-1)
-    for name in ("steps=0", "tool_calls=-1", "tokens=0", "seconds=nan", "repairs=-1"):
-        assert name in str(caught.value)
     Limits(steps=1, tool_calls=0, tokens=1, seconds=0.001, repairs=0)
+
+
+@pytest.mark.parametrize("steps", [1.5, 2.0, "2", True, None])
+def test_steps_are_a_whole_number(steps: Any) -> None:
+    with raises(AgentDefinitionError, name="steps") as caught:
+        Limits(steps=steps)
+    assert [place for place, _ in caught.value.problems] == ["steps"]
+
+
+def test_unknown_and_invalid_limits_are_listed_together() -> None:
+    options: Any = {"step": 3, "seconds": 0, "on_limit": "stop"}
+    with raises(UnknownOption, name="step, seconds, on_limit", suggestion="steps", meant={"step": "steps"}):
+        Limits(**options)
+
+
+def test_a_changed_copy_is_checked() -> None:
+    assert replace(Limits(seconds=9), steps=3) == Limits(steps=3, seconds=9)
+    with raises(AgentDefinitionError, name="steps", value=0):
+        replace(Limits(), steps=0)
 
 
 def test_runs_at_the_same_time_draw_on_what_is_left_of_the_tokens_around_them() -> None:

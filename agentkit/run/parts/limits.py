@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import isnan
-from numbers import Number
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
-from agentkit.errors import AgentDefinitionError, LimitExceeded, named_problems
-from agentkit.ground.unknown_options import refusing_unknown
+from agentkit.errors import AgentDefinitionError, LimitExceeded, UnknownOption
 from agentkit_prompts.errors import brief
+from agentkit_prompts.options import Count, CountOrZero, PositiveNumber, options
 
 if TYPE_CHECKING:
     from agentkit.models.model import Usage
@@ -17,77 +14,59 @@ if TYPE_CHECKING:
 __all__ = ["Limits", "checked_limits"]
 
 _NO_LIMITS = (None, None, None, None)
+_ELSEWHERE = {
+    "timeout": "seconds",
+    "max_time": "seconds",
+    "turns": "steps",
+    "max_turns": "steps",
+    "iterations": "steps",
+    "max_iterations": "steps",
+    "requests": "steps",
+    "max_requests": "steps",
+    "cost": "money",
+    "max_cost": "money",
+    "budget": "money",
+    "retries": "repairs",
+    "max_retries": "repairs",
+    "max_tokens": "tokens",
+    "depth": "nested_runs",
+}
+"""Names of the limits in other libraries."""
 
 
-@refusing_unknown(
-    timeout="seconds",
-    max_time="seconds",
-    turns="steps",
-    max_turns="steps",
-    iterations="steps",
-    max_iterations="steps",
-    requests="steps",
-    max_requests="steps",
-    cost="money",
-    max_cost="money",
-    budget="money",
-    retries="repairs",
-    max_retries="repairs",
-    max_tokens="tokens",
-    depth="nested_runs",
-)
-@dataclass(frozen=True, slots=True)
+@options(AgentDefinitionError, unknown=UnknownOption, elsewhere=_ELSEWHERE)
 class Limits:
-    """What one run may use at most. None means no limit.
+    """The limits of one run. None is no limit.
 
     Raises:
-        AgentDefinitionError: A limit that nothing can stay within.
+        AgentDefinitionError: A limit is of another type or out of range. The error lists every problem.
+        UnknownOption: A name is no limit.
     """
 
-    steps: int = 16
+    steps: Count = 16
     """Model calls."""
-    tool_calls: int | None = None
+    tool_calls: CountOrZero | None = None
     """Tool calls. A reply with more calls than are left runs none of them."""
-    tokens: int | None = None
+    tokens: Count | None = None
     """Input and output tokens, as the model reports them. Checked between steps. Runs inside of this one draw on what
     is left; of those that run at the same time none sends a prompt for which the others leave no room."""
-    input_tokens: int | None = None
+    input_tokens: Count | None = None
     """Input tokens, as the model reports them. Checked between steps."""
-    output_tokens: int | None = None
+    output_tokens: Count | None = None
     """Output tokens, as the model reports them. Checked between steps."""
-    money: float | None = None
+    money: PositiveNumber | None = None
     """US dollars, for all models that have a price: checked between steps. A run whose model has none is refused before
     anything is sent. Runs inside of this one draw on what is left, as they do on tokens."""
-    seconds: float | None = None
+    seconds: PositiveNumber | None = None
     """Wall time; the run is cancelled then. What does not end when it is cancelled is left behind a few seconds later;
     only code that blocks the event loop itself holds it up."""
-    nested_runs: int = 8
+    nested_runs: CountOrZero = 8
     """How deep runs may be inside of each other, where tools call agents. Tokens of the inner ones count here too."""
-    repairs: int = 2
+    repairs: CountOrZero = 2
     """Turns in which the model may repair an answer that is not the output type."""
 
     on_limit: Literal["raise", "return"] = "raise"
     """Whether a run raises at a limit, or returns what it has, with the reason in `RunResult.limit`."""
-
-    def __post_init__(self) -> None:
-        lowest = {
-            **dict.fromkeys(("steps", "tokens", "input_tokens", "output_tokens"), 1),
-            **dict.fromkeys(("tool_calls", "nested_runs", "repairs"), 0),
-        }
-        wrong = [
-            f"{name}={brief(value)} must be {low} or more"
-            for name, low in lowest.items()
-            if (value := getattr(self, name)) is not None and not (_is_number(value) and value >= low)
-        ]
-        wrong += [
-            f"{name}={brief(value)} must be above 0, or None"
-            for name in ("seconds", "money")
-            if (value := getattr(self, name)) is not None and not (_is_number(value) and value > 0)
-        ]
-        if self.on_limit not in ("raise", "return"):
-            wrong.append(f"on_limit={brief(self.on_limit)} must be 'raise' or 'return'")
-        if wrong:
-            raise AgentDefinitionError(f"limits: {'; '.join(wrong)}", **named_problems(wrong))
 
     def check(self, usage: Usage) -> None:
         """Check what was used so far.
@@ -107,15 +86,6 @@ class Limits:
             allowed = getattr(self, name)
             if allowed is not None and spent > allowed:
                 raise LimitExceeded(name, allowed, "allow more, or shorten the prompt")
-
-
-def _is_number(value: object) -> bool:
-    if not isinstance(value, Number) or isinstance(value, bool | complex):
-        return False
-    try:
-        return not isnan(float(cast(Any, value)))
-    except (ArithmeticError, TypeError, ValueError):  # such as a signalling NaN, or what no float can hold
-        return False
 
 
 def checked_limits(limits: object) -> Limits:

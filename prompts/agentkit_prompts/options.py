@@ -1,0 +1,189 @@
+"""`options`: the decorator of classes of options. Pydantic checks the fields; an error lists all problems at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from functools import wraps
+from types import NoneType
+from typing import Annotated, Any, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import ArgsKwargs
+
+from agentkit_prompts.errors import Picklable, Problem, brief, kind_of, listed
+from agentkit_prompts.limits import MAX_COUNT
+from agentkit_prompts.names import similar
+
+__all__ = ["Count", "CountOrZero", "PositiveNumber", "Share", "options", "unknown_option"]
+
+Count: TypeAlias = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+"""A whole number, 1 or more."""
+CountOrZero: TypeAlias = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+"""A whole number, 0 or more."""
+PositiveNumber: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+"""A finite number above 0, such as a time in seconds."""
+Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+"""A number from 0 to 1."""
+
+Error: TypeAlias = Callable[[str], Exception]
+"""Returns the exception with a message."""
+UnknownError: TypeAlias = Callable[[str, Mapping[str, str | None]], Exception]
+"""Returns the exception with a message, and with the option that may be meant by each unknown option."""
+
+T = TypeVar("T")
+
+_CONFIG = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True)
+_UNKNOWN = ("unexpected_keyword_argument", "unexpected_positional_argument")
+_EXPECTED = {
+    "bool_type": "True or False",
+    "callable_type": "a function",
+    "dataclass_type": "{class_name}",
+    "finite_number": "a finite number",
+    "float_type": "a number",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "{ge} or more",
+    "int_type": "a whole number",
+    "is_instance_of": "{class}",
+    "less_than_equal": "at most {le}",
+    "literal_error": "{expected}",
+    "missing": "a value",
+    "string_type": "text",
+    "too_short": "at least {min_length}",
+    "tuple_type": "a tuple",
+}
+"""Expected value for each type of error of pydantic; `{name}` is a value of the context of the error."""
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(Field, field))
+def options(
+    error: Error,
+    *,
+    unknown: UnknownError | None = None,
+    elsewhere: Mapping[str, str] = {},
+    kw_only: bool = False,
+) -> Callable[[type[T]], type[T]]:
+    """Return a decorator that makes a frozen dataclass, whose fields pydantic checks without converting them.
+
+    Args:
+        error: Makes the exception for invalid values.
+        unknown: Makes the exception if an option is unknown; `error` if it is not given.
+        elsewhere: Name of an option in other libraries -> name of our option.
+        kw_only: True if all options are keyword arguments.
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        made: Any = dataclass(frozen=True, slots=True, kw_only=kw_only)(cls)
+        made.__pydantic_config__ = _CONFIG
+        # A validator takes milliseconds to build, and most programs use few of the classes.
+        validator: Any = None
+
+        @wraps(made.__init__)
+        def checked_init(self: Any, *args: Any, **given: Any) -> None:
+            nonlocal validator
+            if validator is None:
+                validator = TypeAdapter(made).validator
+            try:
+                validator.validate_python(ArgsKwargs(args, given), self_instance=self)
+            except ValidationError as failure:
+                raised = _error_of(failure, made, error, unknown, elsewhere)
+            else:
+                return
+            # Outside of `except`: the error of pydantic contains the values, which may be secrets.
+            raise raised
+
+        made.__init__ = checked_init
+        result: type[T] = made
+        return result
+
+    return decorate
+
+
+def unknown_option(name: str, valid: list[str], elsewhere: Mapping[str, str] = {}) -> tuple[str, str | None]:
+    """Return the problem of an unknown option, and the name of the option that may be meant."""
+    meant = elsewhere.get(name) or similar(name, valid)
+    if meant is None:
+        return f"unknown option {name!r}; valid options: {', '.join(sorted(valid))}", None
+    return f"unknown option {name!r}; did you mean {meant!r}?", meant
+
+
+def _error_of(
+    failure: ValidationError,
+    cls: Any,
+    error: Error,
+    unknown: UnknownError | None,
+    elsewhere: Mapping[str, str],
+) -> Exception:
+    """Return our error, which lists all problems of a failed validation."""
+    types = get_type_hints(cls)
+    valid = [one.name for one in fields(cls)]
+    details = failure.errors(include_url=False)
+    meant: dict[str, str | None] = {}
+    problems: list[Problem] = []
+    for detail in details:
+        if detail["type"] in _UNKNOWN:
+            name = str(detail["loc"][-1])
+            text, meant[name] = unknown_option(name, valid, elsewhere)
+            problems.append(Problem("", text))
+    problems += _invalid([detail for detail in details if detail["type"] not in _UNKNOWN], valid, types)
+    message = f"{cls.__name__}: {listed(problems)}"
+    raised = unknown(message, meant) if meant and unknown is not None else error(message)
+    if isinstance(raised, Picklable):
+        names = [*meant, *[problem.place for problem in problems if problem.place]]
+        raised.name = ", ".join(dict.fromkeys(names)) or None
+        raised.problems = tuple(problems)
+        raised.suggestion = next(iter(meant.values()), None)
+        if len(details) == 1 and isinstance(details[0]["input"], int | float):
+            raised.value = details[0]["input"]
+    return raised
+
+
+def _invalid(details: list[Any], names: list[str], types: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield one problem for each place with an invalid value. Members of a union are alternatives of one place."""
+    places: dict[str, list[Any]] = {}
+    for detail in details:
+        places.setdefault(_place(detail["loc"], names), []).append(detail)
+    for place, found in places.items():
+        yield Problem(place, _text(found, NoneType in get_args(types.get(place))))
+
+
+def _place(location: tuple[int | str, ...], names: list[str]) -> str:
+    if not location:
+        return ""
+    first, *inner = location
+    if isinstance(first, int):
+        # An argument without its name.
+        first = names[first]
+    # A text inside is the label of a member of a union.
+    return first + "".join([f"[{step}]" for step in inner if isinstance(step, int)])
+
+
+def _text(details: list[Any], is_optional: bool) -> str:
+    first = details[0]
+    if first["type"] == "value_error":
+        return str(first["ctx"]["error"])
+    if first["type"] == "multiple_argument_values":
+        return "is given twice"
+    expected = " or ".join(dict.fromkeys([_expected(detail) for detail in details]))
+    if is_optional:
+        expected += ", or None"
+    if first["type"] == "missing":
+        return f"expected {expected}"
+    # A value of another type may be a secret.
+    shown = brief(first["input"]) if first["type"] == "literal_error" else kind_of(first["input"])
+    return f"expected {expected}, got {shown}"
+
+
+def _expected(detail: Any) -> str:
+    text = _EXPECTED.get(detail["type"])
+    if text is None:
+        return str(detail["msg"]).removeprefix("Input should be ")
+    return text.format_map({name: _bound(value) for name, value in detail.get("ctx", {}).items()})
+
+
+def _bound(value: Any) -> Any:
+    if isinstance(value, float):
+        return f"{value:,.15g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return value
