@@ -164,7 +164,11 @@ class BasePrompt(Declared, ABC):
         Raises:
             PromptError: A value is missing or cannot be shown; names prompt, file, line and variable.
         """
-        return render_values(self, self.values(ctx), ctx)
+        values: Mapping[str, Any] = {}
+        # Text without slots needs no values, and the view of a context is made when it is first used.
+        if self.template.names or self.template.params_schema is not None:
+            values = self.values(ctx)
+        return render_values(self, values, ctx)
 
     def format_2_str(self, ctx: PromptContext) -> str:
         """Render to plain text; a media part is its alt text, `[KIND: NAME]`."""
