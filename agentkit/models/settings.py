@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue, PlainValidator
 
-from agentkit.errors import AgentDefinitionError, named_problems
-from agentkit.ground.unknown_options import refusing_unknown
+from agentkit.errors import AgentDefinitionError, UnknownOption, named_problems
 from agentkit.models.secret_values import secrets_in, without_secrets
 from agentkit_prompts.context.frozen import FrozenDict, freeze
-from agentkit_prompts.errors import ContextError, brief, check_types
+from agentkit_prompts.errors import ContextError, brief
+from agentkit_prompts.limits import MAX_COUNT
 from agentkit_prompts.names import nearest
+from agentkit_prompts.options import Count, CountOrZero, PositiveNumber, Text, options
 
 if TYPE_CHECKING:
     from agentkit.models.model import Model
@@ -35,6 +36,12 @@ __all__ = [
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
+_ELSEWHERE = {
+    "max_output_tokens": "max_tokens",
+    "max_completion_tokens": "max_tokens",
+    "reasoning_effort": "effort",
+}
+"""Names of settings in other libraries."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OF_THE_REQUEST = frozenset(("headers", "timeout", "extra"))
 """Fields that no table lists: every endpoint has them."""
@@ -43,8 +50,62 @@ _MAX_BITS = 1_000
 _OWN_KEYS = ("model", "messages", "input", "prompt", "system", "instructions", "tools", "stream")
 
 
-@refusing_unknown(max_output_tokens="max_tokens", max_completion_tokens="max_tokens", reasoning_effort="effort")
-@dataclass(frozen=True, slots=True, kw_only=True)
+_NonNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+def _stop(stop: object) -> object:
+    if stop is None:
+        return None
+    texts = [stop] if isinstance(stop, str) else stop
+    if not isinstance(texts, list | tuple) or not texts or not all(isinstance(text, str) and text for text in texts):
+        raise ValueError(f"expected a text, or a list of texts that are not empty, got {brief(stop, 60)}")
+    if isinstance(stop, str):
+        return stop
+    return tuple(texts)
+
+
+def _headers(headers: object) -> FrozenDict:
+    """Return headers, read-only. No message contains a value, or an invalid name, because it may be a key."""
+    if not isinstance(headers, Mapping):
+        raise ValueError(f"expected a mapping of names to texts, got {type(headers).__name__}")
+    problems: list[tuple[str, str]] = []
+    for name, value in headers.items():
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+            problems.append(("", "a name is invalid in HTTP; it is not shown, because it may be a key"))
+        elif not isinstance(value, str) or not all(" " <= char <= "~" for char in value):
+            problems.append((f"[{name!r}]", "expected text of printable ASCII characters on one line"))
+    if problems:
+        raise ContextError("headers", problems)
+    return FrozenDict(headers)
+
+
+def _extra(extra: object) -> Mapping[str, Any]:
+    """Return fields for the body of a request, read-only."""
+    if not isinstance(extra, Mapping):
+        raise ValueError(f"expected a mapping, got {type(extra).__name__}")
+    fields: Mapping[str, Any] = freeze(extra, json_only=True)
+    problems = [
+        (f"[{name!r}]", "is written by the model itself, and would be replaced") for name in _OWN_KEYS if name in fields
+    ]
+    problems += [(place, f"{brief(value)} is not JSON") for place, value in _not_sendable(fields, "")]
+    if problems:
+        raise ContextError("extra", problems)
+    return fields
+
+
+def _not_sendable(value: Any, place: str) -> list[tuple[str, float]]:
+    if isinstance(value, float):
+        return [] if math.isfinite(value) else [(place, value)]
+    if isinstance(value, int):
+        return [] if value.bit_length() <= _MAX_BITS else [(place, value)]
+    if isinstance(value, Mapping):
+        return [one for key, item in value.items() for one in _not_sendable(item, f"{place}[{brief(key)}]")]
+    if isinstance(value, list):
+        return [one for at, item in enumerate(value) for one in _not_sendable(item, f"{place}[{at}]")]
+    return []
+
+
+@options(AgentDefinitionError, unknown=UnknownOption, elsewhere=_ELSEWHERE, kw_only=True)
 class ModelSettings:
     """How a model is to answer. None leaves a thing to the endpoint.
 
@@ -57,61 +118,44 @@ class ModelSettings:
         AgentDefinitionError: Names every value that no model takes.
     """
 
-    temperature: float | None = None
+    temperature: _NonNegative | None = None
     """0 or more: how much the reply varies."""
-    top_p: float | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     """Above 0 and at most 1: only the likeliest tokens that together have this probability."""
-    top_k: int | None = None
+    top_k: Count | None = None
     """1 or more: only so many of the likeliest tokens."""
-    max_tokens: int | None = None
+    max_tokens: Count | None = None
     """Tokens of the reply at most, 1 or more; what a model thinks counts where the endpoint counts it."""
-    stop: str | Sequence[str] | None = None
+    stop: Annotated[str | Sequence[str] | None, PlainValidator(_stop)] = None
     """Texts at which the reply ends."""
-    seed: int | None = None
+    seed: Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)] | None = None
     """The same reply for the same request, as far as the endpoint can."""
     effort: Effort | None = None
     """How hard the model thinks."""
-    thinking_tokens: int | None = None
+    thinking_tokens: CountOrZero | None = None
     """Tokens the model may think, 0 or more."""
-    tool_choice: str | None = None
+    tool_choice: Text | None = None
     """`auto`, `none`, `required`, or the name of the one tool to call. The last two hold until the run has called a
     tool: a model that had to call one at every step would never answer."""
     parallel_tool_calls: bool | None = None
     """Whether one reply may call several tools."""
-    headers: Mapping[str, str] = field(default_factory=FrozenDict, hash=False)
+    headers: Annotated[Mapping[str, str], PlainValidator(_headers)] = field(default_factory=FrozenDict, hash=False)
     """HTTP headers to send. Their values are secrets."""
-    timeout: float | None = None
+    timeout: PositiveNumber | None = None
     """Seconds to wait for a connection, a whole reply, or the next piece of a streamed one; 600 when not given."""
-    prompt_cache_key: str | None = None
+    prompt_cache_key: Text | None = None
     """What requests with the same beginning share, so that they find the same cache."""
-    service_tier: str | None = None
+    service_tier: Text | None = None
     """The endpoint's name for how fast and at what price it answers."""
-    extra: Mapping[str, JsonValue] = field(default_factory=FrozenDict, hash=False)
+    extra: Annotated[Mapping[str, JsonValue], PlainValidator(_extra)] = field(default_factory=FrozenDict, hash=False)
     """Merged over the body of the request last, objects key by key; None takes a key out. What stands under a name such
     as `api_key`, `token`, `password` or `authorization`, at any depth, is a secret; and so is, under any name, a text
     that looks like a key: `sk-...`, `Bearer ...`, 16 or more letters and digits in no order, or an address with a
     password, a query or a fragment."""
 
-    def __post_init__(self) -> None:
-        wrong = [problem for name, check in _CHECKS.items() if (problem := _problem(name, getattr(self, name), check))]
-        wrong += _header_problems(self.headers)
-        try:
-            if isinstance(self.extra, Mapping):
-                object.__setattr__(self, "extra", freeze(self.extra, json_only=True))
-                wrong += _extra_problems(self.extra)
-            else:
-                wrong.append(f"extra: expected a mapping, got {type(self.extra).__name__}")
-        except ContextError as error:
-            wrong.append(f"extra: {error}")
-        if wrong:
-            raise AgentDefinitionError(f"settings: {'; '.join(wrong)}", **named_problems(wrong))
-        object.__setattr__(self, "headers", FrozenDict(self.headers))
-        if self.stop is not None and not isinstance(self.stop, str):
-            object.__setattr__(self, "stop", tuple(self.stop))
-
     def under(self, other: ModelSettings) -> ModelSettings:
         """Return these settings with those fields of `other` in their place that it has."""
-        check_types(AgentDefinitionError, "settings", settings=(other, ModelSettings, "ModelSettings"))
+        checked_settings(other)
         given = {name: value for name, value in given_settings(other).items() if name not in ("headers", "extra")}
         headers = {name.lower(): (name, value) for name, value in (*self.headers.items(), *other.headers.items())}
         extra = patched(self.extra, other.extra, keep_none=True)
@@ -147,83 +191,6 @@ def given_settings(settings: ModelSettings) -> dict[str, Any]:
     """Return the fields that are given, by name."""
     values = {one.name: getattr(settings, one.name) for one in fields(settings)}
     return {name: value for name, value in values.items() if value is not None and value != {}}
-
-
-_Check: TypeAlias = tuple[Callable[[Any], bool], str]
-
-
-def _is_number(value: object) -> bool:
-    return _is_whole(value) or (isinstance(value, float) and math.isfinite(value))
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= _MAX_BITS
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _is_stop(value: object) -> bool:
-    texts = [value] if isinstance(value, str) else value
-    return isinstance(texts, list | tuple) and bool(texts) and all(isinstance(one, str) and one for one in texts)
-
-
-_CHECKS: Mapping[str, _Check] = {
-    "temperature": (lambda value: _is_number(value) and value >= 0, "a number, 0 or more"),
-    "top_p": (lambda value: _is_number(value) and 0 < value <= 1, "a number above 0 and at most 1"),
-    "top_k": (lambda value: _is_whole(value) and value >= 1, "a whole number, 1 or more"),
-    "max_tokens": (lambda value: _is_whole(value) and value >= 1, "a whole number, 1 or more"),
-    "stop": (_is_stop, "a text, or a list of texts that are not empty"),
-    "seed": (_is_whole, "a whole number"),
-    "effort": (lambda value: value in get_args(Effort), f"one of {', '.join(get_args(Effort))}"),
-    "thinking_tokens": (lambda value: _is_whole(value) and value >= 0, "a whole number, 0 or more"),
-    "tool_choice": (_is_text, "auto, none, required or the name of a tool"),
-    "parallel_tool_calls": (lambda value: isinstance(value, bool), "True or False"),
-    "timeout": (lambda value: _is_number(value) and value > 0, "seconds, above 0"),
-    "prompt_cache_key": (_is_text, "a text"),
-    "service_tier": (_is_text, "a text"),
-}
-
-
-def _problem(name: str, value: Any, check: _Check) -> str:
-    is_right, expected = check
-    try:
-        right = value is None or is_right(value)
-    except TypeError:  # a value that cannot be compared or hashed
-        right = False
-    return "" if right else f"{name}: expected {expected}, got {brief(value, 60)}"
-
-
-def _header_problems(headers: object) -> list[str]:
-    if not isinstance(headers, Mapping):
-        return [f"headers: expected a mapping of names to texts, got {type(headers).__name__}"]
-    wrong: list[str] = []
-    for name, value in headers.items():
-        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
-            wrong.append("headers: a name is not that of a header; it is not shown, as it may be a key")
-        elif not isinstance(value, str) or not all(" " <= one <= "~" for one in value):  # never shown: it may be a key
-            wrong.append(f"headers[{name!r}]: expected text of printable ASCII characters on one line")
-    return wrong
-
-
-def _extra_problems(extra: Mapping[str, Any]) -> list[str]:
-    wrong = [
-        f"extra[{name!r}]: is written by the model itself, and would be replaced" for name in _OWN_KEYS if name in extra
-    ]
-    return wrong + [f"extra{place}: {brief(value)} is not JSON" for place, value in _not_sendable(extra, "")]
-
-
-def _not_sendable(value: Any, place: str) -> list[tuple[str, float]]:
-    if isinstance(value, float):
-        return [] if math.isfinite(value) else [(place, value)]
-    if isinstance(value, int):
-        return [] if value.bit_length() <= _MAX_BITS else [(place, value)]
-    if isinstance(value, Mapping):
-        return [one for key, item in value.items() for one in _not_sendable(item, f"{place}[{brief(key)}]")]
-    if isinstance(value, list):
-        return [one for at, item in enumerate(value) for one in _not_sendable(item, f"{place}[{at}]")]
-    return []
 
 
 Fields: TypeAlias = Mapping[str, str | Callable[[Any], Mapping[str, Any]]]

@@ -15,7 +15,7 @@ from agentkit_prompts.errors import Picklable, Problem, brief, kind_of, listed
 from agentkit_prompts.limits import MAX_COUNT
 from agentkit_prompts.names import similar
 
-__all__ = ["Count", "CountOrZero", "PositiveNumber", "Share", "options", "unknown_option"]
+__all__ = ["Count", "CountOrZero", "PositiveNumber", "Share", "Text", "options", "unknown_option"]
 
 Count: TypeAlias = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 """A whole number, 1 or more."""
@@ -26,6 +26,9 @@ PositiveNumber: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 """A number from 0 to 1."""
 
+Text: TypeAlias = Annotated[str, Field(pattern=r"\S")]
+"""Text that is not only white space."""
+
 Error: TypeAlias = Callable[[str], Exception]
 """Returns the exception with a message."""
 UnknownError: TypeAlias = Callable[[str, Mapping[str, str | None]], Exception]
@@ -33,7 +36,7 @@ UnknownError: TypeAlias = Callable[[str, Mapping[str, str | None]], Exception]
 
 T = TypeVar("T")
 
-_CONFIG = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True)
+_CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 _UNKNOWN = ("unexpected_keyword_argument", "unexpected_positional_argument")
 _EXPECTED = {
     "bool_type": "True or False",
@@ -48,6 +51,7 @@ _EXPECTED = {
     "less_than_equal": "at most {le}",
     "literal_error": "{expected}",
     "missing": "a value",
+    "string_pattern_mismatch": "text that is not empty",
     "string_type": "text",
     "too_short": "at least {min_length}",
     "tuple_type": "a tuple",
@@ -84,7 +88,7 @@ def options(
             if validator is None:
                 validator = TypeAdapter(made).validator
             try:
-                validator.validate_python(ArgsKwargs(args, given), self_instance=self)
+                validator.validate_python(ArgsKwargs(args, given), strict=True, self_instance=self)
             except ValidationError as failure:
                 raised = _error_of(failure, made, error, unknown, elsewhere)
             else:
@@ -144,6 +148,11 @@ def _invalid(details: list[Any], names: list[str], types: Mapping[str, Any]) -> 
     for detail in details:
         places.setdefault(_place(detail["loc"], names), []).append(detail)
     for place, found in places.items():
+        reason = found[0].get("ctx", {}).get("error")
+        if isinstance(reason, Picklable) and reason.problems:
+            # A validator of one field can find several problems inside of its value.
+            yield from [Problem(place + inner, text) for inner, text in reason.problems]
+            continue
         yield Problem(place, _text(found, NoneType in get_args(types.get(place))))
 
 
