@@ -5,26 +5,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from agentkit.errors import AgentDefinitionError
-from agentkit.ground.unknown_options import refusing_unknown
+from pydantic import Field
+
+from agentkit.errors import AgentDefinitionError, UnknownOption
 from agentkit.models.model import Model, Usage
-from agentkit_prompts.errors import brief
+from agentkit_prompts.options import CountOrZero, options
 
 __all__ = ["Price", "known_price", "price_of"]
 
 _MILLION = 1_000_000
-_MAX_PRICE = 1_000_000_000
-_MAX_TOKENS = 2**63
+_Dollars: TypeAlias = Annotated[float, Field(ge=0, le=1_000_000_000)]
 _SNAPSHOT = re.compile(r"-(\d{4}-\d\d-\d\d|\d{8}|latest)$")
 
 
-@refusing_unknown()
-@dataclass(frozen=True, slots=True)
+@options(AgentDefinitionError, unknown=UnknownOption)
 class Price:
     """US dollars for a million tokens.
 
@@ -32,36 +30,14 @@ class Price:
         AgentDefinitionError: One of them is negative, no number, or larger than any price.
     """
 
-    input: float
+    input: _Dollars
     """Of the prompt."""
-    output: float
+    output: _Dollars
     """Of the reply."""
-    cached: float | None = None
+    cached: _Dollars | None = None
     """Of the prompt, where it came from the endpoint's prompt cache; None where that is no cheaper."""
-    long: tuple[int, Price] | None = None
+    long: tuple[CountOrZero, Price] | None = None
     """From how many tokens of the prompt on the whole request has another price, and which."""
-
-    def __post_init__(self) -> None:
-        for name in ("input", "output", "cached"):
-            value = getattr(self, name)
-            if value is None and name == "cached":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MAX_PRICE:
-                raise AgentDefinitionError(
-                    f"Price: {name}={brief(value)} must be US dollars for a million tokens, from 0 to {_MAX_PRICE:,}",
-                    name=name,
-                )
-
-        if self.long is not None:
-            match self.long:
-                case (int(tokens), Price()) if 0 <= tokens <= _MAX_TOKENS and not isinstance(tokens, bool):
-                    pass
-                case other:
-                    raise AgentDefinitionError(
-                        f"Price: long={brief(other)} must be a number of tokens and the price from there on, such as "
-                        "(200_000, Price(input=6.0, output=22.5))",
-                        name="long",
-                    )
 
     def of(self, usage: Usage) -> float:
         """Return what a request cost, in US dollars."""

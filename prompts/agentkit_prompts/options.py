@@ -123,18 +123,21 @@ def _error_of(
     valid = [one.name for one in fields(cls)]
     details = failure.errors(include_url=False)
     meant: dict[str, str | None] = {}
+    names: dict[str, None] = {}
     problems: list[Problem] = []
     for detail in details:
         if detail["type"] in _UNKNOWN:
             name = str(detail["loc"][-1])
+            names[name] = None
             text, meant[name] = unknown_option(name, valid, elsewhere)
             problems.append(Problem("", text))
-    problems += _invalid([detail for detail in details if detail["type"] not in _UNKNOWN], valid, types)
+    for name, problem in _invalid([detail for detail in details if detail["type"] not in _UNKNOWN], valid, types):
+        names[name] = None
+        problems.append(problem)
     message = f"{cls.__name__}: {listed(problems)}"
     raised = unknown(message, meant) if meant and unknown is not None else error(message)
     if isinstance(raised, Picklable):
-        names = [*meant, *[problem.place for problem in problems if problem.place]]
-        raised.name = ", ".join(dict.fromkeys(names)) or None
+        raised.name = ", ".join(filter(None, names)) or None
         raised.problems = tuple(problems)
         raised.suggestion = next(iter(meant.values()), None)
         if len(details) == 1 and isinstance(details[0]["input"], int | float):
@@ -142,29 +145,34 @@ def _error_of(
     return raised
 
 
-def _invalid(details: list[Any], names: list[str], types: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield one problem for each place with an invalid value. Members of a union are alternatives of one place."""
-    places: dict[str, list[Any]] = {}
+def _invalid(details: list[Any], names: list[str], types: Mapping[str, Any]) -> Iterator[tuple[str, Problem]]:
+    """Yield the option and the problem for each place with an invalid value.
+
+    The members of a union are alternatives for one place.
+    """
+    places: dict[tuple[str, str], list[Any]] = {}
     for detail in details:
         places.setdefault(_place(detail["loc"], names), []).append(detail)
-    for place, found in places.items():
+    for (name, inner), found in places.items():
         reason = found[0].get("ctx", {}).get("error")
         if isinstance(reason, Picklable) and reason.problems:
             # A validator of one field can find several problems inside of its value.
-            yield from [Problem(place + inner, text) for inner, text in reason.problems]
+            for place, text in reason.problems:
+                yield name + place, Problem(name + place, text)
             continue
-        yield Problem(place, _text(found, NoneType in get_args(types.get(place))))
+        yield name, Problem(name + inner, _text(found, not inner and NoneType in get_args(types.get(name))))
 
 
-def _place(location: tuple[int | str, ...], names: list[str]) -> str:
+def _place(location: tuple[int | str, ...], names: list[str]) -> tuple[str, str]:
+    """Return the name of an option, and the place inside of its value, such as ``[0]``."""
     if not location:
-        return ""
+        return "", ""
     first, *inner = location
     if isinstance(first, int):
         # An argument without its name.
         first = names[first]
     # A text inside is the label of a member of a union.
-    return first + "".join([f"[{step}]" for step in inner if isinstance(step, int)])
+    return first, "".join([f"[{step}]" for step in inner if isinstance(step, int)])
 
 
 def _text(details: list[Any], is_optional: bool) -> str:
