@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
-from agentkit.errors import AgentDefinitionError, named_problems
+from pydantic import SkipValidation, model_validator
+
+from agentkit.errors import AgentDefinitionError, UnknownOption
 from agentkit.ground.threads import in_thread
-from agentkit.ground.unknown_options import refusing_unknown
 from agentkit.models.model import Model, Reply, Usage
 from agentkit.run.parts.chain import Chain
 from agentkit.run.parts.session import Session
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.prompt_context import PromptContext
-from agentkit_prompts.errors import brief
+from agentkit_prompts.errors import ContextError, brief
+from agentkit_prompts.options import Count, CountOrZero, options
 from agentkit_prompts.tokens.budget import Budget, Size
 from agentkit_prompts.tokens.counter import ESTIMATE, message_tokens
 from agentkit_prompts.tree.layers import Layers
@@ -39,6 +41,10 @@ _MESSAGES = (
 )
 
 
+_ELSEWHERE = {"max_tokens": "tokens", "limit": "tokens"}
+"""Names of the options in other libraries."""
+
+
 @dataclass(frozen=True, slots=True)
 class Compacted:
     """What a run is shown of its conversation."""
@@ -51,59 +57,54 @@ class Compacted:
     """What summarising took."""
 
 
-@refusing_unknown(max_tokens="tokens", limit="tokens")
-@dataclass(frozen=True, slots=True)
+@options(AgentDefinitionError, unknown=UnknownOption, elsewhere=_ELSEWHERE)
 class Trim:
     """Leaves the first messages of a conversation out of the prompt once they take more than `tokens`.
 
     What is stored stays, and what is left out is recalled like messages of earlier conversations.
     """
 
-    tokens: int | None = None
+    tokens: Count | None = None
     """How many the conversation may take; half of the budget when not given."""
-    keep: int | None = None
+    keep: CountOrZero | None = None
     """How many the newest messages may take that are shown from then on, in whole turns; half of `tokens` when not
     given."""
 
-    def __post_init__(self) -> None:
-        _check(self.tokens, self.keep)
+    @model_validator(mode="after")
+    def _keeps_less(self) -> Self:
+        _check_keep(self.tokens, self.keep)
+        return self
 
 
-@refusing_unknown(max_tokens="tokens", limit="tokens")
-@dataclass(frozen=True, slots=True)
+@options(AgentDefinitionError, unknown=UnknownOption, elsewhere=_ELSEWHERE)
 class Summarise:
     """Shows a summary, written by a model, in place of the first messages once they take more than `tokens`.
 
     What is stored stays; the summary is kept beside it, and extended as the conversation grows.
     """
 
-    model: Model
+    model: SkipValidation[Model]
     """Writes the summary."""
     _: KW_ONLY
-    tokens: int | None = None
+    tokens: Count | None = None
     """As in `Trim`."""
-    keep: int | None = None
+    keep: CountOrZero | None = None
     """As in `Trim`."""
     instructions: str = _INSTRUCTIONS
     """What the model is asked to write."""
 
-    def __post_init__(self) -> None:
-        _check(self.tokens, self.keep)
+    @model_validator(mode="after")
+    def _keeps_less(self) -> Self:
+        _check_keep(self.tokens, self.keep)
+        return self
 
 
 Compaction: TypeAlias = Trim | Summarise
 
 
-def _check(tokens: object, keep: object) -> None:
-    wrong = [
-        f"{name}={brief(given, 40)} must be a number of tokens, {least} or more"
-        for name, given, least in (("tokens", tokens, 1), ("keep", keep, 0))
-        if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < least)
-    ]
-    if not wrong and isinstance(tokens, int) and isinstance(keep, int) and keep > tokens:
-        wrong.append(f"keep={keep} must not be more than tokens={tokens}")
-    if wrong:
-        raise AgentDefinitionError(f"compaction: {'; '.join(wrong)}", **named_problems(wrong))
+def _check_keep(tokens: int | None, keep: int | None) -> None:
+    if tokens is not None and keep is not None and keep > tokens:
+        raise ContextError("compaction", [("keep", f"{keep} must not be more than tokens={tokens}")])
 
 
 def check_compaction(compaction: object, chain: Chain[Any]) -> None:
