@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from os import PathLike
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast, get_args
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
-from agentkit.errors import AgentDefinitionError, AgentError, ScopeMismatch, named_problems
-from agentkit.ground.unknown_options import refusing_unknown
+from agentkit.errors import AgentDefinitionError, AgentError, ScopeMismatch, UnknownOption
 from agentkit.run.parts.session import Session
 from agentkit_prompts.context.items import Speaker
 from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage
 from agentkit_prompts.errors import brief
+from agentkit_prompts.options import Count, options
 from agentkit_prompts.tree.layers import Layers
 
 __all__ = [
@@ -53,12 +53,13 @@ RecallSource: TypeAlias = Recaller | Callable[[str], Sequence[Document | Recalle
 """What an agent takes as its memory."""
 
 
-@refusing_unknown(top_k="limit", k="limit", max_results="limit")
-@dataclass(frozen=True, slots=True)
+@options(
+    AgentDefinitionError, unknown=UnknownOption, elsewhere={"top_k": "limit", "k": "limit", "max_results": "limit"}
+)
 class RecallOptions:
     """How an agent asks its memory. None leaves it to the memory."""
 
-    limit: int | None = None
+    limit: Count | None = None
     """Most documents and messages together, and most facts."""
     policy: object = None
     """How to find, score and choose; see `Memory.recall`."""
@@ -66,15 +67,8 @@ class RecallOptions:
     """Whose earlier messages are recalled. What the model answered is no evidence, so that by default only what people
     wrote is."""
 
-    def __post_init__(self) -> None:
-        known, roles, limit = get_args(Speaker), self.roles, self.limit
-        wrong: list[str] = []
-        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-            wrong.append(f"limit: expected 1 or more, or None, got {brief(limit, 40)}")
-        if not isinstance(roles, tuple) or not all(isinstance(role, str) and role in known for role in roles):
-            wrong.append(f"roles: expected some of {known}, such as ('user',), got {brief(roles)}")
-        if wrong:
-            raise AgentDefinitionError(f"recall: {'; '.join(wrong)}", **named_problems(wrong))
+
+_DEFAULT_OPTIONS = RecallOptions()
 
 
 class Found(NamedTuple):
@@ -92,7 +86,7 @@ def recall(
     query: str,
     session: Session | None = None,
     visible: int | None = None,
-    options: RecallOptions = RecallOptions(),
+    options: RecallOptions = _DEFAULT_OPTIONS,
 ) -> Found:
     """Return what memory finds, best first.
 
