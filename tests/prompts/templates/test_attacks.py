@@ -44,6 +44,18 @@ REFUSED = {
         "{% set ns = namespace(x=[]) %}{% for i in range(1200) %}{% set ns.x = ns.x + [i * (2**61 - 1)] %}{% endfor %}"
         "{{ ns.x|unique|list|length }}"
     ),
+    "comparison of lists that double, in a chain": (
+        "{% set ns = namespace(x=[1], y=[1]) %}{% for i in range(40) %}{% set ns.x = [ns.x, ns.x] %}"
+        "{% set ns.y = [ns.y, ns.y] %}{% endfor %}{{ ns.x == ns.y == 1 }}"
+    ),
+    "width of a field of bytes": "{{ ('%999999999d'.encode() % 1)|length }}",
+    "many fields": "{{ ('{0}' * 1300000).format('')|length }}",
+    "many elements in a field": "{{ ('{0' ~ '[0]' * 1000000 ~ '}').format('a') }}",
+    "many % fields": "{{ ('%s' * 1900000) % () }}",
+    "text between the keys of a mapping": "{{ ('a' * 900000).join(dict.fromkeys(names)) }}",
+    "text between the values of a mapping": "{{ dict.fromkeys(names, text).values()|join }}",
+    "separators of JSON in a mapping": "{{ names|tojson(separators={text: 1, ':': 2})|length }}",
+    "sum of the values of a mapping": "{{ dict.fromkeys(names, [1] * 9).values()|sum(start=[])|length }}",
 }
 ESCAPED = "{% autoescape true %}" + loop("{{ text }}") + "{% endautoescape %}"
 

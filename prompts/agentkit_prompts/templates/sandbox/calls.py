@@ -20,6 +20,8 @@ __all__ = ["checked_filters", "checked_tests", "guarded_call", "is_offered", "un
 
 _FEW_ARGUMENTS = 10
 """Arguments of a call that need not be counted: the template names each of them."""
+_LONG_TEXT = 1_000
+"""Characters of a text that takes long enough to look at the clock."""
 _MANY_STEPS = 3
 """Steps of a path such as `a.b.c` that take longer than the filter that follows it."""
 _NESTING = (Macro, LoopContext, BlockReference)
@@ -114,14 +116,20 @@ def _check_arguments(meter: Meter, value: Any, arguments: tuple[Any, ...]) -> No
 
 
 def _as_it_is(meter: Meter, value: Any) -> Any:
+    _look_at_long(meter, value)
     return value
+
+
+def _look_at_long(meter: Meter, value: Any) -> None:
+    """Look at the clock before a long text is read."""
+    if isinstance(value, str) and len(value) > _LONG_TEXT:
+        meter.look()
 
 
 def _text(meter: Meter, value: Any) -> Any:
     """Return a value whose text a filter reads."""
     if isinstance(value, str):
-        if len(value) > 1000:
-            meter.look()
+        _look_at_long(meter, value)
         return value
     refuse_large(value)
     return meter.deep(value)
@@ -193,6 +201,7 @@ def _checked_test(run: Callable[..., Any], reads: str, is_prompt: bool) -> Calla
         meter: Meter = context.meter  # type: ignore[attr-defined]
         meter.tick()
         for operand in (value, *args, *kwargs.values()):
+            _look_at_long(meter, operand)
             meter.deep(operand)
             if reads == "numbers":
                 refuse_large(operand)

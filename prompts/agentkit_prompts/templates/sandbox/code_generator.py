@@ -235,7 +235,9 @@ class BoundedCodeGenerator(CodeGenerator):
     def visit_Compare(self, node: nodes.Compare, frame: Frame) -> None:
         operands = [node.expr, *(operand.expr for operand in node.ops)]
         is_containment = [False, *(operand.op in ("in", "notin") for operand in node.ops)]
-        if any(is_containment) or not any(map(_is_constant, operands)):
+        # In a chain, `a == b == 1`, a constant is compared with its neighbours only.
+        is_chain = len(node.ops) > 1
+        if is_chain or any(is_containment) or not any(map(_is_constant, operands)):
             for operand, is_container in zip(operands, is_containment, strict=True):
                 if not _is_constant(operand):
                     self._wrapped[id(operand)] = "context.inside" if is_container else "context.meter.deep"

@@ -66,6 +66,11 @@ class _Formatter(SandboxedFormatter):
         self._meter = meter
         self._shown = shown
 
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+        # Each step of `{0[a].b}` is code in Python.
+        self._meter.visit(1 + field_name.count(".") + field_name.count("["))
+        return super().get_field(field_name, args, kwargs)
+
     def convert_field(self, value: Any, conversion: Any) -> Any:
         if self._shown is not None and conversion not in (None, "s"):
             raise Fault(f"!{conversion} in a format shows Python code: templates use the text of a value only")

@@ -7,13 +7,13 @@ about to be made, or refuses. An operation without a guard takes time in proport
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from agentkit_prompts.templates.sandbox.faults import Fault
 from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
 
-__all__ = ["OPERATOR_GUARDS", "Guard", "check_format_spec", "check_strftime", "fields_of", "json_guard"]
+__all__ = ["OPERATOR_GUARDS", "Guard", "check_format_spec", "check_strftime", "json_guard"]
 
 Guard = Callable[..., None]
 MAX_FIELD_WIDTH = 10_000
@@ -52,21 +52,23 @@ def _count(value: Any) -> int:
     return max(0, value) if isinstance(value, int) else 0
 
 
-def fields_of(template: str) -> list[re.Match[str]]:
-    """Return the `%` fields of a text.
+def _fields_of(meter: Meter, template: str) -> Iterator[re.Match[str]]:
+    """Yield the `%` fields of a text.
 
     Raises:
         Fault: A field is too wide, or its width is only known later.
     """
-    fields = [field for field in _FIELD.finditer(template) if field["kind"] != "%"]
-    for field in fields:
+    for field in _FIELD.finditer(template):
+        meter.visit(1)
+        if field["kind"] == "%":
+            continue
         # Python reads a name with brackets to the last one, and finds a width after it.
         if field["kind"] == "(":
             raise Fault(f"the format field {field[0][:40]!r} has brackets in its name")
         sizes = [size for size in (field["width"], field["precision"]) if size]
         if any(size == "*" or len(size) > 5 or int(size) > MAX_FIELD_WIDTH for size in sizes):
             raise Fault(f"the format field {field[0][:40]!r} is wider than {MAX_FIELD_WIDTH:,} characters")
-    return fields
+        yield field
 
 
 def _longest(meter: Meter, values: Any) -> int:
@@ -85,10 +87,12 @@ def _longest(meter: Meter, values: Any) -> int:
 
 
 def _percent(meter: Meter, template: str, values: Any) -> None:
-    fields = fields_of(template)
-    room = sum(int(field[name]) for field in fields for name in ("width", "precision") if field[name])
+    fields = room = 0
+    for field in _fields_of(meter, template):
+        fields += 1
+        room += sum([int(field[name]) for name in ("width", "precision") if field[name]])
     if fields:
-        meter.make(len(template) + room + len(fields) * _longest(meter, values))
+        meter.make(len(template) + room + fields * _longest(meter, values))
 
 
 # Operators
@@ -123,6 +127,8 @@ def _power(meter: Meter, left: Any, right: Any) -> None:
 def _modulo(meter: Meter, left: Any, right: Any) -> None:
     if isinstance(left, str):
         _percent(meter, left, right)
+    elif isinstance(left, bytes):
+        _percent(meter, left.decode("latin-1"), right)
     else:
         refuse_large(left, right)
 
@@ -158,7 +164,7 @@ def join(meter: Meter, glue: str, items: Any = ()) -> None:
     if isinstance(items, str):
         meter.visit(len(items))
         meter.make(len(items) * (1 + len(glue)))
-    elif isinstance(items, list | tuple):
+    elif isinstance(items, Collection):  # a dictionary or a view of it, too
         meter.make(sum(map(_length, items)) + len(items) * len(glue))
 
 
@@ -288,11 +294,10 @@ def join_filter(meter: Meter, value: Any, d: Any = "", attribute: Any = None) ->
     glue = str(d)
     if isinstance(value, str):
         join(meter, glue, value)
-    elif isinstance(value, list | tuple):
-        size = meter.size(value)
-        meter.make(size.chars + size.values * 24 + len(value) * len(glue))
     elif hasattr(value, "__len__"):
-        meter.make(len(value) * (len(glue) + 24))
+        items = list(value)
+        size = meter.size(items)
+        meter.make(size.chars + size.values * 24 + len(items) * len(glue))
 
 
 def pprint(meter: Meter, value: Any) -> None:
@@ -315,7 +320,8 @@ def striptags(meter: Meter, value: Any) -> None:
 
 
 def sum_filter(meter: Meter, value: Any, attribute: Any = None, start: Any = 0) -> None:
-    if not isinstance(start, list | tuple) or not isinstance(value, list | tuple):
+    # The value may be a view of a dictionary, too.
+    if not isinstance(start, list | tuple) or not isinstance(value, Collection):
         return
     longest = meter.size(value).values
     if attribute is None:
@@ -336,7 +342,7 @@ def json_guard(
     if step > MAX_INDENT:
         raise Fault(f"tojson: the indent is at most {MAX_INDENT}, got {step}")
     size = meter.size(value)
-    between = sum(map(_length, separators)) if isinstance(separators, list | tuple) else 4
+    between = sum(map(_length, separators)) if isinstance(separators, Collection) else 4
     meter.make(size.chars + size.values * (between + step * size.depth))
 
 
