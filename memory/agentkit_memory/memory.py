@@ -195,8 +195,10 @@ class Memory:
         check_question(query, limit, visible, now, roles, where)
         conversation, hidden = shown(session, self._store.database, visible)
         store = self._store
-        at = store.database.clock() if now is None else seconds(now)
-        asked = Asked(self.scope, query, limit, named_policy(policy), at, conversation, hidden, roles, where)
+        valid_at = store.database.clock()
+        at = valid_at if now is None else seconds(now)
+        how = named_policy(policy)
+        asked = Asked(self.scope, query, limit, how, at, valid_at, conversation, hidden, roles, where)
         with store.database.computing.turn() as turn:
             sources = Sources(store.indexes, store.embedders, store.logs, turn)
             found, waits = search(sources, asked)

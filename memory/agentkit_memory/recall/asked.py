@@ -37,6 +37,8 @@ class Asked:
     policy: RecallPolicy
     now: float
     """Time of the question in seconds since 1970; "last week" is relative to it."""
+    valid_at: float
+    """Time of the clock: items that are valid then are recalled."""
     conversation: str = ""
     """Name of the current conversation, for the log."""
     hidden: Sequence[Place] = ()
@@ -50,9 +52,21 @@ class Asked:
         """Return True if the filter allows an item."""
         return self.where is None or self.where.allows(item)
 
+    def allowed(self, items: Sequence[StoredItem]) -> Sequence[StoredItem]:
+        """Return the items that the filter allows."""
+        if self.where is None:
+            return items
+        return [item for item in items if self.where.allows(item)]
+
     def is_of_roles(self, item: StoredItem) -> bool:
         """Return True if an item is a message of one of the roles, or no message."""
         return self.roles is None or item.kind != TURN or item.role in self.roles
+
+    def count_of_roles(self, items: Sequence[StoredItem]) -> int:
+        """Return the number of items that are a message of one of the roles, or no message."""
+        if self.roles is None:
+            return len(items)
+        return sum([self.is_of_roles(item) for item in items])
 
     def hides(self, item: StoredItem) -> bool:
         """Return True if an item is a message that the model sees without a recall."""

@@ -31,7 +31,17 @@ class ScoredItem:
     """Comparable within one recall: the z-score of the retrievers, plus the scorers."""
     used: bool = False
     reason: str = ""
-    """Why it was used or not."""
+    """The reason why it was used or not."""
+    slot: Slot = field(init=False)
+    """Place in a `PromptContext`."""
+
+    def __post_init__(self) -> None:
+        if self.item.document_id:
+            self.slot = "documents"
+        elif self.item.kind == TURN:
+            self.slot = "conversation"
+        else:
+            self.slot = "knowledge"
 
     @property
     def id(self) -> str:
@@ -44,11 +54,6 @@ class ScoredItem:
         item = self.item
         where = f"branch {item.branch_id}" if item.branch_id is not None else item.document_id or item.id
         return where, item.position
-
-    @property
-    def slot(self) -> Slot:
-        """Where in a `PromptContext` it belongs."""
-        return "documents" if self.item.document_id else "conversation" if self.item.kind == TURN else "knowledge"
 
     def why(self) -> str:
         """Return the score and its parts in one line."""

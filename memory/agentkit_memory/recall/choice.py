@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -11,20 +10,16 @@ from agentkit_memory.recall.asked import Asked
 from agentkit_memory.recall.candidates import Pool, ScoredItem
 from agentkit_memory.recall.near_duplicates import SAME_TEXT, Kept, Wording, alike
 from agentkit_memory.recall.question import Question, asks
+from agentkit_memory.recall.recall_result import relevance
 from agentkit_memory.store.records import IMAGE, TURN
 from agentkit_memory.terms.analysis import split_words
 from agentkit_prompts.ranking.mmr import mmr
 from agentkit_prompts.tokens.counter import ESTIMATE
 
-__all__ = ["choose", "ranked", "relevance"]
+__all__ = ["choose", "ranked"]
 
 _MAX_DIVERSE = 64
 _SCORE = attrgetter("score")
-
-
-def relevance(score: float) -> float:
-    """Return a score as a number between 0 and 1; 0.5 is the average candidate."""
-    return 1.0 / (1.0 + math.exp(-max(-700.0, score)))
 
 
 def ranked(pool: Pool, diversity: float = 0.0) -> list[ScoredItem]:

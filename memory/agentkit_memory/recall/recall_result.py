@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,7 +10,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, cast, overload
 
 from agentkit_memory.recall.candidates import ScoredItem
-from agentkit_memory.recall.choice import relevance
 from agentkit_memory.store.metadata import read_metadata
 from agentkit_memory.store.records import TURN, Candidate
 from agentkit_prompts.context.frozen import FrozenDict
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from agentkit_memory.store.stored_item import StoredItem
     from agentkit_prompts.context.items import Speaker
 
-__all__ = ["NEAR_MISSES", "Explained", "Recall", "candidate", "to_log"]
+__all__ = ["NEAR_MISSES", "Explained", "Recall", "candidate", "relevance", "to_log"]
 
 Plain: TypeAlias = tuple[str, str, float, bool, str, str, Mapping[str, float], Mapping[str, float]]
 """A considered item without its text: id, kind, score, whether and why it was used, slot, parts and raw scores."""
@@ -112,6 +112,11 @@ class Recall(Sequence[Document | RecalledMessage]):
     def __repr__(self) -> str:
         found = f"{len(self.documents)} documents, {len(self.recalled)} messages, {len(self.knowledge)} facts"
         return f"Recall({self.query[:40]!r}: {found})"
+
+
+def relevance(score: float) -> float:
+    """Return a score as a number between 0 and 1; 0.5 is the average candidate."""
+    return 1.0 / (1.0 + math.exp(-max(-700.0, score)))
 
 
 def to_log(considered: Sequence[ScoredItem]) -> list[Plain]:

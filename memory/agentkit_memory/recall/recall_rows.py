@@ -69,9 +69,9 @@ class RecallRows:
                 f"more than {MAX_BEHIND:,} conversations of all tenants have new messages: those of the newest were "
                 "searched; a thread of this memory indexes them"
             )
-        if not has_index:
-            waiting += self._read_instead_of_index(connection, where)
-        elif not self.is_settled:  # messages may have become items, which wait, since the view was read
+        if not has_index and view.scope_ids:
+            waiting += self.read_newest(connection, MAX_ROWS, [] if where is None else where.rows())
+        elif has_index and not self.is_settled:  # messages may have become items, which wait, since the view was read
             waiting += read_pending(
                 connection, view.space.name, view.scope_ids, self.valid_at, MAX_ROWS, self.unreadable
             )
@@ -84,11 +84,6 @@ class RecallRows:
         elif self.waiting and view.space.model and has_index:
             problems.append(f"{len(self.waiting)} new items have no vector yet: they were searched with BM25")
         return problems
-
-    def _read_instead_of_index(self, connection: Connection, where: RecallFilter | None) -> list[StoredItem]:
-        if not self.view.scope_ids:
-            return []
-        return self.read_newest(connection, MAX_ROWS, [] if where is None else where.rows())
 
     def read_newest(
         self, connection: Connection, most: int, conditions: Sequence[ColumnElement[bool]]
@@ -103,29 +98,35 @@ class RecallRows:
         """
         unread = [each for each in ids if each not in self._items]
         if unread:
-            seeds: Sequence[str] = ()
-            if self.is_settled and not self._items:
-                seeds = unread[:around]
-            space = None if self.is_settled else self.view.space.name
-            confirmed = read_items(
-                connection,
-                unread,
-                self.view.scope_ids,
-                self.valid_at,
-                self.unreadable,
-                settled_in=space,
-                seeds=seeds,
-                reach=_REACH,
-            )
-            if seeds:
-                self._seeds.update(seeds)
-                self._near += confirmed
-            by_id = {item.id: item for item in confirmed}
-            self._items |= {each: by_id.get(each) for each in unread}
+            self._read(connection, unread, around)
         # Items that waited are left out even if they are indexed by now: `waiting` contains them, and the index may
         # have returned an older version.
         waited = {item.id for item in self.waiting} - {turn.id for turn in self._new_turns}
-        return [item for each in ids if each not in waited and (item := self._items[each]) is not None]
+        items = [self._items[each] for each in ids if each not in waited]
+        return [item for item in items if item is not None]
+
+    def _read(self, connection: Connection, ids: Sequence[str], around: int) -> None:
+        space, seeds = None, list[str]()
+        if not self.is_settled:
+            space = self.view.space.name
+        elif not self._items:
+            # Later reads are of a wider search, whose hits are mostly no better than the first.
+            seeds = [*ids[:around]]
+        confirmed = read_items(
+            connection,
+            ids,
+            self.view.scope_ids,
+            self.valid_at,
+            self.unreadable,
+            settled_in=space,
+            seeds=seeds,
+            reach=_REACH,
+        )
+        if seeds:
+            self._seeds.update(seeds)
+            self._near += confirmed
+        by_id = {item.id: item for item in confirmed}
+        self._items |= {each: by_id.get(each) for each in ids}
 
     def keep(self, items: Sequence[StoredItem]) -> None:
         """Keep items that were read otherwise, so that they need no confirmation."""

@@ -83,7 +83,7 @@ class Search:
             if index is not None:
                 away = None
             question = Question.of(asked.query, asked.now)
-            search = cls(sources, asked, question, RecallRows(view, database.clock()), index, [])
+            search = cls(sources, asked, question, RecallRows(view, asked.valid_at), index, [])
             if len(asked.query) > MAX_CHARACTERS:
                 search._report(f"the question is long: its first and last {MAX_CHARACTERS // 2} characters were used")
             if away is not None:
@@ -194,10 +194,11 @@ class Search:
         """Return the hits that SQL confirms and the filter allows; plan another round if they are too few."""
         depth, scores = found.depth, dict(hits)
         confirmed = self.rows.confirm(connection, [*scores], self.asked.policy.around)
-        allowed = [Found(item, scores[item.id]) for item in confirmed if self.asked.allows(item)]
-        usable = [each for each in allowed if self.asked.is_of_roles(each.item)]
+        items = self.asked.allowed(confirmed)
+        usable = self.asked.count_of_roles(items)
+        allowed = [Found(item, scores[item.id]) for item in items]
         is_cut = len(hits) >= depth.hits[retriever]
-        if is_cut and 2 * len(usable) < depth.wanted:
+        if is_cut and 2 * usable < depth.wanted:
             self._look_deeper(connection, found, retriever, len(allowed))
             return allowed
         found.is_full = found.is_full or is_cut
@@ -258,9 +259,10 @@ class Search:
         self, waiting: Iterable[StoredItem], indexed: Sequence[Found], found: Candidates
     ) -> list[Found]:
         """Return waiting items with terms of the question, scored as the index would score them."""
-        question = self.question
-        allowed = {item.id: item for item in waiting if self.asked.allows(item)}.values()
-        held = [(item, question.held_by(item)) for item in allowed]
+        question, known = self.question, {item.id for item, _ in indexed}
+        # Rare items and waiting items may be the same.
+        once = [*{item.id: item for item in waiting}.values()]
+        held = [(item, question.held_by(item)) for item in self.asked.allowed(once)]
         if not any(terms for _, terms in held):
             return []
         best = indexed[:MAX_SAMPLE]
@@ -269,16 +271,16 @@ class Search:
             [question.held_by(item) for item, _ in best],
             [terms for _, terms in held],
         )
-        known = {item.id for item, _ in indexed}
-        scored = [
-            Found(item, sum([weights[term] * value for term, value in terms.items()]))
-            for item, terms in held
-            if terms and item.id not in known
-        ]
+        scored = []
+        for item, terms in held:
+            if terms and item.id not in known:
+                scored.append(Found(item, sum([weights[term] * value for term, value in terms.items()])))
         scored.sort(key=lambda each: (-each.score, each.item.id))
         self.rows.keep([item for item, _ in scored])
         most = found.depth.wanted
         found.is_full = found.is_full or len(scored) > most
+        if self.asked.roles is None:
+            return scored[:most]
         # Messages of other roles may have usable neighbours, but they take no place of usable items.
         usable = [each for each in scored if self.asked.is_of_roles(each.item)]
         unusable = [each for each in scored if not self.asked.is_of_roles(each.item)]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 from agentkit_memory.errors import InvalidArgument, StoreError
 from agentkit_memory.recall.candidates import Pool
@@ -147,13 +146,28 @@ def add_up(
     Raises:
         InvalidArgument: A retriever or a scorer failed, or did not return one finite number for each candidate.
     """
-    # Without an index and without vectors, BM25 alone can be computed.
-    active = [each for each in retrievers if each.name in pool.floors] or [BM25Retriever()]
-    sums = [0.0] * len(pool.candidates)
+    columns, sums = _fused(policy, retrievers, question, pool)
+    for scorer in scorers:
+        (values,) = _checked(policy, scorer, 1, question, pool)
+        columns[scorer.name] = values
+        sums = [total + value for total, value in zip(sums, values, strict=True)]
+    # Most scorers change nothing: their columns are left out first.
+    columns = {name: values for name, values in columns.items() if any(values)}
+    for number, each in enumerate(pool.candidates):
+        each.score = sums[number]
+        each.parts = {name: values[number] for name, values in columns.items() if values[number]}
+
+
+def _fused(
+    policy: str, retrievers: Sequence[Retriever], question: Question, pool: Pool
+) -> tuple[dict[str, list[float]], list[float]]:
+    """Return the scaled scores of each retriever by name, and their sums."""
     columns: dict[str, list[float]] = {}
+    sums = [0.0] * len(pool.candidates)
+    # If the index could serve none of the retrievers, BM25 is computed from the texts.
+    active = [each for each in retrievers if each.name in pool.floors] or [BM25Retriever()]
     for retriever in active:
-        with _named(policy, retriever, pool):
-            own, lent = [_finite(values, pool) for values in retriever.scores(question, pool)]
+        own, lent = _checked(policy, retriever, 2, question, pool)
         both = [one + other for one, other in zip(own, lent, strict=True)]
         mean, scale = _scale(both)
         columns[retriever.name] = [(value - mean) * scale for value in own]
@@ -163,16 +177,7 @@ def add_up(
         _, scale = _scale(sums)
         columns = {name: [value * scale for value in values] for name, values in columns.items()}
         sums = [total * scale for total in sums]
-    for scorer in scorers:
-        with _named(policy, scorer, pool):
-            values = _finite(scorer.scores(question, pool), pool)
-        columns[scorer.name] = values
-        sums = [total + value for total, value in zip(sums, values, strict=True)]
-    # Most scorers change nothing: their columns are left out first.
-    columns = {name: values for name, values in columns.items() if any(values)}
-    for number, each in enumerate(pool.candidates):
-        each.score = sums[number]
-        each.parts = {name: values[number] for name, values in columns.items() if values[number]}
+    return columns, sums
 
 
 def _scale(values: Sequence[float]) -> tuple[float, float]:
@@ -183,24 +188,23 @@ def _scale(values: Sequence[float]) -> tuple[float, float]:
     return mean, 1.0 / deviation
 
 
-@contextmanager
-def _named(policy: str, part: Retriever | Scorer, pool: Pool) -> Iterator[None]:
-    """Name the part of a policy that fails. A custom part may return or raise anything."""
+def _checked(policy: str, part: Retriever | Scorer, rows: int, question: Question, pool: Pool) -> list[list[float]]:
+    """Return the rows of scores of a part of a policy. A custom part may return or raise anything."""
+    where, size = f"RecallPolicy {policy!r}: {part.name!r}", len(pool.candidates)
     try:
-        yield
+        returned: Any = part.scores(question, pool)
+        if rows == 1:
+            returned = (returned,)
+        scores = [[*values] for values in returned]
+        right = len(scores) == rows and all(len(row) == size and isfinite(sum(row)) for row in scores)
     except StoreError:
         raise
     except Exception as error:
-        where = f"RecallPolicy {policy!r}: {part.name!r}"
         raise InvalidArgument(
-            f"{where} failed on {len(pool.candidates)} candidates ({type(error).__name__}: {error})",
+            f"{where} failed on {size} candidates ({type(error).__name__}: {error})",
             path=where,
             value=type(error).__name__,
         ) from error
-
-
-def _finite(values: Iterable[float], pool: Pool) -> list[float]:
-    scores = [*values]
-    if len(scores) != len(pool.candidates) or not isfinite(sum(scores)):
-        raise ValueError("expected one finite number for each candidate")
+    if not right:
+        raise InvalidArgument(f"{where}: expected one finite number for each of {size} candidates", path=where)
     return scores
