@@ -85,9 +85,9 @@ class Pool:
         items = {number: self.candidates[number].item for number in which}
         if self.stored_weights is not None:
             new = [item.id for item in items.values() if item.id not in question.held]
-            question.learn(self.stored_weights(new) if new else {})
-        held = question.held
-        return {number: held[item.id] if item.id in held else question.held_by(item) for number, item in items.items()}
+            if new:
+                question.learn(self.stored_weights(new))
+        return {number: question.held_by(item) for number, item in items.items()}
 
     @cached_property
     def near(self) -> list[list[tuple[int, int]]]:

@@ -33,7 +33,9 @@ def ranked(pool: Pool, diversity: float = 0.0) -> list[ScoredItem]:
         if len(some) > 1:
             some.sort(key=lambda each: (each.item.uri, *each.place, each.item.start, each.id))
         order += some
-    return _diverse(order, diversity) if diversity else order
+    if not diversity:
+        return order
+    return _diverse(order, diversity)
 
 
 def choose(
@@ -99,12 +101,16 @@ class _Choice:
         item = each.item
         if item.kind == IMAGE:
             shown = self._shown.setdefault(self._images.get(each.id, each.id), each.id)
-            return "" if shown == each.id else f"{SAME_TEXT} {shown}"
+            if shown == each.id:
+                return ""
+            return f"{SAME_TEXT} {shown}"
         # Statements that equal the question answer it; only a question that was asked before does not.
         if item.kind == TURN and alike(wording, self._question) and asks(item.text, self._question.text):
             return "repeats the question"
         twin = self._kept.twin_of(wording)
-        return "" if twin is None else f"{SAME_TEXT} {twin.id}"
+        if twin is None:
+            return ""
+        return f"{SAME_TEXT} {twin.id}"
 
     def excess(self, each: ScoredItem) -> str:
         """Return a reason if a candidate has more tokens than are left, else take its tokens."""

@@ -122,7 +122,7 @@ def _read(found: re.Match[str], now: float) -> When | None:
             case {"weekday": name}:
                 return _weekday(_WEEKDAYS.index(name), parts.get("which"), today)
             case {"number": month, "year": year}:
-                return _period(int(year), int(month), int(parts["day"]) if "day" in parts else None)
+                return _period(int(year), int(month), _day_of(parts))
             case {"month": name}:
                 return _named_month(found, _MONTHS.index(name[:3]) + 1, parts)
         return _period(int(parts["year"]))
@@ -130,16 +130,26 @@ def _read(found: re.Match[str], now: float) -> When | None:
         return None
 
 
+def _day_of(parts: dict[str, str]) -> int | None:
+    if "day" not in parts:
+        return None
+    return int(parts["day"])
+
+
 def _named_month(found: re.Match[str], month: int, parts: dict[str, str]) -> When | None:
-    year, day = parts.get("year"), int(parts["day"]) if "day" in parts else None
+    year, day = parts.get("year"), _day_of(parts)
     if year:
         return _period(int(year), month, day)
+    if day is not None and not 1 <= day <= 31:
+        return None
     if day is not None:
-        return EveryYear(month, day) if 1 <= day <= 31 else None
+        return EveryYear(month, day)
     # "may" and "march" are words too: a month has a capital letter inside a sentence, or a word before it.
     name = found["month"]
     alone = name[0].islower() or (not found.string[: found.start()].strip() and len(name) < 6)
-    return None if alone and "lead" not in parts else EveryYear(month)
+    if alone and "lead" not in parts:
+        return None
+    return EveryYear(month)
 
 
 def _span(span: str, step: int, today: datetime) -> When | None:
@@ -149,7 +159,9 @@ def _span(span: str, step: int, today: datetime) -> When | None:
         months = today.year * 12 + today.month - 1 + step
         return _period(months // 12, months % 12 + 1)
     monday = today - timedelta(days=today.weekday()) + timedelta(weeks=step)
-    return _days(monday + timedelta(days=5), 2) if span == "weekend" else _days(monday, 7)
+    if span == "weekend":
+        return _days(monday + timedelta(days=5), 2)
+    return _days(monday, 7)
 
 
 def _weekday(weekday: int, which: str | None, today: datetime) -> When:
@@ -176,10 +188,14 @@ def _days(start: datetime, count: int = 1) -> Period:
 def _period(year: int, month: int | None = None, day: int | None = None) -> Period | None:
     """Return a year, a month or a day; None for one that does not exist, such as 31 February."""
     try:
-        start = datetime(year, 1 if month is None else month, 1 if day is None else day, tzinfo=UTC)
-        if day is not None:
-            return _days(start)
-        end = datetime(year + 1, 1, 1) if month is None else datetime(year + month // 12, month % 12 + 1, 1)
-        return Period(start.timestamp(), end.replace(tzinfo=UTC).timestamp())
+        if month is None:
+            start, end = datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC)
+        elif day is None:
+            start = datetime(year, month, 1, tzinfo=UTC)
+            # December is followed by month 1 of the next year.
+            end = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
+        else:
+            return _days(datetime(year, month, day, tzinfo=UTC))
+        return Period(start.timestamp(), end.timestamp())
     except (ValueError, OverflowError):
         return None

@@ -1,9 +1,9 @@
-"""`RecallFilter`: of what kind, source, time and metadata items have to be to be recalled."""
+"""`RecallFilter`: conditions on the kind, source, time and metadata of recalled items."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,7 @@ _OPERATORS = ("eq", "in", *_BOUNDS, "exists")
 @reject_unknown_fields(InvalidArgument)
 @dataclass(frozen=True)
 class RecallFilter:
-    """What may be recalled; an item has to meet every condition that is given.
+    """Conditions of a recall; an item has to meet every given condition.
 
     Raises:
         InvalidArgument: A condition is invalid; names every problem.
@@ -56,41 +56,49 @@ class RecallFilter:
     """The time before which it has to be."""
 
     def __post_init__(self) -> None:
-        problems = []
-        for name, known in (("kinds", _KINDS), ("sources", None)):
-            given: object = getattr(self, name)
-            right = isinstance(given, list | tuple | set | frozenset) and all(isinstance(each, str) for each in given)
-            if given is not None and (not right or (known is not None and not {*given} <= {*known})):  # type: ignore[misc]
-                wanted = "a list of texts" if known is None else f"a list out of {known}"
-                problems.append(f"{name}: expected {wanted}, or None for all, got {brief(given)}")
-        problems += _problems(self.metadata)
-        times = []
-        for name in ("since", "until"):
-            at: object = getattr(self, name)
-            if at is not None and not (isinstance(at, datetime) or is_time(at)):
-                problems.append(f"{name}: expected a datetime or seconds since 1970, got {brief(at)}")
-            elif at is not None:
-                times.append(seconds(at))
-        if not problems and len(times) == 2 and times[1] <= times[0]:
+        problems = [
+            *_problems_of_texts("kinds", self.kinds, _KINDS),
+            *_problems_of_texts("sources", self.sources, ()),
+            *_problems_of_metadata(self.metadata),
+            *_problems_of_time("since", self.since),
+            *_problems_of_time("until", self.until),
+        ]
+        if not problems and self._is_empty_period():
             problems.append(f"until: expected a time after `since`, got {self.until!r}: nothing could be recalled")
         if problems:
             raise InvalidArgument.listing("RecallFilter", problems)
 
+    def _is_empty_period(self) -> bool:
+        if self.since is None or self.until is None:
+            return False
+        return seconds(self.until) <= seconds(self.since)
+
     def allows(self, item: StoredItem) -> bool:
-        """Return whether an item meets every condition."""
+        """Return True if an item meets every condition."""
         if self.kinds is not None and item.kind not in self.kinds:
             return False
-        if self.sources is not None and (item.conversation if item.kind == TURN else item.source) not in self.sources:
-            return False
-        at = item.created_at if item.said_at is None else item.said_at
-        if (self.since is not None and at < seconds(self.since)) or (
-            self.until is not None and at >= seconds(self.until)
-        ):
+        if not self._is_of_sources(item) or not self._is_in_time(item):
             return False
         if not self.metadata:
             return True
         stored = read_metadata(item.meta)
         return all(_meets(stored, name, condition) for name, condition in self.metadata.items())
+
+    def _is_of_sources(self, item: StoredItem) -> bool:
+        if self.sources is None:
+            return True
+        # The source of a message is the name of its conversation.
+        if item.kind == TURN:
+            return item.conversation in self.sources
+        return item.source in self.sources
+
+    def _is_in_time(self, item: StoredItem) -> bool:
+        at = item.said_at
+        if at is None:
+            at = item.created_at
+        if self.since is not None and at < seconds(self.since):
+            return False
+        return self.until is None or at < seconds(self.until)
 
     def rows(self) -> list[ColumnElement[bool]]:
         """Return the conditions that SQL can check, given `scopes`: all but those on metadata."""
@@ -115,37 +123,71 @@ class RecallFilter:
 
 
 def seconds(now: datetime | float) -> float:
-    """Return a time as seconds since 1970; one without a zone is UTC."""
-    if isinstance(now, datetime):
-        return (now if now.tzinfo is not None else now.replace(tzinfo=UTC)).timestamp()
-    return float(now)
+    """Return a time as seconds since 1970; a time without a zone is UTC."""
+    if not isinstance(now, datetime):
+        return float(now)
+    if now.tzinfo is None:
+        now = now.replace(tzinfo=UTC)
+    return now.timestamp()
 
 
-def _problems(metadata: object) -> list[str]:
+def _problems_of_texts(name: str, given: object, known: Sequence[str]) -> Iterator[str]:
+    """Yield a problem if an option is no list of texts, or has texts that are not among the known ones, if any."""
+    if given is None:
+        return
+    wanted = "a list of texts"
+    if known:
+        wanted = f"a list out of {known}"
+    right = isinstance(given, _LISTS) and all(isinstance(each, str) for each in given)
+    if not right or (known and not {*given} <= {*known}):  # type: ignore[misc]
+        yield f"{name}: expected {wanted}, or None for all, got {brief(given)}"
+
+
+def _problems_of_time(name: str, at: object) -> Iterator[str]:
+    if at is not None and not isinstance(at, datetime) and not is_time(at):
+        yield f"{name}: expected a datetime or seconds since 1970, got {brief(at)}"
+
+
+def _problems_of_metadata(metadata: object) -> Iterator[str]:
     if not isinstance(metadata, Mapping):
-        return [f"metadata: expected a mapping of names to conditions, got {brief(metadata)}"]
-    problems = []
+        yield f"metadata: expected a mapping of names to conditions, got {brief(metadata)}"
+        return
     for name, condition in metadata.items():
         where = f"metadata {name!r:.80}"
         if not isinstance(name, str):
-            problems.append(f"{where}: expected a name, which is text")
+            yield f"{where}: expected a name, which is text"
         elif isinstance(condition, Mapping):
-            if not condition:
-                problems.append(f"{where}: expected one of the operators {', '.join(_OPERATORS)}, got none")
-            for operator, value in condition.items():
-                if operator not in _OPERATORS:
-                    problems.append(f"{where}: unknown operator {operator!r:.80}; expected {', '.join(_OPERATORS)}")
-                elif problem := _operand_problem(operator, value):
-                    problems.append(f"{where}, {operator}: {problem}")
-            low, high = (_limit(condition, names) for names in (("gt", "gte"), ("lt", "lte")))
-            if low is not None and high is not None and (not _comparable(low, high) or low > high):
-                problems.append(f"{where}: nothing is between {brief(low)} and {brief(high)}")
-        elif problem := _operand_problem("in" if isinstance(condition, _LISTS) else "eq", condition):
-            problems.append(f"{where}: {problem}")
-    return problems
+            yield from _problems_of_operators(where, condition)
+        else:
+            for operator, value in _operators(condition).items():
+                if problem := _operand_problem(operator, value):
+                    yield f"{where}: {problem}"
+
+
+def _problems_of_operators(where: str, condition: Mapping[Any, object]) -> Iterator[str]:
+    if not condition:
+        yield f"{where}: expected one of the operators {', '.join(_OPERATORS)}, got none"
+    for operator, value in condition.items():
+        if operator not in _OPERATORS:
+            yield f"{where}: unknown operator {operator!r:.80}; expected {', '.join(_OPERATORS)}"
+        elif problem := _operand_problem(operator, value):
+            yield f"{where}, {operator}: {problem}"
+    # An empty range is a mistake: no item would ever be recalled.
+    low, high = _limit(condition, ("gt", "gte")), _limit(condition, ("lt", "lte"))
+    if low is not None and high is not None and (not _comparable(low, high) or low > high):
+        yield f"{where}: nothing is between {brief(low)} and {brief(high)}"
 
 
 _LISTS = (list, tuple, set, frozenset)
+
+
+def _operators(condition: object) -> Mapping[str, Any]:
+    """Return a condition as operators with their values: a list means `in`, any other value `eq`."""
+    if isinstance(condition, Mapping):
+        return condition
+    if isinstance(condition, _LISTS):
+        return {"in": condition}
+    return {"eq": condition}
 
 
 def _operand_problem(operator: str, value: object) -> str:
@@ -155,9 +197,13 @@ def _operand_problem(operator: str, value: object) -> str:
         return f"expected a number or a text, got {brief(value)}"
     if operator == "in" and (not isinstance(value, _LISTS) or not value):
         return f"expected a list of values, at least one, got {brief(value)}"
-    wrong = next((each for each in (value if isinstance(value, _LISTS) else (value,)) if not _is_json(each)), None)
-    expected = f"expected values that JSON can hold, at most {MAX_DEPTH} levels deep"
-    return "" if wrong is None else f"{expected}, got {brief(wrong)}"
+    values: Iterable[object] = (value,)
+    if isinstance(value, _LISTS):
+        values = value
+    for each in values:
+        if not _is_json(each):
+            return f"expected values that JSON can hold, at most {MAX_DEPTH} levels deep, got {brief(each)}"
+    return ""
 
 
 def _is_json(value: object, left: int = MAX_DEPTH) -> bool:
@@ -178,29 +224,29 @@ def _comparable(one: object, other: object) -> bool:
     return isinstance(one, str) == isinstance(other, str) and isinstance(one, int | float | str)
 
 
-def _meets(stored: Mapping[str, object], name: str, condition: Any) -> bool:
-    operators: Mapping[str, Any] = condition if isinstance(condition, Mapping) else {}
-    if not isinstance(condition, Mapping):
-        operators = {"in" if isinstance(condition, _LISTS) else "eq": condition}
-    value = stored.get(name)
-    for operator, wanted in operators.items():
+def _meets(stored: Mapping[str, object], name: str, condition: object) -> bool:
+    """Return True if stored metadata meets every operator of a condition."""
+    for operator, wanted in _operators(condition).items():
         if operator == "exists":
             met = (name in stored) is wanted
-        elif name not in stored:
-            met = False
-        elif operator == "eq":
-            met = _same(value, wanted)
-        elif operator == "in":
-            met = any(_same(value, each) for each in wanted)
         else:
-            met = _comparable(value, wanted) and _BOUNDS[operator](value, wanted)
+            # A name that is not stored meets no other operator: it is not null.
+            met = name in stored and _holds(operator, stored[name], wanted)
         if not met:
             return False
     return True
 
 
+def _holds(operator: str, value: object, wanted: Any) -> bool:
+    if operator == "eq":
+        return _same(value, wanted)
+    if operator == "in":
+        return any(_same(value, each) for each in wanted)
+    return _comparable(value, wanted) and _BOUNDS[operator](value, wanted)
+
+
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values are the same in JSON: 1 is 1.0, and not true."""
+    """Return True if two values are the same in JSON: 1 is 1.0, and not true."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(other, list | tuple) or isinstance(one, list):

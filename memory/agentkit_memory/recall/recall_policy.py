@@ -136,8 +136,11 @@ def named_policy(policy: RecallPolicy | str | None) -> RecallPolicy:
     """
     if isinstance(policy, RecallPolicy):
         return policy
-    name = "default" if policy is None else policy
-    found = POLICIES.get(name) if isinstance(name, str) else None
+    if policy is None:
+        return POLICIES["default"]
+    found = None
+    if isinstance(policy, str):
+        found = POLICIES.get(policy)
     if found is None:
         raise InvalidArgument(
             f"recall: unknown policy {policy!r}; expected one of {', '.join(POLICIES)}, or a RecallPolicy",

@@ -105,7 +105,9 @@ class Recall(Sequence[Document | RecalledMessage]):
         """Equal to a tuple or list of the same documents and messages, and to another recall of the same."""
         if isinstance(other, Recall):
             return (self._found, self.knowledge) == (other._found, other.knowledge)
-        return self._found == tuple(other) if isinstance(other, tuple | list) else NotImplemented
+        if isinstance(other, tuple | list):
+            return self._found == tuple(other)
+        return NotImplemented
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -142,12 +144,16 @@ def candidate(plain: Plain) -> Candidate:
 
 
 def _plain(each: ScoredItem) -> Plain:
-    slot = each.slot if each.used else ""
+    slot = ""
+    if each.used:
+        slot = each.slot
     return each.item.id, each.item.kind, each.score, each.used, each.reason, slot, each.parts, each.retrieved
 
 
 def _found(each: ScoredItem, images: Mapping[str, Image]) -> Document | RecalledMessage:
-    return _message(each) if each.item.kind == TURN else _document(each, images.get(each.item.document_id))
+    if each.item.kind == TURN:
+        return _message(each)
+    return _document(each, images.get(each.item.document_id))
 
 
 def _document(each: ScoredItem, image: Image | None) -> Document:
@@ -189,11 +195,15 @@ def _fact(each: ScoredItem) -> Fact:
 
 def _metadata(item: StoredItem, more: dict[str, object]) -> Mapping[str, object]:
     """Return the metadata of an item and what recall adds to it, which are numbers and texts."""
-    return FrozenDict(more) if item.meta == "{}" else {**read_metadata(item.meta), **more}
+    if item.meta == "{}":
+        return FrozenDict(more)
+    return {**read_metadata(item.meta), **more}
 
 
 def _time(item: StoredItem) -> datetime | None:
+    if item.said_at is None:
+        return None
     try:
-        return None if item.said_at is None else datetime.fromtimestamp(item.said_at, UTC)
+        return datetime.fromtimestamp(item.said_at, UTC)
     except (ValueError, OverflowError, OSError):  # a clock outside of the calendar
         return None

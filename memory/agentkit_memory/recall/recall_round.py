@@ -99,8 +99,9 @@ class Candidates:
                 self._items[item.id] = ScoredItem(item, {retriever: score})
         # An item that BM25 did not find has none of the terms, if all hits were fetched; a vector is never far enough
         # from another to have a score of 0.
-        is_cut = len(found) >= self.depth.wanted or retriever == DENSE
-        self.floors[retriever] = min([score for _, score in found], default=0.0) if is_cut else 0.0
+        self.floors[retriever] = 0.0
+        if len(found) >= self.depth.wanted or retriever == DENSE:
+            self.floors[retriever] = min([score for _, score in found], default=0.0)
 
     def _is_copy(self, item: StoredItem) -> bool:
         if not self.depth.is_wider or item.kind == IMAGE:
@@ -120,6 +121,10 @@ class Candidates:
 
     def best_turns(self) -> list[StoredItem]:
         """Return the messages among the best hits: only messages are understood from their neighbours."""
+        around = self.asked.policy.around
+        if not around:
+            return []
+        # Scores of different retrievers have different scales.
         tops = {}
         for name in self.floors:
             scores = [abs(each.retrieved.get(name, 0.0)) for each in self._items.values()]
@@ -128,7 +133,7 @@ class Candidates:
             (-sum([score / tops[name] for name, score in each.retrieved.items()]), each.item.id, each.item)
             for each in self._items.values()
         ]
-        return [item for _, _, item in sorted(order)[: self.asked.policy.around] if item.kind == TURN]
+        return [item for _, _, item in sorted(order)[:around] if item.kind == TURN]
 
     def pool(self) -> Pool:
         """Return the candidates to be scored."""

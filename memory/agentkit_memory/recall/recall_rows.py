@@ -70,7 +70,10 @@ class RecallRows:
                 "searched; a thread of this memory indexes them"
             )
         if not has_index and view.scope_ids:
-            waiting += self.read_newest(connection, MAX_ROWS, [] if where is None else where.rows())
+            conditions = []
+            if where is not None:
+                conditions = where.rows()
+            waiting += self.read_newest(connection, MAX_ROWS, conditions)
         elif has_index and not self.is_settled:  # messages may have become items, which wait, since the view was read
             waiting += read_pending(
                 connection, view.space.name, view.scope_ids, self.valid_at, MAX_ROWS, self.unreadable

@@ -73,7 +73,9 @@ class Search:
         Waiting items are read before the index is asked: an item that is indexed meanwhile is in one of the two.
         """
         indexes, database = sources.indexes, sources.indexes.database
-        away = None if indexes.is_open else _open(indexes)
+        away = None
+        if not indexes.is_open:
+            away = _open(indexes)
         with database.read() as connection:
             view = read_view(connection, asked.scope)
             index = indexes.opened(view.space)
@@ -109,7 +111,7 @@ class Search:
         found = Candidates(self.asked, depth, self.question)
         database = self.sources.indexes.database
         with database.read() as connection:
-            terms = self._best_by_terms(connection, found) if self.question.asked else []
+            terms = self._best_by_terms(connection, found)
             if found.next is not None:
                 return found
             self._add_terms(found, terms)
@@ -127,6 +129,8 @@ class Search:
 
     def _best_by_terms(self, connection: Connection, found: Candidates) -> list[Found]:
         """Return the best items by BM25: from the index, and waiting items by the same weights."""
+        if not self.question.asked:
+            return []
         indexed = self._usable(connection, found, SPARSE, self._fetch_terms(connection, found.depth.hits[SPARSE]))
         if found.next is not None:
             return []
@@ -150,7 +154,7 @@ class Search:
             found.add(DENSE, similar)
 
     def _add_neighbours(self, connection: Connection, found: Candidates) -> None:
-        turns = found.best_turns() if self.asked.policy.around else []
+        turns = found.best_turns()
         if turns:
             found.add_neighbours(self.rows.neighbours(connection, turns))
 

@@ -28,8 +28,9 @@ def term_weights(scores: Sequence[float], held: Sequence[Mapping[int, float]]) -
             columns.setdefault(term, []).append((row, value))
     ordered = sorted(columns.items(), key=lambda each: (-len(each[1]), each[0]))  # so that equal texts count equally
     totals = [sum(terms.values()) for terms in held]
-    total = sum(totals)
-    start = sum(scores) / total if total else 0.0
+    start = 0.0
+    if any(totals):
+        start = sum(scores) / sum(totals)
     weights = dict.fromkeys(columns, start)
     left = [score - start * own for score, own in zip(scores, totals, strict=True)]
     squares = {term: sum([value * value for _, value in column]) for term, column in ordered}
@@ -37,6 +38,7 @@ def term_weights(scores: Sequence[float], held: Sequence[Mapping[int, float]]) -
         furthest = 0.0
         for term, column in ordered:
             step = sum([value * left[row] for row, value in column]) / squares[term]
+            # No term lowers a score: a weight never gets below 0.
             if step < -weights[term]:
                 step = -weights[term]
             if not step:
