@@ -60,7 +60,9 @@ class Asked:
 
     def is_of_roles(self, item: StoredItem) -> bool:
         """Return True if an item is a message of one of the roles, or no message."""
-        return self.roles is None or item.kind != TURN or item.role in self.roles
+        if self.roles is None or item.kind != TURN:
+            return True
+        return item.role in self.roles
 
     def count_of_roles(self, items: Sequence[StoredItem]) -> int:
         """Return the number of items that are a message of one of the roles, or no message."""
@@ -70,7 +72,7 @@ class Asked:
 
     def hides(self, item: StoredItem) -> bool:
         """Return True if an item is a message that the model sees without a recall."""
-        if not self.hidden or item.kind != TURN:
+        if item.kind != TURN:
             return False
         return any(item.branch_id == branch and after < item.position <= last for branch, after, last in self.hidden)
 

@@ -8,10 +8,9 @@ from operator import attrgetter
 
 from agentkit_memory.recall.asked import Asked
 from agentkit_memory.recall.candidates import Pool, ScoredItem
-from agentkit_memory.recall.near_duplicates import SAME_TEXT, Kept, Wording, alike
-from agentkit_memory.recall.question import Question, asks
+from agentkit_memory.recall.near_duplicates import Copies
+from agentkit_memory.recall.question import Question
 from agentkit_memory.recall.recall_result import relevance
-from agentkit_memory.store.records import IMAGE, TURN
 from agentkit_memory.terms.analysis import split_words
 from agentkit_prompts.ranking.mmr import mmr
 from agentkit_prompts.tokens.counter import ESTIMATE
@@ -49,30 +48,28 @@ def choose(
         asked: The arguments of the recall.
         images: The hash of each candidate that is an image: only the same image is a copy of one.
     """
-    choice = _Choice(question, asked, images)
+    choice = _Choice(asked)
+    copies = Copies(question, images)
     for each in order:
         each.used = False
         each.reason = choice.exclusion(each)
         if each.reason:
             continue
-        wording = choice.wording(each)
-        each.reason = choice.copied(each, wording) or choice.excess(each)
+        excess = choice.excess(each)
+        if asked.policy.collapse:
+            each.reason = copies.reason(each, keep=not excess)
+        each.reason = each.reason or excess
         if not each.reason:
-            choice.use(each, wording)
+            choice.use(each)
     return choice.used
 
 
 class _Choice:
     """The candidates that are used so far, and the room for more."""
 
-    def __init__(self, question: Question, asked: Asked, images: Mapping[str, str]) -> None:
+    def __init__(self, asked: Asked) -> None:
         self.used: list[ScoredItem] = []
         self._asked = asked
-        self._question = Wording(question.words, question.text)
-        self._images = images
-        self._shown: dict[str, str] = {}
-        """Ids of the candidates by the hash of their image."""
-        self._kept = Kept()
         self._left = {True: asked.limit, False: asked.limit}
         """Places for facts, and for other items."""
         self._tokens = asked.policy.tokens
@@ -81,52 +78,27 @@ class _Choice:
         """Return the reason why a candidate is not used, whatever its text is; empty if none applies."""
         if not self._left[each.slot == "knowledge"]:
             return f"below the first {self._asked.limit}"
-        if not self._asked.is_of_roles(each.item):
-            roles = ", ".join(self._asked.roles or ())
-            return f"from the {each.item.role}, and only messages of {roles} were asked for"
+        if self._asked.roles is not None and not self._asked.is_of_roles(each.item):
+            return f"from the {each.item.role}, and only messages of {', '.join(self._asked.roles)} were asked for"
+        # A neighbour of a hit has none of the terms itself: only its place is evidence.
         if not each.retrieved and each.score <= 0.0:
             return "neighbour of a hit, below the average candidate"
         return ""
 
-    def wording(self, each: ScoredItem) -> Wording:
-        """Return the words of a candidate; none if no copies are looked for."""
-        if self._asked.policy.collapse and each.item.kind != IMAGE:
-            return Wording(split_words(each.item.text), each.item.text)
-        return Wording((), each.item.text)
-
-    def copied(self, each: ScoredItem, wording: Wording) -> str:
-        """Return a reason if a candidate repeats a used one, or the question."""
-        if not self._asked.policy.collapse:
-            return ""
-        item = each.item
-        if item.kind == IMAGE:
-            shown = self._shown.setdefault(self._images.get(each.id, each.id), each.id)
-            if shown == each.id:
-                return ""
-            return f"{SAME_TEXT} {shown}"
-        # Statements that equal the question answer it; only a question that was asked before does not.
-        if item.kind == TURN and alike(wording, self._question) and asks(item.text, self._question.text):
-            return "repeats the question"
-        twin = self._kept.twin_of(wording)
-        if twin is None:
-            return ""
-        return f"{SAME_TEXT} {twin.id}"
-
     def excess(self, each: ScoredItem) -> str:
-        """Return a reason if a candidate has more tokens than are left, else take its tokens."""
+        """Return a reason if a candidate has more tokens than are left."""
         if self._tokens is None:
             return ""
         size = ESTIMATE.count(each.item.text)
-        if size > self._tokens:
-            return f"has {size} tokens, {self._tokens} were left"
-        self._tokens -= size
-        return ""
+        if size <= self._tokens:
+            return ""
+        return f"has {size} tokens, {self._tokens} were left"
 
-    def use(self, each: ScoredItem, wording: Wording) -> None:
+    def use(self, each: ScoredItem) -> None:
         """Use a candidate."""
-        if each.item.kind != IMAGE:
-            self._kept.add(wording, each)
         self._left[each.slot == "knowledge"] -= 1
+        if self._tokens is not None:
+            self._tokens -= ESTIMATE.count(each.item.text)
         each.used, each.reason = True, each.why()
         self.used.append(each)
 

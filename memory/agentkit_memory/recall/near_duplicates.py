@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from agentkit_memory.recall.candidates import ScoredItem
+from agentkit_memory.recall.question import Question, asks
+from agentkit_memory.store.records import IMAGE, TURN
+from agentkit_memory.terms.analysis import split_words
 
-__all__ = ["SAME_TEXT", "Kept", "Wording", "alike", "count_copies"]
+__all__ = ["Copies", "count_copies"]
 
 SAME_TEXT = "same text as"
-"""How the reason begins for which a copy is not used."""
+"""Beginning of the reason on a copy."""
 _MIN_SHARED = 0.9
 """Share of their words that two texts have in common when one of them is enough."""
 _NEGATIONS = frozenset({"no", "not", "never", "nor", "none", "without", "cannot", "t"})
@@ -36,11 +39,11 @@ class Wording:
 
     @property
     def ordered(self) -> list[str]:
-        """Each word once, in the order in which they stand first."""
+        """Each word once, in the order of the text."""
         return [*dict.fromkeys(self._all)]
 
     def signs(self) -> list[str]:
-        """Return what is no word and yet says something, in order: of `C++ costs -5 €` it is `++`, `-` and `€`."""
+        """Return the signs that are part of a statement, in order: `++`, `-` and `€` of `C++ costs -5 €`."""
         found = _SIGNS.findall(unicodedata.normalize("NFKC", self.text).translate(_DASHES))
         return [each.strip() for each in found if each.isascii() or unicodedata.category(each) in _SYMBOLS]
 
@@ -53,10 +56,12 @@ def alike(one: Wording, other: Wording) -> bool:
     shared = one.words & other.words
     if len(shared) < _MIN_SHARED * (one_size + other_size - len(shared)):
         return False
+    # "C#" and "C++" are the same word without their signs.
     if one.text != other.text and one.signs() != other.signs():
         return False
     if len(shared) == one_size == other_size:
         return one.ordered == other.ordered
+    # A single negation or number makes another statement.
     apart = one.words ^ other.words
     if not apart.isdisjoint(_NEGATIONS) or any(char.isdigit() for word in apart for char in word):
         return False
@@ -64,25 +69,46 @@ def alike(one: Wording, other: Wording) -> bool:
     return [word for word in one.ordered if word in shared] == [word for word in other.ordered if word in shared]
 
 
-class Kept:
-    """The texts that are used already."""
+class Copies:
+    """The used candidates of a recall, to find copies of them."""
 
-    def __init__(self) -> None:
-        self._kept: list[tuple[Wording, ScoredItem]] = []
+    def __init__(self, question: Question, images: Mapping[str, str]) -> None:
+        self._question = Wording(question.words, question.text)
+        self._images = images
+        self._shown: dict[str, str] = {}
+        """Ids of the candidates by the hash of their image."""
+        self._used: list[tuple[Wording, str]] = []
         self._words: set[str] = set()
-        """Those of all of them: a text with many others is like none of them."""
+        """Words of all used texts: a text with many other words is like none of them."""
 
-    def add(self, wording: Wording, item: ScoredItem) -> None:
-        self._kept.append((wording, item))
-        self._words |= wording.words
+    def reason(self, each: ScoredItem, *, keep: bool) -> str:
+        """Return a reason if a candidate repeats a used one, or the question; else keep it for later ones."""
+        item = each.item
+        if item.kind == IMAGE:
+            # Only the same image is a copy of an image: the alt text may be the same.
+            shown = self._shown.setdefault(self._images.get(item.id, item.id), item.id)
+            if shown == item.id:
+                return ""
+            return f"{SAME_TEXT} {shown}"
+        wording = Wording(split_words(item.text), item.text)
+        # A statement that equals the question answers it; a question that was asked before does not.
+        if item.kind == TURN and alike(wording, self._question) and asks(item.text, self._question.text):
+            return "repeats the question"
+        twin = self._twin_of(wording)
+        if twin:
+            return f"{SAME_TEXT} {twin}"
+        if keep:
+            self._used.append((wording, item.id))
+            self._words |= wording.words
+        return ""
 
-    def twin_of(self, wording: Wording) -> ScoredItem | None:
-        """Return the first of them that a text is a copy of."""
+    def _twin_of(self, wording: Wording) -> str:
+        """Return the id of the first used candidate that a text is a copy of; empty if it is no copy."""
         if len(self._words & wording.words) < _MIN_SHARED * len(wording.words):
-            return None
-        return next((item for there, item in self._kept if alike(wording, there)), None)
+            return ""
+        return next((used for there, used in self._used if alike(wording, there)), "")
 
 
 def count_copies(order: Iterable[ScoredItem]) -> int:
-    """Return how many candidates were not used because a better one has the same text."""
+    """Return the number of candidates that were not used because a better one has the same text."""
     return sum(each.reason.startswith(SAME_TEXT) for each in order)

@@ -73,12 +73,13 @@ class Question:
         if len(text) > MAX_CHARACTERS:
             half = MAX_CHARACTERS // 2
             text = f"{text[:half]} {text[-half:]}"
-        asked = {term: float(times) for term, times in count_terms(text)[0].items()}
+        counts, words = count_terms(text)[0], split_words(text)
+        asked = {term: float(times) for term, times in counts.items()}
         return cls(
             text,
             asked,
             asked,
-            tuple(dict.fromkeys(split_words(text))),
+            tuple(dict.fromkeys(words)),
             now,
             find_dates(text, now),
             _ASKS_TIME.search(text) is not None,
@@ -120,7 +121,10 @@ class Question:
         if names:
             longest_first = sorted(map(re.escape, names), key=lambda name: (-len(name), name))
             text = " ".join(re.sub(rf"\b(?:{'|'.join(longest_first)})(?:['’]s)?\b", " ", text, flags=re.I).split())
-        preferred = frozenset(named) if named != known else frozenset()
+        preferred = frozenset(named)
+        # A question that names every speaker of the hits prefers none of them.
+        if named == known:
+            preferred = frozenset()
         return replace(self, text=text or self.text, terms=terms, speakers=preferred)
 
     def _names(self, speaker: str) -> bool:

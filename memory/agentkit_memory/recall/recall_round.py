@@ -95,7 +95,7 @@ class Candidates:
             known = self._items.get(item.id)
             if known is not None:
                 known.retrieved[retriever] = score
-            elif not self.asked.hides(item) and not self._is_copy(item):
+            elif not (self.asked.hidden and self.asked.hides(item)) and not self._is_copy(item):
                 self._items[item.id] = ScoredItem(item, {retriever: score})
         # An item that BM25 did not find has none of the terms, if all hits were fetched; a vector is never far enough
         # from another to have a score of 0.

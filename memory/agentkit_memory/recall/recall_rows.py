@@ -59,26 +59,15 @@ class RecallRows:
             has_index: False if the newest items of SQL are searched instead of an index.
             is_reported: True if the result says already that at most `MAX_ROWS` items were searched.
         """
-        view, problems, problem = self.view, list[str](), ""
-        waiting: list[StoredItem] = []
-        if view.behind and (where is None or where.kinds is None or TURN in where.kinds):
-            self._new_turns, problem = read_new_turns(connection, view.scope_ids, self.valid_at, MAX_ROWS)
-            waiting += self._new_turns
+        view, problems = self.view, list[str]()
+        waiting, problem = self._read_new_turns(connection, where)
         if view.crowded:
             problems.append(
                 f"more than {MAX_BEHIND:,} conversations of all tenants have new messages: those of the newest were "
                 "searched; a thread of this memory indexes them"
             )
-        if not has_index and view.scope_ids:
-            conditions = []
-            if where is not None:
-                conditions = where.rows()
-            waiting += self.read_newest(connection, MAX_ROWS, conditions)
-        elif has_index and not self.is_settled:  # messages may have become items, which wait, since the view was read
-            waiting += read_pending(
-                connection, view.space.name, view.scope_ids, self.valid_at, MAX_ROWS, self.unreadable
-            )
-        # For the same reason a message may be in both lists: its item replaces it.
+        waiting += self._read_unindexed(connection, where, has_index)
+        # A message may be in both lists, as a thread makes items of messages meanwhile: its item replaces it.
         self.waiting = [*{item.id: item for item in waiting}.values()]
         if len(self.waiting) >= MAX_ROWS and not is_reported:
             problem = f"more than {MAX_ROWS} items are not indexed yet: of these the newest were searched, with BM25"
@@ -87,6 +76,29 @@ class RecallRows:
         elif self.waiting and view.space.model and has_index:
             problems.append(f"{len(self.waiting)} new items have no vector yet: they were searched with BM25")
         return problems
+
+    def _read_new_turns(self, connection: Connection, where: RecallFilter | None) -> tuple[list[StoredItem], str]:
+        if not self.view.behind:
+            return [], ""
+        # Messages are long to read: a filter of documents does without them.
+        if where is not None and where.kinds is not None and TURN not in where.kinds:
+            return [], ""
+        self._new_turns, problem = read_new_turns(connection, self.view.scope_ids, self.valid_at, MAX_ROWS)
+        return [*self._new_turns], problem
+
+    def _read_unindexed(self, connection: Connection, where: RecallFilter | None, has_index: bool) -> list[StoredItem]:
+        view = self.view
+        if not has_index:
+            if not view.scope_ids:
+                return []
+            conditions = []
+            if where is not None:
+                conditions = where.rows()
+            return self.read_newest(connection, MAX_ROWS, conditions)
+        # Messages that were new when the view was read may be items that wait by now.
+        if not self.is_settled:
+            return read_pending(connection, view.space.name, view.scope_ids, self.valid_at, MAX_ROWS, self.unreadable)
+        return []
 
     def read_newest(
         self, connection: Connection, most: int, conditions: Sequence[ColumnElement[bool]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
@@ -129,6 +129,7 @@ class Search:
 
     def _best_by_terms(self, connection: Connection, found: Candidates) -> list[Found]:
         """Return the best items by BM25: from the index, and waiting items by the same weights."""
+        # A question of stop words or signs has no terms; only its vector can be compared.
         if not self.question.asked:
             return []
         indexed = self._usable(connection, found, SPARSE, self._fetch_terms(connection, found.depth.hits[SPARSE]))
@@ -137,7 +138,7 @@ class Search:
         waiting = self.rows.waiting
         if found.is_rare:
             waiting = waiting + self._read_rare(connection)
-        terms = indexed + self._scored_waiting(waiting, indexed, found)
+        terms = [*indexed, *self._scored_waiting(waiting, indexed, found)]
         if self._are_copies(terms, found):
             found.next = found.depth.wider(self.asked)
         return terms
@@ -260,29 +261,36 @@ class Search:
             self._report(problem)
 
     def _scored_waiting(
-        self, waiting: Iterable[StoredItem], indexed: Sequence[Found], found: Candidates
-    ) -> list[Found]:
+        self, waiting: Sequence[StoredItem], indexed: Sequence[Found], found: Candidates
+    ) -> Sequence[Found]:
         """Return waiting items with terms of the question, scored as the index would score them."""
+        if not waiting:
+            return []
         question, known = self.question, {item.id for item, _ in indexed}
         # Rare items and waiting items may be the same.
         once = [*{item.id: item for item in waiting}.values()]
         held = [(item, question.held_by(item)) for item in self.asked.allowed(once)]
         if not any(terms for _, terms in held):
             return []
-        best = indexed[:MAX_SAMPLE]
-        weights = weights_outside_of_index(
-            [score for _, score in best],
-            [question.held_by(item) for item, _ in best],
-            [terms for _, terms in held],
-        )
+        weights = self._weights_of(indexed, [terms for _, terms in held])
         scored = []
         for item, terms in held:
+            # An item that was indexed meanwhile is in both: the score of the index counts.
             if terms and item.id not in known:
                 scored.append(Found(item, sum([weights[term] * value for term, value in terms.items()])))
         scored.sort(key=lambda each: (-each.score, each.item.id))
         self.rows.keep([item for item, _ in scored])
-        most = found.depth.wanted
-        found.is_full = found.is_full or len(scored) > most
+        found.is_full = found.is_full or len(scored) > found.depth.wanted
+        return self._cut(scored, found.depth.wanted)
+
+    def _weights_of(self, indexed: Sequence[Found], held: Sequence[Mapping[int, float]]) -> dict[int, float]:
+        """Return the weights of terms outside of the index, estimated from the best hits of the index."""
+        best = indexed[:MAX_SAMPLE]
+        return weights_outside_of_index(
+            [score for _, score in best], [self.question.held_by(item) for item, _ in best], held
+        )
+
+    def _cut(self, scored: Sequence[Found], most: int) -> Sequence[Found]:
         if self.asked.roles is None:
             return scored[:most]
         # Messages of other roles may have usable neighbours, but they take no place of usable items.
@@ -335,6 +343,7 @@ class Search:
 
     def _stored_weights(self, ids: Sequence[str]) -> Mapping[str, Mapping[int, float]]:
         """Return the weights of terms in items as the index has them; none if it may contain another version."""
+        # Analysing a text again costs more than to read its weights, but an item that waits may have another text.
         if not self.rows.is_settled or not hasattr(self.index, "term_weights"):
             return {}
         try:

@@ -106,8 +106,10 @@ def _after_copies(
     one: Search, found: Candidates, order: Sequence[ScoredItem], used: Sequence[ScoredItem]
 ) -> Depth | None:
     """Return the depth of the next round if copies took the places of other candidates, else None."""
+    if not found.is_full:
+        return None
     alike = count_copies(order) + found.copies
-    if not found.is_full or not alike:
+    if not alike:
         return None
     others = [each for each in used if each.slot != "knowledge"]
     if 2 * alike <= len(order) + found.copies and len(others) >= one.asked.limit:

@@ -72,8 +72,9 @@ class ReadView:
 
 def read_view(connection: Connection, scope: Scope) -> ReadView:
     """Return what a reader in `scope` sees."""
-    rows = sorted([tuple(row) for row in _VIEW.rows(connection, scope.readable_names())], key=itemgetter(0))
-    own = next((number for number, *names in (row[:5] for row in rows) if tuple(names) == scope.names), None)
+    mine, readable = scope.names, scope.readable_names()
+    rows = sorted([tuple(row) for row in _VIEW.rows(connection, readable)], key=itemgetter(0))
+    own = next((number for number, *names in (row[:5] for row in rows) if tuple(names) == mine), None)
     if not rows:
         return ReadView(None, (), active_space(connection), pending=False, behind=False)
     space = Space(SPACE) if rows[0][5] is None else Space(*rows[0][5:10])
