@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
+from typing import Annotated, Self, TypeAlias
+
+from pydantic import AfterValidator, Field, model_validator
 
 from agentkit_memory.checks import MAX_BYTES
 from agentkit_memory.errors import InvalidArgument
+from agentkit_prompts.options import options
 
 __all__ = ["MAX_NAME", "NAMES", "Scope", "check_name"]
 
@@ -17,7 +21,19 @@ MAX_NAME = 255
 """Longest name of a tenant, user, session or agent, in characters."""
 
 
-@dataclass(frozen=True, slots=True)
+def _stored_name(name: str) -> str:
+    """Return a name that a database can store."""
+    if len(name) > MAX_NAME:
+        raise InvalidArgument(f"{len(name)} characters, at most {MAX_NAME} can be stored", value=len(name))
+    if "\0" in name or (not name.isascii() and any("\ud800" <= char <= "\udfff" for char in name)):
+        raise InvalidArgument(f"{name!r} contains NUL or an unpaired surrogate, which no database can store")
+    return name
+
+
+_Name: TypeAlias = Annotated[str, AfterValidator(_stored_name)]
+
+
+@options(InvalidArgument)
 class Scope:
     """An owner of memory: a tenant, and within it a user, a session, an agent.
 
@@ -30,23 +46,19 @@ class Scope:
             are too long together.
     """
 
-    tenant: str
-    user: str = ""
-    session: str = ""
-    agent: str = ""
+    tenant: Annotated[str, Field(min_length=1), AfterValidator(_stored_name)]
+    user: _Name = ""
+    session: _Name = ""
+    agent: _Name = ""
 
-    def __post_init__(self) -> None:
-        if not self.tenant:
-            raise InvalidArgument("a scope needs a tenant, such as Scope('local')", name="tenant")
-        for field, name in zip(NAMES, self.names, strict=True):
-            check_name(f"Scope.{field}", name)
+    @model_validator(mode="after")
+    def _fits_an_index(self) -> Self:
         size = sum(len(name.encode()) for name in self.names)
-        if size > MAX_BYTES:  # four names of characters that take three bytes or four
-            raise InvalidArgument(
-                f"Scope: its names take {size:,} bytes together, at most {MAX_BYTES:,} can be stored",
-                name="names",
-                value=size,
-            )
+        # Four names of characters that take three bytes or four.
+        if size > MAX_BYTES:
+            problem = f"take {size:,} bytes together, at most {MAX_BYTES:,} can be stored"
+            raise InvalidArgument(problem, name="names", value=size, problems=[("names", problem)])
+        return self
 
     @classmethod
     def of(cls, scope: Scope | str) -> Scope:
@@ -93,15 +105,11 @@ def check_name(what: str, name: object) -> None:
     """Refuse a name that cannot be stored.
 
     Raises:
-        InvalidArgument: It is not text, too long, or holds NUL or an unpaired surrogate.
+        InvalidArgument: It is not text, too long, or contains NUL or an unpaired surrogate.
     """
     if not isinstance(name, str):
         raise InvalidArgument(f"{what}: expected text, got {type(name).__name__}", name=what, value=type(name).__name__)
-    if len(name) > MAX_NAME:
-        raise InvalidArgument(
-            f"{what}: {len(name)} characters, at most {MAX_NAME} can be stored", name=what, value=len(name)
-        )
-    if "\0" in name or (not name.isascii() and any("\ud800" <= char <= "\udfff" for char in name)):
-        raise InvalidArgument(
-            f"{what}: {name!r} holds NUL or an unpaired surrogate, which no database can store", name=what
-        )
+    try:
+        _stored_name(name)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{what}: {error}", name=what, value=error.value) from None

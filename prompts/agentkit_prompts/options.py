@@ -52,8 +52,9 @@ _EXPECTED = {
     "literal_error": "{expected}",
     "missing": "a value",
     "string_pattern_mismatch": "text that is not empty",
+    "string_too_short": "text that is not empty",
     "string_type": "text",
-    "too_short": "at least {min_length}",
+    "too_short": "{min_length} or more items",
     "tuple_type": "a tuple",
 }
 """Expected value for each type of error of pydantic; `{name}` is a value of the context of the error."""
@@ -140,8 +141,8 @@ def _error_of(
         raised.name = ", ".join(filter(None, names)) or None
         raised.problems = tuple(problems)
         raised.suggestion = next(iter(meant.values()), None)
-        if len(details) == 1 and isinstance(details[0]["input"], int | float):
-            raised.value = details[0]["input"]
+        if len(details) == 1:
+            raised.value = _value_of(details[0])
     return raised
 
 
@@ -173,6 +174,19 @@ def _place(location: tuple[int | str, ...], names: list[str]) -> tuple[str, str]
         first = names[first]
     # A text inside is the label of a member of a union.
     return first, "".join([f"[{step}]" for step in inner if isinstance(step, int)])
+
+
+def _value_of(detail: Any) -> str | int | float | None:
+    """Return the invalid value if it is a number, the value in the error of a validator, or the type of the value."""
+    if detail["type"] in (*_UNKNOWN, "missing"):
+        return None
+    reason = detail.get("ctx", {}).get("error")
+    if isinstance(reason, Picklable):
+        return reason.value
+    if isinstance(detail["input"], int | float):
+        number: int | float = detail["input"]
+        return number
+    return kind_of(detail["input"])
 
 
 def _text(details: list[Any], is_optional: bool) -> str:

@@ -114,10 +114,10 @@ REFUSED: list[Refusal] = [
     *invalid(lambda memory, number: memory.recall_logs(before=number), "x", 1.5, True, HUGE, -HUGE),
     *invalid(lambda memory, extract: memory.worker(extract), 5, "", [], name="extract"),
     *invalid(lambda _, tenant: Scope(tenant), "", name="tenant"),
-    *invalid(lambda _, tenant: Scope(tenant), "a\0b", name="Scope.tenant"),
-    *invalid(lambda _, user: Scope("a", user=user), "\ud800", name="Scope.user"),
-    *invalid(lambda _, session: Scope("a", session=session), "s" * 256, name="Scope.session", value=256),
-    *invalid(lambda _, agent: Scope("a", agent=agent), 7, name="Scope.agent", value="int"),
+    *invalid(lambda _, tenant: Scope(tenant), "a\0b", name="tenant"),
+    *invalid(lambda _, user: Scope("a", user=user), "\ud800", name="user"),
+    *invalid(lambda _, session: Scope("a", session=session), "s" * 256, name="session", value=256),
+    *invalid(lambda _, agent: Scope("a", agent=agent), 7, name="agent", value=7),
     *invalid(lambda _, names: Scope(**names), LONG_NAMES, name="names", value=3_200),
     *[
         row
