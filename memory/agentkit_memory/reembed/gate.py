@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agentkit_memory.checks import is_whole
 from agentkit_memory.errors import InvalidArgument
-from agentkit_prompts.errors import brief
-from agentkit_prompts.names import reject_unknown_fields
+from agentkit_prompts.options import Count, Share, options
 
 __all__ = ["Gate", "GateCheck", "ReembedProgress", "Reembedding"]
 
 
-@reject_unknown_fields(InvalidArgument)
-@dataclass(frozen=True, slots=True)
+@options(InvalidArgument)
 class Gate:
     """The checks that a new space has to pass before it becomes the active one.
 
@@ -22,30 +19,16 @@ class Gate:
         InvalidArgument: A share is not between 0 and 1, the sample is below 1, or a question is not text.
     """
 
-    sample: int = 100
+    sample: Count = 100
     """How many items, and how many questions of the recall logs, are tried."""
-    self_retrieval: float = 0.9
+    self_retrieval: Share = 0.9
     """Share of these items that must be among the best 10 for half of their own text."""
-    overlap: float = 0.8
+    overlap: Share = 0.8
     """Share of the items used by recent recalls, and of the hits for `questions` so far, that must be found again."""
-    failing: float = 0.0
+    failing: Share = 0.0
     """Share of the items that may be left without a dense vector, for BM25 only."""
     questions: Sequence[str] = ()
     """More questions to compare the spaces by, in the scope of the memory."""
-
-    def __post_init__(self) -> None:
-        for name in ("self_retrieval", "overlap", "failing"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-                raise InvalidArgument(f"Gate.{name}: expected a share between 0 and 1, got {brief(value)}", name=name)
-        if not is_whole(self.sample, 1):
-            raise InvalidArgument(
-                f"Gate.sample: expected a whole number, 1 or more, got {brief(self.sample)}", name="sample"
-            )
-        if not isinstance(self.questions, list | tuple) or not all(isinstance(each, str) for each in self.questions):
-            raise InvalidArgument(
-                f"Gate.questions: expected a tuple or list of texts, got {self.questions!r}", name="questions"
-            )
 
 
 @dataclass(frozen=True, slots=True)
