@@ -38,6 +38,8 @@ T = TypeVar("T")
 
 _CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 _UNKNOWN = ("unexpected_keyword_argument", "unexpected_positional_argument")
+_SAYS_ALL = ("missing", "string_pattern_mismatch", "string_too_short")
+"""Types of errors whose message needs no value."""
 _EXPECTED = {
     "bool_type": "True or False",
     "callable_type": "a function",
@@ -198,7 +200,7 @@ def _text(details: list[Any], is_optional: bool) -> str:
     expected = " or ".join(dict.fromkeys([_expected(detail) for detail in details]))
     if is_optional:
         expected += ", or None"
-    if first["type"] == "missing":
+    if first["type"] in _SAYS_ALL:
         return f"expected {expected}"
     # A value of another type may be a secret.
     shown = brief(first["input"]) if first["type"] == "literal_error" else kind_of(first["input"])
