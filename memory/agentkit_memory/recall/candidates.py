@@ -83,6 +83,7 @@ class Pool:
     def held_terms(self, question: Question, which: Iterable[int]) -> dict[int, Mapping[int, float]]:
         """Return of these candidates the stored weights of the question's terms, see `Question.held_by`."""
         items = {number: self.candidates[number].item for number in which}
+        # The index returns weights faster than a text is analysed again.
         if self.stored_weights is not None:
             new = [item.id for item in items.values() if item.id not in question.held]
             if new:

@@ -105,6 +105,7 @@ class _Choice:
 
 def _diverse(order: Sequence[ScoredItem], diversity: float) -> list[ScoredItem]:
     head = order[:_MAX_DIVERSE]
+    # Each text is compared with every chosen one: the rest keeps its order.
     texts = [frozenset(split_words(each.item.text)) for each in head]
 
     def similarity(one: int, other: int) -> float:

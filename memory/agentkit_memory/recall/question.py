@@ -115,9 +115,11 @@ class Question:
         names = {word for each in named - _ROLES.keys() for word in split_words(each)}
         gone = {term for word in names for term in count_terms(word)[0]}
         terms = {term: times for term, times in self.terms.items() if term not in gone}
+        # A question that consists of names asks about the persons.
         if not terms:
             return self
         text = self.text
+        # A name in the text would move its vector towards every message that addresses the person.
         if names:
             longest_first = sorted(map(re.escape, names), key=lambda name: (-len(name), name))
             text = " ".join(re.sub(rf"\b(?:{'|'.join(longest_first)})(?:['’]s)?\b", " ", text, flags=re.I).split())

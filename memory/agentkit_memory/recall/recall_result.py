@@ -129,6 +129,7 @@ def to_log(considered: Sequence[ScoredItem]) -> list[Plain]:
     left = NEAR_MISSES
     kept = []
     for each in considered:
+        # The next best candidates show why something was nearly found.
         if each.used or left:
             left -= not each.used
             kept.append(_plain(each))

@@ -46,6 +46,7 @@ class Depth:
     def of(cls, asked: Asked, candidates: int, *, is_wider: bool = False) -> Depth:
         """Return a depth at which no retriever was asked yet."""
         hidden = sum(last - after for _, after, last in asked.hidden)
+        # Hidden messages are often the best hits, as they are about the same: they take no place of the others.
         wanted = max(candidates, 2 * asked.limit) + min(hidden, 4 * candidates)
         return cls(candidates, wanted, {SPARSE: wanted, DENSE: wanted}, is_wider)
 
@@ -97,8 +98,8 @@ class Candidates:
                 known.retrieved[retriever] = score
             elif not (self.asked.hidden and self.asked.hides(item)) and not self._is_copy(item):
                 self._items[item.id] = ScoredItem(item, {retriever: score})
-        # An item that BM25 did not find has none of the terms, if all hits were fetched; a vector is never far enough
-        # from another to have a score of 0.
+        # An item that BM25 did not find has none of the terms, if all hits were fetched. A vector always has a score:
+        # for items without a vector, the lowest one counts.
         self.floors[retriever] = 0.0
         if len(found) >= self.depth.wanted or retriever == DENSE:
             self.floors[retriever] = min([score for _, score in found], default=0.0)

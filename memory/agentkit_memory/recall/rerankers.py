@@ -64,6 +64,7 @@ def reranked(reranker: Reranker, question: str, order: list[ScoredItem]) -> tupl
     late = f"not reranked: reranker {reranker.name!r} did not answer within {limit:g} seconds"
     if id(reranker) in _overdue or len(_overdue) >= _MAX_OVERDUE:
         return order, f"{late}; it is asked again once it has"
+    # In a thread: a model cannot be interrupted, but a recall need not wait for it.
     call = call_of_model(lambda: [*reranker.rerank(question, head)])
     if wait([call], limit).not_done:
         _overdue[id(reranker)] = reranker
@@ -81,6 +82,7 @@ def reranked(reranker: Reranker, question: str, order: list[ScoredItem]) -> tupl
         )
     for each, score in zip(head, scores, strict=True):
         each.parts[reranker.name] = float(score)
+    # Equal scores keep the order without the reranker.
     places = sorted(range(len(head)), key=lambda place: (-float(scores[place]), place))
     return [head[place] for place in places] + order[len(head) :], ""
 

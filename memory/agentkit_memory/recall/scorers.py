@@ -173,6 +173,7 @@ def _fused(
         columns[retriever.name] = [(value - mean) * scale for value in own]
         columns[f"{retriever.name} neighbours"] = [value * scale for value in lent]
         sums = [total + (value - mean) * scale for total, value in zip(sums, both, strict=True)]
+    # Scorers add standard deviations of the sum, which is wider for two retrievers that agree.
     if len(active) > 1:
         _, scale = _scale(sums)
         columns = {name: [value * scale for value in values] for name, values in columns.items()}
