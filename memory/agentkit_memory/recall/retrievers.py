@@ -115,10 +115,12 @@ class BM25Retriever(PolicyPart):
     def _lent(self, pool: Pool, number: int, worth: Mapping[int, Mapping[int, float]]) -> float:
         """Return the sum of the terms that a candidate has from its neighbours, as far as it lacks them itself."""
         mine, gained = worth[number], dict[int, float]()
-        for step, other in pool.near[number]:
-            if not worth[other]:  # most neighbours
-                continue
-            share = _leaning(pool, number) * _share(self, pool, step, other)
+        lending = [(step, other) for step, other in pool.near[number] if worth[other]]
+        if not lending:
+            return 0.0
+        leaning = _leaning(pool, number)
+        for step, other in lending:
+            share = leaning * _share(self, pool, step, other)
             for term, value in worth[other].items():
                 more = share * value - mine.get(term, 0.0)
                 if more > gained.get(term, 0.0):
