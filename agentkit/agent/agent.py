@@ -15,7 +15,7 @@ from agentkit.agent.startable import Startable
 from agentkit.errors import AgentDefinitionError
 from agentkit.ground.sync_driver import run_blocking, streamed
 from agentkit.ground.unknown_options import ELSEWHERE, refusing_unknown
-from agentkit.run.engine.run_options import CHANGES, Changes, ResumeOptions, RunOptions, Tools, check_options
+from agentkit.run.engine.run_options import CHANGES, RESUME, RUN, RunOptions, Tools, check_options
 from agentkit.run.parts.chain import Chain, Output
 from agentkit.run.parts.equipment import Equipment
 from agentkit.run.parts.limits import Limits, checked_limits
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from agentkit.run.engine.events import Event
     from agentkit.run.engine.listening import PassOn
     from agentkit.run.engine.loop import RunResult
-    from agentkit.run.engine.run_options import AgentOptions, ModelAgentOptions
+    from agentkit.run.engine.run_options import AgentOptions
     from agentkit.run.journal.journal import Journal
     from agentkit.run.parts.compaction import Compaction
     from agentkit.run.parts.recaller import Found, RecallOptions, RecallSource
@@ -108,7 +108,9 @@ class Agent(Startable[Output], Generic[Deps, Output]):
     """How memory is asked; None without memory."""
 
     @overload
-    def __init__(self, model: Chain[Output], *, deps: type[Deps] = ..., **options: Unpack[AgentOptions]) -> None: ...
+    def __init__(
+        self, model: Chain[Output], *, deps: type[Deps] = ..., name: str = ..., **options: Unpack[AgentOptions]
+    ) -> None: ...
     @overload
     def __init__(
         self,
@@ -117,7 +119,8 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         *,
         output: TypeForm[Output] = ...,
         deps: type[Deps] = ...,
-        **options: Unpack[ModelAgentOptions],
+        name: str = ...,
+        **options: Unpack[AgentOptions],
     ) -> None: ...
     @overload
     def __init__(
@@ -127,7 +130,8 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         *,
         output: OutputSpec[Output] | Callable[..., Awaitable[Output]],
         deps: type[Deps] = ...,
-        **options: Unpack[ModelAgentOptions],
+        name: str = ...,
+        **options: Unpack[AgentOptions],
     ) -> None: ...
     @overload
     def __init__(
@@ -137,7 +141,8 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         *,
         output: Callable[..., Output],
         deps: type[Deps] = ...,
-        **options: Unpack[ModelAgentOptions],
+        name: str = ...,
+        **options: Unpack[AgentOptions],
     ) -> None: ...
     def __init__(
         self,
@@ -200,9 +205,9 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         self.recall = recall
         self.limits = checked_limits(limits)
 
-    def but(self, **changes: Unpack[Changes]) -> Agent[Deps, Any]:
-        """Return the agent with something in place of what it was made with: see `Changes`. Raises like the class."""
-        check_options(changes, Changes)
+    def but(self, **changes: Unpack[RunOptions[Any, Any]]) -> Agent[Deps, Any]:
+        """Return a copy of the agent with other parts: see the first options of `RunOptions`. Raises like the class."""
+        check_options("but", changes, CHANGES)
         from agentkit.models.model_names import changed_model
 
         chain, text = self.chain, self._text
@@ -232,7 +237,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         changed._text = text
         return changed
 
-    def override(self, **changes: Unpack[Changes]) -> AbstractContextManager[None]:
+    def override(self, **changes: Unpack[RunOptions[Any, Any]]) -> AbstractContextManager[None]:
         """Compose, run and resume with changes until the end of the block, wherever that is called: for tests.
 
         It holds for what is called in the block, not for threads and tasks that ran before; a block in it adds to it.
@@ -300,7 +305,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
             RunBusy: A run of that `run_id` is going on already.
             NothingToContinue: There is no input, and nothing without an answer.
         """
-        check_options(options, RunOptions)
+        check_options("run", options, RUN)
         return await self._now(options)._begin(user_input, options)
 
     def _now(self, options: Mapping[str, Any] = MappingProxyType({})) -> Agent[Deps, Output]:
@@ -315,14 +320,14 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         return agentkit.run.engine.begin_or_resume.begin_run(self, self._equipment, self._ask, user_input, options)
 
     async def resume(
-        self, journal: Journal | Path | str, /, **options: Unpack[ResumeOptions[Deps, Output]]
+        self, journal: Journal | Path | str, /, **options: Unpack[RunOptions[Deps, Output]]
     ) -> RunResult[Output]:
         """Go on with a run from its journal, in this process or another one: what was done is not done again.
 
         Args:
             journal: The journal, as `Paused`, any error of a run, or `Journal.loads` gives it; or its file. One that
                 was read from a file, or kept in one, goes on in that file.
-            **options: See `ResumeOptions`. `session` is that of the run, opened anew; it must be given if there was
+            **options: See `RunOptions`. `session` is that of the run, opened anew; it must be given if there was
                 one.
 
         Raises:
@@ -330,7 +335,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
             RunBusy: The run is going on already.
             AgentError: As `run` does.
         """
-        check_options(options, ResumeOptions)
+        check_options("resume", options, RESUME)
         return await self._now(options)._go_on(journal, options)
 
     def _go_on(
@@ -345,7 +350,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         return run_blocking(self.run(user_input, **options))
 
     def resume_sync(
-        self, journal: Journal | Path | str, /, **options: Unpack[ResumeOptions[Deps, Output]]
+        self, journal: Journal | Path | str, /, **options: Unpack[RunOptions[Deps, Output]]
     ) -> RunResult[Output]:
         """Go on with a run from code that is not async. See `resume`."""
         return run_blocking(self.resume(journal, **options))  # pyright: ignore[reportArgumentType]  # `journal` is positional

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from agentkit.durable.mapping import MapOptions, MapReport
+    from agentkit.durable.mapping import MapReport
     from agentkit.durable.run_handle import RunHandle
     from agentkit.durable.runs import Runs
-    from agentkit.durable.stored.run_request import StartOptions
+    from agentkit.run.engine.run_options import RunOptions
     from agentkit.run.parts.run_context import Input
 
 __all__ = ["Startable"]
@@ -29,12 +29,12 @@ class Startable(Generic[Output]):
     runs: Runs | None
     """Where `start` begins runs: those that the agent was added to."""
 
-    async def start(self, user_input: Input | None, **options: Unpack[StartOptions]) -> RunHandle[Output]:
+    async def start(self, user_input: Input | None, **options: Unpack[RunOptions[Any, Any]]) -> RunHandle[Output]:
         """Begin a run that outlives this process, on the workers of the `Runs` that this agent was added to.
 
         Args:
             user_input: As `run` takes it.
-            **options: See `StartOptions`. The same `run_id` with the same input is the run that there is.
+            **options: See `RunOptions`. The same `run_id` with the same input is the run that there is.
 
         Raises:
             AgentDefinitionError: The agent was added to no `Runs`.
@@ -44,7 +44,7 @@ class Startable(Generic[Output]):
         return await self._runs_of().start(self._self(), user_input, **options)
 
     async def map(
-        self, inputs: Iterable[Input], *, name: str, out: Path | str, **options: Unpack[MapOptions]
+        self, inputs: Iterable[Input], *, name: str, out: Path | str, **options: Unpack[RunOptions[Any, Any]]
     ) -> MapReport:
         """Begin a durable run for each of many inputs, and write how they end, in the order of the inputs.
 
@@ -55,7 +55,7 @@ class Startable(Generic[Output]):
             inputs: Each as `run` takes it; 10,000 are no problem. The run of input 7 is `name/7`.
             name: Unique in the database.
             out: The file: a line of JSON for each input.
-            **options: See `MapOptions`.
+            **options: See `RunOptions`.
 
         Raises:
             DurableError: Inputs that cannot be run, by their numbers, or a file that is that of something else, cannot

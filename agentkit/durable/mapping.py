@@ -8,21 +8,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypeVar
 
 from agentkit.durable.added_agents import AddedAgent
 from agentkit.durable.durable_errors import DurableError
 from agentkit.durable.map_file import MapFile
 from agentkit.durable.stored.durable_store import PRIORITY, DurableStore
-from agentkit.durable.stored.run_request import RunRequest, StartOptions, check_name
+from agentkit.durable.stored.run_request import RunRequest, check_name
 from agentkit.errors import named_problems
 from agentkit.ground.threads import in_thread
-from agentkit.ground.unknown_options import check_names
+from agentkit.run.engine.run_options import RunOptions, check_options
 
-__all__ = ["MapOptions", "MapReport", "all_made", "mapped"]
+__all__ = ["MapReport", "all_made", "mapped"]
 
 Made = TypeVar("Made")
 
+_OPTIONS = frozenset(("concurrency", "rate", "tenant", "tenant_concurrency", "priority", "on_progress"))
 _PAGE = 500
 _MAX_LISTED = 10
 _MAX_RUNS = 1_000_000
@@ -33,27 +34,8 @@ _LIMITS = ("global_concurrency", "partition_concurrency", "worker_concurrency")
 _CONCURRENCY, _POLL = 20, 0.2
 """Of the queue of an agent that no worker has served yet."""
 
-Request = Callable[[Any, "StartOptions"], tuple[RunRequest, str]]
+Request = Callable[[Any, "RunOptions[Any, Any]"], tuple[RunRequest, str]]
 """Returns what is stored of the run of an input, and its id."""
-
-
-class MapOptions(TypedDict, total=False):
-    """How many inputs are done at once; all of it may be left out. The limits hold for all maps of the agent: the last
-    one sets them.
-    """
-
-    concurrency: int | None
-    """Runs at once, on all workers; None for as many as they take."""
-    rate: float | None
-    """Runs that begin in a second, on all workers; None for no limit."""
-    tenant: str | Callable[[Any], str]
-    """Whose runs they are, or a function of an input."""
-    tenant_concurrency: int | None
-    """Runs of one tenant at once, on all workers; None for no limit."""
-    priority: int
-    """Inputs of a map with a lower number begin first, from 1; 100 if it is not given."""
-    on_progress: Callable[[int, int], object]
-    """Called with how many answers are written, and how many there will be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +58,10 @@ async def mapped(
     inputs: Iterable[Any],
     name: str,
     path: Path,
-    options: MapOptions,
+    options: RunOptions[Any, Any],
 ) -> MapReport:
     """Begin the runs of inputs that have none, and write how they end; see `Agent.map`."""
-    check_names("map", options, MapOptions.__annotations__)
+    check_options("map", options, _OPTIONS)
     wanted = await in_thread(lambda: _requested(request, inputs, name, options))
     ids = [run_id for run_id, _ in wanted]
     progress, wait = options.get("on_progress"), _MIN_WAIT
@@ -97,7 +79,9 @@ async def mapped(
     return MapReport(len(ids), len(ids) - file.failed, file.failed, path)
 
 
-def _requested(request: Request, inputs: Iterable[Any], name: str, options: MapOptions) -> list[tuple[str, RunRequest]]:
+def _requested(
+    request: Request, inputs: Iterable[Any], name: str, options: RunOptions[Any, Any]
+) -> list[tuple[str, RunRequest]]:
     """Return what is stored of all runs.
 
     Raises:
@@ -120,7 +104,7 @@ def _requested(request: Request, inputs: Iterable[Any], name: str, options: MapO
 
     def wanted(number: int, given: Any) -> tuple[str, RunRequest]:
         try:
-            about: StartOptions = {
+            about: RunOptions[Any, Any] = {
                 "run_id": f"{name}/{number}",
                 "tenant": tenant(given) if callable(tenant) else tenant,
                 "priority": options.get("priority", PRIORITY),
@@ -159,7 +143,7 @@ def all_made(what: str, makers: Iterable[tuple[str, Callable[[], Made]]]) -> lis
 
 
 def _begin(
-    store: DurableStore, added: AddedAgent, wanted: Sequence[tuple[str, RunRequest]], options: MapOptions
+    store: DurableStore, added: AddedAgent, wanted: Sequence[tuple[str, RunRequest]], options: RunOptions[Any, Any]
 ) -> None:
     """Set the limits, and store the runs that are new."""
     rate, limits = options.get("rate"), dict[str, Any]()

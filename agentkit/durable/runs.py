@@ -14,20 +14,20 @@ from typing_extensions import Unpack
 from agentkit.durable.added_agents import AddedAgent, AddedAgents, DurableAgent, OpenSession
 from agentkit.durable.agent_version import version_of
 from agentkit.durable.durable_errors import DurableError
-from agentkit.durable.mapping import MapOptions, MapReport, mapped
+from agentkit.durable.mapping import MapReport, mapped
 from agentkit.durable.retention import delete_ended, delete_runs
 from agentkit.durable.run_costs import CostBy, RunCost, run_costs
 from agentkit.durable.run_handle import RunHandle
 from agentkit.durable.schedules import ScheduleInfo, known_schedules, schedule_names, set_schedule
 from agentkit.durable.stored.durable_store import PRIORITY, DurableStore
 from agentkit.durable.stored.run_info import RunInfo, RunState
-from agentkit.durable.stored.run_request import RunRequest, SessionName, StartOptions, check_name
+from agentkit.durable.stored.run_request import RunRequest, SessionName, check_name
 from agentkit.durable.stored.run_tables import WorkerRow
 from agentkit.durable.worker import Worker
 from agentkit.errors import AgentDefinitionError, named_problems
 from agentkit.ground.threads import in_thread
-from agentkit.ground.unknown_options import check_names
 from agentkit.run.engine.beginning import new_journal
+from agentkit.run.engine.run_options import RunOptions, check_options
 from agentkit.run.parts.equipment import check_deps
 from agentkit.run.parts.recaller import in_scope
 from agentkit.run.parts.session import checked_session
@@ -35,6 +35,7 @@ from agentkit_prompts.names import nearest
 
 __all__ = ["Runs"]
 
+_OPTIONS = frozenset(("run_id", "session", "scope", "tenant", "user", "priority", "delay"))
 _MAX_NUMBER = 2**31 - 1
 
 
@@ -110,13 +111,13 @@ class Runs:
     # Runs
 
     async def start(
-        self, agent: DurableAgent | str, user_input: Any, **options: Unpack[StartOptions]
+        self, agent: DurableAgent | str, user_input: Any, **options: Unpack[RunOptions[Any, Any]]
     ) -> RunHandle[Any]:
         """Begin a run, of an agent or of the one of this name that was added last; see `Agent.start`."""
         return await in_thread(lambda: self._start(agent, user_input, options))
 
-    def _start(self, agent: DurableAgent | str, user_input: Any, options: StartOptions) -> RunHandle[Any]:
-        check_names("", options, StartOptions.__annotations__)
+    def _start(self, agent: DurableAgent | str, user_input: Any, options: RunOptions[Any, Any]) -> RunHandle[Any]:
+        check_options("start", options, _OPTIONS)
         request, run_id = self.requested(self.agents.latest(agent), user_input, options)
         priority, delay = options.get("priority", PRIORITY), options.get("delay")
         with self.store.answering(f"then start it again with run_id={run_id!r}: it begins once"):
@@ -130,21 +131,22 @@ class Runs:
         *,
         name: str,
         out: Path | str,
-        **options: Unpack[MapOptions],
+        **options: Unpack[RunOptions[Any, Any]],
     ) -> MapReport:
         """Begin a run for each of many inputs, and write how they end; see `Agent.map`."""
         added = self.agents.latest(agent)
 
-        def request(user_input: Any, about: StartOptions) -> tuple[RunRequest, str]:
+        def request(user_input: Any, about: RunOptions[Any, Any]) -> tuple[RunRequest, str]:
             made, run_id = self.requested(added, user_input, about)
             return replace(made, is_mapped=True), run_id
 
         return await mapped(self.store, added, request, inputs, name, Path(out), options)
 
-    def requested(self, added: AddedAgent, user_input: Any, options: StartOptions) -> tuple[RunRequest, str]:
+    def requested(self, added: AddedAgent, user_input: Any, options: RunOptions[Any, Any]) -> tuple[RunRequest, str]:
         """Return what is stored of a run, and its id: checked, and nothing stored yet."""
         problems: list[str] = []
-        tenant, run_id = options.get("tenant", ""), options.get("run_id")
+        tenant: Any = options.get("tenant", "")
+        run_id = options.get("run_id")
         if run_id is None:
             run_id = os.urandom(16).hex()
         check_name("run_id", run_id, problems)
@@ -183,7 +185,7 @@ class Runs:
         cron: str,
         timezone: str = "UTC",
         catches_up: bool = False,
-        **options: Unpack[StartOptions],
+        **options: Unpack[RunOptions[Any, Any]],
     ) -> None:
         """Begin a run whenever it is due, from now on, in place of the schedule of this name.
 
@@ -197,12 +199,12 @@ class Runs:
             cron: Such as `0 6 * * 1`; six fields begin with seconds.
             timezone: IANA name of the time zone of `cron`.
             catches_up: Whether runs that were due while there was no worker begin when there is one.
-            **options: See `StartOptions`; neither `run_id` nor `delay`.
+            **options: See `RunOptions`; neither `run_id` nor `delay`.
 
         Raises:
             DurableError: The name, `cron` or `timezone` is invalid, or there is no such agent; nothing was stored.
         """
-        check_names("", options, StartOptions.__annotations__)
+        check_options("schedule", options, _OPTIONS)
         if given := sorted({"run_id", "delay"} & options.keys()):
             raise DurableError(
                 f"schedule: {', '.join(given)}: each run has its own: leave it out", name=", ".join(given)

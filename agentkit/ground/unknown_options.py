@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from agentkit.errors import UnknownOption
-from agentkit_prompts.names import nearest, similar
+from agentkit_prompts.options import unknown_option
 
 __all__ = ["ELSEWHERE", "check_names", "refusing_unknown"]
 
@@ -19,71 +19,65 @@ ELSEWHERE: Mapping[str, str] = {
     "functions": "tools",
     "model_settings": "model",
 }
-"""What other frameworks call the options of an agent or a chain."""
+"""Name of an option of an agent or a chain in other frameworks -> name of our option."""
 
 _SESSION = "a conversation is kept in a session: run(..., session=InMemorySession())"
 _OF_SESSIONS = ("checkpointer", "session", "history", "chat_history", "thread_id", "config")
-_METHODS = {"invoke": "run_sync", "ainvoke": "run", "astream": "stream", "run_stream": "stream", "batch": "run_sync"}
-"""What other frameworks call the methods of an agent or a chain."""
-
 C = TypeVar("C", bound=type)
 
 
 def check_names(
-    where: str, given: Iterable[str], names: Iterable[str], meant: Mapping[str, str] = {}, *, also: str = ""
+    where: str,
+    given: Iterable[str],
+    names: Iterable[str],
+    meant: Mapping[str, str] = {},
+    *,
+    also: str = "",
+    reasons: Mapping[str, str] = {},
 ) -> None:
     """Refuse options that would be ignored.
 
     Args:
-        where: What takes the options; "" where that is clear.
-        given: The names of the options that were given.
-        names: The names there are.
-        meant: Which of them is meant by names that are not like it, such as those of other frameworks.
-        also: What else may have been meant.
+        where: Method or class that takes the options.
+        given: Names of the given options.
+        names: Names of the valid options.
+        meant: Name in other frameworks -> name of our option.
+        also: End of the message.
+        reasons: Name of an option of another method -> the reason why it is invalid here.
 
     Raises:
-        UnknownOption: Names all of them.
+        UnknownOption: Lists all unknown options.
     """
-    known = [*names]
-    problems = [f"there is no option {name!r}{_hint(name, known, meant)}" for name in given if name not in known]
+    valid = list(names)
+    unknown: dict[str, str | None] = {}
+    problems: list[str] = []
+    for name in given:
+        if name not in valid:
+            text, unknown[name] = _problem(name, valid, meant, reasons)
+            problems.append(text)
     if problems:
-        unknown = {name: meant.get(name) or similar(name, known) for name in given if name not in known}
-        raise UnknownOption((f"{where}: " if where else "") + "; ".join(problems) + also, unknown)
+        raise UnknownOption(f"{where}: {'; '.join(problems)}{also}", unknown)
 
 
-def _hint(name: str, known: list[str], meant: Mapping[str, str]) -> str:
+def _problem(
+    name: str, valid: list[str], meant: Mapping[str, str], reasons: Mapping[str, str]
+) -> tuple[str, str | None]:
+    """Return the problem of an unknown option, and the option that may be meant."""
     from agentkit_prompts.chat_templates.protocol import FIELDS_ELSEWHERE
 
-    if meant.get(name) in known:
-        return f"; did you mean {meant[name]!r}?"
-    elsewhere = _SESSION if name in _OF_SESSIONS else FIELDS_ELSEWHERE.get(name)
-    return nearest(name, known) if elsewhere is None else f"; {elsewhere}"
-
-
-class _OtherName:
-    """The name that a method has in another framework: reading it is an error that names ours.
-
-    A `__getattr__` could say so too, and would make every read of an attribute that there is ten times as slow.
-    """
-
-    __slots__ = ("_meant", "_name")
-
-    def __init__(self, name: str, meant: str) -> None:
-        self._name = name
-        self._meant = meant
-
-    def __get__(self, instance: object, owner: type) -> NoReturn:
-        message = f"{owner.__name__!r} object has no attribute {self._name!r}; did you mean {self._meant!r}?"
-        raise AttributeError(message, name=self._name, obj=instance)
-
-
-def _names_there_are(self: object) -> list[str]:
-    """Return the attributes that can be read, for completion."""
-    return [name for name in object.__dir__(self) if name not in _METHODS]
+    text, option = unknown_option(name, valid, meant)
+    if meant.get(name) in valid:
+        return text, option
+    advice = reasons.get(name) or FIELDS_ELSEWHERE.get(name)
+    if name in _OF_SESSIONS and name not in reasons:
+        advice = _SESSION
+    if advice is None:
+        return text, option
+    return f"unknown option {name!r}; {advice}", None
 
 
 def refusing_unknown(**meant: str) -> Callable[[C], C]:
-    """Have a class refuse keyword arguments that it does not take with an `UnknownOption`.
+    """Return a decorator of classes: unknown keyword arguments of the constructor raise `UnknownOption`.
 
     Args:
         **meant: See `check_names`.
@@ -102,10 +96,6 @@ def refusing_unknown(**meant: str) -> Callable[[C], C]:
 
         made: Any = cls
         made.__init__ = refusing  # it takes what the one before took
-        for name, method in _METHODS.items():
-            if hasattr(cls, method):
-                setattr(cls, name, _OtherName(name, method))
-        made.__dir__ = _names_there_are
         return cls
 
     return changed

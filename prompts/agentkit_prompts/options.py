@@ -108,7 +108,9 @@ def options(
 
 def unknown_option(name: str, valid: list[str], elsewhere: Mapping[str, str] = {}) -> tuple[str, str | None]:
     """Return the problem of an unknown option, and the name of the option that may be meant."""
-    meant = elsewhere.get(name) or similar(name, valid)
+    meant = elsewhere.get(name)
+    if meant not in valid:
+        meant = similar(name, valid)
     if meant is None:
         return f"unknown option {name!r}; valid options: {', '.join(sorted(valid))}", None
     return f"unknown option {name!r}; did you mean {meant!r}?", meant

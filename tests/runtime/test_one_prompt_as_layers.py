@@ -77,12 +77,6 @@ def test_a_budget_may_be_changed() -> None:
 def test_words_of_other_frameworks_name_ours() -> None:
     with raises(UnknownOption, name="checkpointer", meant={"checkpointer": None}):
         Agent(OfflineModel(), checkpointer=1)  # type: ignore[call-overload]
-    with raises(AttributeError, name="invoke") as invoked:
-        Agent(OfflineModel()).invoke("Hi")  # type: ignore[attr-defined]
-    assert "run_sync" in str(invoked.value)
-    with raises(AttributeError, name="nothing") as nothing:
-        Agent(OfflineModel()).nothing  # type: ignore[attr-defined]  # noqa: B018
-    assert "run_sync" not in str(nothing.value)
     with raises(AgentDefinitionError, name="model", value="gpt-5-mini") as raised:
         Agent("gpt-5-mini")
     assert "did you mean" not in str(raised.value)

@@ -51,6 +51,21 @@ def test_the_error_names_the_option_that_was_meant(make: Callable[[], Any], mean
     assert str(copy) == str(error) and copy.meant == meant
 
 
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda agent: agent.but(tokenizer=None), "tokenizer"),
+        (lambda agent: agent.but(session=None), "session"),
+        (lambda agent: agent.run_sync("x", tenant="acme"), "tenant"),
+        (lambda agent: agent.resume_sync("journal.jsonl", history=[]), "history"),
+        (lambda agent: agent.resume_sync("journal.jsonl", run_id="r"), "run_id"),
+    ],
+)
+def test_an_option_of_another_method_is_refused(call: Callable[[Any], Any], name: str) -> None:
+    with raises(UnknownOption, name=name, meant={name: None}):
+        call(Agent(MODEL))
+
+
 def test_what_goes_into_the_input_is_named() -> None:
     agent = Agent(MODEL)
     with raises(UnknownOption, name="company", meant={"company": "compaction"}):

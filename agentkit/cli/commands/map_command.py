@@ -15,7 +15,7 @@ from agentkit.cli.commands.worker_command import runs_of
 from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import complain, note, progress_bar, put
 from agentkit.durable.durable_errors import DurableError
-from agentkit.durable.mapping import MapOptions, all_made
+from agentkit.durable.mapping import all_made
 from agentkit.ground.sync_driver import run_blocking
 from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_prompts.system.regular_files import read_regular
@@ -57,18 +57,22 @@ def map_(
         raise DurableError(
             f"runs map: name an agent with --agent: {module} has {', '.join(names) or 'none'}", name="agent"
         )
-    options: MapOptions = {"tenant": utf8(tenant), "priority": priority}
-    if concurrency is not None:
-        options["concurrency"] = concurrency
-    if rate is not None:
-        options["rate"] = rate
-    if tenant_concurrency is not None:
-        options["tenant_concurrency"] = tenant_concurrency
     found = _inputs(inputs)
     with progress_bar() as bar, runs.worker() if work else nullcontext():
         task = bar.add_task(utf8(name), total=len(found))
-        options["on_progress"] = lambda done, total: bar.update(task, completed=done, total=total)
-        report = run_blocking(runs.map(utf8(agent or names[0]), found, name=utf8(name), out=out, **options))
+        mapping = runs.map(
+            utf8(agent or names[0]),
+            found,
+            name=utf8(name),
+            out=out,
+            tenant=utf8(tenant),
+            priority=priority,
+            concurrency=concurrency,
+            rate=rate,
+            tenant_concurrency=tenant_concurrency,
+            on_progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+        report = run_blocking(mapping)
     if as_json:
         put(json.dumps({**asdict(report), "path": str(report.path)}))
     else:

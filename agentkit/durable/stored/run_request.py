@@ -5,17 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
-
-from typing_extensions import TypedDict
+from typing import Any
 
 from agentkit.durable.durable_errors import DurableError
-from agentkit.run.parts.session import Session
 
-if TYPE_CHECKING:
-    from agentkit_memory import Scope
-
-__all__ = ["RunRequest", "SessionName", "StartOptions", "check_name"]
+__all__ = ["RunRequest", "SessionName", "check_name"]
 
 _FORMAT = 2
 """In format 1 all lines of a run are steps of its own workflow, also those of agents inside: it goes on like that."""
@@ -36,26 +30,6 @@ class SessionName:
     def key(self) -> str:
         """The same for every session on the conversation: runs of one key are done one after the other."""
         return json.dumps([self.id, self.scope, self.branch])
-
-
-class StartOptions(TypedDict, total=False):
-    """What a durable run may be given beside its input; all of it may be left out."""
-
-    run_id: str | None
-    """Id of the run, unique in the database; a new one when not given. Idempotency keys derive from it."""
-    session: Session | None
-    """Conversation to go on with; the worker opens it anew, by its id and scope. Runs of one session that are of one
-    agent and version are done in order, one at a time."""
-    scope: Scope | str | None
-    """Whose memory is read where there is no session."""
-    tenant: str
-    """Whose run it is, for lists, costs and limits."""
-    user: str
-    """Whose it is within the tenant, for lists."""
-    priority: int
-    """Runs with a lower number begin first, from 1; 100 if it is not given."""
-    delay: float
-    """Seconds before it may begin."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,100 +28,120 @@ if TYPE_CHECKING:
     from agentkit_prompts.tree.leaves import AnyPrompt
     from agentkit_tools import Tool, TurnTools
 
-__all__ = [
-    "CHANGES",
-    "AgentOptions",
-    "Changes",
-    "ModelAgentOptions",
-    "ResumeOptions",
-    "RunOptions",
-    "Tools",
-    "check_options",
-]
+__all__ = ["CHANGES", "RESUME", "RUN", "AgentOptions", "RunOptions", "Tools", "check_options"]
 
 Tools: TypeAlias = "Iterable[Tool | Callable[..., Any]] | TurnTools"
 Deps = TypeVar("Deps", default=Any)
 Output = TypeVar("Output", default=Any)
 
 
-class Changes(TypedDict, total=False):
-    """What an agent may have in place of what it was made with: see `Agent.but`."""
-
-    model: Model | str
-    settings: ModelSettings
-    """Those that are given take the place of the model's, field by field."""
-    layers: Layers | AnyPrompt
-    tools: Tools
-    memory: RecallSource | None
-    recall: RecallOptions | None
-    compaction: Compaction | None
-    output: Any
-    budget: int | Budget | None
-    limits: Limits
-
-
 class AgentOptions(TypedDict, total=False):
-    """What an agent may be made with, whatever its model; see `Agent`."""
+    """Options of an agent of any model; see `Agent`."""
 
     tools: Tools
     memory: RecallSource | None
     recall: RecallOptions | None
     compaction: Compaction | None
-    limits: Limits
-    name: str
-
-
-class ModelAgentOptions(AgentOptions, total=False):
-    """What an agent may be made with that is given no chain; see `Agent`."""
-
     budget: int | Budget | None
     tokenizer: TokenCounter | None
+    limits: Limits
 
 
-class ResumeOptions(Changes, Generic[Deps, Output], total=False):
-    """What a run that goes on may be given; all of it may be left out. What is of `Changes` holds for this run."""
+class RunOptions(AgentOptions, Generic[Deps, Output], total=False):
+    """Options of the methods of an agent. All of them are optional.
 
+    An option that a method does not take is an `UnknownOption`, which names the method that takes it.
+    """
+
+    # Taken by `but`, `override`, `run` and `resume`, as are the options of an agent except `tokenizer`.
+    model: Model | str
+    """Replaces the model."""
+    settings: ModelSettings
+    """Fields that replace fields of the settings of the model."""
+    layers: Layers | AnyPrompt
+    """Replaces the prompts."""
+    output: Any
+    """Replaces the type of the answer."""
+
+    # Taken by `run` and `resume`.
     deps: Deps
-    """Handed to tools in their `ToolContext`."""
+    """Passed to tools in their `ToolContext`."""
     session: Session | None
-    """Conversation to go on with; it receives the messages of the run. None starts from nothing."""
+    """Conversation of the run, which receives its messages; None starts an empty one. `start` takes it too: a worker
+    opens it by id and scope, and does the runs of one session, agent and version in order, one at a time."""
     on_event: Callable[[Event[Output]], Awaitable[object] | None] | None
     """Called with every event, in order; an async function is awaited, and the run waits for it."""
     on_event_error: ListenerErrors
-    """Whether an exception of `on_event` ends the run (`raise`, also when this is not given), or is logged and listed
-    in `RunResult.listener_errors` (`report`)."""
+    """`raise` (the default): an exception of `on_event` ends the run; `report`: it is logged and listed in
+    `RunResult.listener_errors`."""
     approve: Approver | Decisions | None
     """Decides about tool calls that need approval: a function, or decisions by the ids of the calls. Without it the run
-    pauses at the first call that needs one."""
+    pauses at the first call that needs approval."""
     journal: Keep | None
-    """Where the journal is kept while the run goes on: a file, or a function that is given each line."""
+    """Keeps the journal during the run: a file, or a function that receives each line."""
 
-
-class RunOptions(ResumeOptions[Deps, Output], Generic[Deps, Output], total=False):
-    """What a run may be given beside its input; all of it may be left out. What is of `Changes` holds for this run."""
-
+    # Taken by `run`; `start` takes `run_id` and `scope` too.
     history: History | None
     """Turns before the input, `[question, answer]` pairs or messages, of a run without a session."""
     run_id: str | None
-    """Id of the run; a new one when not given. Idempotency keys derive from it. With the id of an earlier run on the
-    same session it goes on where that one was cut short."""
+    """Id of the run; a new one if it is not given. Idempotency keys derive from it. `run` with the id of an earlier run
+    on the same session continues that run. The id of a durable run is unique in the database."""
     scope: Scope | str | None
-    """Whose memory is read where there is no session. With a session it is that of the session."""
+    """Scope of the memory of a run without a session. A session has its own."""
 
+    # Taken by `start` and `schedule`; `map` takes `tenant` and `priority` too.
+    tenant: str | Callable[[Any], str]
+    """Tenant of the run, for lists, costs and limits. `map` takes a function of an input too."""
+    user: str
+    """User of the tenant, for lists."""
+    priority: int
+    """Runs with a lower number begin first, from 1; 100 if it is not given."""
+    delay: float
+    """Seconds before the run may begin."""
+
+    # Taken by `map`. The limits hold for all maps of the agent: the last map sets them.
+    concurrency: int | None
+    """Maximum runs at once, on all workers; None: no limit."""
+    rate: float | None
+    """Maximum runs that begin in a second, on all workers; None: no limit."""
+    tenant_concurrency: int | None
+    """Maximum runs of one tenant at once, on all workers; None: no limit."""
+    on_progress: Callable[[int, int], object]
+    """Called with the number of written answers, and of all answers."""
+
+
+CHANGES = frozenset(
+    ("model", "settings", "layers", "tools", "memory", "recall", "compaction", "output", "budget", "limits")
+)
+"""Options of `but` and `override`."""
+RESUME = CHANGES | {"deps", "session", "on_event", "on_event_error", "approve", "journal"}
+"""Options of `resume`."""
+RUN = RESUME | {"history", "run_id", "scope"}
+"""Options of `run` and `stream`."""
 
 _MEANT = {**ELSEWHERE, "model_settings": "settings", "context": "deps"}
 _INPUT = ". What prompts need goes with the input: UserInput(text, additional_kwargs={...})"
-CHANGES = frozenset(Changes.__annotations__)
-_NAMES: Mapping[Any, frozenset[str]] = {
-    known: frozenset(known.__annotations__) for known in (Changes, ResumeOptions, RunOptions)
+_TAKEN_BY = {
+    **dict.fromkeys(CHANGES, "but, run and resume"),
+    "tokenizer": "Agent(...)",
+    **dict.fromkeys(RESUME - CHANGES, "run and resume"),
+    "session": "run, resume and start",
+    "history": "run",
+    **dict.fromkeys(("run_id", "scope"), "run and start"),
+    **dict.fromkeys(("tenant", "priority"), "start, schedule and map"),
+    "user": "start and schedule",
+    "delay": "start",
+    **dict.fromkeys(("concurrency", "rate", "tenant_concurrency", "on_progress"), "map"),
 }
 
 
-def check_options(options: Mapping[str, Any], known: Any) -> None:
-    """Refuse options that would be ignored.
+def check_options(method: str, options: Mapping[str, Any], valid: frozenset[str]) -> None:
+    """Refuse options that a method would ignore.
 
     Raises:
         UnknownOption: Names all of them.
     """
-    if not _NAMES[known].issuperset(options):
-        check_names("", options, known.__annotations__, _MEANT, also="" if known is Changes else _INPUT)
+    if not valid.issuperset(options):
+        also = _INPUT if "session" in valid else ""
+        reasons = {name: f"it is an option of {methods}" for name, methods in _TAKEN_BY.items()}
+        check_names(method, options, valid, _MEANT, also=also, reasons=reasons)

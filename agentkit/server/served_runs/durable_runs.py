@@ -16,11 +16,12 @@ from agentkit.durable.added_agents import AddedAgent
 from agentkit.durable.durable_errors import DatabaseUnavailable, RunIdTaken, RunNotFound, WorkerError
 from agentkit.durable.run_handle import entry_events
 from agentkit.durable.runs import Runs
-from agentkit.durable.stored.run_request import SessionName, StartOptions
+from agentkit.durable.stored.run_request import SessionName
 from agentkit.errors import AgentDefinitionError, ApprovalError
 from agentkit.ground.threads import in_thread
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.engine.loop import RunResult
+from agentkit.run.engine.run_options import RunOptions
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.chain import Chain
 from agentkit.run.parts.recaller import RecallSource
@@ -127,7 +128,7 @@ class DurableRuns:
             return None
 
     def _start(self, record: RunRecord) -> tuple[RunRecord, bool]:
-        options: StartOptions = {"run_id": record.id, "tenant": record.tenant, "user": record.user}
+        options: RunOptions[Any, Any] = {"run_id": record.id, "tenant": record.tenant, "user": record.user}
         agent = self._agents.of_tenant(record.agent, record.tenant)
         if record.session is not None:
             options["session"] = self._sessions.open(Owner(record.tenant, record.user), record.session)
