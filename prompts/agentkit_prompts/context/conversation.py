@@ -182,16 +182,21 @@ class Conversation(Sequence[Message]):
         size = len(self)
         if type(count) is not int or not 0 <= count <= size:
             raise MessageError(f"expected a number of messages from 0 to {size}, got {count!r}", name="count")
-        first = last = count
-        while last < size and self[last].role == "tool":
-            last += 1
-        if last > count:
-            while first > 0 and self[first - 1].role == "tool":
-                first -= 1
-            choice = f"keep {max(0, first - 1)} or {last}"
+        before, after = self._borders_of_results(count)
+        if after > count:
+            choice = f"keep {before} or {after}"
             what = f"the first {count} messages end between tool calls and their results: {choice}"
             raise MessageError(what, value=count)
         return self.window(0, count)
+
+    def _borders_of_results(self, position: int) -> tuple[int, int]:
+        """Return the positions before the message that calls and after the last result, for results at `position`."""
+        first = last = position
+        while last < len(self) and self[last].role == "tool":
+            last += 1
+        while first > 0 and self[first - 1].role == "tool":
+            first -= 1
+        return max(0, first - 1), last
 
     def edited(self, number: int, content: str | Iterable[str | Part]) -> tuple[Conversation, Message]:
         """Return the messages before message `number`, the first of which is 1, and that message with other content.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -133,12 +133,16 @@ def _written_container(value: Any, depth: int) -> Any:
         return [_written(item, depth) for item in value]
     for name, kind in _COLLECTIONS.items():
         if isinstance(value, kind):
-            items = [_written(item, depth) for item in value]
-            if kind is not tuple:
-                # Equal sets have equal forms.
-                items.sort(key=repr)
-            return {_TYPE: name, "value": items}
+            return {_TYPE: name, "value": _written_items(value, depth)}
     return _written_form(value)
+
+
+def _written_items(collection: Iterable[Any], depth: int) -> list[Any]:
+    """Return the items of a tuple or set; equal sets have equal forms."""
+    items = [_written(item, depth) for item in collection]
+    if not isinstance(collection, tuple):
+        items.sort(key=repr)
+    return items
 
 
 def _written_form(value: Any) -> dict[str, Any]:

@@ -28,14 +28,19 @@ def fits_json(value: object, where: str, problems: Problems) -> bool:
 
 def _not_json(value: object, where: str) -> Iterator[Problem]:
     for node in iter_placed_nodes(value, where):
-        match node.value:
-            case None | str() | list() | tuple():
-                continue
-            case int() | float() as number:
-                if not -MAX_INT < number < MAX_INT:
-                    yield Problem(node.place, f"{brief(number)} is not JSON")
-            case Mapping() as mapping:
-                names = [key for key in mapping if not isinstance(key, str)]
-                yield from [Problem(node.place, f"keys must be text, got {brief(name)}") for name in names]
-            case other:
-                yield Problem(node.place, f"{type(other).__name__} is not JSON")
+        for reason in _reasons(node.value):
+            yield Problem(node.place, reason)
+
+
+def _reasons(value: object) -> list[str]:
+    """Return the reasons why JSON cannot write a value, apart from the values inside it."""
+    match value:
+        case None | str() | list() | tuple():
+            return []
+        case int() | float() if -MAX_INT < value < MAX_INT:
+            return []
+        case int() | float():
+            return [f"{brief(value)} is not JSON"]
+        case Mapping():
+            return [f"keys must be text, got {brief(key)}" for key in value if not isinstance(key, str)]
+    return [f"{type(value).__name__} is not JSON"]

@@ -31,8 +31,8 @@ from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.read_fields import (
     NO_DATA,
     NO_MESSAGES,
+    ItemsReader,
     Reader,
-    items_of,
     make_item,
     one_of,
     read_conversation,
@@ -157,17 +157,17 @@ class PromptContext(_WithNonce):
     """What the user sent now. Text, parts or a mapping are accepted."""
     conversation: Conversation = field(default=NO_MESSAGES, metadata=_read_by(read_conversation))
     """Messages before this turn."""
-    recalled: tuple[RecalledMessage, ...] = field(default=(), metadata=_read_by(items_of(RecalledMessage)))
+    recalled: tuple[RecalledMessage, ...] = field(default=(), metadata=_read_by(ItemsReader(RecalledMessage)))
     """Messages of earlier conversations, recalled for this turn, best first."""
-    documents: tuple[Document, ...] = field(default=(), metadata=_read_by(items_of(Document, from_text=True)))
+    documents: tuple[Document, ...] = field(default=(), metadata=_read_by(ItemsReader(Document, from_text=True)))
     """Documents recalled for this turn, best first."""
-    knowledge: tuple[Fact, ...] = field(default=(), metadata=_read_by(items_of(Fact, from_text=True)))
+    knowledge: tuple[Fact, ...] = field(default=(), metadata=_read_by(ItemsReader(Fact, from_text=True)))
     """Facts recalled for this turn."""
     summary: str | None = field(default=None, metadata=_read_by(_read_text))
     """Summary of earlier messages that are not in `conversation`."""
-    tools: tuple[ToolSpec, ...] = field(default=(), metadata=_read_by(items_of(ToolSpec)))
+    tools: tuple[ToolSpec, ...] = field(default=(), metadata=_read_by(ItemsReader(ToolSpec)))
     """Tools the model may call."""
-    examples: tuple[Example, ...] = field(default=(), metadata=_read_by(items_of(Example)))
+    examples: tuple[Example, ...] = field(default=(), metadata=_read_by(ItemsReader(Example)))
     """Worked examples a selector may choose from."""
     intermediate: Conversation = field(default=NO_MESSAGES, metadata=_read_by(read_conversation))
     """Tool calls and results of this turn so far."""
@@ -182,7 +182,7 @@ class PromptContext(_WithNonce):
     )
     """Secret of the session that fences derive their nonce from; templates cannot read it."""
     selections: tuple[Selection, ...] = field(
-        default=(), metadata=_read_by(items_of(Selection), trust="trusted", hidden=True)
+        default=(), metadata=_read_by(ItemsReader(Selection), trust="trusted", hidden=True)
     )
     """Which examples were chosen for which prompt, see `prepare`; used while input and pool stay the same."""
     kept_kwargs: tuple[str, ...] = field(default=(), metadata=_read_by(read_names, trust="trusted", hidden=True))
@@ -274,11 +274,7 @@ def _fill(context: PromptContext, source: PromptContext | None, values: Mapping[
     problems: Problems = []
     if "elements" in values:
         values = _by_field_name(values, problems)
-    readers = _READERS
-    if allow_media is True:
-        readers = _READERS_WITH_MEDIA
-    elif allow_media is not False:
-        problems.append(Problem("allow_media", f"expected True or False, got {type(allow_media).__name__}"))
+    readers = _readers(allow_media, problems)
     fresh: dict[str, Any] = {}
     for name, value in values.items():
         if name in readers:
@@ -296,6 +292,15 @@ def _fill(context: PromptContext, source: PromptContext | None, values: Mapping[
     attributes.update(fresh)
     if attributes["session_key"] is not None:
         _remove_nonce(context, values)
+
+
+def _readers(allow_media: object, problems: Problems) -> Mapping[str, Reader]:
+    """Return the reader of each field."""
+    if allow_media is True:
+        return _READERS_WITH_MEDIA
+    if allow_media is not False:
+        problems.append(Problem("allow_media", f"expected True or False, got {type(allow_media).__name__}"))
+    return _READERS
 
 
 def _remove_nonce(context: PromptContext, values: Mapping[str, Any]) -> None:

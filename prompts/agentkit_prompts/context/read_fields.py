@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import partial
 from operator import countOf
 from typing import Any, TypeAlias, cast
@@ -18,8 +18,8 @@ from agentkit_prompts.names import nearest
 __all__ = [
     "NO_DATA",
     "NO_MESSAGES",
+    "ItemsReader",
     "Reader",
-    "items_of",
     "make_item",
     "one_of",
     "read_conversation",
@@ -58,19 +58,18 @@ def _inner(place: str, name: str) -> str:
 
 def make_item(kind: type, given: Mapping[Any, Any], place: str, problems: Problems, aliases: Sequence[str] = ()) -> Any:
     """Make an item of a mapping of its fields; `aliases` are other names that `kind` accepts."""
-    declared = fields(kind)
-    names = [*[item.name for item in declared], *aliases]
+    names = [*[field.name for field in fields(kind)], *aliases]
     data: dict[str, Any] = {}
     for name, value in given.items():
         if name in names:
             data[name] = value
         else:
             problems.append(unknown_field(place, name, names))
-    for item in declared:
-        if item.default is MISSING is item.default_factory and item.name not in data:
-            problems.append(Problem(f"{place}.{item.name}", "missing"))
+    for name in _required_names(kind):
+        if name not in data:
+            problems.append(Problem(f"{place}.{name}", "missing"))
             # It is filled, so that the problems of the other fields are reported too.
-            data[item.name] = ""
+            data[name] = ""
     try:
         return kind(**data)
     except ContextError as error:
@@ -80,29 +79,38 @@ def make_item(kind: type, given: Mapping[Any, Any], place: str, problems: Proble
     return None
 
 
-def items_of(kind: type, from_text: bool = False) -> Reader:
-    """Return the reader of a sequence of items, which can be mappings of their fields, or text."""
-    what = f"{kind.__name__} or mapping"
-    if from_text:
-        what = f"{kind.__name__}, mapping or str"
+def _required_names(kind: type) -> list[str]:
+    """Return the names of the fields of a dataclass that have no default."""
+    return [field.name for field in fields(kind) if field.default is MISSING is field.default_factory]
 
-    def read(value: Any, place: str, problems: Problems) -> tuple[Any, ...]:
+
+@dataclass(frozen=True)
+class ItemsReader:
+    """The reader of a sequence of items of one class, which can be mappings of their fields."""
+
+    kind: type
+    from_text: bool = False
+    """True if an item can be the text of its first field."""
+
+    def __call__(self, value: Any, place: str, problems: Problems) -> tuple[Any, ...]:
         # The common case, in C: every turn passes the documents of the last one.
-        if type(value) is tuple and countOf(map(type, value), kind) == len(value):
+        if type(value) is tuple and countOf(map(type, value), self.kind) == len(value):
             return value
-        items: list[Any] = []
-        for index, item in enumerate(_items(value, place, kind.__name__, problems)):
-            if isinstance(item, kind):
-                items.append(item)
-            elif isinstance(item, str) and from_text:
-                items.append(kind(item))
-            elif isinstance(item, Mapping):
-                items.append(make_item(kind, item, f"{place}[{index}]", problems))
-            else:
-                problems.append(Problem(f"{place}[{index}]", f"expected {what}, got {type(item).__name__}"))
-        return tuple(items)
+        given = _items(value, place, self.kind.__name__, problems)
+        return tuple([self._item(item, f"{place}[{index}]", problems) for index, item in enumerate(given)])
 
-    return read
+    def _item(self, item: Any, place: str, problems: Problems) -> Any:
+        if isinstance(item, self.kind):
+            return item
+        if isinstance(item, str) and self.from_text:
+            return self.kind(item)
+        if isinstance(item, Mapping):
+            return make_item(self.kind, item, place, problems)
+        kinds = f"{self.kind.__name__} or mapping"
+        if self.from_text:
+            kinds = f"{self.kind.__name__}, mapping or str"
+        problems.append(Problem(place, f"expected {kinds}, got {type(item).__name__}"))
+        return None
 
 
 def read_names(value: Any, place: str, problems: Problems) -> tuple[str, ...]:

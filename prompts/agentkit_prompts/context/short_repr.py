@@ -36,10 +36,7 @@ class _Short(reprlib.Repr):
 
     def _shown(self, x: Any, level: int) -> str:
         if isinstance(x, str):
-            limit = MAX_MESSAGE_CHARS if level == _MAX_LEVELS else _MAX_INNER_TEXT
-            if len(x) > limit:
-                x = f"{x[: limit // 2]}...{x[-limit // 2 :]}"
-            return repr(x)
+            return _short_text(x, MAX_MESSAGE_CHARS if level == _MAX_LEVELS else _MAX_INNER_TEXT)
         if isinstance(x, bytes) and len(x) > MAX_MESSAGE_CHARS:
             return f"<{len(x):,} bytes>"
         if isinstance(x, Mapping):
@@ -76,3 +73,9 @@ def short_repr(self: Any) -> str:
     """Return the representation of a dataclass, as its `__repr__`: long text and lists in it are cut in the middle."""
     shown = [f"{each.name}={_short.repr(getattr(self, each.name))}" for each in fields(self) if each.repr]
     return f"{type(self).__qualname__}({', '.join(shown)})"
+
+
+def _short_text(text: str, limit: int) -> str:
+    if len(text) > limit:
+        text = f"{text[: limit // 2]}...{text[-limit // 2 :]}"
+    return repr(text)

@@ -58,10 +58,14 @@ def read_history(given: History | None) -> list[Message]:
         read = ()
     messages = _with_answers(read, answers)
     raise_problems(problems, name="history")
+    _require_complete(messages)
+    return messages
+
+
+def _require_complete(messages: Sequence[Message]) -> None:
     if len(Conversation(messages).complete()) != len(messages):
         text = "a tool call lacks its result, or a tool result its call; give both or neither"
         raise_problems([Problem("history", text)], name="history")
-    return messages
 
 
 def _with_answers(questions: Sequence[Message], answers: Mapping[int, Message]) -> list[Message]:
@@ -111,12 +115,17 @@ def read_tools(given: Tools | None) -> list[Mapping[str, Any]]:
     tools: list[Mapping[str, Any]] = [*wire_tools(items, problems)]
     if isinstance(items, list):
         problems += _problems_of_tools(items)
-    counts = Counter([str(tool.get("function", tool).get("name")) for tool in tools])
-    repeated = sorted([repr(name) for name, count in counts.items() if count > 1])
-    if repeated:
-        problems.append(Problem("tools", f"{', '.join(repeated)} is there more than once"))
+    problems += _repeated_names(tools)
     raise_problems(problems, name="tools")
     return tools
+
+
+def _repeated_names(tools: Sequence[Mapping[str, Any]]) -> Problems:
+    counts = Counter([str(tool.get("function", tool).get("name")) for tool in tools])
+    repeated = sorted([repr(name) for name, count in counts.items() if count > 1])
+    if not repeated:
+        return []
+    return [Problem("tools", f"{', '.join(repeated)} is there more than once")]
 
 
 def _problems_of_tools(tools: Sequence[object]) -> Problems:

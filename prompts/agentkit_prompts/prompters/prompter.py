@@ -107,9 +107,7 @@ class Prompter:
         self.slots = slots_of(*self._words)
         given = _checked(type(self).__name__, system, tokens, _OPTIONS)
         self._set_up({**dict.fromkeys(TOKENS, ""), **given}, self.system if system is None else system)
-        if self._words[0] and not self.layers.system:
-            what = f"{type(self).__name__} has no place for an instruction to the system"
-            raise PrompterError(what, name="instruction")
+        self._require_system_place()
         if self.history:
             self._refuse_history()
 
@@ -281,6 +279,11 @@ class Prompter:
             )
         return given or list(self.tools)
 
+    def _require_system_place(self) -> None:
+        if self._words[0] and not self.layers.system:
+            what = f"{type(self).__name__} has no place for an instruction to the system"
+            raise PrompterError(what, name="instruction")
+
     def _refuse_history(self) -> None:
         if not self.layers.conversation:
             raise PrompterError(f"{type(self).__name__} has no place for history: use ChatPrompter", name="history")
@@ -294,10 +297,13 @@ class Prompter:
             kind = type(given).__name__
             raise PrompterError(f"input: expected text or a dict of slots, got {kind}", name="input", value=kind)
         if len(self.slots) > 1 or (self.slots and given is None):
-            slots = ", ".join(map(repr, self.slots))
-            hint = "; text can fill one slot only" if given else ""
-            raise PrompterError(f"input: expected a dict with {slots}{hint}", name=", ".join(self.slots))
+            raise self._needs_dict(given)
         return UserInput(_text(given))
+
+    def _needs_dict(self, given: object) -> PrompterError:
+        slots = ", ".join(map(repr, self.slots))
+        hint = "; text can fill one slot only" if given else ""
+        return PrompterError(f"input: expected a dict with {slots}{hint}", name=", ".join(self.slots))
 
     def _filled(self, given: Mapping[str, Any]) -> UserInput:
         """Return the input of a dict: the values of all slots, and at most one text that no slot shows."""
@@ -329,14 +335,18 @@ def _parts_of(instruction: Any) -> tuple[str, str | None]:
     if not isinstance(instruction, Mapping):
         what = f"instruction: expected a str or a dict, got {type(instruction).__name__}"
         raise PrompterError(what, name="instruction")
-    unused = [repr(str(key)) for key in instruction if key not in ("system", "user")]
-    system, user = instruction.get("system", ""), instruction.get("user", "")
-    wrong = [name for name, part in (("'system'", system), ("'user'", user)) if not isinstance(part, str)]
+    parts = {key: instruction.get(key, "") for key in ("system", "user")}
+    wrong = [repr(key) for key, part in parts.items() if not isinstance(part, str)]
     if wrong:
         raise PrompterError(f"instruction: expected text for {', '.join(wrong)}", name="instruction")
+    _warn_of_unused(instruction, parts)
+    return parts["system"], parts["user"]
+
+
+def _warn_of_unused(instruction: Mapping[str, str], parts: Mapping[str, str]) -> None:
+    unused = [repr(str(key)) for key in instruction if key not in parts]
     if unused:
         warn(f"instruction: only 'system' and 'user' are used; left out: {', '.join(unused)}", UserWarning)
-    return system, user
 
 
 def _checked_result(replaced: Any) -> Sequence[Any]:
@@ -384,11 +394,15 @@ def _keys(given: Any) -> tuple[str, ...]:
     if not isinstance(given, list | tuple):
         what = f"extra_keys: expected a str or a list of str, got {type(given).__name__}"
         raise PrompterError(what, name="extra_keys")
-    wrong = [repr(key) for key in given if not isinstance(key, str) or slots_of(f"{{{key}}}") != (key,)]
+    wrong = [repr(key) for key in given if not _is_slot(key)]
     if wrong:
         what = f"extra_keys: a key is one word, letters, digits and _; not {', '.join(wrong)}"
         raise PrompterError(what, name="extra_keys")
     return tuple(dict.fromkeys(given))
+
+
+def _is_slot(key: object) -> bool:
+    return isinstance(key, str) and slots_of(f"{{{key}}}") == (key,)
 
 
 def _text(value: Any) -> str:

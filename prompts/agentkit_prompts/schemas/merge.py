@@ -176,12 +176,12 @@ def _adopt_defs(schema: JsonSchema, merged: JsonSchema, comparison: _Comparison)
     If one of them has the name of a different definition, all of them get new names.
     """
     definitions, adopted = schema.get("$defs", {}), merged.get("$defs", {})
+
+    def collides(old: str, new: str) -> bool:
+        return new in adopted and not comparison.same(adopted[new], merged, definitions[old], schema)
+
     number, renamed = 1, {name: name for name in definitions}
-    while not all(
-        comparison.same(adopted[new], merged, definitions[old], schema)
-        for old, new in renamed.items()
-        if new in adopted
-    ):
+    while any(collides(old, new) for old, new in renamed.items()):
         number += 1
         renamed = {name: f"{name}__{number}" for name in definitions}
 
@@ -263,8 +263,7 @@ class _Comparison:
         seen: set[int] = set()
         while isinstance(node, Mapping) and _is_inside(node.get("$ref")) and id(node) not in seen:
             seen.add(id(node))
-            own = {key: value for key, value in node.items() if key not in _ANNOTATIONS and key != "$ref"}
-            beside = {**own, **beside}
+            beside = {**_rules_next_to_reference(node), **beside}
             node = resolve(node["$ref"], root)
         if not beside:
             return node, self._key(root, node)
@@ -297,6 +296,10 @@ class _Comparison:
         for one, other in reversed(joined):
             del self._above[one]
             self._sizes[other] -= self._sizes[one]
+
+
+def _rules_next_to_reference(node: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in node.items() if key not in _ANNOTATIONS and key != "$ref"}
 
 
 def _label_and_parts(node: Any) -> tuple[str, list[Any]]:

@@ -77,6 +77,9 @@ class _Copy:
         # Data that contains itself ends here, too.
         if level > _MAX_LEVELS:
             raise NotPlainError(f"is nested more than {_MAX_LEVELS} levels deep")
+        return self._container(value, level)
+
+    def _container(self, value: Any, level: int) -> Any:
         if isinstance(value, list | tuple):
             return [self._below(index, item, level) for index, item in enumerate(value)]
         fields = fields_of(value)

@@ -153,22 +153,24 @@ class _Fitting:
         target = target_in(self.document, reference)
         if not isinstance(target, Mapping) or self.nodes > _MAX_NODES:
             return self.anything(path)
-        # Rules next to it hold as well.
         if node:
-            whole = intersection(node, _bare(target))
-            if whole is None or reference in self.inside:
-                self.problem(path, f"refers to {reference} beside rules of its own")
-                return {}
-            return self.fit_inside(reference, whole, path, level)
+            return self.narrowed_reference(reference, intersection(node, _bare(target)), path, level)
         if self.rules.references != "recursive" and reference in self.inside:
             return self.recursive_reference(path)
+        if self.rules.references == "none" and len(self.inside) >= _MAX_REFERENCES:
+            return {"type": "object"}
         if self.rules.references == "none":
-            if len(self.inside) >= _MAX_REFERENCES:
-                return {"type": "object"}
             return self.fit_inside(reference, target, path, level)
         if reference not in self.names:
             self.define(reference, target, level)
         return {"$ref": f"#/$defs/{self.names[reference]}"}
+
+    def narrowed_reference(self, reference: str, whole: Any, path: str, level: int) -> dict[str, Any]:
+        """Return the intersection of a target and the rules next to the reference; `whole` is None if it is empty."""
+        if whole is None or reference in self.inside:
+            self.problem(path, f"refers to {reference} beside rules of its own")
+            return {}
+        return self.fit_inside(reference, whole, path, level)
 
     def recursive_reference(self, path: str) -> dict[str, Any]:
         """Return any object: written out, a schema that contains itself would never end."""
@@ -246,6 +248,10 @@ class _Fitting:
         if kinds == ["null"] and not self.rules.lists_types:
             # The provider has no type for null alone.
             return {"type": "string", "nullable": True}
+        return self.with_keywords(kinds, node, path, level)
+
+    def with_keywords(self, kinds: list[str], node: dict[str, Any], path: str, level: int) -> dict[str, Any]:
+        """Return the schema of these types with the keywords of `node` that are in the subset."""
         result: dict[str, Any] = {"type": _one_or_many(kinds)}
         self.add_enum(result, node, path)
         self.add_keywords(result, node)
@@ -283,14 +289,13 @@ class _Fitting:
         return {"enum": listed}
 
     def is_right(self, key: str, value: Any) -> bool:
-        """Whether a keyword can be sent with this value."""
-        if key == "format":
-            return isinstance(value, str) and value in self.rules.formats
-        if key == "pattern":
-            return isinstance(value, str) and is_common_pattern(value)
-        if key == "minItems" and self.rules.max_min_items is not None:
-            return isinstance(value, int) and value <= self.rules.max_min_items
-        return isinstance(value, int | float) and not isinstance(value, bool)
+        """True if a keyword can be sent with this value."""
+        if isinstance(value, str):
+            return (key == "format" and value in self.rules.formats) or (key == "pattern" and is_common_pattern(value))
+        if key in ("format", "pattern") or isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        limit = self.rules.max_min_items
+        return key != "minItems" or limit is None or value <= limit
 
     def add_properties(self, result: dict[str, Any], node: Mapping[str, Any], path: str, level: int) -> None:
         rules = self.rules
@@ -300,9 +305,9 @@ class _Fitting:
             self.problem(path, f"is nested deeper than {rules.max_levels} levels")
             return
         properties = self.fitted_properties(node, path, level)
+        required = self.required(node, properties)
         if properties or rules.is_closed:
             result["properties"] = properties
-        required = self.required(node, properties)
         if required or rules.all_required:
             result["required"] = required
         if rules.is_closed:

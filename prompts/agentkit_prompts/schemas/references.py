@@ -98,6 +98,11 @@ def in_place(schema: Mapping[str, Any], references: ReferenceTable) -> Iterator[
     dependent = schema.get(_NAMED)
     if isinstance(dependent, Mapping):
         yield from dependent.values()
+    yield from _targets(schema, references)
+
+
+def _targets(schema: Mapping[str, Any], references: ReferenceTable) -> Iterator[Any]:
+    """Yield the targets of the references of a schema."""
     for keyword in _REFERENCES:
         reference = schema.get(keyword)
         if isinstance(reference, str):

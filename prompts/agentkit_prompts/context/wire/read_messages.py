@@ -318,6 +318,12 @@ class _MessageReader(PartReader):
             self._add(reply)
             self._reply = reply
 
+    def _add_step(self, block: Mapping[str, Any], draft: _Draft, where: str) -> None:
+        """Add a step that the provider took as a thought."""
+        if fits_json(dict(block), where, self.problems):
+            opaque = {self.provider: dict(block)}
+            draft.thinking.append(Thinking(_summary(block), self.provider, at=draft.size, opaque=opaque))
+
     def _work(self, block: Mapping[str, Any], draft: _Draft, where: str) -> bool:
         """Read a tool call, a thought or a step of the provider; return False for any other block."""
         kind = block.get("type")
@@ -330,9 +336,7 @@ class _MessageReader(PartReader):
         elif kind in _THOUGHTS:
             draft.thinking.append(self._thought(block, draft.size, where))
         elif kind in _STEPS or kind.endswith(_STEP_ENDINGS):
-            if fits_json(dict(block), where, self.problems):
-                opaque = {self.provider: dict(block)}
-                draft.thinking.append(Thinking(_summary(block), self.provider, at=draft.size, opaque=opaque))
+            self._add_step(block, draft, where)
         else:
             return False
         return True

@@ -118,8 +118,10 @@ class PartReader:
     def extras(self, data: Mapping[str, Any], known: Collection[str], where: str) -> dict[str, Any]:
         """Return the entries of `data` with other keys than `known`; empty values are left out. They must be JSON."""
         unknown: dict[str, Any] = {}
+        if self.provider == "anthropic":
+            known = {*known, "cache_control"}
         for key, value in data.items():
-            if key in known or value in _EMPTY or (key == "cache_control" and self.provider == "anthropic"):
+            if key in known or value in _EMPTY:
                 continue
             if not isinstance(key, str):
                 self.note(where, f"keys must be text, got {brief(key)}")
@@ -208,9 +210,7 @@ class PartReader:
             fields, place = part[key], f"{where}.{key}"
         if not isinstance(fields, Mapping):
             fields = {"url": fields}
-        name = fields.get("filename") or part.get("title") or part.get("filename")
-        if not isinstance(name, str | None):
-            self.note(place, f"name: {_instead(name, 'text')}")
+        name = self._name_of_media(fields, part, place)
         try:
             source = self._source(fields, place, word)
             if len(self.problems) > before:
@@ -230,6 +230,12 @@ class PartReader:
         if isinstance(part[key], Mapping):
             unknown |= self._extras_inside(key, part[key], _MEDIA_KEYS, f"{where}.{key}")
         return unknown
+
+    def _name_of_media(self, fields: Mapping[str, Any], part: Mapping[str, Any], place: str) -> Any:
+        name = fields.get("filename") or part.get("title") or part.get("filename")
+        if not isinstance(name, str | None):
+            self.note(place, f"name: {_instead(name, 'text')}")
+        return name
 
     def _source(self, fields: Mapping[str, Any], where: str, word: str) -> _Source:
         """Return the source of media, and its type if that is given.

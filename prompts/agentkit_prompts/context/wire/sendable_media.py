@@ -141,22 +141,32 @@ def _proven(part: Media) -> Image | Audio | File:
     """
     data, mime = content_of(part)
     if data is None:
-        # The provider fetches it, and checks it itself.
-        if part.kind == "image" and str(part.source).lower().startswith(("https://", "http://")):
-            return Image(part.source, media_type=part.media_type, name=part.name)
-        raise MediaError("only images are fetched from an address")
-    image, sound = image_type(data), _audio_type(data)
-    if image is not None and part.kind in ("image", "file"):
-        proven: Image | Audio | File = Image(data, media_type=image, name=part.label)
-    elif data.startswith(_PDF):
-        proven = File(data, media_type="application/pdf", name=part.label)
-    elif sound is not None and part.kind == "audio":
-        proven = Audio(data, media_type=sound, name=part.label)
-    else:
+        return _fetched(part)
+    proven = _of_content(part, data)
+    if proven is None:
         raise MediaError(f"{len(data):,} bytes of {mime}, which cannot be sent")
     if len(data) > _MAX_BYTES[proven.kind]:
         raise MediaError(f"{len(data):,} bytes, more than can be sent")
     return proven
+
+
+def _fetched(part: Media) -> Image:
+    """Return a part with an address, whose content the provider fetches and checks itself."""
+    if part.kind == "image" and str(part.source).lower().startswith(("https://", "http://")):
+        return Image(part.source, media_type=part.media_type, name=part.name)
+    raise MediaError("only images are fetched from an address")
+
+
+def _of_content(part: Media, data: bytes) -> Image | Audio | File | None:
+    """Return a part with the media type of `data`; None if providers do not take this type."""
+    image, sound = image_type(data), _audio_type(data)
+    if image is not None and part.kind in ("image", "file"):
+        return Image(data, media_type=image, name=part.label)
+    if data.startswith(_PDF):
+        return File(data, media_type="application/pdf", name=part.label)
+    if sound is not None and part.kind == "audio":
+        return Audio(data, media_type=sound, name=part.label)
+    return None
 
 
 def _text_of(part: Media) -> str | None:

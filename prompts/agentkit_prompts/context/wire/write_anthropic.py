@@ -40,14 +40,19 @@ def anthropic_message(message: Message) -> Turn:
         return "user", (_result(message),)
     if message.role == "user":
         return "user", tuple(anthropic_blocks(message.parts))
+    return message.role, tuple(_blocks_of_reply(message))
+
+
+def _blocks_of_reply(message: Message) -> Iterable[FrozenDict]:
+    """Return the blocks of a message with calls and thoughts; all text is one block if no part has data."""
     calls = _calls(message)
     thoughts = [thought for thought in message.thinking if thought.provider in _FORM]
     if thoughts or any(part.opaque for part in message.parts):
-        return message.role, tuple(_with_thinking(message.parts, calls, thoughts))
+        return _with_thinking(message.parts, calls, thoughts)
     text = message.text
     if text.strip():
-        return message.role, (FrozenDict(type="text", text=text), *calls)
-    return message.role, tuple(calls)
+        return (FrozenDict(type="text", text=text), *calls)
+    return calls
 
 
 def _result(message: Message) -> FrozenDict:
@@ -80,8 +85,8 @@ def _with_thinking(
 ) -> Iterator[FrozenDict]:
     """Yield the text and the calls of an assistant block by block, its thoughts in their places."""
     waiting = deque(thinking)
-    texts = [Text(part.alt) if isinstance(part, Media) else part for part in parts]
-    for place, blocks in enumerate([*(anthropic_blocks([text]) for text in texts), *([call] for call in calls)]):
+    texts = [anthropic_blocks([Text(part.alt) if isinstance(part, Media) else part]) for part in parts]
+    for place, blocks in enumerate([*texts, *[[call] for call in calls]]):
         # The API refuses thoughts that are not where the model wrote them.
         while waiting and waiting[0].at <= place:
             yield _thought(waiting.popleft())

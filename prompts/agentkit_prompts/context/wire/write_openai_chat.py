@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, cast
 
@@ -11,6 +11,7 @@ from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.opaque import with_opaque
 from agentkit_prompts.context.parts import Media, Part, Text
+from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.sendable_media import data_url, file_id_of, of_result
 from agentkit_prompts.errors import MediaError
@@ -78,10 +79,15 @@ def _message(message: Message, providers: tuple[str, ...]) -> FrozenDict:
         if message.name:
             wire["name"] = message.name
         wire["content"] = content
-    for thought in message.thinking:
+    _add_thoughts(wire, message.thinking, providers)
+    return with_opaque(wire, message.opaque, providers)
+
+
+def _add_thoughts(wire: dict[str, Any], thinking: Iterable[Thinking], providers: tuple[str, ...]) -> None:
+    """Add the thoughts of these providers, in their own form or as reasoning."""
+    for thought in thinking:
         if thought.provider in providers:
             _add_missing(wire, thought.opaque.get(thought.provider) or {"reasoning_content": thought.text})
-    return with_opaque(wire, message.opaque, providers)
 
 
 def _content(message: Message, wire: dict[str, Any], providers: tuple[str, ...]) -> Any:
