@@ -81,20 +81,26 @@ def reject_unknown_fields(error: Callable[[str], Exception], elsewhere: Mapping[
 
     def decorate(cls: C) -> C:
         dataclass: Any = cls
-        init = dataclass.__init__
-        valid = {item.name for item in fields(dataclass) if item.init}
-
-        @wraps(init)
-        def checked_init(self: Any, *args: Any, **given: Any) -> None:
-            if given.keys() - valid:
-                raised = error(f"{cls.__name__}: {'; '.join(unknown_fields(given, valid, elsewhere))}")
-                raise _named(raised, [name for name in given if name not in valid])
-            init(self, *args, **given)
-
-        dataclass.__init__ = checked_init
+        dataclass.__init__ = _checked_init(dataclass, error, elsewhere)
         return cls
 
     return decorate
+
+
+def _checked_init(
+    dataclass: Any, error: Callable[[str], Exception], elsewhere: Mapping[str, str]
+) -> Callable[..., None]:
+    init = dataclass.__init__
+    valid = {item.name for item in fields(dataclass) if item.init}
+
+    @wraps(init)
+    def checked_init(self: Any, *args: Any, **given: Any) -> None:
+        if given.keys() - valid:
+            raised = error(f"{dataclass.__name__}: {'; '.join(unknown_fields(given, valid, elsewhere))}")
+            raise _named(raised, [name for name in given if name not in valid])
+        init(self, *args, **given)
+
+    return checked_init
 
 
 def _named(error: Exception, names: Iterable[str]) -> Exception:

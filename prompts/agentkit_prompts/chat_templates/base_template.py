@@ -200,6 +200,14 @@ class BaseTemplate:
         return text.removesuffix(opening)
 
 
+def _wrong_types(given: Mapping[str, object], kinds: Mapping[str, str]) -> list[Problem]:
+    return [
+        Problem(name, f"expected {kinds[name]}, got {value!r:.80}")
+        for name, value in given.items()
+        if name in kinds and not _fits(value, kinds[name])
+    ]
+
+
 def check_fields(
     title: str, given: Mapping[str, object], kinds: Mapping[str, str], elsewhere: Mapping[str, str] | None = None
 ) -> None:
@@ -215,11 +223,7 @@ def check_fields(
         ChatTemplateError: A field is unknown, or a value is not of its type; names all of them.
     """
     unknown = unknown_fields(given, kinds, elsewhere or {})
-    wrong = [
-        Problem(name, f"expected {kinds[name]}, got {value!r:.80}")
-        for name, value in given.items()
-        if name in kinds and not _fits(value, kinds[name])
-    ]
+    wrong = _wrong_types(given, kinds)
     if unknown or wrong:
         problems = [Problem(name, "unknown field") for name in given if name not in kinds]
         raise ChatTemplateError(

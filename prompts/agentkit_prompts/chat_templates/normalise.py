@@ -243,6 +243,13 @@ class _Normaliser:
             self._answer(message)
         return message
 
+    def _read_part(self, part: Any, place: str) -> Any:
+        if isinstance(part, str):
+            return {"type": "text", "text": part}
+        if not isinstance(part, dict):
+            self.problems.append(Problem(place, f"expected text or a part, got {type(part).__name__}"))
+        return part
+
     def _content(self, content: Any, role: str, place: str) -> Any:
         if type(content) is str:
             if self._content_form(role, "text") == "parts":
@@ -251,14 +258,7 @@ class _Normaliser:
         if not isinstance(content, list | tuple):
             self.problems.append(Problem(place, f"expected text or a list of parts, got {type(content).__name__}"))
             return content
-        parts: list[dict[str, Any]] = []
-        for index, part in enumerate(content):
-            if isinstance(part, str):
-                part = {"type": "text", "text": part}
-            if not isinstance(part, dict):
-                kind = type(part).__name__
-                self.problems.append(Problem(f"{place}[{index}]", f"expected text or a part, got {kind}"))
-            parts.append(part)
+        parts = [self._read_part(part, f"{place}[{index}]") for index, part in enumerate(content)]
         if not self.problems and self._content_form(role, "parts") == "text":
             return "".join(map(_plain_text, parts))
         return parts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import takewhile
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -55,23 +56,23 @@ class ChatTemplateRegistry:
         if not isinstance(name, str) or not name.strip():
             raise ChatTemplateError(f"a chat template is registered under a name, got {name!r}", name=str(name))
 
-        def register(maker: Maker) -> Maker:
-            if not callable(maker):
-                raise ChatTemplateError(
-                    f"chat template {name!r}: expected a class or function, got {maker!r:.80}", name=name
-                )
-            known = self._known()
-            if name in known and not force and not vars(known[name]).get("replaceable"):
-                raise ChatTemplateError(
-                    f"a chat template named {name!r} is registered already ({_whose(known[name])}): names are unique; "
-                    f"choose another one, or replace it with force=True",
-                    name=name,
-                )
-            known[name] = maker  # type: ignore[assignment]
-            self._matches.pop(name, None)
-            return maker
+        return partial(self._register, name, force)
 
-        return register
+    def _register(self, name: str, force: bool, maker: Maker) -> Maker:
+        if not callable(maker):
+            raise ChatTemplateError(
+                f"chat template {name!r}: expected a class or function, got {maker!r:.80}", name=name
+            )
+        known = self._known()
+        if name in known and not force and not vars(known[name]).get("replaceable"):
+            raise ChatTemplateError(
+                f"a chat template named {name!r} is registered already ({_whose(known[name])}): names are unique; "
+                f"choose another one, or replace it with force=True",
+                name=name,
+            )
+        known[name] = maker  # type: ignore[assignment]
+        self._matches.pop(name, None)
+        return maker
 
     def get(self, name: str) -> TemplateMaker:
         """Return the maker of the template of `name`: a class for every built-in model.

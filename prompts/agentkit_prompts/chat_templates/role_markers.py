@@ -347,8 +347,7 @@ class RoleMarkerTemplate(BaseTemplate):
                 begin, end = markers[turn["role"]]
                 pieces += (begin, turn["content"], end)
             return pieces
-        questions = [at for at, turn in enumerate(turns) if turn["role"] == "user"]
-        last_question = questions[-1] if questions else len(turns)
+        last_question = _last_question(turns)
         for at, turn in enumerate(turns):
             pieces += self.piece(turn, task, at > last_question)
         return pieces
@@ -422,3 +421,11 @@ def _set_apart(pieces: list[str]) -> None:
     for index in range(3, len(pieces) - 1, 3):
         if not pieces[index] and not pieces[index + 1]:
             pieces[index] = "\n"
+
+
+def _last_question(turns: Sequence[Turn]) -> int:
+    """Return the position of the last message of the user; the number of messages without one."""
+    for position in reversed(range(len(turns))):
+        if turns[position]["role"] == "user":
+            return position
+    return len(turns)

@@ -84,6 +84,10 @@ class ChatTemplateConfig:
             name = CHAT_TEMPLATES.best_match(self.model_path)
         if name is not None and name in CHAT_TEMPLATES:
             return CHAT_TEMPLATES.get(name)(**given)
+        self._require_marker()
+        return RoleMarkerTemplate(**given)
+
+    def _require_marker(self) -> None:
         # Without a marker the name is more likely a misspelt name than a new template.
         if self.user is None and self.assistant is None:
             near = nearest(str(self.model_name), CHAT_TEMPLATES)
@@ -92,7 +96,6 @@ class ChatTemplateConfig:
                 f"A new template needs the markers `user` and `assistant`",
                 name=self.model_name,
             )
-        return RoleMarkerTemplate(**given)
 
 
 def _read(source: str | PathLike[str]) -> tuple[str, str]:

@@ -99,11 +99,20 @@ def _of_path(path: Path) -> ChatTemplate:
     try:
         return cast("ChatTemplate", JinjaChatTemplate.from_file(path))
     except ChatTemplateError:
-        # The folder of a model of the time before templates were shipped.
-        fit = CHAT_TEMPLATES.closest(str(path.resolve())) if path.is_dir() else None
-        if fit is None or fit.other_words:
+        name = _name_of_folder(path)
+        if name is None:
             raise
-        return CHAT_TEMPLATES.get(fit.name)()
+        return CHAT_TEMPLATES.get(name)()
+
+
+def _name_of_folder(path: Path) -> str | None:
+    """Return the registered template of the folder of a model, which may be older than templates in folders."""
+    if not path.is_dir():
+        return None
+    fit = CHAT_TEMPLATES.closest(str(path.resolve()))
+    if fit is None or fit.other_words:
+        return None
+    return fit.name
 
 
 def _of_fields(path: Path) -> ChatTemplate:

@@ -10,7 +10,7 @@ from agentkit_prompts.composition.cut_order import Node, Siblings
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import PromptError
 from agentkit_prompts.templates.rendered import Rendered
-from agentkit_prompts.templates.spans import Segment, tile
+from agentkit_prompts.templates.spans import Segment, Span, tile
 from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
 from agentkit_prompts.tree.prompt import BasePrompt, render_prompt, render_values, with_fence
@@ -196,10 +196,15 @@ def cut_points(rendered: Rendered, most: int) -> list[int]:
         space = _SPACE.search(text, point, min(size, point + _MAX_WORD))
         if space is not None:
             point = space.end()
-        point = next((span.end for span in whole if span.start < point < span.end), point)
+        point = _end_of_whole(whole, point)
         if point > points[-1]:
             points.append(point)
     return points[1:]
+
+
+def _end_of_whole(whole: Sequence[Span], point: int) -> int:
+    """Return the end of the segment that `point` would cut, or `point`."""
+    return next((span.end for span in whole if span.start < point < span.end), point)
 
 
 def _even_points(size: int, most: int) -> list[int]:

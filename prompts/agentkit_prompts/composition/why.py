@@ -131,9 +131,7 @@ class _Question:
         spans = self._spans_inside(path)
         trims = [trim.why for layer, trim in self.composition.trims.items() if is_inside(path, layer)]
         if spans:
-            where = self._messages({span.message for span in spans})
-            size = sum(len(span.text) for span in spans)
-            return _why(path, "shown", "; ".join([f"in {where}, {size} characters; {_trust(spans)}", *trims]), spans)
+            return _why(path, "shown", "; ".join([self._description_of(spans), *trims]), spans)
         if trims:
             return _why(path, "cut", trims[0])
         if path.startswith("after_intermediate") and not len(self.composition.intermediate):
@@ -142,6 +140,11 @@ class _Question:
         if outer and self._has_text(self.prompts[path]):
             return _why(path, "unknown", f"{outer} changes it, or leaves it out")
         return _why(path, "empty", "its text")
+
+    def _description_of(self, spans: Sequence[Span]) -> str:
+        where = self._messages({span.message for span in spans})
+        size = sum(len(span.text) for span in spans)
+        return f"in {where}, {size} characters; {_trust(spans)}"
 
     def _spans_inside(self, *paths: str) -> tuple[Span, ...]:
         return tuple([span for span in self.spans if any(is_inside(span.prompt, path) for path in paths)])
@@ -221,19 +224,23 @@ class _Question:
 
     def _if_not_sent(self, path: ContextPath) -> Why:
         """Return the answer about a part of the context that no span shows by itself."""
-        trims = self.composition.trims
-        readers = [at for at, prompt in self.composition.layers.prompts() if _reads_path(prompt, path)]
-        cuts = [f"{at}: {trims[at].why}" for at in readers if at in trims]
         siblings = self._spans_in(path.upto(2))
         if len(path) > 2 and siblings:
             return self._why("unknown", f"{_places(siblings)} shows other parts of {path.upto(2)}")
+        trims = self.composition.trims
+        readers = [at for at, prompt in self.composition.layers.prompts() if _reads_path(prompt, path)]
+        cuts = [f"{at}: {trims[at].why}" for at in readers if at in trims]
+        return self._if_shown_as_whole(path, cuts) or self._if_not_read(path, readers)
+
+    def _if_shown_as_whole(self, path: ContextPath, cuts: Sequence[str]) -> Why | None:
+        """Return the answer about a part that is shown by a span of the whole, or that a budget cut."""
         whole = self._spans_around(path)
         # If items have spans, a span of the whole is only something like their number.
         if whole and not (cuts and self._shows_parts_of(path.root)):
             return self._why("unknown", "; ".join([f"{_places(whole)} shows {path.root} as a whole", *cuts]))
         if cuts:
             return self._why("cut", "; ".join(cuts))
-        return self._if_not_read(path, readers)
+        return None
 
     def _spans_around(self, path: ContextPath) -> list[Span]:
         """Return the spans that show a value that contains the value at a path."""
@@ -293,11 +300,15 @@ class _Question:
 
     def advice(self) -> Advice:
         """Return the nearest valid path or name."""
-        layers = self.composition.layers
         if self.path is not None and self.path.root in CONTEXT_NAMES:
             return advice_for(self.path, self.composition.context.view)
         rows = [row.layer for row in layer_table(self.composition)]
         valid = [*dict.fromkeys([*rows, *self.prompts, *PLACES, *sorted(CONTEXT_NAMES)])]
+        return self._nearest_prompt(valid)
+
+    def _nearest_prompt(self, valid: Sequence[str]) -> Advice:
+        """Return the nearest valid name, first among the prompts of the same place."""
+        layers = self.composition.layers
         place = self.pointer.partition("[")[0]
         siblings = [name for name in valid if name.startswith(f"{place}[")]
         if not siblings:

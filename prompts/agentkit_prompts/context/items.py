@@ -62,15 +62,19 @@ def short_form(name: str, *kinds: type, **aliases: str) -> Any:
             return {name: value}
         if not isinstance(value, Mapping):
             return value
-        data = dict(value)
-        for alias, field_name in aliases.items():
-            # If both are given, the alias stays, and is refused as an unknown field.
-            if alias in data and field_name not in data:
-                data[field_name] = data.pop(alias)
-        return data
+        return _without_aliases(value, aliases)
 
     wrapped: Any = classmethod(full)
     return model_validator(mode="before")(wrapped)
+
+
+def _without_aliases(given: Mapping[Any, Any], aliases: Mapping[str, str]) -> dict[Any, Any]:
+    """Return fields under their names. If the name is given too, the alias stays, and is refused as unknown."""
+    data = dict(given)
+    for alias, name in aliases.items():
+        if alias in data and name not in data:
+            data[name] = data.pop(alias)
+    return data
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)

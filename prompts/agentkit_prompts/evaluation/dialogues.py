@@ -43,9 +43,13 @@ def _chat(template: RowTemplate, reader: DatasetReader, row: Row) -> list[Item]:
         return [*_of_messages(columns[column], f"column {column!r}")]
     if _are(str, columns.values()):
         return _turn(template, row, reader)
-    if _are(list | tuple, columns.values()) and all(_are(str, value) for value in columns.values() if value):
+    if _are_lists_of_texts(columns.values()):
         return _turns(template, row, reader, columns)
     raise _no_turns(columns)
+
+
+def _are_lists_of_texts(values: Collection[Any]) -> bool:
+    return _are(list | tuple, values) and all(_are(str, value) for value in values if value)
 
 
 def _are(kind: type | UnionType, values: Collection[object]) -> bool:

@@ -195,6 +195,9 @@ class InContext:
         # Messages of a chat API have no texts between them, so they have no separator.
         if not any(isinstance(item, str | PromptList) for item in items):
             return [message for item in items for message in copies(item)]
+        return self._joined_turns(items)
+
+    def _joined_turns(self, items: Sequence[Any]) -> PromptList:
         examples = PromptList()
         for item in items:
             # OpenCompass joins a text and the separator after it, but keeps the separator after turns apart.

@@ -212,16 +212,22 @@ def _doubts_of(name: str, template: Any, columns: set[str], asked: Sequence[str]
 def _misspelt(text: str, columns: set[str], unused: set[str], asked: Sequence[str]) -> Problems:
     """Return the braces of one prompt that probably mean a column, each with a description."""
     missing = ", ".join([repr(name) for name in asked if name in unused])
-    also = f", and the input column {missing} is not in it" if missing else ""
     doubts: Problems = []
     for match in _NAME.finditer(text):
         braces, column = match[0], _meant(match[1], unused)
         # Without a missing column, braces that look like no column mean themselves.
-        if braces[1:-1] in columns or not (column or missing):
-            continue
-        advice = f"; did you mean `{{{column}}}`?" if column else ""
-        doubts.append(Problem(braces, f"`{braces}` is no column and stays as it is{also}{advice}"))
+        if braces[1:-1] not in columns and (column or missing):
+            doubts.append(Problem(braces, _no_column(braces, column, missing)))
     return doubts
+
+
+def _no_column(braces: str, column: str | None, missing: str) -> str:
+    text = f"`{braces}` is no column and stays as it is"
+    if missing:
+        text += f", and the input column {missing} is not in it"
+    if column:
+        text += f"; did you mean `{{{column}}}`?"
+    return text
 
 
 def _meant(name: str, columns: set[str]) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.resources
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from errno import ELOOP, ENOENT, ENOTDIR
 from importlib.resources.abc import Traversable
@@ -289,11 +289,16 @@ def _text(item: Traversable, top: Path | None) -> str:
     return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _layers(entries: Mapping[str, Entry], fields: Mapping[str, Any]) -> Layers:
+def _prompts_by_place(entries: Iterable[Entry]) -> dict[str, list[Any]]:
     placed: dict[str, list[Any]] = {place: [] for place in PLACES}
-    for entry in sorted(entries.values(), key=lambda entry: (entry.file.order, entry.file.name)):
+    for entry in sorted(entries, key=lambda entry: (entry.file.order, entry.file.name)):
         if entry.file.role is not None:
             placed[entry.file.role].append(entry.prompt)
+    return placed
+
+
+def _layers(entries: Mapping[str, Entry], fields: Mapping[str, Any]) -> Layers:
+    placed = _prompts_by_place(entries.values())
     for place in placed.keys() & fields.keys():
         given = fields[place]
         placed[place] += given if isinstance(given, list | tuple) else [given]

@@ -111,12 +111,21 @@ def _as_json(meter: Meter, value: Any, tag: str, depth: int) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, Mapping):
-        if not all(isinstance(key, str) for key in value):
-            raise Fault("isolated=True passes JSON data to the template: the keys of mappings are text")
+        _require_text_keys(value)
         return {str(key): _as_json(meter, item, tag, depth + 1) for key, item in value.items()}
-    if isinstance(value, Sequence) and not hasattr(kind, "_fields") and not isinstance(value, bytes):
+    if _is_list(value):
         return [_as_json(meter, item, tag, depth + 1) for item in value]
     return _object_as_json(meter, value, tag)
+
+
+def _require_text_keys(mapping: Mapping[Any, Any]) -> None:
+    if not all(isinstance(key, str) for key in mapping):
+        raise Fault("isolated=True passes JSON data to the template: the keys of mappings are text")
+
+
+def _is_list(value: Any) -> bool:
+    """True for a sequence that is neither bytes nor a named tuple, whose fields templates read by name."""
+    return isinstance(value, Sequence) and not hasattr(type(value), "_fields") and not isinstance(value, bytes)
 
 
 def _object_as_json(meter: Meter, value: Any, tag: str) -> Any:

@@ -104,13 +104,16 @@ def defused(segments: Sequence[Segment]) -> Sequence[Segment]:
     if text.count(MEDIA_OPENING) == sum(1 for segment in segments if segment.media is not None):
         return segments
     markers = {span.start for span in tile(segments) if span.segment.media is not None}
-    cuts: list[int] = []
-    at = text.find(MEDIA_OPENING)
-    while at >= 0:
-        if at not in markers:
-            cuts.append(at + 1)
-        at = text.find(MEDIA_OPENING, at + 1)
+    cuts = [start + 1 for start in _openings(text) if start not in markers]
     return broken_at(segments, [segment.text for segment in segments], cuts)
+
+
+def _openings(text: str) -> Iterator[int]:
+    """Yield the places of marker openings, also of those that overlap."""
+    start = text.find(MEDIA_OPENING)
+    while start >= 0:
+        yield start
+        start = text.find(MEDIA_OPENING, start + 1)
 
 
 def broken_at(segments: Sequence[Segment], texts: Sequence[str], cuts: Sequence[int]) -> list[Segment]:

@@ -173,14 +173,16 @@ def _is_for(value: Any, schema: Mapping[str, Any] | None) -> bool:
     properties = schema.get("properties")
     if not isinstance(value, dict) or properties is None or value.keys() != properties.keys():
         return False
-    for name, one in properties.items():
-        values = one.get("enum")
-        if "const" in one:
-            values = [one["const"]]
-        # Null is what a model writes for a property that it leaves out.
-        if values is not None and value[name] is not None and value[name] not in values:
-            return False
-    return True
+    # Null is what a model writes for a property that it leaves out.
+    return all(value[name] is None or _is_listed(value[name], one) for name, one in properties.items())
+
+
+def _is_listed(value: Any, schema: Mapping[str, Any]) -> bool:
+    """True if the schema lists the value, or lists no values."""
+    if "const" in schema:
+        return bool(value == schema["const"])
+    values = schema.get("enum")
+    return values is None or value in values
 
 
 def _takes_null(schema: Any) -> bool:

@@ -163,19 +163,24 @@ def _problem(detail: ErrorDetails, sent: Any, parameters: Mapping[str, Any]) -> 
         if schema is not None:
             expected += f" (expected {type_of(parameters, schema)})"
         return ArgumentProblem(path, expected)
+    return ArgumentProblem(path, _expected(detail, parameters), _short(detail["input"]))
+
+
+def _expected(detail: ErrorDetails, parameters: Mapping[str, Any]) -> str:
+    """Return the reason why an argument that was sent is invalid."""
+    kind, loc = detail["type"], detail["loc"]
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        expected = "is not allowed here"
-        if len(loc) == 1:
-            names = ", ".join(parameters.get("properties", {})) or "none"
-            expected = f"is not a parameter; the parameters are: {names}"
-        return ArgumentProblem(path, expected, _short(detail["input"]))
+        if len(loc) > 1:
+            return "is not allowed here"
+        names = ", ".join(parameters.get("properties", {})) or "none"
+        return f"is not a parameter; the parameters are: {names}"
     if not loc and kind.endswith("_type"):
-        return ArgumentProblem("", "expected one JSON object with the parameters", _short(detail["input"]))
+        return "expected one JSON object with the parameters"
     message = detail["msg"]
     for opening in _OPENINGS:
         if message.startswith(opening):
             message = "expected " + message.removeprefix(opening)
-    return ArgumentProblem(path, _ends_of(message, MAX_MESSAGE_CHARS), _short(detail["input"]))
+    return _ends_of(message, MAX_MESSAGE_CHARS)
 
 
 def _steps(loc: tuple[int | str, ...], sent: Any, kind: str) -> list[int | str]:

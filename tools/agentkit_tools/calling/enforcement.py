@@ -71,11 +71,17 @@ async def _denial(
         except Exception as error:
             return _denied(call, f"whether it needs approval could not be decided: {describe_error(error)}", error)
     if policy.max_calls is not None and context.calls is not None:
-        count = context.calls.get(call.name, 0)
-        if count >= policy.max_calls:
-            return _denied(call, f"it may be called at most {policy.max_calls} times in one run. Go on without it.")
-        # Counted before the call, so that calls that run at the same time do not exceed the limit.
-        context.calls[call.name] = count + 1
+        return _denial_of_count(policy.max_calls, call, context.calls)
+    return None
+
+
+def _denial_of_count(max_calls: int, call: ToolCall, counts: dict[str, int]) -> ToolResult | None:
+    """Count a call; return its result if that is one more than allowed."""
+    count = counts.get(call.name, 0)
+    if count >= max_calls:
+        return _denied(call, f"it may be called at most {max_calls} times in one run. Go on without it.")
+    # Counted before the call, so that calls that run at the same time do not exceed the limit.
+    counts[call.name] = count + 1
     return None
 
 

@@ -59,12 +59,15 @@ def to_content(value: Any, *, nothing: str = "null") -> Content:
     if isinstance(value, list | tuple) and any(isinstance(item, Media | Text) for item in value):
         return tuple(_part(item) for item in value)
     if isinstance(value, bytes | bytearray | memoryview):
-        data = bytes(value)
-        try:
-            return data.decode()
-        except UnicodeDecodeError:
-            return (File(data),)
+        return _content_of_bytes(bytes(value))
     return clean(_json(value))
+
+
+def _content_of_bytes(data: bytes) -> Content:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return (File(data),)
 
 
 def _plain(value: Any) -> Any:

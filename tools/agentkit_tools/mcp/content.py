@@ -67,18 +67,21 @@ def from_result(result: ToolResult) -> dict[str, Any]:
     if isinstance(result.error, ToolFailure):
         value = result.error.payload
     if result.status != "too_large" and value is not None and not isinstance(value, str | Media | Text | list | tuple):
-        # Read the content, not the value: an iterator in the value is exhausted.
-        try:
-            content = result.content
-            if not isinstance(content, str):
-                content = to_content(value)
-            data = json.loads(str(content))
-        except ValueError:
-            # The value has no JSON form: it may be bytes that are text.
-            data = None
+        data = _json_of(result.content, value)
         if isinstance(data, dict):
             fields["structuredContent"] = data
     return fields
+
+
+def _json_of(content: Content, value: Any) -> Any:
+    """Return the JSON data of a value; None if it has no JSON form, such as bytes that are text."""
+    # Read the content, not the value: an iterator in the value is exhausted.
+    try:
+        if not isinstance(content, str):
+            content = to_content(value)
+        return json.loads(str(content))
+    except ValueError:
+        return None
 
 
 def to_documents(answer: ReadResourceResult) -> tuple[Document, ...]:

@@ -224,17 +224,20 @@ def _check_prompt(name: str, given: Mapping[str, str], prompts: Sequence[Prompt]
     if name not in known:
         raise MCPServerError(f"the server has no prompt named {name!r}{nearest(name, known)}", name=name)
     expected = {argument.name: bool(argument.required) for argument in known[name].arguments or ()}
-    problems = [
-        ArgumentProblem(argument, "is required")
-        for argument, is_required in expected.items()
-        if is_required and argument not in given
-    ]
+    problems = _problems_of_arguments(given, expected)
+    if problems:
+        takes = ", ".join(expected) or "no arguments"
+        shown = "; ".join(map(str, problems))
+        raise MCPServerError(f"prompt {name}: {shown}. It takes {takes}.", name=name, problems=problems)
+
+
+def _problems_of_arguments(given: Mapping[str, str], expected: Mapping[str, bool]) -> list[ArgumentProblem]:
+    """Return the problems of the arguments of a prompt; the values of `expected` are True for required ones."""
+    required = [argument for argument, is_required in expected.items() if is_required]
+    problems = [ArgumentProblem(argument, "is required") for argument in required if argument not in given]
     for argument, value in given.items():
         if argument not in expected:
             problems.append(ArgumentProblem(argument, "is unknown"))
         elif not isinstance(value, str):
             problems.append(ArgumentProblem(argument, "is not text", brief(value)))
-    if problems:
-        takes = ", ".join(expected) or "no arguments"
-        shown = "; ".join(map(str, problems))
-        raise MCPServerError(f"prompt {name}: {shown}. It takes {takes}.", name=name, problems=problems)
+    return problems

@@ -139,13 +139,16 @@ def _problem_of(definition: Definition, description: str) -> str:
         return "it has no name"
     if len(description) > _MAX_DESCRIPTION:
         return f"its description has {len(description):,} characters, {_MAX_DESCRIPTION:,} are allowed"
-    for schema in (definition.input_schema, definition.output_schema):
-        try:
-            size = len(json.dumps(schema))
-        except (ValueError, RecursionError) as error:
-            return f"its JSON Schema cannot be used; {describe_error(error)}"
-        if size > _MAX_SCHEMA:
-            return f"its JSON Schema has {size:,} characters, {_MAX_SCHEMA:,} are allowed"
+    return _problem_of_schema(definition.input_schema) or _problem_of_schema(definition.output_schema)
+
+
+def _problem_of_schema(schema: Any) -> str:
+    try:
+        size = len(json.dumps(schema))
+    except (ValueError, RecursionError) as error:
+        return f"its JSON Schema cannot be used; {describe_error(error)}"
+    if size > _MAX_SCHEMA:
+        return f"its JSON Schema has {size:,} characters, {_MAX_SCHEMA:,} are allowed"
     return ""
 
 

@@ -94,6 +94,22 @@ def _host(parts: re.Match[str]) -> str:
     return host
 
 
+def _each(name: str, items: Iterable[object], kind: type, what: str) -> dict[str, tuple[object, type, str]]:
+    """Return the arguments of `check_types` for the items of a list."""
+    return {f"{name}[{index}]": (item, kind, what) for index, item in enumerate(items)}
+
+
+def _networks(texts: Iterable[str], problems: list[tuple[str, str]]) -> list[IPv4Network | IPv6Network]:
+    """Return the valid networks; the problems of the others are added to `problems`."""
+    networks: list[IPv4Network | IPv6Network] = []
+    for text in texts:
+        try:
+            networks.append(ip_network(text))
+        except ValueError as error:
+            problems.append(("networks", f"network {error}"))
+    return networks
+
+
 class Guard:
     """Which hosts, networks and ports may be reached.
 
@@ -105,21 +121,16 @@ class Guard:
         check_types(
             ToolDefinitionError,
             "http tool",
-            **{f"hosts[{index}]": (host, str, "the name of a host") for index, host in enumerate(hosts or ())},
-            **{f"networks[{index}]": (one, str, "a network") for index, one in enumerate(networks)},
-            **{f"ports[{index}]": (port, int, "a whole number") for index, port in enumerate(ports or ())},
+            **_each("hosts", hosts or (), str, "the name of a host"),
+            **_each("networks", networks, str, "a network"),
+            **_each("ports", ports or (), int, "a whole number"),
         )
         self.hosts = hosts
         if hosts is not None:
             self.hosts = [host.lower() for host in hosts]
         self.ports = ports
-        self.networks: list[IPv4Network | IPv6Network] = []
         problems = [("ports", f"port {port} is not from 1 to 65535") for port in ports or () if not 0 < port < 65536]
-        for network in networks:
-            try:
-                self.networks.append(ip_network(network))
-            except ValueError as error:
-                problems.append(("networks", f"network {error}"))
+        self.networks = _networks(networks, problems)
         if problems:
             text = "; ".join([problem for _, problem in problems])
             raise ToolDefinitionError(f"http tool: {text}", names=dict.fromkeys([name for name, _ in problems]))

@@ -75,11 +75,8 @@ def _value(node: ast.expr, source: str) -> Fraction:
         return _checked(_literal(node, source))
     if isinstance(node, ast.Name) and node.id in _CONSTANTS:
         return _CONSTANTS[node.id]
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd | ast.USub):
-        value = _value(node.operand, source)
-        if isinstance(node.op, ast.USub):
-            return -value
-        return value
+    if isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
+        return _UNARY[type(node.op)](_value(node.operand, source))
     if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
         left, right = _value(node.left, source), _value(node.right, source)
         return _checked(_BINARY[type(node.op)](left, right))
@@ -161,6 +158,7 @@ def _round(value: Fraction, places: Fraction = Fraction(0)) -> Fraction:
     return rounded
 
 
+_UNARY: dict[type[ast.unaryop], Callable[[Fraction], Fraction]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
 _BINARY: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,

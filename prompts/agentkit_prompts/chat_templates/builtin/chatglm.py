@@ -32,6 +32,9 @@ class ChatGLM2Template(RoleMarkerTemplate):
         if not task.strict:
             # LMDeploy leaves out other messages.
             turns = [turn for turn in turns if turn["role"] in ("user", "assistant")]
+        return "".join(self._rounds(turns, task))
+
+    def _rounds(self, turns: list[Turn], task: Task) -> list[str]:
         parts: list[str] = []
         number = 0
         is_open = False
@@ -44,7 +47,7 @@ class ChatGLM2Template(RoleMarkerTemplate):
             parts += self._round(turn, number)
         if is_open and task.add_generation_prompt:
             parts.append(self.assistant)
-        return "".join(parts)
+        return parts
 
     def _round(self, turn: Turn, number: int) -> list[str]:
         """Return the text of a message in the round of this number."""

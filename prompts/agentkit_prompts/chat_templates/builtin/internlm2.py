@@ -85,14 +85,19 @@ class InternS1Template(InternLM2Template):
 
     code_tokens: ClassVar[tuple[str, ...]] = (*InternLM2Template.code_tokens, "<think>", "</think>")
 
+    def _has_default(self, task: Task) -> bool:
+        """True if the template writes its default system message for messages without one."""
+        return self.meta_instruction is not None and task.sequence_start and task.enable_thinking is not False
+
     def head(self, turns: Sequence[Turn], task: Task) -> list[str]:
         """Return the text before all other messages: the system message, with the tools after its text."""
         bos = self.opening(task)
         leads = bool(turns) and turns[0]["role"] == "system"
-        has_default = self.meta_instruction is not None and task.sequence_start and task.enable_thinking is not False
-        has_system = leads or has_default
+        has_system = leads or self._has_default(task)
+        if not task.tools and has_system:
+            return RoleMarkerTemplate.head(self, turns, task)
         if not task.tools:
-            return RoleMarkerTemplate.head(self, turns, task) if has_system else [bos]
+            return [bos]
         begin, end = task.markers["system plugin"]
         tools = f"{self.tool}{json_text(task.tools, indent=2)}{self.eotool}"
         if not has_system:

@@ -41,6 +41,9 @@ class Qwen25Template(RoleMarkerTemplate):
         """Return the texts around the message of the user that neighbouring results share."""
         return self.user.strip(), self.eoh
 
+    def _lines_of_tools(self, task: Task) -> str:
+        return "".join([f'{self.separator}{{"type": "function", "function": {text}}}' for text in task.tool_texts])
+
     def head(self, turns: Sequence[Turn], task: Task) -> list[str]:
         """Return the text before all other messages: the system message, with the tools after its text."""
         leads = bool(turns) and turns[0]["role"] == "system"
@@ -49,8 +52,12 @@ class Qwen25Template(RoleMarkerTemplate):
         if leads:
             system = turns[0]["content"]
         if task.tools:
-            lines = [f'{self.separator}{{"type": "function", "function": {text}}}' for text in task.tool_texts]
-            return [bos, self.system, system or "", f"{self.tools}{''.join(lines)}{self.eotools}{self.eosys}"]
+            return [
+                bos,
+                self.system,
+                system or "",
+                f"{self.tools}{self._lines_of_tools(task)}{self.eotools}{self.eosys}",
+            ]
         if system is not None and (task.sequence_start or (leads and task.strict)):
             return [bos, self.system, system, self.eosys]
         return [bos]

@@ -215,10 +215,7 @@ class _Guard:
         places: list[tuple[str, str]] = []
 
         def change(segments: Segments) -> Segments:
-            swapped = "".join(
-                ["\0" * len(segment.text) if is_tainted(segment) else segment.text for segment in segments]
-            )
-            cuts = _cuts(self.tokens.in_json, segments.text, swapped)
+            cuts = _cuts(self.tokens.in_json, segments.text, _masked(segments))
             owners = [segment.pointer for segment in segments for _ in segment.text]
             places.extend((cut.found.token, owners[at]) for cut in cuts for at in cut.tainted)
             return _cut(segments, [cut.at for cut in cuts])
@@ -301,6 +298,11 @@ class _Guard:
             'control_tokens="escape"',
             found,
         )
+
+
+def _masked(segments: Segments) -> str:
+    """Return the text with NUL characters for the tainted segments."""
+    return "".join(["\0" * len(segment.text) if is_tainted(segment) else segment.text for segment in segments])
 
 
 def _cuts(tokens: ControlTokens, text: str, swapped: str) -> list[_Cut]:

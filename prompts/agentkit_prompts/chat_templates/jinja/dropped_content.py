@@ -72,11 +72,15 @@ class ContentCheck:
         if any(map(_has_media, messages)) and _render_without_media(conversation, render) == text:
             problems.append(Problem("messages", "the media"))
         if not problems:
-            # Starting again is simpler than removing the oldest shape, and costs one more check of each.
-            if len(self._whole) >= MAX_CACHED:
-                self._whole.clear()
-            self._whole[shape] = None
+            self._remember(shape)
         return list(dict.fromkeys(problems))
+
+    def _remember(self, shape: int) -> None:
+        """Remember the shape of a conversation that the template writes completely."""
+        # Starting again is simpler than removing the oldest shape, and costs one more check of each.
+        if len(self._whole) >= MAX_CACHED:
+            self._whole.clear()
+        self._whole[shape] = None
 
 
 def _has_texts_in_order(text: str, messages: Sequence[dict[str, Any]]) -> bool:
@@ -117,13 +121,11 @@ def _shape(value: Any, key: str = "") -> object:
         return tuple([(name, _shape(item, name)) for name, item in value.items()])
     if isinstance(value, list | tuple):
         return tuple([_shape(item) for item in value])
-    if value is None or isinstance(value, bool):
+    if isinstance(value, bool) or (isinstance(value, str) and key in _NAMING_KEYS):
         return value
-    if not isinstance(value, str):
-        return type(value)
-    if key in _NAMING_KEYS:
-        return value
-    return not value or value.isspace(), _END_OF_THOUGHT in value
+    if isinstance(value, str):
+        return not value or value.isspace(), _END_OF_THOUGHT in value
+    return type(value)
 
 
 def _spoken_texts(message: dict[str, Any]) -> list[str]:

@@ -214,14 +214,18 @@ def _schemas_inside(schema: object, root: Mapping[str, Any]) -> list[object]:
         return [target_in(root, reference)]
     if not {"type", "enum", "const"}.isdisjoint(schema):
         return []
-    options: list[object] = []
-    for key in ("anyOf", "oneOf"):
-        if isinstance(schema.get(key), list):
-            options += schema[key]
-    parts = schema.get("allOf")
-    if not options and isinstance(parts, list) and len(parts) == 1:
-        return [*parts]
+    options = [*_listed(schema, "anyOf"), *_listed(schema, "oneOf")]
+    parts = _listed(schema, "allOf")
+    if not options and len(parts) == 1:
+        return parts
     return options
+
+
+def _listed(schema: Mapping[str, Any], keyword: str) -> list[object]:
+    value = schema.get(keyword)
+    if isinstance(value, list):
+        return value
+    return []
 
 
 def _own_kinds(schema: Mapping[str, Any]) -> Iterable[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.prefix import breakpoints
@@ -138,14 +138,18 @@ class _Turns:
         key = "tool_use_id"
         if calls:
             key = "id"
-            self._renamed = {}
-            for call_id in calls:
-                unique = self._unique(call_id)
-                if unique != call_id:
-                    self._renamed[call_id] = unique
+            self._rename(calls)
         if not self._renamed:
             return blocks
         return tuple([_renamed(block, key, self._renamed) for block in blocks])
+
+    def _rename(self, calls: Sequence[str]) -> None:
+        """Note the new ids of the calls of an assistant message whose ids were used before."""
+        self._renamed = {}
+        for call_id in calls:
+            unique = self._unique(call_id)
+            if unique != call_id:
+                self._renamed[call_id] = unique
 
     def _unique(self, call_id: str) -> str:
         """Return an id that no earlier call has."""

@@ -13,7 +13,7 @@ from agentkit_prompts.context.wire.write_openai_chat import Required, media_of_r
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.contents import Contents
-    from agentkit_prompts.composition.declarations import Declarations
+    from agentkit_prompts.composition.declarations import Declarations, OutputRequest
     from agentkit_prompts.composition.sections import Section
 
 __all__ = ["openai_payload"]
@@ -45,11 +45,15 @@ def openai_payload(
     if declared.tools:
         payload["tools"] = declared.derive(_tools, _form_of_tools(provider, required))
     if declared.output is not None and declared.output.mode == "native":
-        schema: dict[str, Any] = {"name": "answer", "schema": declared.output.schema}
-        if declared.output.strict:
-            schema["strict"] = True
-        payload["response_format"] = {"type": "json_schema", "json_schema": schema}
+        payload["response_format"] = {"type": "json_schema", "json_schema": _answer_schema(declared.output)}
     return payload
+
+
+def _answer_schema(output: OutputRequest) -> dict[str, Any]:
+    schema: dict[str, Any] = {"name": "answer", "schema": output.schema}
+    if output.strict:
+        schema["strict"] = True
+    return schema
 
 
 def _form_of_tools(provider: str | None, required: Required | None) -> Literal["openai", "compatible", "gemini"]:

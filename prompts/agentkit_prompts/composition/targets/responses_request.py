@@ -37,8 +37,10 @@ def responses_payload(composition: Contents) -> dict[str, Any]:
     for entry in composition.in_order():
         if isinstance(entry, Conversation):
             items += chain.from_iterable(entry.derive(responses_items))
-        elif entry.role == "user" or entry.media:
-            items += responses_items(Message(entry.role, to_parts(entry) if entry.media else entry.text))
+        elif entry.media:
+            items += responses_items(Message(entry.role, to_parts(entry)))
+        elif entry.role == "user":
+            items += responses_items(Message("user", entry.text))
         elif entry.text:
             payload["instructions"] = clean(entry.text)
     payload["input"] = items

@@ -253,11 +253,13 @@ class HeadWriter:
         if len(pieces) < 4 or pieces[2] != content:
             return None
         before, after = "".join(pieces[:2]), "".join(pieces[3:])
-        if self._could_begin_token(before) or self._lacks_border(pieces):
-            return None
-        if any(frame.is_open(after + begin) for begin in frame.begins[self._first]):
+        if self._could_begin_token(before) or self._lacks_border(pieces) or self._is_open(after):
             return None
         return f"{before}{content}{after}"
+
+    def _is_open(self, after: str) -> bool:
+        """True if a token may cross the border between the system message and the first message."""
+        return any(self._frame.is_open(after + begin) for begin in self._frame.begins[self._first])
 
     def _system_pieces(self, section: Section, task: Task, *, starts_line: bool) -> tuple[str, list[str]]:
         content = self._frame.section_text(section, starts_line=starts_line)

@@ -55,26 +55,26 @@ def _read_tool(tool: object, where: str, problems: Problems, *, needs_name: bool
     """Return a copy of a tool, or None if it is invalid."""
     if isinstance(tool, ToolSpec):
         tool = openai_tool(tool)
-    function = tool
-    if isinstance(tool, Mapping):
-        function = tool.get("function", tool)
+    function = _function_of(tool)
     if not isinstance(function, Mapping):
         what = f"expected a ToolSpec or a mapping with a name, got {type(function).__name__}"
         problems.append(Problem(where, what))
         return None
-    if needs_name:
-        _check_function(function, where, problems)
+    if needs_name and not _is_name(function.get("name")):
+        problems.append(Problem(where, "has no name"))
     if not fits_json(tool, where, problems):
         return None
+    if needs_name and not isinstance(function.get("parameters") or {}, Mapping):
+        problems.append(Problem(where, "its parameters must be a JSON Schema object"))
     copy: dict[str, Any] = json.loads(json.dumps(freeze(tool)))
     return copy
 
 
-def _check_function(function: Mapping[str, Any], where: str, problems: Problems) -> None:
-    if not _is_name(function.get("name")):
-        problems.append(Problem(where, "has no name"))
-    if not isinstance(function.get("parameters") or {}, Mapping):
-        problems.append(Problem(where, "its parameters must be a JSON Schema object"))
+def _function_of(tool: object) -> object:
+    """Return the part of a tool that has its name and its parameters."""
+    if isinstance(tool, Mapping):
+        return tool.get("function", tool)
+    return tool
 
 
 def _is_name(value: object) -> bool:

@@ -203,15 +203,19 @@ def _variables_of(node: ast.AST) -> set[str]:
     names: set[str] = set()
     # Too many names are harmless: an unread variable is an error only if it is used. One too few gives a wrong prompt.
     for inner in ast.walk(node):
-        match inner:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-                names.add(name)
-            case ast.alias():
-                names.add(inner.asname or inner.name.partition(".")[0])
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                names.add(name)
-            case ast.Subscript(ctx=ast.Store() | ast.Del()):
-                names |= {one.id for one in ast.walk(inner.value) if isinstance(one, ast.Name)}
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr)) if attr in _CHANGING:
-                names.add(name)
+        names |= _names_changed_by(inner)
     return names
+
+
+def _names_changed_by(node: ast.AST) -> set[str]:
+    """Return the variables that a node sets or changes, apart from the nodes inside it."""
+    match node:
+        case ast.alias():
+            return {node.asname or node.name.partition(".")[0]}
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            return {name}
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr)) if attr in _CHANGING:
+            return {name}
+        case ast.Subscript(ctx=ast.Store() | ast.Del()):
+            return {inner.id for inner in ast.walk(node.value) if isinstance(inner, ast.Name)}
+    return set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.errors import InContextError, Problem, Problems, PromptError, brief
@@ -129,7 +130,7 @@ def _template(cfg: Any, place: str, problems: Problems) -> Any:
     if wrong:
         problems += wrong
         return None
-    return _made(place, lambda: cls(**settings), problems)
+    return _made(place, partial(cls, **settings), problems)
 
 
 def _problems_of_settings(cls: Any, settings: _Settings, place: str) -> Problems:

@@ -198,17 +198,23 @@ def _problems_of_order(
         return [Problem("round", "no role is marked generate=True or called BOT; mark the role of the model")]
     if assistant is None:
         return []
-    # Reserved roles may be anywhere; without a round all roles may.
-    names = [item["role"] for item in dialogue if item["role"] in meta.order or not meta.round]
+    names = _names_in_round(dialogue, meta)
     problems: Problems = []
-    if names and names[0] == assistant and _asks_first(meta, roles):
+    if names[:1] == [assistant] and _asks_first(meta, roles):
         text = f"the conversation starts with {assistant!r}, but a round starts with {roles.get('user')!r}"
         problems.append(Problem("messages[0]", f"{text}; put a user message first"))
-    has_question = bool(names) and names[-1] != assistant
-    if ask and not has_question:
+    if ask and names[-1:] in ([], [assistant]):
         text = "no user message to reply to at the end; add one, or render with add_generation_prompt=False"
         problems.append(Problem("messages[-1]", text))
     return problems
+
+
+def _names_in_round(dialogue: Sequence[Mapping[str, Any]], meta: MetaFormat) -> list[str]:
+    """Return the roles of the messages whose order matters: reserved roles may be anywhere."""
+    names = [item["role"] for item in dialogue]
+    if not meta.round:
+        return names
+    return [name for name in names if name in meta.order]
 
 
 def _asks_first(meta: MetaFormat, roles: Mapping[str, str]) -> bool:
@@ -225,7 +231,15 @@ def _names_of_roles(meta: MetaFormat | None) -> dict[str, str]:
     if meta is None:
         return {role: names[0] for role, names in _CHAT_ROLES.items()}
     roles = _roles_by_name(meta)
-    # The use of a role in the round goes before its name: the role that replies is the assistant.
+    _add_roles_by_use(roles, meta)
+    # A template without a system role gets the instructions as a text of the user.
+    if "user" in roles:
+        roles.setdefault("system", roles["user"])
+    return {**{name: name for name in meta.roles}, **roles}
+
+
+def _add_roles_by_use(roles: dict[str, str], meta: MetaFormat) -> None:
+    """Add the assistant and the user as the round uses them: the role that replies is the assistant."""
     replying = [role.role for role in meta.speakers if role.generate]
     if replying:
         roles["assistant"] = replying[0]
@@ -233,10 +247,6 @@ def _names_of_roles(meta: MetaFormat | None) -> dict[str, str]:
     for name in meta.order:
         if name not in taken:
             roles.setdefault("user", name)
-    # A template without a system role gets the instructions as a text of the user.
-    if "user" in roles:
-        roles.setdefault("system", roles["user"])
-    return {**{name: name for name in meta.roles}, **roles}
 
 
 def _roles_by_name(meta: MetaFormat) -> dict[str, str]:

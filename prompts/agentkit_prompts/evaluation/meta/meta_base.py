@@ -136,6 +136,11 @@ def without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
     problems: Problems = []
     lines = [_line(position, item, problems) for position, item in enumerate(items) if not is_marker(item)]
     raise_problems("prompt", problems)
+    return _joined(lines)
+
+
+def _joined(lines: Sequence[_Line]) -> list[str | Mapping[str, Any]]:
+    """Return the texts and the media of lines; neighbouring texts are one."""
     parts: list[str | Mapping[str, Any]] = []
     text, separator = "", ""
     for line in lines:

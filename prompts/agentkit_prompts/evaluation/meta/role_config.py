@@ -126,6 +126,15 @@ def _eos(value: Any, problems: Problems) -> int | str | tuple[int | str, ...] | 
     return read_marker(value, "eos_token_id", problems)
 
 
+def _valid_role(value: Mapping[str, Any], place: str, problems: Problems) -> dict[str, RoleFormat]:
+    """Return a role by its place; nothing if it is invalid."""
+    wrong = _problems_of_role(value, place)
+    problems += wrong
+    if wrong:
+        return {}
+    return {place: _role(value, place)}
+
+
 def _entries(config: Mapping[str, Any], key: str, problems: Problems) -> dict[str, str | RoleFormat]:
     """Return the valid entries of a list of roles by their places."""
     values = config.get(key)
@@ -140,10 +149,7 @@ def _entries(config: Mapping[str, Any], key: str, problems: Problems) -> dict[st
         if isinstance(value, str) and key == "round":
             entries[place] = value
         elif isinstance(value, Mapping):
-            wrong = _problems_of_role(value, place)
-            problems += wrong
-            if not wrong:
-                entries[place] = _role(value, place)
+            entries |= _valid_role(value, place, problems)
         else:
             problems += wrong_type(place, value, Mapping, _EXPECTED[key])
     return entries

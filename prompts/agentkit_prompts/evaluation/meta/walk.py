@@ -131,9 +131,14 @@ class _Cutter:
         elif self._open and self._open[-1].name == name:
             self._complete(self._open.pop())
         else:
-            current = ", ".join(repr(section.name) for section in self._open[-1:]) or "no section"
-            text = f"closes section {name!r} while {current} is open; open and close them in pairs"
-            self.problems.append(Problem(place, text))
+            self._note_wrong_end(place, name)
+
+    def _note_wrong_end(self, place: str, name: str) -> None:
+        current = "no section"
+        if self._open:
+            current = repr(self._open[-1].name)
+        text = f"closes section {name!r} while {current} is open; open and close them in pairs"
+        self.problems.append(Problem(place, text))
 
     def _end_loose(self) -> None:
         if self._loose:

@@ -125,8 +125,7 @@ def element(value: Any, key: Any) -> Any:
             raise Fault(f"a {type(key).__name__} cannot be a key") from None
     if isinstance(key, str):
         return attribute(value, str.__str__(key))
-    has_elements = isinstance(value, list | tuple | str | range) or (_has_fields(kind) and hasattr(kind, "__getitem__"))
-    if type(key) is int and has_elements:
+    if type(key) is int and _has_elements(value):
         try:
             return value[key]
         except LookupError:
@@ -139,13 +138,21 @@ def _has_fields(kind: type) -> bool:
     return is_python_class(kind) and not issubclass(kind, type | ModuleType)
 
 
+def _has_elements(value: Any) -> bool:
+    kind = type(value)
+    return isinstance(value, list | tuple | str | range) or (_has_fields(kind) and hasattr(kind, "__getitem__"))
+
+
 def _is_readable(kind: type, name: str) -> bool:
     """True if `name` is a field or property of `kind`, so that reading it runs nothing else."""
     for base, names in _BUILTIN.items():
         if issubclass(kind, base):
             return name in names
-    if not _has_fields(kind):
-        return False
+    return _has_fields(kind) and _is_field(kind, name)
+
+
+def _is_field(kind: type, name: str) -> bool:
+    """True if `name` is a field or property of a class of the program."""
     if issubclass(kind, BaseModel) and (name in kind.model_fields or name.startswith("model_")):
         return name in kind.model_fields
     if is_dataclass(kind) and any(field.name == name for field in fields(kind)):

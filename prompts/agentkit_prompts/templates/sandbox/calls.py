@@ -196,18 +196,20 @@ def _checked_test(run: Callable[..., Any], reads: str, is_prompt: bool) -> Calla
     def checked(context: Context, value: Any, /, *args: Any, **kwargs: Any) -> Any:
         if is_prompt and isinstance(value, Undefined):
             value._fail_with_undefined_error()
-        if reads == "kind":
-            return call(context, value, args, kwargs)
-        meter: Meter = context.meter  # type: ignore[attr-defined]
-        meter.tick()
-        for operand in (value, *args, *kwargs.values()):
-            _look_at_long(meter, operand)
-            meter.deep(operand)
-            if reads == "numbers":
-                refuse_large(operand)
+        if reads != "kind":
+            _check_operands(context.meter, (value, *args, *kwargs.values()), reads)  # type: ignore[attr-defined]
         return call(context, value, args, kwargs)
 
     return checked
+
+
+def _check_operands(meter: Meter, operands: tuple[Any, ...], reads: str) -> None:
+    meter.tick()
+    for operand in operands:
+        _look_at_long(meter, operand)
+        meter.deep(operand)
+        if reads == "numbers":
+            refuse_large(operand)
 
 
 # Calls
@@ -223,18 +225,21 @@ def guarded_call(meter: Meter, target: Any, args: tuple[Any, ...], kwargs: dict[
             return target(*args, **kwargs)
         finally:
             meter.leave()
-    meter.tick()
     if isinstance(target, BoundFormat):
+        meter.tick()
         return meter.result(target.run(meter, args, kwargs))
-    for argument in (*args, *kwargs.values()):
-        meter.deep(argument)
-        refuse_large(argument)
+    _check_operands(meter, (*args, *kwargs.values()), "numbers")
     if isinstance(target, BuiltinMethodType | MethodType):
         args = tuple([meter.items(argument) if hasattr(argument, "__next__") else argument for argument in args])
         _check_method(meter, target, args, kwargs)
-    elif args and (isinstance(target, Dict) or (isinstance(target, type) and issubclass(target, Namespace))):
+    elif args and _makes_mapping(target):
         args = (_pairs(meter, args[0]), *args[1:])
     return meter.result(target(*args, **kwargs))
+
+
+def _makes_mapping(target: Any) -> bool:
+    """True for `dict` and `namespace`."""
+    return isinstance(target, Dict) or (isinstance(target, type) and issubclass(target, Namespace))
 
 
 def is_offered(value: Any, name: str, *, is_prompt: bool) -> bool:

@@ -57,20 +57,19 @@ def _counters_of(body: Iterable[nodes.Node]) -> list[nodes.Getattr] | None:
     stack: list[nodes.Node] = list(body)
     while stack:
         node = stack.pop()
-        if isinstance(node, nodes.Getattr) and isinstance(node.node, nodes.Name) and node.node.name == "loop":
-            if node.attr not in _COUNTERS:
+        match node:
+            case nodes.Getattr(node=nodes.Name(name="loop")) if node.attr in _COUNTERS:
+                counters.append(node)
+            case nodes.Name(name="loop"):
                 return None
-            counters.append(node)
-        elif isinstance(node, nodes.Name) and node.name == "loop":
-            return None
-        elif isinstance(node, nodes.For):
-            # The body of an inner loop has another `loop`.
-            stack += [node.iter, *node.else_]
-        elif isinstance(node, nodes.Macro | nodes.CallBlock | nodes.Block):
-            if any(name.name == "loop" for name in node.find_all(nodes.Name)):
-                return None
-        else:
-            stack.extend(node.iter_child_nodes())
+            case nodes.For():
+                # The body of an inner loop has another `loop`.
+                stack += [node.iter, *node.else_]
+            case nodes.Macro() | nodes.CallBlock() | nodes.Block():
+                # `loop` inside them is read when they are called.
+                stack.extend(node.find_all(nodes.Name))
+            case _:
+                stack.extend(node.iter_child_nodes())
     return counters
 
 
@@ -278,6 +277,10 @@ class TracingCodeGenerator(BoundedCodeGenerator):
             else:
                 texts.append(self._evaluated(item, frame))
                 sites.append(self._sites[id(item)])
+        self._write_output(texts, sites)
+
+    def _write_output(self, texts: list[str], sites: list[int | None]) -> None:
+        """Write the code that appends the texts; a value that is no plain text takes the slow path."""
         values = [text for text, site in zip(texts, sites, strict=True) if site is not None]
         if not values:
             self.writeline(f"texts += ({', '.join(texts)},); mark(({tuple(sites)!r}, ()))")

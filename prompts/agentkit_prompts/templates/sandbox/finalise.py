@@ -79,6 +79,11 @@ def concat(meter: Meter, buffer: list[str]) -> str:
     real = [part for part in buffer if type(part) is RenderedText or type(part) is Composed]
     if not real:
         return joined
+    return _without_other_markers(buffer, real)
+
+
+def _without_other_markers(buffer: Sequence[str], real: Sequence[str]) -> str:
+    """Join a buffer in which `real` are the texts whose markers are media."""
     clean = "".join([part if type(part) is not str else neutralise_markers(part) for part in buffer])
     # Neighbours can form a marker together. Then all markers are broken, because a real one looks the same.
     if clean.count(MEDIA_OPENING) != sum(part.count(MEDIA_OPENING) for part in real):
@@ -105,6 +110,15 @@ def number_text(value: float | None) -> str:
     return repr(value)
 
 
+def _str_of(value: object) -> str:
+    try:
+        return str(value)
+    except (Fault, TemplateError):
+        raise
+    except Exception as error:
+        raise Fault(f"the __str__ of {type(value).__name__} failed with {type(error).__name__}") from error
+
+
 def _own_text(meter: Meter, value: object) -> str:
     """Call the `__str__` of a class and check the result."""
     kind = type(value)
@@ -114,12 +128,7 @@ def _own_text(meter: Meter, value: object) -> str:
         raise Fault(f"a {kind.__name__} has no fixed order: sort it first, with `|sort`")
     if not _has_own_text(kind):
         raise Fault(f"{kind.__name__} has no text of its own: print one of its fields, or give its class a __str__")
-    try:
-        shown = str(value)
-    except (Fault, TemplateError):
-        raise
-    except Exception as error:
-        raise Fault(f"the __str__ of {kind.__name__} failed with {type(error).__name__}") from error
+    shown = _str_of(value)
     meter.make(len(shown))
     meter.tick()
     if not isinstance(value, _AS_STR) and _ADDRESS.search(shown):
@@ -207,13 +216,17 @@ def _as_leaf(meter: Meter, value: object) -> str | float:
 def _public_fields(value: object) -> dict[str, object] | None:
     """Return the public fields of a model or dataclass; None for other values, and for content parts."""
     if isinstance(value, BaseModel):
-        data = {**value.__dict__, **(value.__pydantic_extra__ or {})}
-        return {name: item for name, item in data.items() if name[:1] != "_"}
+        return _public({**value.__dict__, **(value.__pydantic_extra__ or {})})
     if not _is_instance_of_dataclass(value) or isinstance(value, Media | Text):
         return None
-    hidden = _PROVIDER_FIELDS if isinstance(value, Message | ToolCall | Thinking) else frozenset()
-    names = [field.name for field in fields(value)]  # type: ignore[arg-type]
-    return {name: getattr(value, name) for name in names if name[:1] != "_" and name not in hidden}
+    data = _public({field.name: getattr(value, field.name) for field in fields(value)})  # type: ignore[arg-type]
+    if isinstance(value, Message | ToolCall | Thinking):
+        return {name: item for name, item in data.items() if name not in _PROVIDER_FIELDS}
+    return data
+
+
+def _public(data: dict[str, object]) -> dict[str, object]:
+    return {name: item for name, item in data.items() if name[:1] != "_"}
 
 
 def _as_list(meter: Meter, value: Sequence[object], depth: int, indent: int) -> list[Any]:

@@ -65,10 +65,16 @@ def _fields_of(meter: Meter, template: str) -> Iterator[re.Match[str]]:
         # Python reads a name with brackets to the last one, and finds a width after it.
         if field["kind"] == "(":
             raise Fault(f"the format field {field[0][:40]!r} has brackets in its name")
-        sizes = [size for size in (field["width"], field["precision"]) if size]
-        if any(size == "*" or len(size) > 5 or int(size) > MAX_FIELD_WIDTH for size in sizes):
+        if _is_wide(field["width"]) or _is_wide(field["precision"]):
             raise Fault(f"the format field {field[0][:40]!r} is wider than {MAX_FIELD_WIDTH:,} characters")
         yield field
+
+
+def _is_wide(size: str | None) -> bool:
+    """True if a width or precision is too large, or only known later."""
+    if not size:
+        return False
+    return size == "*" or len(size) > 5 or int(size) > MAX_FIELD_WIDTH
 
 
 def _longest(meter: Meter, values: Any) -> int:

@@ -333,12 +333,18 @@ class _Walk:
     def roots(self, expressions: Iterable[nodes.Node | None]) -> frozenset[str]:
         return _NONE.union(*(self.value(item).roots for item in expressions if item is not None))
 
+    def defined_name(self, test: nodes.Test) -> frozenset[str]:
+        """Return the additional kwarg that is there if a variable is defined."""
+        path = self.value(test.node, guarded=True).path
+        if path is not None and len(path) == 1:
+            return frozenset(path)
+        return _kwarg(path)
+
     def shown(self, test: nodes.Node, outcome: bool) -> frozenset[str]:
         """Return the additional kwargs that are there when a test had an outcome."""
         match test:
-            case nodes.Test() if test.name in ("defined", "undefined") and (test.name == "defined") is outcome:
-                path = self.value(test.node, guarded=True).path
-                return frozenset(path) if path is not None and len(path) == 1 else _kwarg(path)
+            case nodes.Test() if test.name == ("defined" if outcome else "undefined"):
+                return self.defined_name(test)
             case nodes.Not():
                 return self.shown(test.node, not outcome)
             case nodes.And() | nodes.Or() if isinstance(test, nodes.And) is outcome:
