@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import wraps
 from types import NoneType
 from typing import Annotated, Any, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints
@@ -82,12 +82,18 @@ def options(
     def decorate(cls: type[T]) -> type[T]:
         made: Any = dataclass(frozen=True, slots=True, kw_only=kw_only)(cls)
         made.__pydantic_config__ = _CONFIG
+        init = made.__init__
+        required = [one.name for one in fields(made) if one.default is MISSING and one.default_factory is MISSING]
         # A validator takes milliseconds to build, and most programs use few of the classes.
         validator: Any = None
 
-        @wraps(made.__init__)
+        @wraps(init)
         def checked_init(self: Any, *args: Any, **given: Any) -> None:
             nonlocal validator
+            # Modules make default options at their import, for which no validator needs to be built.
+            if not args and not given and not required:
+                init(self)
+                return
             if validator is None:
                 validator = TypeAdapter(made).validator
             try:
