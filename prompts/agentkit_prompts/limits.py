@@ -1,8 +1,11 @@
 """Limits of the prompt and tool packages, in one table.
 
-A limit protects the process from data that came from outside: a file, a model, a server, a template. The limits of
-rendering a template are in `templates`. A limit that the documentation of a provider states is next to the code that
-writes for that provider.
+A limit protects the process from data that came from outside: a file, a model, a server, a template. A new limit first
+looks for its row here: the same idea, such as characters in a message or entries of a list, has one number everywhere.
+
+A constant is next to its code only if its number follows from one algorithm: the cost of a step of it, a limit of
+Python or of another library, or a document such as the API of a provider. The limits of rendering a template, which a
+program can change, are in `templates`.
 """
 
 from __future__ import annotations
@@ -13,12 +16,14 @@ __all__ = [
     "MAX_COUNT",
     "MAX_DEPTH",
     "MAX_DIGITS",
-    "MAX_FILES",
+    "MAX_ENTRIES",
     "MAX_FILE_BYTES",
+    "MAX_FOREIGN_NAME_CHARS",
     "MAX_INPUT_BYTES",
     "MAX_LISTED",
     "MAX_MESSAGE_CHARS",
     "MAX_NAME_CHARS",
+    "MAX_PATH_CHARS",
     "MAX_PATTERN_CHARS",
     "MAX_PROBLEMS",
     "MAX_REASON_CHARS",
@@ -37,6 +42,12 @@ MAX_DIGITS = 4_000
 """Digits of an integer."""
 MAX_COUNT = 2**63 - 1
 """A count, a position or a number of tokens: databases store 64 bits."""
+MAX_ENTRIES = 20_000
+"""Entries of a list: files of a folder, imports of a configuration, tools of a server."""
+MAX_FOREIGN_NAME_CHARS = 1_000
+"""Characters of a name that came from outside: an attribute in a template, a tool of a server, a type in a schema."""
+MAX_PATH_CHARS = 4_096
+"""Characters of a path or a web address."""
 MAX_WIRE_NAME_CHARS = 64
 """Characters of the name of a tool or of a property that every provider takes."""
 MAX_INPUT_BYTES = 64_000_000
@@ -48,9 +59,7 @@ MAX_FILE_BYTES = 1 << 20
 MAX_SOURCE_CHARS = 1_000_000
 """Characters of a template, or of the code of a configuration."""
 MAX_PATTERN_CHARS = 1_000
-"""Characters of a regular expression."""
-MAX_FILES = 20_000
-"""Files of one folder, or imports of one configuration."""
+"""Characters of a regular expression, of a pattern of file names, or of a format of dates."""
 
 # Size of error messages.
 MAX_SHOWN_CHARS = 80

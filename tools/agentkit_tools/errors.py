@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.errors import Picklable
-from agentkit_prompts.limits import MAX_MESSAGE_CHARS
+from agentkit_prompts.limits import MAX_LISTED, MAX_MESSAGE_CHARS
 
 __all__ = [
     "ArgumentProblem",
@@ -22,8 +22,6 @@ __all__ = [
     "describe_error",
     "ends_run",
 ]
-
-_MAX_PROBLEMS = 50
 
 
 class ToolError(Picklable):
@@ -131,9 +129,9 @@ class ToolArgumentError(ToolError, ValueError):
     def __init__(self, tool: str, problems: Sequence[ArgumentProblem]) -> None:
         self.tool = tool
         self.problems = tuple(problems)
-        shown = [f"- {problem}" for problem in self.problems[:_MAX_PROBLEMS]]
-        if len(self.problems) > _MAX_PROBLEMS:
-            shown.append(f"- and {len(self.problems) - _MAX_PROBLEMS} more")
+        shown = [f"- {problem}" for problem in self.problems[:MAX_LISTED]]
+        if len(self.problems) > MAX_LISTED:
+            shown.append(f"- and {len(self.problems) - MAX_LISTED} more")
         count = f"{len(self.problems)} problems"
         if len(self.problems) == 1:
             count = "a problem"

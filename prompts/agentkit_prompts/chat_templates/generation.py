@@ -61,10 +61,14 @@ def _between(text: str, start: str, end: str) -> Spans | None:
         elif not opened:
             return None
         elif (begin := opened.pop()) < at and not opened:
-            if spans and spans[-1][1] == begin:
-                begin, _ = spans.pop()
-            spans.append((begin, at))
+            _add_span(spans, begin, at)
     return None if opened else spans
+
+
+def _add_span(spans: Spans, begin: int, end: int) -> None:
+    if spans and spans[-1][1] == begin:
+        begin, _ = spans.pop()
+    spans.append((begin, end))
 
 
 def spans_of(

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from functools import partial
 from operator import is_
+from typing import Any
 
 from agentkit_prompts.composition.plan import PlacedSelector, plan_of
 from agentkit_prompts.context.items import Selection
@@ -60,13 +61,18 @@ async def prepare(layers: Layers, ctx: PromptContext) -> PromptContext:
         selections = [await first, *[await task for task in tasks]]
         return _with(ctx, selections)
     except BaseException:
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            for task in (await asyncio.wait(tasks, timeout=_GRACE))[0]:
-                # asyncio logs an exception of a task that was never read.
-                _ = task.cancelled() or task.exception()
+        await _cancel(tasks)
         raise
+
+
+async def _cancel(tasks: Sequence[asyncio.Future[Any]]) -> None:
+    """Cancel tasks and wait for their end, but not for long."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        for task in (await asyncio.wait(tasks, timeout=_GRACE))[0]:
+            # asyncio logs an exception of a task that was never read.
+            _ = task.cancelled() or task.exception()
 
 
 async def _selection(ctx: PromptContext, path: str, prompt: ExamplesPrompt) -> Selection:

@@ -208,10 +208,9 @@ class _Question:
         """Return the answer about stored messages without a span: they have no text, are cut, or are incomplete."""
         history = getattr(self.composition.context, row.layer)
         reason = "tool calls without results, or results without calls"
-        numbers = [*row.numbers.values()]
         if len(path) > 1:
             reason = "a tool call without its result, or a result without its call"
-            numbers = [number for index, number in row.numbers.items() if index == path[1]]
+        numbers = _numbers_sent(row, path)
         if numbers:
             part = "a part of " * (len(path) > 2)
             return self._why("sent", f"as {part}{self._messages(numbers)}")
@@ -316,6 +315,13 @@ class _Question:
         suggestion = similar(self.pointer, siblings) or siblings[-1]
         count = len(getattr(layers, place))
         return Advice(f"; did you mean {suggestion!r}? {place} has {count} prompts", suggestion)
+
+
+def _numbers_sent(row: HistoryRow, path: ContextPath) -> list[int]:
+    """Return the numbers of the messages that are sent of a history, or of the message that the path names."""
+    if len(path) == 1:
+        return [*row.numbers.values()]
+    return [number for index, number in row.numbers.items() if index == path[1]]
 
 
 def _source_of(item: object) -> str:

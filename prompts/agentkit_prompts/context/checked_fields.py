@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from agentkit_prompts.context.frozen import FrozenDict, freeze, plain_text
 from agentkit_prompts.context.parts import Image
 from agentkit_prompts.errors import ContextError, Problem, Problems, brief
+from agentkit_prompts.limits import MAX_COUNT
 
 __all__ = ["Label", "Position", "Speaker", "Trust", "check_fields"]
 
@@ -24,8 +25,6 @@ Position: TypeAlias = int | None
 Label: TypeAlias = str
 """Name of a chunk in prompts and answers, such as `manual.md#3`; empty for a default."""
 
-_MAX_POSITION = 2**63 - 1
-"""Largest position that a database column can store."""
 _LABEL = re.compile(r"(?!\u200b)[^\[\]\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
 Check: TypeAlias = Callable[[Any], Any]
@@ -107,8 +106,8 @@ def _json_data_or_none(value: Any) -> FrozenDict | None:
 def _position(value: Any) -> int | None:
     if not isinstance(value, int | None):
         raise _invalid(f"expected int or None, got {type(value).__name__}")
-    if value is not None and not -_MAX_POSITION <= value <= _MAX_POSITION:
-        raise _invalid(f"expected at most {_MAX_POSITION:,}")
+    if value is not None and not -MAX_COUNT <= value <= MAX_COUNT:
+        raise _invalid(f"expected at most {MAX_COUNT:,}")
     return value
 
 

@@ -120,6 +120,12 @@ class FrozenList(list[Any]):
 _IMMUTABLE = (*_ATOMS, FrozenDict, FrozenList)
 
 
+def _frozen_mapping(mapping: Mapping[Any, Any], json_only: bool, depth: int) -> FrozenDict:
+    if json_only:
+        _require_text_names(mapping)
+    return FrozenDict({key: freeze(item, json_only=json_only, depth=depth + 1) for key, item in mapping.items()})
+
+
 def freeze(value: Any, *, json_only: bool = False, depth: int = 0) -> Any:
     """Return a deeply read-only copy of JSON-like data; other values pass through untouched, unless `json_only`.
 
@@ -132,9 +138,7 @@ def freeze(value: Any, *, json_only: bool = False, depth: int = 0) -> Any:
     if depth > MAX_DEPTH:
         raise ContextError("data", [("", f"cyclic, or nests deeper than {MAX_DEPTH} levels; pass flatter data")])
     if isinstance(value, Mapping):
-        if json_only:
-            _require_text_names(value)
-        return FrozenDict({key: freeze(item, json_only=json_only, depth=depth + 1) for key, item in value.items()})
+        return _frozen_mapping(value, json_only, depth)
     if isinstance(value, list | tuple):
         return FrozenList([freeze(item, json_only=json_only, depth=depth + 1) for item in value])
     if json_only and not isinstance(value, _ATOMS):

@@ -59,12 +59,8 @@ def _inner(place: str, name: str) -> str:
 def make_item(kind: type, given: Mapping[Any, Any], place: str, problems: Problems, aliases: Sequence[str] = ()) -> Any:
     """Make an item of a mapping of its fields; `aliases` are other names that `kind` accepts."""
     names = [*[field.name for field in fields(kind)], *aliases]
-    data: dict[str, Any] = {}
-    for name, value in given.items():
-        if name in names:
-            data[name] = value
-        else:
-            problems.append(unknown_field(place, name, names))
+    problems += [unknown_field(place, name, names) for name in given if name not in names]
+    data = {name: value for name, value in given.items() if name in names}
     for name in _required_names(kind):
         if name not in data:
             problems.append(Problem(f"{place}.{name}", "missing"))

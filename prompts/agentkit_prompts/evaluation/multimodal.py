@@ -152,7 +152,11 @@ def read_tags(content: str) -> list[tuple[str, str]]:
             pieces.append((kind, text))
             kind, text = next_kind, ""
     pieces.append((kind, text + content[start:]))
-    # A piece between its tags may be empty; white space outside of all pieces only separates them.
+    return _without_separators(pieces)
+
+
+def _without_separators(pieces: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the pieces; white space outside of all tags only separates them, but a piece in tags may be empty."""
     return [(kind or "text", text) for kind, text in pieces if kind or text.strip()]
 
 

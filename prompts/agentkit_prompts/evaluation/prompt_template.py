@@ -77,11 +77,17 @@ class PromptTemplate(RowTemplate):
         prompt = self._prompt_of(label)
         if isinstance(prompt, str):
             return "text" if self._has_place([prompt]) else ""
-        items = [item for _, item in located(prompt)]
+        texts: list[str] = []
+        texts_of_roles: list[str] = []
+        for _, item in located(prompt):
+            if isinstance(item, str):
+                texts.append(item)
+            else:
+                texts_of_roles.append(item.get("prompt", ""))
         # Inside the text of a role only text can be inserted, so one such place decides.
-        if self._has_place([item.get("prompt", "") for item in items if not isinstance(item, str)]):
+        if self._has_place(texts_of_roles):
             return "text"
-        if self._has_place([item for item in items if isinstance(item, str)]):
+        if self._has_place(texts):
             return "items"
         return ""
 

@@ -316,6 +316,9 @@ class Prompter:
         if others and shows_input:
             advice = "; one key that is not a slot may hold the user's own text"
         raise_problems([*problems, *self._unexpected(others), *_problems_of_values(given)], "input", advice=advice)
+        return self._with_slots(text, given)
+
+    def _with_slots(self, text: str, given: Mapping[str, Any]) -> UserInput:
         return UserInput(text, additional_kwargs={slot: _text(given[slot]) for slot in self.slots})
 
     def _unexpected(self, keys: Sequence[Any]) -> Problems:

@@ -19,7 +19,7 @@ from jsonschema_rs import (
 
 from agentkit_prompts.context.nested import iter_nodes
 from agentkit_prompts.errors import brief
-from agentkit_prompts.limits import MAX_LISTED, MAX_PROBLEMS
+from agentkit_prompts.limits import MAX_LISTED, MAX_PROBLEMS, MAX_REASON_CHARS
 from agentkit_prompts.schemas.evaluation_cost import EvaluationCost, TooExpensiveError
 from agentkit_prompts.schemas.pattern_size import CHARS_OF_CLASS, pattern_size
 from agentkit_prompts.schemas.plain_data import NotPlainError, plain_data
@@ -42,8 +42,6 @@ _MAX_PATTERNS = 100_000
 """Characters of all patterns of a schema, see `pattern_size`: compiling them takes up to a second."""
 _MAX_LISTED_VALUES = 2_000
 """Values of a schema, and characters of its first error, for which all errors are listed."""
-_MAX_REASON = 300
-"""Characters of a message of the library."""
 _MAX_BACKTRACKS = 1_000
 """Steps back in a pattern with look-around or back-references. All other patterns run in linear time."""
 
@@ -156,7 +154,7 @@ def _settle_references(schema: dict[str, Any]) -> None:
 
 def _check_pointer(reference: str, schema: dict[str, Any]) -> None:
     if reference.startswith("#/") and target_in(schema, reference) is None:
-        raise InvalidSchemaError([("", f"a reference leads nowhere: {reference[:_MAX_REASON]}")])
+        raise InvalidSchemaError([("", f"a reference leads nowhere: {reference[:MAX_REASON_CHARS]}")])
 
 
 _ADDRESS = "#/?:@!$&'()*+,;=~-._"
@@ -173,7 +171,7 @@ def _compiled(schema: dict[str, Any]) -> Draft202012Validator:
     except ValidationError as error:
         raise InvalidSchemaError(_schema_problems(schema, error)) from None
     except (ReferencingError, ValueError) as error:
-        raise InvalidSchemaError([("", str(error).partition("\n")[0][:_MAX_REASON])]) from None
+        raise InvalidSchemaError([("", str(error).partition("\n")[0][:MAX_REASON_CHARS])]) from None
 
 
 def _schema_problems(schema: dict[str, Any], error: ValidationError) -> list[tuple[str, str]]:
@@ -191,8 +189,8 @@ def _schema_problems(schema: dict[str, Any], error: ValidationError) -> list[tup
 def _reference_problem(message: str) -> str:
     document = re.match(r"Resource '([^']+)'", message)
     if document is not None:
-        return f"a reference leads to another document, which is not fetched: {document[1][:_MAX_REASON]}"
-    return f"a reference leads nowhere: {message[:_MAX_REASON]}"
+        return f"a reference leads to another document, which is not fetched: {document[1][:MAX_REASON_CHARS]}"
+    return f"a reference leads nowhere: {message[:MAX_REASON_CHARS]}"
 
 
 def _of_schema(problem: SchemaProblem) -> str:

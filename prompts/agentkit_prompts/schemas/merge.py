@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from agentkit_prompts.errors import PromptError, SchemaConflict
+from agentkit_prompts.limits import MAX_MESSAGE_CHARS
 from agentkit_prompts.schemas.keywords import DATA, as_object, rewritten
 from agentkit_prompts.schemas.params import JsonSchema, SchemaFault, schema_problems
 from agentkit_prompts.schemas.references import resolve
@@ -19,8 +20,6 @@ REQUIRED_BY = "x-required-by"
 
 _MAX_WRITTEN = 200
 """Nodes of a schema that a message writes out with its references resolved."""
-_MAX_SHOWN = 2_000
-"""Characters of a schema in a message."""
 
 
 def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchema | None:
@@ -170,6 +169,15 @@ def _modern(reference: str) -> str:
     return reference
 
 
+def _free_names(names: Iterable[str], collides: Callable[[str, str], bool]) -> dict[str, str]:
+    """Return each name -> a new name; all get the same number, so that none of them collides."""
+    number, renamed = 1, {name: name for name in names}
+    while any(collides(old, new) for old, new in renamed.items()):
+        number += 1
+        renamed = {name: f"{name}__{number}" for name in renamed}
+    return renamed
+
+
 def _adopt_defs(schema: JsonSchema, merged: JsonSchema, comparison: _Comparison) -> Callable[[str], str]:
     """Copy the definitions of `schema` into `merged` under names that do not collide; return how references change.
 
@@ -180,10 +188,7 @@ def _adopt_defs(schema: JsonSchema, merged: JsonSchema, comparison: _Comparison)
     def collides(old: str, new: str) -> bool:
         return new in adopted and not comparison.same(adopted[new], merged, definitions[old], schema)
 
-    number, renamed = 1, {name: name for name in definitions}
-    while any(collides(old, new) for old, new in renamed.items()):
-        number += 1
-        renamed = {name: f"{name}__{number}" for name in definitions}
+    renamed = _free_names(definitions, collides)
 
     def change(reference: str) -> str:
         return _renamed_reference(reference, renamed)
@@ -336,9 +341,9 @@ def _text(value: Any) -> str:
 def _shown(node: Any, root: JsonSchema) -> str:
     """Return JSON of a schema for a message, with its references resolved as far as there is room."""
     text = _text(_Expansion(root).expand(node, ()))
-    if len(text) <= _MAX_SHOWN:
+    if len(text) <= MAX_MESSAGE_CHARS:
         return text
-    return f"{text[:_MAX_SHOWN]}..."
+    return f"{text[:MAX_MESSAGE_CHARS]}..."
 
 
 class _Expansion:
@@ -358,6 +363,9 @@ class _Expansion:
         # A message shows a part of a large schema.
         if self._left < 0:
             return {"...": "..."}
+        return self._expand_mapping(node, path)
+
+    def _expand_mapping(self, node: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
         reference = node.get("$ref")
         if not _is_inside(reference) or reference in path:
             return self._expand_keywords(node, path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from agentkit_prompts.schemas.flat_root import flat_root, resolved
@@ -211,6 +211,10 @@ class _Fitting:
         if rest and len(rest) < len(alternatives) and not self.rules.lists_types:
             # The provider has no type for null.
             return nullable(self.fit(_any_of(rest), path, level), self.rules)
+        return self.fitted_union(alternatives, path, level)
+
+    def fitted_union(self, alternatives: Iterable[Any], path: str, level: int) -> dict[str, Any]:
+        """Return alternatives in the subset; alternatives inside an alternative become part of the list."""
         fitted_options: list[dict[str, Any]] = []
         for alternative in alternatives:
             schema = self.fit(alternative, path, level)
@@ -290,12 +294,18 @@ class _Fitting:
 
     def is_right(self, key: str, value: Any) -> bool:
         """True if a keyword can be sent with this value."""
-        if isinstance(value, str):
-            return (key == "format" and value in self.rules.formats) or (key == "pattern" and is_common_pattern(value))
-        if key in ("format", "pattern") or isinstance(value, bool) or not isinstance(value, int | float):
+        if key in ("format", "pattern"):
+            return isinstance(value, str) and self.takes_text_rule(key, value)
+        if isinstance(value, bool) or not isinstance(value, int | float):
             return False
         limit = self.rules.max_min_items
         return key != "minItems" or limit is None or value <= limit
+
+    def takes_text_rule(self, key: str, value: str) -> bool:
+        """True if a format or a pattern can be sent."""
+        if key == "format":
+            return value in self.rules.formats
+        return is_common_pattern(value)
 
     def add_properties(self, result: dict[str, Any], node: Mapping[str, Any], path: str, level: int) -> None:
         rules = self.rules

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agentkit_prompts.limits import MAX_LISTED
 from agentkit_prompts.schemas.references import target_in
 
 __all__ = ["ANY_VALUE", "schema_at", "type_of"]
@@ -14,7 +15,6 @@ ANY_VALUE = "any value"
 """Expected value of a schema without a type."""
 
 _MAX_OPTIONS = 200
-_MAX_VALUES = 10
 
 
 def schema_at(document: Mapping[str, Any], steps: Sequence[int | str]) -> Mapping[str, Any] | None:
@@ -60,7 +60,7 @@ def _words(schema: Mapping[str, Any]) -> str:
 def _one_of(values: list[Any]) -> str:
     if len(values) == 1:
         return _shown(values[0])
-    return f"one of {', '.join(map(_shown, values[:_MAX_VALUES]))}"
+    return f"one of {', '.join(map(_shown, values[:MAX_LISTED]))}"
 
 
 def _shown(value: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.context.parts import Media, MediaKind, Text
+from agentkit_prompts.context.parts import Media, MediaKind, Part, Text
 
 __all__ = [
     "COUNTER_EXPECTED",
@@ -115,19 +115,17 @@ def message_tokens(counter: TokenCounter) -> Callable[[Message], int]:
     return MethodType(_tokens_of, counter)
 
 
+def _tokens_of_part(part: Part, counter: TokenCounter) -> int:
+    if isinstance(part, Text):
+        return counter.count(part.text)
+    return MEDIA_TOKENS[part.kind]
+
+
 def _tokens_of(counter: TokenCounter, message: Message) -> int:
     content, count = message.content, counter.count
     if type(content) is str and not message.tool_calls and not message.thinking:
         return MESSAGE_OVERHEAD + count(content)
-    total = MESSAGE_OVERHEAD
-    if isinstance(content, str):
-        total += count(content)
-    else:
-        for part in content:
-            if isinstance(part, Text):
-                total += count(part.text)
-            else:
-                total += MEDIA_TOKENS[part.kind]
+    total = MESSAGE_OVERHEAD + sum(_tokens_of_part(part, counter) for part in message.parts)
     for call in message.tool_calls:
         total += MESSAGE_OVERHEAD + count(call.name) + count(call.arguments)
     if message.thinking:

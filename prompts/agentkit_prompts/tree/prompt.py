@@ -297,12 +297,17 @@ def _check_renders_something(prompt: BasePrompt) -> None:
         return
     valid = ("template", "values", "render", "format_2_str", "format_2_multimodal")
     message = f"{kind.__name__} renders nothing: it defines none of {', '.join(valid)}"
-    for base in kind.__mro__[: kind.__mro__.index(BasePrompt)]:
-        for name in vars(base):
-            meant = similar(name, valid)
-            if meant is not None and not name.startswith("_"):
-                raise PromptError(f"{message}; did you mean {meant!r} by {name!r}?", name=name, suggestion=meant)
+    for name in _own_names(kind):
+        meant = similar(name, valid)
+        if meant is not None:
+            raise PromptError(f"{message}; did you mean {meant!r} by {name!r}?", name=name, suggestion=meant)
     raise PromptError(message, name=kind.__name__)
+
+
+def _own_names(kind: type[BasePrompt]) -> list[str]:
+    """Return the public names that a class and its bases below `BasePrompt` define."""
+    bases = kind.__mro__[: kind.__mro__.index(BasePrompt)]
+    return [name for base in bases for name in vars(base) if not name.startswith("_")]
 
 
 def _unknown_names(prompt: BasePrompt, unknown: Mapping[str, int], names: frozenset[str]) -> TemplateError:

@@ -132,7 +132,7 @@ async def test_a_search_finds_lines_in_text_files_only(root: Path) -> None:
     assert ".env:1: KEY=second" in await reply(file_tools(root, hidden=True), "search_files", text="second")
     for text in ("", "a\nb"):
         assert "not empty" in str((await ask(tools, "search_files", text=text)).content)
-    assert "at most 200" in str((await ask(tools, "list_files", pattern="*" * 201)).content)
+    assert "at most 1000" in str((await ask(tools, "list_files", pattern="*" * 1_001)).content)
 
 
 async def test_long_lists_and_many_hits_say_that_there_is_more(root: Path) -> None:
@@ -149,7 +149,7 @@ async def test_long_lists_and_many_hits_say_that_there_is_more(root: Path) -> No
 
 
 async def test_a_search_ends_after_so_many_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentkit_tools.ready.file_tools.MAX_FILES", 1)
+    monkeypatch.setattr("agentkit_tools.ready.file_tools.MAX_ENTRIES", 1)
     found = (await reply(file_tools(root), "search_files", text="e", pattern="*.md")).split("\n")
     assert found[-1] == "[only the first 1 files were searched: name a folder inside]"
     assert all(line.startswith("docs/guide.md:") for line in found[:-1])

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentkit_prompts.limits import MAX_NAME_CHARS
+from agentkit_prompts.limits import MAX_ENTRIES, MAX_NAME_CHARS
 
-__all__ = ["MAX_ENTRIES", "PROBLEM", "readable"]
+__all__ = ["PROBLEM", "readable"]
 
-MAX_ENTRIES = 20_000
-"""Tools, resources or prompts that a server may list."""
 PROBLEM = "agentkit/problem"
 """Under this name the `_meta` of a tool says why it is left out, and that of a list how much too long it was."""
 _VERSION = "2025-11-25"

@@ -9,7 +9,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from agentkit_prompts.context.parts import Text
-from agentkit_prompts.limits import MAX_LISTED, MAX_MESSAGE_CHARS, MAX_NAME_CHARS
+from agentkit_prompts.limits import (
+    MAX_ENTRIES,
+    MAX_FOREIGN_NAME_CHARS,
+    MAX_LISTED,
+    MAX_MESSAGE_CHARS,
+    MAX_NAME_CHARS,
+)
 from agentkit_prompts.schemas.json_validator import JsonValidator
 from agentkit_prompts.schemas.schema_problems import InvalidSchemaError, place_of
 from agentkit_tools.calling.tool_policy import PolicyOptions
@@ -18,7 +24,7 @@ from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import MCPServerError, MCPServerLost, ToolDefinitionError, describe_error
 from agentkit_tools.mcp.connection import Connection
 from agentkit_tools.mcp.content import to_parts, to_result
-from agentkit_tools.mcp.listed_tools import MAX_ENTRIES, PROBLEM
+from agentkit_tools.mcp.listed_tools import PROBLEM
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
@@ -35,7 +41,6 @@ IDEMPOTENCY_KEY = "agentkit/idempotency-key"
 
 _TIMEOUT = 60.0
 _MAX_PAGES = 200
-_MAX_NAME = 1_000
 _MAX_DESCRIPTION = 20_000
 _MAX_SCHEMA = 500_000
 
@@ -127,8 +132,8 @@ def _problem_of(definition: Definition, description: str) -> str:
     """Return why a tool of a server cannot be offered; "" if it can."""
     name = definition.name
     # Errors and prompts contain the name.
-    if len(name) > _MAX_NAME:
-        return f"its name has {len(name):,} characters, {_MAX_NAME:,} are allowed"
+    if len(name) > MAX_FOREIGN_NAME_CHARS:
+        return f"its name has {len(name):,} characters, {MAX_FOREIGN_NAME_CHARS:,} are allowed"
     if definition.execution is not None and definition.execution.task_support == "required":
         return "it runs only as a task, which is not supported"
     problem = (definition.meta or {}).get(PROBLEM)

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from agentkit_prompts.errors import check_types
+from agentkit_prompts.limits import MAX_PATH_CHARS
 from agentkit_prompts.public_addresses import is_public
 from agentkit_tools.errors import ToolDefinitionError, ToolError
 
@@ -17,7 +18,6 @@ __all__ = ["Guard", "Resolver", "WebAddress", "read_address"]
 Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the IP addresses of a host name and a port."""
 
-_MAX_CHARS = 4096
 _ADDRESS = re.compile(r"(https?)://([^/?#]*)([^#]*)(?:#.*)?", re.IGNORECASE)
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]@%]+))(?::([0-9]{1,5}))?", re.IGNORECASE | re.ASCII)
 _NAME = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
@@ -62,8 +62,8 @@ def read_address(text: str) -> WebAddress:
 
 
 def _read(text: str) -> WebAddress:
-    if len(text) > _MAX_CHARS:
-        raise ValueError(f"it is longer than {_MAX_CHARS} characters")
+    if len(text) > MAX_PATH_CHARS:
+        raise ValueError(f"it is longer than {MAX_PATH_CHARS} characters")
     if not text.isprintable() or "\\" in text:
         raise ValueError("it has control characters or a backslash")
     address = _ADDRESS.fullmatch(text.strip())

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Annotated
 
-from agentkit_prompts.limits import MAX_FILES
+from agentkit_prompts.limits import MAX_ENTRIES, MAX_PATTERN_CHARS
 from agentkit_tools.errors import ToolError
 from agentkit_tools.ready.folder import Entry, Folder, as_text
 from agentkit_tools.tool import Tool
@@ -23,10 +23,9 @@ _SEARCH = "Find the lines that contain a text, in all files below a folder. Cann
 _WRITE = "Write a text file as a whole, making the folders it is in. Cannot append, delete, rename or follow links."
 
 _MAX_LINES = 2_000
-_MAX_ENTRIES = 1_000
+_MAX_SHOWN = 1_000
 _MAX_HITS = 200
 _MAX_LINE = 500
-_MAX_PATTERN = 200
 
 
 def file_tools(
@@ -102,7 +101,7 @@ class _Files:
         listed: list[str] = []
         for seen, entry in enumerate(self._folder.entries(path, deep=recursive)):
             # Entries that do not match take time as well.
-            if len(listed) == _MAX_ENTRIES or seen == MAX_FILES:
+            if len(listed) == _MAX_SHOWN or seen == MAX_ENTRIES:
                 listed.append(f"[there is more: only the first {len(listed):,} are listed, name a folder inside]")
                 break
             if entry.matches(pattern):
@@ -122,8 +121,8 @@ class _Files:
         hits: list[str] = []
         unread = 0
         for number, (name, content) in enumerate(self._folder.texts(path, pattern)):
-            if number == MAX_FILES:
-                hits.append(f"[only the first {MAX_FILES:,} files were searched: name a folder inside]")
+            if number == MAX_ENTRIES:
+                hits.append(f"[only the first {MAX_ENTRIES:,} files were searched: name a folder inside]")
                 break
             if content is None:
                 unread += 1
@@ -163,8 +162,8 @@ def _matches(content: str, text: str, *, match_case: bool) -> Iterator[tuple[int
 
 
 def _check(pattern: str) -> None:
-    if len(pattern) > _MAX_PATTERN:
-        raise ToolError(f"a pattern has at most {_MAX_PATTERN} characters")
+    if len(pattern) > MAX_PATTERN_CHARS:
+        raise ToolError(f"a pattern has at most {MAX_PATTERN_CHARS} characters")
 
 
 def _line(entry: Entry) -> str:

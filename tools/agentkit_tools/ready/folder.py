@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentkit_prompts.errors import check_types
+from agentkit_prompts.limits import MAX_PATH_CHARS
 from agentkit_tools.errors import ToolDefinitionError, ToolError
 
 __all__ = ["Entry", "Folder", "as_text"]
 
-_MAX_PATH = 1024
 _MAX_DEPTH = 32
 """Folders inside folders that are walked."""
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -149,7 +149,7 @@ class Folder:
         steps = [step for step in path.split("/") if step not in ("", ".")]
         is_folder = not steps or path.endswith(("/", "/."))
         problems = {
-            f"it is longer than {_MAX_PATH} characters": len(path) > _MAX_PATH,
+            f"it is longer than {MAX_PATH_CHARS} characters": len(path) > MAX_PATH_CHARS,
             "give it relative to the folder, with / between the names": _NOT_RELATIVE.match(path),
             "it has control characters": not path.isprintable(),
             "'..' leads out of the folder": ".." in steps,

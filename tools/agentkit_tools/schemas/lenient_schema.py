@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from agentkit_prompts.limits import MAX_FOREIGN_NAME_CHARS
 from agentkit_prompts.schemas.json_values import is_json, kind_of_json
 from agentkit_prompts.schemas.keywords import NAMED
 
@@ -15,8 +16,6 @@ __all__ = ["SchemaError", "normalise"]
 MAX_LEVELS = 64
 """How deep a schema may be nested."""
 
-_MAX_TYPE = 1_000
-"""Characters of a type that is read: a longer one becomes no type."""
 
 _TYPES: dict[str, str] = {
     name: kind
@@ -177,7 +176,7 @@ def _named(kind: str) -> str | None:
 def _parse_type(kind: str, level: int) -> dict[str, Any]:
     """Read `String`, `List[int]`, `string[]`, `Dict<String, Integer>`, `Optional[int]`, `int | None`."""
     # The patterns below are quadratic for texts of spaces.
-    if level > MAX_LEVELS or len(kind) > _MAX_TYPE:
+    if level > MAX_LEVELS or len(kind) > MAX_FOREIGN_NAME_CHARS:
         return {}
     if known := _named(kind):
         return {"type": known}

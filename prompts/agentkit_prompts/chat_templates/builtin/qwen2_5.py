@@ -58,9 +58,10 @@ class Qwen25Template(RoleMarkerTemplate):
                 system or "",
                 f"{self.tools}{self._lines_of_tools(task)}{self.eotools}{self.eosys}",
             ]
-        if system is not None and (task.sequence_start or (leads and task.strict)):
-            return [bos, self.system, system, self.eosys]
-        return [bos]
+        is_written = task.sequence_start or (leads and task.strict)
+        if system is None or not is_written:
+            return [bos]
+        return [bos, self.system, system, self.eosys]
 
     def piece(self, turn: Turn, task: Task, recent: bool = False) -> tuple[str, str, str]:
         role, text = turn["role"], turn["content"]

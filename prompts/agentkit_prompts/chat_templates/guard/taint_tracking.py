@@ -259,9 +259,7 @@ class _Guard:
 
     def _places(self, tree: Tree, text: str, cuts: Sequence[_Cut]) -> Iterator[tuple[str, str]]:
         """Yield each token with the places that its tainted characters are from."""
-        texts = defaultdict[str, str](str)
-        for segment in filter(is_tainted, segments_of(tree)):
-            texts[segment.pointer] += segment.text
+        texts = _tainted_texts(tree)
         offsets = sorted({at for cut in cuts for at in cut.tainted})
         owners = self._owners(tree, text, offsets, texts)
         for cut in cuts:
@@ -298,6 +296,14 @@ class _Guard:
             'control_tokens="escape"',
             found,
         )
+
+
+def _tainted_texts(tree: Tree) -> dict[str, str]:
+    """Return place -> the tainted text of it."""
+    texts = defaultdict[str, str](str)
+    for segment in filter(is_tainted, segments_of(tree)):
+        texts[segment.pointer] += segment.text
+    return texts
 
 
 def _masked(segments: Segments) -> str:

@@ -65,10 +65,15 @@ def _trusted_tags(content: Segments, tags: _Tags) -> Iterator[Segment]:
         end = offset + len(segment.text)
         borders = [border for tag in tags for border in tag if offset < border < end]
         for begin, stop in pairwise([offset, *borders, end]):
-            is_tag = any(start <= begin and stop <= last for start, last in tags)
             part = segment._replace(text=segment.text[begin - offset : stop - offset])
-            yield part._replace(trust="trusted") if is_tag else part
+            if _is_inside_tag(begin, stop, tags):
+                part = part._replace(trust="trusted")
+            yield part
         offset = end
+
+
+def _is_inside_tag(begin: int, stop: int, tags: _Tags) -> bool:
+    return any(start <= begin and stop <= last for start, last in tags)
 
 
 def _acts(render: Render, tree: Tree, where: list[bool], opening: str, closing: str) -> bool:

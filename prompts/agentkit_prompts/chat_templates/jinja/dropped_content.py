@@ -121,11 +121,17 @@ def _shape(value: Any, key: str = "") -> object:
         return tuple([(name, _shape(item, name)) for name, item in value.items()])
     if isinstance(value, list | tuple):
         return tuple([_shape(item) for item in value])
-    if isinstance(value, bool) or (isinstance(value, str) and key in _NAMING_KEYS):
+    if isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return not value or value.isspace(), _END_OF_THOUGHT in value
+        return _shape_of_text(value, key)
     return type(value)
+
+
+def _shape_of_text(text: str, key: str) -> object:
+    if key in _NAMING_KEYS:
+        return text
+    return not text or text.isspace(), _END_OF_THOUGHT in text
 
 
 def _spoken_texts(message: dict[str, Any]) -> list[str]:
@@ -186,13 +192,18 @@ class _Trial:
         problems: Problems = []
         # Words for one kind leave the other values as they are, so fewer templates fail.
         for kind in ("content", "call", "tool"):
-            numbers = [number for number in every if self._values[number].kind == kind]
-            if kind == "content":
-                numbers = [number for number in numbers if not self._is_written(number)]
+            numbers = self._numbers_of(kind)
             with_words = self._rendered(numbers)
             if with_words is not None:
                 problems += self._missing(numbers, with_words)
         return problems
+
+    def _numbers_of(self, kind: str) -> list[int]:
+        """Return the numbers of the values of a kind; of contents, those that are not in the text."""
+        numbers = [number for number, value in enumerate(self._values) if value.kind == kind]
+        if kind == "content":
+            return [number for number in numbers if not self._is_written(number)]
+        return numbers
 
     def _missing(self, numbers: Collection[int], with_words: str) -> Problems:
         """Return the lost values among the values that were replaced by words in `with_words`."""

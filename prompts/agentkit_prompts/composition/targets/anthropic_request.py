@@ -48,12 +48,17 @@ def anthropic_payload(composition: Contents) -> dict[str, Any]:
     payload: dict[str, Any] = {}
     if system:
         payload["system"] = system
-    payload["messages"] = turns.opened()
+    return payload | {"messages": turns.opened()} | _declared(composition)
+
+
+def _declared(composition: Contents) -> dict[str, Any]:
+    """Return the fields of the tools and of the output schema."""
+    fields: dict[str, Any] = {}
     if composition.tools:
-        payload["tools"] = composition.declarations.derive(_tools)
+        fields["tools"] = composition.declarations.derive(_tools)
     if composition.output_schema is not None:
-        payload["output_config"] = {"format": {"type": "json_schema", "schema": composition.output_schema}}
-    return payload
+        fields["output_config"] = {"format": {"type": "json_schema", "schema": composition.output_schema}}
+    return fields
 
 
 def _with_turns(turns: _Turns | None, new: list[Turn]) -> _Turns:

@@ -44,14 +44,19 @@ def responses_payload(composition: Contents) -> dict[str, Any]:
         elif entry.text:
             payload["instructions"] = clean(entry.text)
     payload["input"] = items
-    declared = composition.declarations
+    return payload | _declared(composition.declarations)
+
+
+def _declared(declared: Declarations) -> dict[str, Any]:
+    """Return the fields of the tools and of the output schema."""
+    fields: dict[str, Any] = {}
     if declared.tools:
-        payload["tools"] = declared.derive(_tools)
+        fields["tools"] = declared.derive(_tools)
     output = declared.output
     if output is not None and output.mode == "native":
         schema = {"type": "json_schema", "name": "answer", "schema": output.schema, "strict": output.strict}
-        payload["text"] = {"format": schema}
-    return payload
+        fields["text"] = {"format": schema}
+    return fields
 
 
 def responses_tool(tool: ToolSpec) -> Mapping[str, Any]:

@@ -168,9 +168,7 @@ class PartReader:
         name = function.get("name")
         if not isinstance(name, str) or not name:
             self.note(f"{place}.name", _instead(name, "text"))
-        call_id = call.get("call_id", call.get("id"))
-        if not isinstance(call_id, str | None):
-            self.note(f"{where}.id", _instead(call_id, "text"))
+        call_id = self._call_id(call, where)
         key = _first_key(function, _ARGUMENTS) or "arguments"
         arguments = _arguments(function.get(key), f"{place}.{key}", self.problems)
         unknown = self._unknown_of_call(call, key, where)
@@ -197,6 +195,12 @@ class PartReader:
         return {key: unknown}
 
     # --- media
+
+    def _call_id(self, call: Mapping[str, Any], where: str) -> Any:
+        call_id = call.get("call_id", call.get("id"))
+        if not isinstance(call_id, str | None):
+            self.note(f"{where}.id", _instead(call_id, "text"))
+        return call_id
 
     def _media(self, part: Mapping[str, Any], kind: str, where: str) -> Part | None:
         """Read media, whose source is in the part itself, or in an entry of it."""

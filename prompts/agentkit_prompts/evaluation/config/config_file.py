@@ -14,7 +14,7 @@ from agentkit_prompts.evaluation.config.config_code import Interpreter
 from agentkit_prompts.evaluation.config.config_expressions import Unread
 from agentkit_prompts.evaluation.config.config_values import Imported, Unreadable
 from agentkit_prompts.evaluation.problems import some
-from agentkit_prompts.limits import MAX_DEPTH, MAX_FILES, MAX_INPUT_BYTES, MAX_SOURCE_CHARS, MAX_VALUES
+from agentkit_prompts.limits import MAX_DEPTH, MAX_ENTRIES, MAX_INPUT_BYTES, MAX_SOURCE_CHARS, MAX_VALUES
 from agentkit_prompts.names import nearest
 from agentkit_prompts.strict_yaml import StrictLoader
 from agentkit_prompts.system.regular_files import read_regular_text
@@ -259,8 +259,8 @@ class _Files:
             return self._variables[real]
         if real in self._stack:
             raise Unreadable(f"{file} imports itself", str(file))
-        if len(self._variables) >= MAX_FILES:
-            raise Unreadable(f"more than {MAX_FILES:,} files")
+        if len(self._variables) >= MAX_ENTRIES:
+            raise Unreadable(f"more than {MAX_ENTRIES:,} files")
         self._stack.append(real)
         # Each file is read once: what two files import is one object, which counts once.
         try:

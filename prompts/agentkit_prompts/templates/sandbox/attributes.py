@@ -16,11 +16,10 @@ from pydantic import BaseModel
 
 from agentkit_prompts.context.frozen import FrozenDict, ReadOnlyDict
 from agentkit_prompts.context.parts import Url
-from agentkit_prompts.limits import MAX_CACHED, MAX_SHOWN_CHARS
+from agentkit_prompts.limits import MAX_CACHED, MAX_FOREIGN_NAME_CHARS, MAX_SHOWN_CHARS
 from agentkit_prompts.templates.sandbox.faults import Fault, PromptUndefined, require
 
 __all__ = [
-    "MAX_ATTRIBUTE_CHARS",
     "attribute",
     "element",
     "is_python_class",
@@ -33,8 +32,6 @@ _READABLE: WeakValueDictionary[str, set[type]] = WeakValueDictionary()
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _MAPPINGS = frozenset({dict, FrozenDict, MappingProxyType, ReadOnlyDict})
 """Mappings whose keys can be read without running code of the developer."""
-MAX_ATTRIBUTE_CHARS = 1_000
-"""Characters of the name of an attribute."""
 _LOOP_FIELDS = frozenset(
     ("depth", "depth0", "first", "index", "index0", "last", "length", "nextitem", "previtem", "revindex", "revindex0")
 )
@@ -87,9 +84,9 @@ def attribute(value: Any, name: str) -> Any:
 
 def _field(value: Any, name: str) -> Any:
     kind = type(value)
-    if len(name) > MAX_ATTRIBUTE_CHARS:
+    if len(name) > MAX_FOREIGN_NAME_CHARS:
         # Python writes the name of a missing attribute into an error, which takes long for each item of a list.
-        return PromptUndefined(obj=value, name=name[:MAX_ATTRIBUTE_CHARS])
+        return PromptUndefined(obj=value, name=name[:MAX_FOREIGN_NAME_CHARS])
     if _is_readable(kind, name):
         _learn(kind, name)
         return getattr(value, name)

@@ -14,8 +14,8 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
-from agentkit_prompts.limits import MAX_SOURCE_CHARS
-from agentkit_prompts.templates.sandbox.attributes import MAX_ATTRIBUTE_CHARS, refuse_private
+from agentkit_prompts.limits import MAX_FOREIGN_NAME_CHARS, MAX_SOURCE_CHARS
+from agentkit_prompts.templates.sandbox.attributes import refuse_private
 from agentkit_prompts.templates.sandbox.calls import checked_filters, checked_tests, guarded_call, unique
 from agentkit_prompts.templates.sandbox.code_generator import BoundedCodeGenerator
 from agentkit_prompts.templates.sandbox.faults import Fault
@@ -136,13 +136,13 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return made
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        if not isinstance(argument, str) or len(argument) <= MAX_ATTRIBUTE_CHARS:
+        if not isinstance(argument, str) or len(argument) <= MAX_FOREIGN_NAME_CHARS:
             return super().getitem(obj, argument)
         # Python writes the name of a missing attribute into an error, which takes long for each item of a list.
         try:
             return obj[argument]
         except (TypeError, LookupError):
-            return self.undefined(obj=obj, name=argument[:MAX_ATTRIBUTE_CHARS])
+            return self.undefined(obj=obj, name=argument[:MAX_FOREIGN_NAME_CHARS])
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> Undefined:
         refuse_private(attribute)

@@ -59,7 +59,7 @@ def text(meter: Meter, value: object) -> str:
     if isinstance(value, _AS_STR):
         return _own_text(meter, value)
     if is_content(value):
-        return "".join([part if isinstance(part, str) else part.alt for part in parts_of(meter, value)])
+        return _text_of_content(meter, value)
     if isinstance(value, _AS_DATA) or _is_instance_of_dataclass(value):
         return json_text(meter, value)
     return _own_text(meter, value)
@@ -108,6 +108,11 @@ def number_text(value: float | None) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return int.__repr__(value)
     return repr(value)
+
+
+def _text_of_content(meter: Meter, value: object) -> str:
+    """Return the text of an object with `__prompt__`, media as their alt text."""
+    return "".join([part if isinstance(part, str) else part.alt for part in parts_of(meter, value)])
 
 
 def _str_of(value: object) -> str:

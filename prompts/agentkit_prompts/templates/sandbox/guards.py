@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from agentkit_prompts.limits import MAX_PATTERN_CHARS
 from agentkit_prompts.templates.sandbox.faults import Fault
 from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
 
@@ -35,7 +36,6 @@ TIME_DIRECTIVES = frozenset("aAbBdfGHIjmMpSuUVwWyYzZ%")
 _CHARS_PER_PART = 16
 """Characters that each part of a text that is split counts as."""
 _MAX_URL_SCHEMES = 100
-_MAX_PATTERN = 1_000
 _MAX_TAG_WORK = 1_000_000_000
 _RUN = re.compile(r"\s+|\S+")
 _DIRECTIVE = re.compile(r"%(.?)", re.S)
@@ -234,8 +234,8 @@ def check_strftime(pattern: Any, *, any_directive: bool = False) -> None:
     """Refuse long patterns, and directives that do not mean the same on every machine."""
     if not isinstance(pattern, str):
         raise Fault(f"strftime expects a text, got {type(pattern).__name__}")
-    if len(pattern) > _MAX_PATTERN:
-        raise Fault(f"the strftime format is longer than {_MAX_PATTERN:,} characters")
+    if len(pattern) > MAX_PATTERN_CHARS:
+        raise Fault(f"the strftime format is longer than {MAX_PATTERN_CHARS:,} characters")
     for match in _DIRECTIVE.finditer(pattern):
         if match[1] not in TIME_DIRECTIVES and not any_directive:
             valid = ", ".join("%" + letter for letter in sorted(TIME_DIRECTIVES))
