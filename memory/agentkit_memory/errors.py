@@ -55,10 +55,19 @@ class StoreUnavailable(StoreError):
 
 
 class StoreCorrupt(StoreError):
-    """The file is not a database, or it, a message or a note in it is damaged, or of a newer version of agentkit.
+    """The file is not a database, or it, a row or a note in it is damaged, or of a newer version of agentkit.
 
-    It is left as it is.
+    It is left as it is. `admin.verify` names damaged rows, and `admin.repair` moves them to a file.
+
+    Attributes:
+        table: Table of the damaged row; empty if the error is not about a row.
+        row: First column of the key of the damaged row.
     """
+
+    def __init__(self, problem: str, *, table: str = "", row: str = "", **place: Unpack[Place]) -> None:
+        super().__init__(problem, **place)
+        self.table = table
+        self.row = row
 
 
 class StoreVersion(StoreCorrupt):

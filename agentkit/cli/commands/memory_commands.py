@@ -30,7 +30,9 @@ __all__ = ["memory_app"]
 
 memory_app = typer.Typer(no_args_is_help=True)
 
-_KINDS = ("missing", "stale", "orphans", "unfound")
+_KINDS = ("missing", "stale", "orphans", "unfound", "corrupt")
+_MAX_ROWS = 20
+"""Damaged rows that are printed; `--json` prints more."""
 
 Database: TypeAlias = Annotated[
     str | None,
@@ -66,9 +68,10 @@ def verify(
     index: IndexPlace = None,
     home: Home = HOME,
 ) -> None:
-    """Compare the index with the database, point by point, and search for some items; nothing is changed.
+    """Look for damaged rows, compare the index with the database, and search for some items; nothing is changed.
 
-    The exit code is 1 when something is missing, stale, left over or not found; `agentkit memory repair` repairs it.
+    The exit code is 1 if something is missing, stale, left over, not found or damaged; `agentkit memory repair`
+    repairs it.
 
     Example: agentkit memory verify --sample 1000 --json
     """
@@ -78,15 +81,23 @@ def verify(
 
 
 @memory_app.command()
-def repair(as_json: AsJson = False, embedder: EmbedderName = None, home: Home = HOME) -> None:
-    """Index what is missing or stale, and remove what is left over.
+def repair(
+    removed_to: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="New file for damaged rows, which are then removed; else they stay."),
+    ] = None,
+    as_json: AsJson = False,
+    embedder: EmbedderName = None,
+    home: Home = HOME,
+) -> None:
+    """Move damaged rows to a file, index missing and stale items, and remove what is left over.
 
-    The exit code is 1 when something is still wrong afterwards.
+    The exit code is 1 if something is still wrong afterwards.
 
-    Example: agentkit memory repair
+    Example: agentkit memory repair --removed-to damaged.jsonl
     """
     with open_existing(home, embedder=embedder) as memory:
-        done = memory.admin.repair()
+        done = memory.admin.repair(removed_to=removed_to)
     _show({"before": done.before, "after": done.after}, asdict(done), as_json)
 
 
@@ -345,6 +356,10 @@ def _show(found: Mapping[str, Verification], data: dict[str, object], as_json: b
         put_table(("", *found), rows, numbers=found)
         for kind, ids in last.examples.items():
             note(f"{kind}: {', '.join(ids)}")
+        for row in last.corrupt_rows[:_MAX_ROWS]:
+            note(f"corrupt: {row.table} {row.row}: its {row.column} {row.problem}")
+        for problem in last.file_problems:
+            note(f"the file of the database is damaged: {problem}")
         for item, problem in last.problems.items():
             note(f"failing: {item}: {problem}")
     if not last.ok:

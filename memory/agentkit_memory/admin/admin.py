@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentkit_memory.admin.backups import BACKUP_START, opened_backup, write_backup
+from agentkit_memory.admin.corrupt_rows import corrupt_rows, file_problems, move_corrupt_rows
 from agentkit_memory.admin.exports import EXPORT_START, exported_rows, write_export
 from agentkit_memory.admin.new_files import file_named, file_problem
 from agentkit_memory.admin.self_retrieval import unfound_items
-from agentkit_memory.admin.table_rows import fill, read_rows
+from agentkit_memory.admin.table_rows import fill, keys_of, read_rows
 from agentkit_memory.admin.usage import usage_of
 from agentkit_memory.checks import is_whole
 from agentkit_memory.conversations.removal import expire
@@ -19,7 +20,7 @@ from agentkit_memory.errors import StoreCorrupt, StoreError
 from agentkit_memory.reembed.gate import Gate, Reembedding, ReembedProgress
 from agentkit_memory.reembed.reembed import reembed
 from agentkit_memory.reembed.switching import abandon, renew
-from agentkit_memory.store.records import Repair, Usage, Verification
+from agentkit_memory.store.records import CorruptRow, Repair, Usage, Verification
 from agentkit_prompts.errors import brief
 from agentkit_prompts.ranking.embedder import Embedder
 
@@ -33,6 +34,8 @@ __all__ = ["Admin"]
 _GATE = Gate()
 _SAMPLE = 200
 _MAX_EXAMPLES = 10
+_MAX_NAMED = 1_000
+"""Damaged rows that a verification names."""
 
 
 class Admin:
@@ -43,9 +46,11 @@ class Admin:
         self._scope = scope
 
     def verify(self, *, sample: int = _SAMPLE) -> Verification:
-        """Compare the index with SQL, point by point; if they agree, search for some items by their own texts.
+        """Look for damaged data, and compare the index with SQL.
 
-        Nothing is changed. Other writers go on, and recall does too.
+        Every row is decoded, a SQLite file is checked with `PRAGMA integrity_check`, and the index is compared point by
+        point; if it agrees with SQL, some items are searched for by their own texts. Nothing is changed. Other writers
+        go on, and recall does too.
 
         Args:
             sample: How many items are searched for; 0 for none.
@@ -62,30 +67,47 @@ class Admin:
         space = indexes.active()
         found = indexes.verify(space)
         unfound = unfound_items(self._store.database, indexes.get(space), space, sample) if found.ok else []
-        if not unfound:
-            return found
-        examples = {**found.examples, "unfound": tuple(unfound[:_MAX_EXAMPLES])}
-        return replace(found, unfound=len(unfound), examples=examples)
+        if unfound:
+            examples = {**found.examples, "unfound": tuple(unfound[:_MAX_EXAMPLES])}
+            found = replace(found, unfound=len(unfound), examples=examples)
+        with self._store.database.snapshot() as connection:
+            count, rows = 0, []
+            for each in corrupt_rows(connection):
+                count += 1
+                if count <= _MAX_NAMED:
+                    rows.append(CorruptRow(each.table.name, keys_of(each), each.column, each.problem))
+        problems = file_problems(self._store.database)
+        return replace(found, corrupt=count, corrupt_rows=tuple(rows), file_problems=problems)
 
-    def repair(self, *, sample: int = _SAMPLE) -> Repair:
-        """Index what is missing or stale, remove what is left over; build the index anew where items are not found.
+    def repair(self, *, sample: int = _SAMPLE, removed_to: str | os.PathLike[str] | None = None) -> Repair:
+        """Move damaged rows to a file, index missing and stale items, and remove orphans from the index.
+
+        The index is built again if items are still not found.
 
         Args:
-            sample: How many items are searched for, before and after.
+            sample: Number of items that are searched for, before and after.
+            removed_to: Path of a new file, for its owner alone, that gets each damaged row as a line of JSON before the
+                row is removed; no file is made if no row is damaged. Without a path damaged rows stay, and `verify`
+                names them. The file contains the data of users: delete it after use.
 
         Returns:
             The comparison before and after.
 
         Raises:
             StoreError, IndexUnavailable: As `verify` does.
+            StoreUnavailable: The file exists, or it cannot be written. No row was removed.
         """
+        path = None if removed_to is None else file_named(removed_to)
         before = self.verify(sample=sample)
+        removed = 0
+        if path is not None and before.corrupt:
+            removed = move_corrupt_rows(self._store.database, path)
         self._store.indexes.repair()
         after = self.verify(sample=sample)
         if after.unfound:
             self.rebuild()
             after = self.verify(sample=sample)
-        return Repair(before, after)
+        return Repair(before, after, removed)
 
     def rebuild(self) -> Verification:
         """Build the index anew from SQL, and return how it compares then.

@@ -21,7 +21,7 @@ from agentkit_memory.admin.new_files import file_problem, new_file
 from agentkit_memory.admin.table_rows import Batch, read_rows
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.migrate import REVISION
-from agentkit_memory.database.stored_values import expected_instead
+from agentkit_memory.database.rows import expected_value
 from agentkit_memory.database.tables import METADATA
 from agentkit_memory.errors import StoreCorrupt, StoreVersion
 from agentkit_memory.process.failpoints import failpoint
@@ -191,7 +191,7 @@ def _read(table: Table, name: str, value: object) -> object:
     if isinstance(column.type, LargeBinary) and not (value is None and column.nullable):
         with suppress(ValueError):
             found = b64decode(value if isinstance(value, str) else "?", validate=True)
-    if not (expected := expected_instead(column, found)):
+    if not (expected := expected_value(column, found)):
         return float(found) if isinstance(column.type, Float) and isinstance(found, int) else found
     expected = "bytes in base64" if expected == "bytes" else expected
     raise ValueError(f"has {value!r:.40} as {table.name}.{name}, expected {expected}")

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import bindparam, select
 
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.readable_rows import readable_rows
+from agentkit_memory.database.rows import decode_rows
 from agentkit_memory.database.tables import items, vector_state
 from agentkit_memory.embedders.contract import Vector
 from agentkit_memory.embedders.encoder import kept_vectors
@@ -50,19 +50,13 @@ def unfound_items(database: Database, index: VectorIndex, space: Space, sample: 
     """Return the ids of those of some items that the index holds and does not find by their own texts or vectors."""
     start = {"this": space.name, "at": str(uuid.uuid4()), "most": sample}
     with database.read() as connection:
-        rows, damaged = readable_rows(connection, _FROM, start, "id")
-        if (left := sample - len(rows) - len(damaged)) > 0:
-            below, others = readable_rows(connection, _BELOW, start | {"most": left}, "id")
-            rows, damaged = rows + below, damaged + others
-    whole, missed = [], damaged
-    for row in rows:
-        if isinstance(row.scope_id, int) and isinstance(row.text, str):
-            whole.append(row)
-        else:  # a damaged row is in no index
-            missed.append(row.id)
+        rows = decode_rows(connection, _FROM, start, items.c.id).sound
+        if (left := sample - len(rows)) > 0:
+            rows += decode_rows(connection, _BELOW, start | {"most": left}, items.c.id).sound
+    whole = [row for row in rows if row.text is not None]  # the message of another one is damaged
     hashes = {each for row in whole for each in _hashes(row)} if space.model else ()
     vectors = kept_vectors(database, space.model, space.dimensions, hashes)
-    missed += [row.id for row in whole if not (_by_words(database, index, row) and _by_vector(index, vectors, row))]
+    missed = [row.id for row in whole if not (_by_words(database, index, row) and _by_vector(index, vectors, row))]
     still: set[str] = set()
     with database.read() as connection:  # what was changed or removed meanwhile is a worker's
         for some in in_batches(missed):
@@ -92,7 +86,7 @@ def _same_text(database: Database, row: Any, found: Sequence[str]) -> bool:
         return any(
             (row.title, row.text) == (each.title, each.text)
             for some in in_batches(found)
-            for each in readable_rows(connection, _TEXTS, {"ids": some}, "id")[0]
+            for each in decode_rows(connection, _TEXTS, {"ids": some}, items.c.id).sound
         )
 
 

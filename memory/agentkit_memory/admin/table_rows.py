@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import (
+    Column,
     ColumnElement,
     Connection,
-    ForeignKey,
     Row,
     Select,
     Table,
@@ -24,12 +26,12 @@ from sqlalchemy.dialects.postgresql import REGCLASS
 from sqlalchemy.exc import IntegrityError
 
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.readable_rows import texts_as_they_are
-from agentkit_memory.database.stored_values import expected_instead
+from agentkit_memory.database.rows import column_problem, raw_texts
 from agentkit_memory.database.tables import (
     METADATA,
     branches,
     conversations,
+    items,
     recall_logs,
     vector_spaces,
     vector_state,
@@ -40,7 +42,7 @@ from agentkit_memory.store.outbox import hold_spaces, reset
 from agentkit_memory.store.spaces import FACTS, Space, active_space, known_spaces
 from agentkit_memory.terms.bm25_vectors import SPACE
 
-__all__ = ["Batch", "fill", "read_rows"]
+__all__ = ["Batch", "RowProblem", "fill", "keys_of", "read_pages", "read_rows"]
 
 Batch: TypeAlias = tuple[Table, list[Mapping[str, Any]]]
 """Some rows of a table, by the names of its columns."""
@@ -53,72 +55,106 @@ _CLEARED: Mapping[str, Mapping[str, object]] = {
     "vector_spaces": {"index_id": "", "writes": 0},
     "vector_state": {"leased_by": None, "leased_until": None},
 }
+_ALL_ROWS: Mapping[str, ColumnElement[bool]] = MappingProxyType({})
 _LEFT_OUT = {"vector_spaces": vector_spaces.c.state != "retired", "vector_state": vector_state.c.space == FACTS}
 
 
-def read_rows(connection: Connection) -> Iterator[Batch]:
-    """Yield every row that is not about an index, owners before what belongs to them.
+class RowProblem(NamedTuple):
+    """A damaged row, or a row that belongs to one."""
 
-    A row that is damaged, so that no other store takes it, is left out with what belongs to it, and logged: the others
-    are not to be lost with it.
+    table: Table
+    row: Mapping[str, Any]
+    column: str
+    problem: str
+    """What the column contains instead of a valid value."""
+
+
+class Page(NamedTuple):
+    """Some rows of a table, decoded."""
+
+    table: Table
+    sound: list[Mapping[str, Any]]
+    corrupt: list[RowProblem]
+
+
+def read_rows(connection: Connection) -> Iterator[Batch]:
+    """Yield every row that is not about an index, owners before the rows that belong to them.
+
+    Damaged rows, which no other store takes, are left out with the rows that belong to them, and logged.
 
     Args:
         connection: A snapshot.
     """
-    damaged: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     example = ""
-    gone: dict[str, set[object]] = {}  # ids of rows that were left out, by their tables
+    for table, sound, corrupt in read_pages(connection, _LEFT_OUT):
+        if sound:
+            yield table, [{**row, **_CLEARED.get(table.name, {})} for row in sound]
+        counts[table.name] += len(corrupt)
+        if corrupt and not example:
+            example = f"{table.name} {keys_of(corrupt[0])} (its {corrupt[0].column} {corrupt[0].problem})"
+    if example:
+        left_out = ", ".join(f"{count} of {name}" for name, count in counts.items() if count)
+        _LOG.warning("damaged rows were left out: %s; the first is %s", left_out, example)
+
+
+def read_pages(connection: Connection, conditions: Mapping[str, ColumnElement[bool]] = _ALL_ROWS) -> Iterator[Page]:
+    """Yield all rows in pages, owners before the rows that belong to them.
+
+    Args:
+        connection: A snapshot.
+        conditions: By the name of a table, which of its rows are read.
+    """
+    gone: dict[str, set[object]] = {}  # ids of damaged rows, by their tables
     for table in METADATA.sorted_tables:
-        owners = [next(iter(key.elements)) for key in table.foreign_key_constraints]
-        rows = select(table, *(_is_owned(each).label(f"owned {n}") for n, each in enumerate(owners)))
-        if table.name in _LEFT_OUT:
-            rows = rows.where(_LEFT_OUT[table.name])
-        rows = rows.order_by(*table.primary_key)
-        for some in _pages(connection, rows):
-            sound: list[Mapping[str, Any]] = []
+        owners = [(key.parent, key.column) for key in sorted(table.foreign_keys, key=lambda key: key.parent.name)]
+        if table is items:
+            owners.append((items.c.branch_id, branches.c.id))  # no foreign key: the rows are deleted in steps
+        rows = select(table, *(_is_owned(*each).label(f"owned {n}") for n, each in enumerate(owners)))
+        if table.name in conditions:
+            rows = rows.where(conditions[table.name])
+        for some in _pages(connection, rows.order_by(*table.primary_key)):
+            page = Page(table, [], [])
             for values in some:
                 row: Mapping[str, Any] = dict(zip(table.columns.keys(), values, strict=False))
-                lost = [
-                    each.parent.name
-                    for each, owned in zip(owners, values[len(row) :], strict=True)
-                    if not owned or row[each.parent.name] in gone.get(each.column.table.name, ())
-                ]
-                problem = f"its {lost[0]} is that of no row, or of a damaged one" if lost else _problem(table, row)
-                if not problem:
-                    sound.append({**row, **_CLEARED.get(table.name, {})})
-                    continue
-                keys = [row[each.name] for each in table.primary_key]
-                gone.setdefault(table.name, set()).add(keys[0])
-                damaged[table.name] = damaged.get(table.name, 0) + 1
-                example = example or f"{table.name} {', '.join(f'{key!r:.60}' for key in keys)} ({problem})"
-            if sound:
-                yield table, sound
-    if damaged:
-        counts = ", ".join(f"{count} of {name}" for name, count in damaged.items())
-        _LOG.warning("damaged rows were left out: %s; the first is %s", counts, example)
+                column, problem = _problem(table, row)
+                for (child, owner), is_owned in zip(owners, values[len(row) :], strict=True):
+                    if not is_owned or row[child.name] in gone.get(owner.table.name, ()):
+                        column, problem = child.name, "is of no row, or of a damaged row"
+                if problem:
+                    gone.setdefault(table.name, set()).add(row[next(iter(table.primary_key)).name])
+                    page.corrupt.append(RowProblem(table, row, column, problem))
+                else:
+                    page.sound.append(row)
+            yield page
+
+
+def keys_of(corrupt: RowProblem) -> str:
+    """Return the key of a row as text."""
+    return ", ".join(f"{corrupt.row[each.name]!a:.60}" for each in corrupt.table.primary_key)
 
 
 def _pages(connection: Connection, rows: Select[Any]) -> Iterator[Sequence[Row[Any]]]:
-    with texts_as_they_are(connection):
+    with raw_texts(connection):
         pages = connection.execution_options(stream_results=True).execute(rows).partitions(_BATCH)
     while True:
-        with texts_as_they_are(connection):
+        with raw_texts(connection):
             some = next(pages, None)
         if some is None:
             return
         yield some
 
 
-def _is_owned(key: ForeignKey) -> ColumnElement[bool]:
-    owner = key.column.table.alias("owner")
-    return or_(key.parent.is_(None), select(owner).where(owner.c[key.column.name] == key.parent).exists())
+def _is_owned(child: ColumnElement[Any], owner: Column[Any]) -> ColumnElement[bool]:
+    owners = owner.table.alias("owner")
+    return or_(child.is_(None), select(owners).where(owners.c[owner.name] == child).exists())
 
 
-def _problem(table: Table, row: Mapping[str, object]) -> str:
+def _problem(table: Table, row: Mapping[str, object]) -> tuple[str, str]:
     for column in table.columns:
-        if expected := expected_instead(column, row[column.name]):
-            return f"its {column.name} is {row[column.name]!r:.40}, expected {expected}"
-    return ""
+        if problem := column_problem(column, row[column.name]):
+            return column.name, problem
+    return "", ""
 
 
 def fill(database: Database, batches: Iterable[Batch], source: str) -> dict[str, int]:

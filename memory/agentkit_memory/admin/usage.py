@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, FromClause, Table, func, select
 
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.readable_rows import texts_as_they_are
+from agentkit_memory.database.rows import raw_texts
 from agentkit_memory.database.tables import (
     branches,
     conversations,
@@ -53,7 +53,7 @@ _ALL = select(
 
 def usage_of(database: Database) -> tuple[Usage, ...]:
     """Return what each tenant stores, by name; see `Admin.usage`."""
-    with database.read() as connection, texts_as_they_are(connection):
+    with database.read() as connection, raw_texts(connection):
         rows = connection.execute(_ALL).all()
     named = [(str(tenant).encode("utf-8", "replace").decode(), numbers) for tenant, *numbers in rows]
     return tuple([Usage(name, *numbers) for name, numbers in sorted(named)])  # a damaged name may be no text

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import bindparam, func, select
 
 from agentkit_memory.checks import is_whole
 from agentkit_memory.conversations.message_rows import MAIN
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.readable_rows import readable_rows
+from agentkit_memory.database.rows import sound_rows
 from agentkit_memory.database.tables import branches, conversations, messages, scopes
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.scope import Scope, check_name
@@ -55,8 +53,8 @@ def sessions_of(
     query = query.where(conversations.c.name > after) if after else query
     with database.read() as connection:
         bound = {"scopes": known_ids(database, scope), "now": database.clock()}
-        rows, _ = readable_rows(connection, query, bound, "name")
-    return tuple([SessionInfo(row.name, row.head_seq, row.created_at, row.last) for row in rows if _is_sound(row)])
+        rows = sound_rows(connection, query, bound, conversations.c.name)
+    return tuple([SessionInfo(row.name, row.head_seq, row.created_at, row.last) for row in rows])
 
 
 def newest_sessions(database: Database, scope: Scope, *, limit: int) -> tuple[tuple[str, str], ...]:
@@ -65,16 +63,11 @@ def newest_sessions(database: Database, scope: Scope, *, limit: int) -> tuple[tu
     query = _NEWEST.limit(limit)
     query = query.where(scopes.c.user == scope.user) if scope.user else query
     with database.read() as connection:
-        rows, _ = readable_rows(connection, query, {"tenant": scope.tenant, "now": database.clock()}, "name")
-    return tuple([(row.user, row.name) for row in rows if isinstance(row.user, str) and isinstance(row.name, str)])
+        bound = {"tenant": scope.tenant, "now": database.clock()}
+        rows = sound_rows(connection, query, bound, conversations.c.name)
+    return tuple([(row.user, row.name) for row in rows])
 
 
 def _check_limit(where: str, limit: object) -> None:
     if not is_whole(limit, 1):
         raise InvalidArgument(f"{where}: expected a limit of 1 or more, got {brief(limit)}", name="limit")
-
-
-def _is_sound(row: Any) -> bool:
-    """Whether a row has the types of its columns: SQLite stores any type in any column."""
-    times = isinstance(row.created_at, int | float) and isinstance(row.last, int | float | None)
-    return times and isinstance(row.name, str) and isinstance(row.head_seq, int)

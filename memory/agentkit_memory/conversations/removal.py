@@ -16,7 +16,7 @@ from agentkit_memory.checks import is_time
 from agentkit_memory.conversations.branch import EDIT, Branch
 from agentkit_memory.conversations.message_rows import MAIN, stored_texts
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.readable_rows import is_text, rows_as_they_are
+from agentkit_memory.database.rows import is_text, raw_rows
 from agentkit_memory.database.tables import branches, conversations, items, messages, recall_logs, tool_calls
 from agentkit_memory.errors import InvalidArgument, NotFound, StoreCorrupt
 from agentkit_memory.process.failpoints import failpoint
@@ -94,14 +94,14 @@ def hide_conversation(connection: Connection, conversation: int, forgotten: Forg
     """
     this = {"conversation": conversation}
     connection.execute(EDIT, this)  # first: no message becomes an item meanwhile
-    owner = next(iter(rows_as_they_are(connection, _OWNER, this)), None)
+    owner = next(iter(raw_rows(connection, _OWNER, this)), None)
     if owner is None or owner.expires_at == -math.inf:
         return {}
     logs = 0
     if is_text(owner.name) and is_text(owner.scope_id):
         its_logs = {"scope": owner.scope_id, "named": owner.name}
         if forgotten is not None:
-            queries = [row.query for row in rows_as_they_are(connection, _QUERIES, its_logs)]
+            queries = [row.query for row in raw_rows(connection, _QUERIES, its_logs)]
             forgotten.texts += [each for each in queries if isinstance(each, str)]
         logs = connection.execute(_LOGS, its_logs).rowcount
     connection.execute(_CLOSE, this)
@@ -152,7 +152,7 @@ def _delete_step(connection: Connection, conversation: int, forgotten: Forgotten
     if removed := forget_items(connection, connection.scalars(_SOME_ITEMS, this).all(), forgotten):
         return {"items": removed, "embeddings": forgotten.embeddings}, True
     for branch in connection.scalars(_ITS_BRANCHES, this).all():
-        some = rows_as_they_are(connection, _SOME_MESSAGES, {"branch": branch})
+        some = raw_rows(connection, _SOME_MESSAGES, {"branch": branch})
         if some:
             forgotten.texts += [text for row in some for text in stored_texts(row.body)]
             numbers = [row.seq for row in some if isinstance(row.seq, int)]

@@ -9,10 +9,9 @@ from typing import Any, cast
 
 from sqlalchemy import Connection, Integer, and_, bindparam, case, func, literal_column, or_, select, update
 
-from agentkit_memory.checks import is_whole
 from agentkit_memory.conversations.message_rows import MAIN, load
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.readable_rows import readable_rows, texts_as_they_are
+from agentkit_memory.database.rows import decode_rows, raw_texts
 from agentkit_memory.database.tables import branches, conversations, items, messages, scopes
 from agentkit_memory.errors import StoreCorrupt, StoreVersion
 from agentkit_memory.scope import NAMES
@@ -129,11 +128,9 @@ def itemise(database: Database, scope_ids: Sequence[int] | None, limit: int) -> 
     query = _BEHIND if scope_ids is None else _BEHIND_IN
     bound = {"most": limit} if scope_ids is None else {"most": limit, "scopes": required(scope_ids)}
     with database.read() as connection:
-        behind, _ = readable_rows(connection, query, bound, "id")
+        behind = decode_rows(connection, query, bound, branches.c.id).sound  # others: see `admin.verify`
     read = 0
     for branch in behind:
-        if not _is_sound(branch) or not is_whole(branch.head_seq) or not is_whole(branch.itemised_seq):
-            continue  # reported when the conversation is opened
         read += _itemise(database, branch, limit - read)
         if read >= limit:
             break
@@ -151,17 +148,16 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
         if connection.execute(_ADVANCE, {"branch": branch.id, "seen": after, "done": until}).rowcount != 1:
             return until - after  # another caller makes them
         now = database.clock()
-        with texts_as_they_are(connection):
+        with raw_texts(connection):
             expires_at = connection.scalar(_EXPIRES, {"conversation": branch.conversation_id})
         expires_at = expires_at if isinstance(expires_at, int | float | None) else now  # a damaged time has passed
-        found, _ = readable_rows(connection, _MESSAGES, {"branch": branch.id, "after": after, "until": until}, "seq")
+        bound = {"branch": branch.id, "after": after, "until": until}
+        found = decode_rows(connection, _MESSAGES, bound, messages.c.seq).sound
         if not found and until < branch.head_seq:  # the branch is damaged: go on behind what is missing
             next_seq = connection.scalar(_NEXT, {"branch": branch.id, "after": until})
             done = branch.head_seq if next_seq is None else min(branch.head_seq, next_seq - 1)
             connection.execute(_ADVANCE, {"branch": branch.id, "seen": until, "done": done})
         for row in found:
-            if not _has_times(row):
-                continue
             try:
                 message = load(branch.conversation, row.seq, row.format, row.body)
             except StoreVersion:  # left for the newer version that wrote it
@@ -205,9 +201,7 @@ def read_new_turns(
     problem = ""
     bound = {"scopes": required(scope_ids), "now": now, "most": most}
     left = MAX_SEARCHED
-    for row in readable_rows(connection, _NEW, bound, "id")[0]:
-        if not _is_sound(row) or not _has_times(row):
-            continue
+    for row in decode_rows(connection, _NEW, bound, messages.c.seq).sound:
         seen.add(row.id)
         if row.is_cut or len(seen) == _MAX_BRANCHES:
             problem = "more new messages wait than are searched: those of each conversation that are newest were"
@@ -245,15 +239,6 @@ def read_new_turns(
                 )
             )
     return found, problem
-
-
-def _is_sound(branch: Any) -> bool:
-    """Whether the names of a branch are text: SQLite stores any type in any column."""
-    return all(isinstance(each, str) for each in (*_names_of(branch), branch.name))
-
-
-def _has_times(row: Any) -> bool:
-    return isinstance(row.created_at, int | float) and isinstance(row.said_at, int | float | None)
 
 
 def _names_of(branch: Any) -> tuple[str, ...]:

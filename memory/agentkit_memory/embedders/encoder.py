@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, bindparam, func, select
 
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.readable_rows import readable_rows
+from agentkit_memory.database.rows import decode_rows
 from agentkit_memory.database.tables import embeddings, vector_spaces
 from agentkit_memory.embedders.contract import ImageEmbedder, QueryEmbedder, Vector, model_of, unit_vectors
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable, StoreClosed
@@ -281,8 +281,8 @@ def kept_vectors(database: Database, model: str, dimensions: int, names: Iterabl
     found: dict[str, Vector] = {}
     with database.read() as connection:
         for batch in in_batches(sorted(names, key=str)):  # a damaged one may be of any type
-            rows, _ = readable_rows(connection, _KNOWN, {"its_model": model, "hashes": batch}, "content_hash")
-            for name, packed in rows:
+            bound = {"its_model": model, "hashes": batch}
+            for name, packed in decode_rows(connection, _KNOWN, bound, embeddings.c.content_hash).sound:
                 if (vector := _unpacked(packed, dimensions)) is not None:
                     found[name] = vector
     return found

@@ -19,8 +19,8 @@ from sqlalchemy import ColumnElement, Connection, FromClause, bindparam, delete,
 from agentkit_memory.checks import is_whole
 from agentkit_memory.conversations.removal import delete_conversation
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.readable_rows import readable_rows, rows_as_they_are
 from agentkit_memory.database.residue import parts_of
+from agentkit_memory.database.rows import decode_rows, raw_rows
 from agentkit_memory.database.tables import (
     METADATA,
     branches,
@@ -202,12 +202,13 @@ def _open_requests(database: Database) -> list[_Request]:
     """Return the erasures that are not finished, oldest first."""
     found: list[_Request] = []
     with database.read() as connection:
-        rows, damaged = readable_rows(connection, _OPEN, {}, "id")
+        rows, corrupt = decode_rows(connection, _OPEN, {}, erasures.c.id)
+    damaged = [error.row for error in corrupt]
     for row in rows:
         try:
             counts, subject = json.loads(row.counts), Scope(row.tenant, row.user, row.session, row.agent)
             numbers = [*counts.get("removed", {}).values(), *counts.get("scopes", [])]
-            if not isinstance(row.id, str) or not all(map(is_whole, numbers)):
+            if not all(map(is_whole, numbers)):
                 raise TypeError("it has the wrong types")
         except (InvalidArgument, ValueError, TypeError, AttributeError, RecursionError):
             damaged.append(row.id)
@@ -279,7 +280,7 @@ def _step(database: Database, request: _Request, scope: int) -> bool:
         elif conversation is None:
             for table, column in _TEXTS.items():
                 theirs = table.c.scope_id == scope
-                texts = [text for (text,) in rows_as_they_are(connection, select(column).where(theirs), {})]
+                texts = [text for (text,) in raw_rows(connection, select(column).where(theirs), {})]
                 forgotten.texts += [each for each in texts if isinstance(each, str)]
                 removed[table.name] = connection.execute(delete(table).where(theirs)).rowcount
             removed["scopes"] = connection.execute(_SCOPE, this).rowcount

@@ -13,8 +13,7 @@ from sqlalchemy import Connection, Select, bindparam, func, insert, or_, select,
 from agentkit_memory.checks import is_time, is_whole
 from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.readable_rows import is_name, readable_rows, rows_as_they_are
-from agentkit_memory.database.stored_values import sound_values
+from agentkit_memory.database.rows import Rows, corrupt_row, decode_rows, sound_rows
 from agentkit_memory.database.tables import item_sources, items
 from agentkit_memory.errors import InvalidArgument, NotFound
 from agentkit_memory.facts.drafts import FactDraft
@@ -31,7 +30,7 @@ from agentkit_memory.store.item_rows import (
     text_columns,
     wanted,
 )
-from agentkit_memory.store.metadata import metadata_or_problem, written_metadata
+from agentkit_memory.store.metadata import read_metadata, written_metadata
 from agentkit_memory.store.outbox import enqueue, hold_spaces, withdraw
 from agentkit_memory.store.records import StoredFact
 from agentkit_memory.store.scope_rows import hold_scope, is_readable, known_ids, readable_ids, required, scope_id
@@ -46,9 +45,9 @@ _MAX_ITEMISED = 512
 _FACT = select(
     *items.c["id", "text", "position", "valid_from", "valid_to", "superseded_by", "meta", "created_at"]
 ).where(items.c.kind == FACT)
-_CHECKED = items.c["text", "position", "valid_from", "valid_to", "superseded_by", "created_at"]
 _ROW = _FACT.where(items.c.scope_id.in_(bindparam("scopes", expanding=True)))
 _FIND = _ROW.where(items.c.id.in_(bindparam("ids", expanding=True)))
+_ID = _FIND.with_only_columns(items.c.id)
 _FIND_READABLE = _FACT.where(items.c.id.in_(bindparam("ids", expanding=True)), is_readable(items.c.scope_id))
 _ALL = _ROW.where(items.c.position > bindparam("after")).order_by(items.c.position).limit(bindparam("most"))
 _CURRENT = _ALL.where(items.c.superseded_by.is_(None))
@@ -242,8 +241,6 @@ class Facts:
             meta = self._check(old.text if text is None else text, since, until, metadata or old.metadata)
             if metadata is not None and not metadata:
                 meta = "{}"
-            elif metadata is None and old.problem:
-                raise InvalidArgument(f"fact {old.id}: {old.problem}; give its metadata anew", name="metadata")
             if text is not None and text != old.text:
                 withdraw(connection, [old.id])  # first: a worker may be about to keep the vector of the old text
                 forget_embeddings(connection, [old.id])
@@ -302,7 +299,8 @@ class Facts:
 
         def write(connection: Connection) -> None:
             hold_scope(connection, own)
-            known = [each.id for each in _read(connection, [fact], [own])]
+            bound = {"ids": [storable(str(fact))], "scopes": required([own])}
+            known = connection.scalars(_ID, bound).all()
             forget_items(connection, known)
             found.update(known)
 
@@ -340,9 +338,9 @@ class Facts:
 
 
 def newest_facts(connection: Connection, own: int, now: float, limit: int) -> list[StoredFact]:
-    """Return the facts of exactly one scope that are valid now or later, newest first."""
+    """Return the facts of exactly one scope that are valid now or later, newest first, without corrupt rows."""
     bound = {"scopes": required([own]), "now": now, "most": limit}
-    return _read_facts(connection, _NEWEST, bound)
+    return _decode_facts(connection, _NEWEST, bound).sound
 
 
 def _ids(name: str, given: object) -> list[str]:
@@ -359,8 +357,8 @@ def ends_of(connection: Connection, facts: Sequence[tuple[float | None, Sequence
     """Return until when facts are recalled, by their own ends and those of their sources; infinity for ever."""
     ends: dict[str, float] = {}
     for batch in in_batches(sorted({source for _, sources in facts for source in sources})):
-        rows, _ = readable_rows(connection, _ENDS, {"ids": batch}, "id")
-        ends |= {source: float(end) for source, end in rows if isinstance(end, int | float)}
+        rows = decode_rows(connection, _ENDS, {"ids": batch}, items.c.id).sound
+        ends |= {source: float(end) for source, end in rows}
     return [
         min(inf if valid_to is None else valid_to, *(ends.get(source, inf) for source in sources), inf)
         for valid_to, sources in facts
@@ -373,17 +371,32 @@ def _read(connection: Connection, ids: Sequence[str], scope_ids: Sequence[int]) 
 
 
 def _read_facts(connection: Connection, which: Select[Any], bound: Mapping[str, Any]) -> list[StoredFact]:
-    """Return facts with their sources; what of one is damaged is empty, and named in its `problem`."""
-    rows = [row for row in rows_as_they_are(connection, which, bound) if is_name(row.id)]
+    """Return facts with their sources.
+
+    Raises:
+        StoreCorrupt: A row is corrupt.
+    """
+    facts, corrupt = _decode_facts(connection, which, bound)
+    if corrupt:
+        raise corrupt[0]
+    return facts
+
+
+def _decode_facts(connection: Connection, which: Select[Any], bound: Mapping[str, Any]) -> Rows:
+    """Return facts with their sources, and the errors of corrupt rows."""
+    rows, corrupt = decode_rows(connection, which, bound, items.c.id)
     sources: dict[str, list[str]] = {row.id: [] for row in rows}
     for batch in in_batches(sources):
-        for fact, source in readable_rows(connection, _SOURCES, {"ids": batch}, "item_id")[0]:
+        for fact, source in sound_rows(connection, _SOURCES, {"ids": batch}, item_sources.c.item_id):
             sources[fact].append(source)
-    found = []
+    found: list[StoredFact] = []
     for row in rows:
-        metadata, problem = metadata_or_problem(row.meta)
-        (text, number, since, until, successor, at), wrong = sound_values(row, _CHECKED)
-        problem = "; ".join([problem] * bool(problem) + [f"its {name} is damaged" for name in wrong])
+        try:
+            metadata = read_metadata(row.meta)
+        except ValueError as error:
+            corrupt.append(corrupt_row("items", row.id, "meta", str(error)))
+            continue
+        times = row.valid_from, row.valid_to, row.superseded_by
         taken_from = tuple(sources[row.id])
-        found.append(StoredFact(row.id, text, number, since, until, successor, taken_from, metadata, problem, at))
-    return found
+        found.append(StoredFact(row.id, row.text, row.position, *times, taken_from, metadata, row.created_at))
+    return Rows(found, corrupt)

@@ -17,9 +17,9 @@ from typing import Any
 from sqlalchemy import BindParameter, Connection, bindparam, delete, func, insert, literal, or_, select, update
 
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.readable_rows import readable_rows
+from agentkit_memory.database.rows import decode_rows
 from agentkit_memory.database.tables import branches, items, scopes, vector_spaces, vector_state
-from agentkit_memory.errors import InvalidArgument
+from agentkit_memory.errors import InvalidArgument, StoreCorrupt
 from agentkit_memory.facts.drafts import Extract, FactDraft, Turn, checked, misshapen, wrong_types
 from agentkit_memory.facts.fact_rows import Facts, ends_of, newest_facts
 from agentkit_memory.process.failpoints import failpoint
@@ -307,7 +307,7 @@ class FactWorker:
                     continue  # known for as long
                 facts.write(connection, window.scope_id, draft)
                 known_until[text] = end
-            except InvalidArgument as error:
+            except (InvalidArgument, StoreCorrupt) as error:
                 _LOG.warning("%s: %s", self._database.where, error)
         if wrong is None:
             self._done(connection, still)
@@ -349,7 +349,7 @@ def _ask_for_facts(database: Database) -> None:
 
 def _scope_of(connection: Connection, scope: int) -> Scope | None:
     """Return the scope of a number; None where its row is damaged or gone."""
-    rows, _ = readable_rows(connection, _SCOPE, {"scope": scope}, "tenant")
+    rows = decode_rows(connection, _SCOPE, {"scope": scope}, scopes.c.tenant).sound
     try:
         return Scope(*rows[0]) if rows else None
     except InvalidArgument:

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from sqlalchemy import Connection, Row, bindparam, func, select, update
 
 from agentkit_memory.database.engine import Database, upserts
-from agentkit_memory.database.readable_rows import is_name, readable_rows, rows_as_they_are
+from agentkit_memory.database.rows import decode_rows, is_name, raw_rows
 from agentkit_memory.database.tables import items, vector_state
 from agentkit_memory.index.vector_index import VectorIndex
 from agentkit_memory.process.failpoints import failpoint
@@ -82,10 +82,10 @@ def compare(database: Database, index: VectorIndex, space: str, now: float, *, r
     examples: dict[str, tuple[str, ...]] = {}
     with database.read() as connection:
         rows, waiting, failing = connection.execute(_COUNTS, {"this": space}).one()
-        unqueued = [row.id for row in readable_rows(connection, _UNQUEUED, {"this": space, "now": now}, "id")[0]]
-        problems = {
-            row.item_id: row.problem for row in readable_rows(connection, _PROBLEMS, {"this": space}, "problem")[0]
-        }
+        missing = decode_rows(connection, _UNQUEUED, {"this": space, "now": now}, items.c.id).sound
+        unqueued = [row.id for row in missing]
+        failing_rows = decode_rows(connection, _PROBLEMS, {"this": space}, _state.item_id).sound
+        problems = {row.item_id: row.problem for row in failing_rows}
     counts["missing"] = len(unqueued)
     examples["missing"] = tuple(unqueued[:_EXAMPLES])
     if repairing and unqueued:
@@ -132,7 +132,7 @@ def _rows(database: Database, space: str) -> Iterator[_Row]:
     after = ""
     while True:
         with database.read() as connection:
-            page = rows_as_they_are(connection, _ROWS, {"this": space, "after": after, "most": _PAGE})
+            page = raw_rows(connection, _ROWS, {"this": space, "after": after, "most": _PAGE})
         named = [row for row in page if is_name(row.item_id)]  # no index takes another one
         yield from [row for row in named if isinstance(row.want, int) and isinstance(row.have, int)]
         if len(page) < _PAGE or not named:
@@ -187,9 +187,8 @@ def _certain(
         settled = {item for item, each in doubtful.items() if each.row is not None and held.get(item) == each.row.want}
         differences = [each for each in differences if each.id not in settled]
     with database.read() as connection:
-        found, _ = readable_rows(
-            connection, _LOOK_AGAIN, {"this": space, "ids": [each.id for each in differences]}, "item_id"
-        )
+        bound = {"this": space, "ids": [each.id for each in differences]}
+        found = decode_rows(connection, _LOOK_AGAIN, bound, _state.item_id).sound
         now = {row.item_id: row for row in found}
     certain = [each for each in differences if now.get(each.id) == each.row]
     if without_row := {each.id for each in certain if each.row is None}:  # whose points may have been removed since

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Row, Select, Update, bindparam, case, delete, null, or_, select, tuple_, update
+from sqlalchemy import Connection, Row, Select, Update, bindparam, case, delete, or_, select, tuple_, update
 
 from agentkit_memory.database.engine import Database, upserts
-from agentkit_memory.database.readable_rows import readable_rows
+from agentkit_memory.database.rows import is_name, is_text, raw_rows
 from agentkit_memory.database.tables import items, vector_spaces, vector_state
 from agentkit_memory.embedders.encoder import MAX_IMAGES, vector_name
 from agentkit_memory.errors import EmbedderError, IndexUnavailable, StoreClosed
@@ -56,6 +56,11 @@ _free_removals = _free_rows.where(_state.want < 0)
 _free_of_scope = _free_rows.where(_state.scope_id == bindparam("only"))
 
 
+def _is_sound(title: object, text: object, scope: object) -> bool:
+    """True if an item can be indexed: its row and its message are not damaged."""
+    return is_name(title) and is_name(text) and isinstance(scope, int)
+
+
 def _lease(free: Select[str, str]) -> Update:
     taken = free.with_for_update(skip_locked=True).cte("taken")  # evaluated once, where a subquery may not be
     return (
@@ -77,9 +82,6 @@ _LEASED = (
     .outerjoin(items, items.c.id == _state.item_id)
     .where(*_mine)
     .order_by(_state.item_id)
-)
-_LEASED_WITHOUT_TEXT = _LEASED.with_only_columns(
-    *_state["item_id", "want", "attempts"], null(), null(), null(), null(), null(), maintain_column_froms=True
 )
 _FORGET = delete(vector_state).where(_state.item_id == bindparam("item"), _this_space, _state.want == bindparam("done"))
 _COUNT_ON = (
@@ -205,7 +207,7 @@ class Worker:
                 item,
                 want,
                 attempts,
-                indexed_text(title, text) if want > 0 and isinstance(text, str) and isinstance(scope, int) else None,
+                indexed_text(title, text) if want > 0 and _is_sound(title, text, scope) else None,
                 scope,
                 document if kind == IMAGE else "",
                 problem="" if want < 0 or is_point_id(item) else _NO_ID,
@@ -214,11 +216,8 @@ class Worker:
         ]
 
     def _leased(self, connection: Connection) -> Sequence[Row[Any]]:
-        """Read what is leased; an item whose text is not UTF-8 has none."""
-        rows, damaged = readable_rows(connection, _LEASED, self._who, "item_id")
-        for item in damaged:
-            rows += connection.execute(_LEASED_WITHOUT_TEXT.where(_state.item_id == item), self._who).all()
-        return rows
+        """Return the leased rows with their items; those of deleted items have none."""
+        return [row for row in raw_rows(connection, _LEASED, self._who) if is_text(row.item_id)]
 
     def _renew(self, tasks: list[_Task]) -> list[_Task]:
         """Extend the leases that are still held; drop the other tasks."""

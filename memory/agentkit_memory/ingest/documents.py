@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from agentkit_memory.checks import is_whole
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.readable_rows import is_name, rows_as_they_are
+from agentkit_memory.database.rows import is_name, raw_rows
 from agentkit_memory.database.tables import chunk_moves, documents, images, items
 from agentkit_memory.errors import IngestError, StoreCorrupt
 from agentkit_memory.ingest.chunks import Chunk
@@ -78,7 +78,7 @@ class DocumentStore:
     def find(self, uri: str) -> tuple[str, str]:
         """Return the hash and the stamp of a document; empty if it was never stored as a whole, or is damaged."""
         with self.database.read() as connection:
-            rows = rows_as_they_are(connection, _FIND, {"scope": self.scope_id, "uri": uri})
+            rows = raw_rows(connection, _FIND, {"scope": self.scope_id, "uri": uri})
         for row in rows:
             whole = all(map(is_name, (row.content_hash, row.stamp, row.source))) and row.id == self.id_of(uri)
             if whole and is_generation(row.generation):
@@ -157,7 +157,7 @@ class DocumentStore:
         last = ""
         while True:
             with self.database.read() as connection:
-                rows = rows_as_they_are(connection, page.where(documents.c.uri > last).limit(_PAGE), {})
+                rows = raw_rows(connection, page.where(documents.c.uri > last).limit(_PAGE), {})
             sound = [row for row in rows if is_name(row.uri)]
             for row in sound:
                 folder = row.uri[: len(below)]
@@ -177,7 +177,7 @@ class DocumentStore:
         """Remove the document with an address if it `is_gone`; return its name."""
         document = self.id_of(uri)
         with self.database.read() as connection:
-            rows = rows_as_they_are(connection, _SOURCE, {"document": document})
+            rows = raw_rows(connection, _SOURCE, {"document": document})
         if not rows or not is_gone(uri):
             return []
         forget_document(self.database, document)
@@ -216,7 +216,7 @@ class DocumentStore:
             shown = shown_generation(connection, document.id)
             rows = connection.execute(_OF_DOCUMENT, {"document": document.id}).all()
             old = {row.id for row in rows if is_whole(row.first_generation, 0, shown)}
-            known = rows_as_they_are(connection, _KNOWN, {"document": document.id})
+            known = raw_rows(connection, _KNOWN, {"document": document.id})
             connection.execute(self._put, document.values(digest, stamp, len(chunks), now))
             kept = old.intersection(ids)
             forget_items(connection, [row.id for row in rows if row.id not in kept])

@@ -14,8 +14,7 @@ from sqlalchemy import bindparam, select
 
 from agentkit_memory.checks import MAX_BYTES, is_whole
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.readable_rows import is_name, readable_rows, rows_as_they_are
-from agentkit_memory.database.stored_values import sound_values
+from agentkit_memory.database.rows import corrupt_row, is_name, raw_rows, sound_rows
 from agentkit_memory.database.tables import documents, items
 from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.chunks import CHUNKER, Chunk, chunk_blocks
@@ -30,7 +29,7 @@ from agentkit_memory.ingest.readers.file_stream import GivenStream
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.image_rows import read_images
 from agentkit_memory.store.item_rows import storable
-from agentkit_memory.store.metadata import metadata_or_problem, read_metadata, written_metadata
+from agentkit_memory.store.metadata import read_metadata, written_metadata
 from agentkit_memory.store.records import StoredDocument
 from agentkit_memory.store.scope_rows import known_ids, scope_id
 from agentkit_prompts.context.parts import Image
@@ -47,6 +46,7 @@ _SHOWN = (documents.c.scope_id.in_(bindparam("scopes", expanding=True)), documen
 _ROW = select(*documents.c["id", "source", "chunks", "ingested_at", "uri", "meta"]).where(*_SHOWN)
 _PAGE = _ROW.where(documents.c.source > bindparam("after")).order_by(documents.c.source, documents.c.id)
 _FIND = _ROW.where(documents.c.source == bindparam("named")).order_by(documents.c.uri)
+_IDS = _FIND.with_only_columns(documents.c.id)
 _CHUNKS = (
     select(*items.c["id", "text", "title", "position", "start", "end", "line", "meta"])
     .join(documents, documents.c.id == items.c.document_id)
@@ -108,8 +108,7 @@ class Documents:
         cut = [CHUNKER, kind, title, meta, hashlib.blake2b(data, digest_size=24).hexdigest()]
         cut += [image.id] if image is not None else []
         digest = hashlib.blake2b("\0".join(cut).encode(), digest_size=24).hexdigest()
-        shown = self._rows(_FIND, named=source, only=store.id_of(uri))
-        is_new = not shown or store.find(uri)[0] != digest
+        is_new = store.id_of(uri) not in self._ids(source) or store.find(uri)[0] != digest
         if is_new and image is not None:
             store.write_image(uri, source, image, alt, (digest, ""), title, meta)
         elif is_new:
@@ -162,7 +161,7 @@ class Documents:
             return ()
         with self._database.read() as connection:
             bound = {"document": known.id, "after": after, "most": limit}
-            rows, _ = readable_rows(connection, _CHUNKS, bound, "id")
+            rows = sound_rows(connection, _CHUNKS, bound, items.c.id)
             image = read_images(connection, [known.id] if len(rows) == 1 else []).get(known.id)
         return tuple(
             Document(
@@ -172,7 +171,7 @@ class Documents:
                 source=known.source,
                 position=row.position,
                 image=image,
-                metadata={**metadata_or_problem(row.meta)[0], "start": row.start, "end": row.end, "line": row.line},
+                metadata={**_metadata("items", row), "start": row.start, "end": row.end, "line": row.line},
             )
             for row in rows
         )
@@ -182,18 +181,24 @@ class Documents:
 
         A file that is still there is stored again when its folder is ingested again.
         """
-        found = self._rows(_FIND, named=_name(source))
+        found = self._ids(_name(source))
         for each in found:
-            forget_document(self._database, each.id)
+            forget_document(self._database, each)
         if found:
             self._changed()
         return bool(found)
 
+    def _ids(self, source: str) -> Sequence[str]:
+        """Return the ids of the documents with this source, damaged ones too: these are replaced or forgotten."""
+        bound = {"scopes": known_ids(self._database, self._scope), "named": source}
+        with self._database.read() as connection:
+            return [row.id for row in raw_rows(connection, _IDS, bound) if is_name(row.id)]
+
     def _rows(self, query: Any, only: str = "", **bound: object) -> Sequence[StoredDocument]:
         scopes = known_ids(self._database, self._scope)
         with self._database.read() as connection:
-            rows = rows_as_they_are(connection, query, {"scopes": scopes, **bound})
-        return [_stored(row) for row in rows if is_name(row.id) and is_name(row.source) and only in ("", row.id)]
+            rows = sound_rows(connection, query, {"scopes": scopes, **bound}, documents.c.id)
+        return [_stored(row) for row in rows if only in ("", row.id)]
 
     @staticmethod
     def _check(content: object, source: object, metadata: object) -> str:
@@ -224,11 +229,20 @@ class Documents:
 
 
 def _stored(row: Any) -> StoredDocument:
-    """Return a document; what of its row is damaged is empty, and named in its `problem`."""
-    metadata, problem = metadata_or_problem(row.meta)
-    (chunks, stored_at, uri), wrong = sound_values(row, documents.c["chunks", "ingested_at", "uri"])
-    problem = "; ".join([problem] * bool(problem) + [f"its column {name} is damaged" for name in wrong])
-    return StoredDocument(row.id, row.source, chunks, stored_at, uri.startswith("file:"), metadata, problem)
+    is_file = row.uri.startswith("file:")
+    return StoredDocument(row.id, row.source, row.chunks, row.ingested_at, is_file, _metadata("documents", row))
+
+
+def _metadata(table: str, row: Any) -> dict[str, object]:
+    """Return the metadata of a row.
+
+    Raises:
+        StoreCorrupt: It is damaged.
+    """
+    try:
+        return read_metadata(row.meta)
+    except ValueError as error:
+        raise corrupt_row(table, row.id, "meta", str(error)) from None
 
 
 def _format(source: str) -> Format:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection, Select, bindparam, delete, select, update
 
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.readable_rows import readable_rows
+from agentkit_memory.database.rows import decode_rows
 from agentkit_memory.database.tables import chunk_moves, documents, items
 from agentkit_memory.errors import StoreCorrupt
 from agentkit_memory.ingest.chunks import Chunk
@@ -147,9 +147,10 @@ def forget_document(database: Database, document: str) -> None:
 def finish_removals(database: Database, scope_id: int) -> None:
     """Finish what an interrupted process left of a scope: chunks to move, former generations, removed documents."""
     with database.read() as connection:
-        left, _ = readable_rows(connection, _LEFT_OVER, {"scope": scope_id}, "id")
-        hidden, _ = readable_rows(connection, _HIDDEN, {"scope": scope_id}, "id")
-        unmoved, _ = readable_rows(connection, _UNMOVED, {"scope": scope_id}, "id")
+        bound = {"scope": scope_id}
+        left = decode_rows(connection, _LEFT_OVER, bound, documents.c.id).sound
+        hidden = decode_rows(connection, _HIDDEN, bound, documents.c.id).sound
+        unmoved = decode_rows(connection, _UNMOVED, bound, documents.c.id).sound
     work: list[Callable[[], object]] = [partial(finish_moves, database, *row) for row in unmoved]
     work += [partial(forget_in_batches, database, LEFT, *row) for row in left]
     work += [partial(forget_document, database, document) for (document,) in hidden]

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, tuple_, up
 
 from agentkit_memory.checks import is_whole
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.readable_rows import rows_as_they_are
+from agentkit_memory.database.rows import raw_rows
 from agentkit_memory.database.tables import chunk_moves, documents, images, items, vector_state
 from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.chunks import Chunk
@@ -301,7 +301,7 @@ def is_generation(value: object) -> bool:
 
 def shown_generation(connection: Connection, document: str) -> int:
     """Return which generation of a document is shown: 0 for a new one, -1 if it is being removed or damaged."""
-    rows = rows_as_they_are(connection, _GENERATION, {"this": document})
+    rows = raw_rows(connection, _GENERATION, {"this": document})
     return next((row.generation if is_generation(row.generation) else -1 for row in rows), 0)
 
 

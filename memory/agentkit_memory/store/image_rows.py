@@ -9,7 +9,7 @@ from typing import Any
 from pydantic_core import Url
 from sqlalchemy import Connection, bindparam, select
 
-from agentkit_memory.database.readable_rows import readable_rows
+from agentkit_memory.database.rows import decode_rows
 from agentkit_memory.database.tables import images, items
 from agentkit_memory.store.item_rows import content_hash
 from agentkit_prompts.context.parts import Image
@@ -39,10 +39,11 @@ def image_row(document: str, image: Image) -> dict[str, object]:
 
 def read_images(connection: Connection, documents: Sequence[str]) -> dict[str, Image]:
     """Return the images of those documents that are one, by the ids of these."""
-    rows: Sequence[Any] = readable_rows(connection, _READ, {"ids": list(documents)}, "name")[0] if documents else ()
+    if not documents:
+        return {}
     found: dict[str, Image] = {}
-    for row in rows:
-        with suppress(ValueError, TypeError):  # it is damaged: its alt text is found all the same
+    for row in decode_rows(connection, _READ, {"ids": list(documents)}, images.c.document_id).sound:
+        with suppress(ValueError):  # it is damaged: its alt text is found all the same
             found[row.document_id] = _image(row)
     return found
 
@@ -51,14 +52,14 @@ def _image(row: Any) -> Image:
     """Return the image of a row.
 
     Raises:
-        ValueError, TypeError: It is damaged.
+        ValueError: It is damaged.
     """
-    if not isinstance(row.content, bytes) or not all(isinstance(each, str) for each in (row.media_type, row.name)):
-        raise TypeError("SQLite stores any type in any column")
     return Image(Url(row.url) if row.url else row.content, row.media_type or None, row.name or None)
 
 
 def read_hashes(connection: Connection, found: Sequence[str]) -> Mapping[str, str]:
     """Return the hashes of what these items show: equal ones are copies of one image."""
-    rows: Sequence[Any] = readable_rows(connection, _HASHES, {"ids": list(found)}, "id")[0] if found else ()
+    if not found:
+        return {}
+    rows = decode_rows(connection, _HASHES, {"ids": list(found)}, items.c.id).sound
     return {row.id: row.content_hash for row in rows}

@@ -31,7 +31,7 @@ from sqlalchemy.exc import OperationalError
 
 from agentkit_memory.database.driver_errors import is_undecodable
 from agentkit_memory.database.prepared import Prepared
-from agentkit_memory.database.readable_rows import is_text, rows_as_they_are
+from agentkit_memory.database.rows import is_text, raw_rows
 from agentkit_memory.database.tables import (
     branches,
     conversations,
@@ -384,7 +384,7 @@ def forget_embeddings(connection: Connection, ids: Collection[str], forgotten: F
     """Delete the kept vectors of the texts of these items, a cache: other items with such a text are embedded again."""
     for batch in in_batches(sorted(ids, key=str)):
         hashes = set()
-        for title, text, stored in rows_as_they_are(connection, _TEXTS, {"ids": batch}):
+        for title, text, stored in raw_rows(connection, _TEXTS, {"ids": batch}):
             if isinstance(stored, str) and is_text(stored):
                 hashes.add(stored)  # of an image
             texts = [each for each in (title, text) if isinstance(each, str)]  # SQLite stores any type in any column

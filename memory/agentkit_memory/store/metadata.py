@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-__all__ = ["MAX_DEPTH", "metadata_or_problem", "read_metadata", "written_metadata"]
+__all__ = ["MAX_DEPTH", "read_metadata", "written_metadata"]
 
 MAX_META = 8192
 """Characters of the metadata of an item, as JSON."""
@@ -39,30 +39,22 @@ def read_metadata(stored: object) -> dict[str, object]:
     """Return stored metadata.
 
     Raises:
-        ValueError: It is damaged, or deeper than is stored today.
+        ValueError: It is damaged, or deeper than is stored today; the message continues "its metadata".
     """
     if stored == "{}":
         return {}
     if not isinstance(stored, str):
-        raise ValueError(f"its metadata is {type(stored).__name__}, expected JSON text")
+        raise ValueError(f"is {type(stored).__name__}, expected JSON text")
     try:
         found = json.loads(stored)
     except (ValueError, RecursionError) as error:
         why = "it nests too deeply" if isinstance(error, RecursionError) else str(error)[:100]
-        raise ValueError(f"its metadata is not JSON ({why})") from None
+        raise ValueError(f"is not JSON ({why})") from None
     if not isinstance(found, dict):
-        raise ValueError(f"its metadata is a JSON {type(found).__name__}, expected an object")
+        raise ValueError(f"is a JSON {type(found).__name__}, expected an object")
     if _is_deep(found):
-        raise ValueError(f"its metadata nests deeper than {MAX_DEPTH} levels")
+        raise ValueError(f"nests deeper than {MAX_DEPTH} levels")
     return found
-
-
-def metadata_or_problem(stored: object) -> tuple[dict[str, object], str]:
-    """Return stored metadata; where it is damaged, nothing and what is wrong with it."""
-    try:
-        return read_metadata(stored), ""
-    except ValueError as error:
-        return {}, str(error)
 
 
 def _is_deep(value: object) -> bool:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, replace
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
-from sqlalchemy import Connection, Select, bindparam, delete, insert, select
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from agentkit_memory.checks import is_whole
-from agentkit_memory.database.driver_errors import is_undecodable
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.stored_values import sound_values
+from agentkit_memory.database.rows import corrupt_row, sound_rows
 from agentkit_memory.database.tables import recall_logs, scopes
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.scope import Scope
@@ -23,12 +21,9 @@ from agentkit_memory.store.records import Candidate, RecallLog
 from agentkit_memory.store.scope_rows import number_of, required
 from agentkit_prompts.errors import brief
 
-__all__ = ["RecallLogs", "used_items"]
-
-T = TypeVar("T")
+__all__ = ["LOG_READERS", "RecallLogs", "used_items"]
 
 _END = 2**62
-_CHECKED = recall_logs.c["query", "took_us", "conversation", "at"]
 _TRIM_EVERY = 64
 """Logs that a process writes until it deletes the oldest again."""
 
@@ -119,9 +114,8 @@ class RecallLogs:
     ) -> tuple[RecallLog, ...]:
         """Return logs in order: the first after a number, the last before one, or with neither the newest.
 
-        Of a damaged one, `problem` names what could not be read.
-
         Raises:
+            StoreCorrupt: One of them is damaged.
             InvalidArgument: No scope was given, the limit is less than 1, or a number is invalid.
         """
         if not is_whole(limit, 1):
@@ -138,68 +132,86 @@ class RecallLogs:
             "most": limit,
         }
         with self.database.read() as connection:
-            logs = _logs(connection, _NEWEST_FIRST if after is None else _OLDEST_FIRST, bound)
+            which = _NEWEST_FIRST if after is None else _OLDEST_FIRST
+            logs = [_log(row) for row in sound_rows(connection, which, bound, recall_logs.c.id)]
         return tuple(logs if after is not None else reversed(logs))
 
 
 def used_items(candidates: object) -> list[str]:
-    """Return the ids of what was used, of the candidates of a stored log; none where these are damaged."""
-    found = _read(candidates, _candidates, tuple[Candidate, ...](), "candidates", [])
+    """Return the ids of used items from the candidates of a stored log; no ids if these are damaged."""
+    try:
+        found = _read_candidates(candidates)
+    except ValueError:
+        return []
     return [each.item for each in found if each.used]
 
 
-def _logs(connection: Connection, which: Select[Any], bound: dict[str, Any]) -> list[RecallLog]:
-    """Read logs, each by itself where the driver cannot decode one of them."""
-    try:
-        return [_log(row) for row in connection.execute(which, bound).all()]
-    except OperationalError as error:
-        if not is_undecodable(error):
-            raise
-    numbers = connection.scalars(which.with_only_columns(recall_logs.c.id), bound).all()
-    if len(numbers) == 1:
-        return [RecallLog("", {}, (), 0, id=numbers[0], problem="damaged: it is not UTF-8 text")]
-    alone = [bound | {"after": number - 1, "before": number + 1} for number in numbers]
-    return [log for one in alone for log in _logs(connection, which, one)]
-
-
 def _log(row: Any) -> RecallLog:
-    """Return a stored log; what of it is damaged is empty, and named in its `problem`."""
-    (query, took_us, conversation, at), wrong = sound_values(row, _CHECKED)
-    made = RecallLog(
-        query,
-        _read(row.policy, dict, dict[str, object](), "policy", wrong),
-        _read(row.candidates, _candidates, (), "candidates", wrong),
-        took_us,
-        conversation,
-        _read(row.degraded, _texts, (), "degraded", wrong),
-        row.id,
-        float(at),
-    )
-    return replace(made, problem=f"damaged: {', '.join(wrong)}") if wrong else made
+    """Return a stored log.
+
+    Raises:
+        StoreCorrupt: It is damaged.
+    """
+    read: dict[str, Any] = {}
+    for column, reader in LOG_READERS.items():
+        try:
+            read[column] = reader(row._mapping[column])
+        except ValueError as error:
+            raise corrupt_row("recall_logs", row.id, column, str(error)) from None
+    return RecallLog(row.query, took_us=row.took_us, conversation=row.conversation, id=row.id, at=row.at, **read)
 
 
-def _read(stored: Any, make: Callable[[Any], T], empty: T, name: str, wrong: list[str]) -> T:
+def _json_of(stored: Any, expected: type) -> Any:
+    """Return the data of stored JSON.
+
+    Raises:
+        ValueError: It is not JSON of this type.
+    """
     try:
-        return make(json.loads(stored))
+        found = json.loads(stored)
     except (TypeError, ValueError, RecursionError):
-        wrong.append(name)
-        return empty
-
-
-def _candidates(stored: Any) -> tuple[Candidate, ...]:
-    found = tuple(Candidate(**each) for each in stored)
-    for each in found:
-        texts = (each.item, each.kind, each.why, each.slot)
-        numbers = (each.score, *dict(each.scores).values())
-        if not _are(str, texts) or not _are((int, float), numbers) or not isinstance(each.used, bool):
-            raise TypeError("a field of a candidate has the wrong type")
+        raise ValueError("is not JSON") from None
+    if not isinstance(found, expected):
+        raise ValueError(f"is a JSON {type(found).__name__}, expected a {expected.__name__}")
     return found
 
 
-def _texts(stored: Any) -> tuple[str, ...]:
-    if not isinstance(stored, list) or not _are(str, stored):
-        raise TypeError("expected a list of texts")
-    return tuple(stored)
+def _read_candidates(stored: Any) -> tuple[Candidate, ...]:
+    """Return the candidates of a stored log.
+
+    Raises:
+        ValueError: They are damaged.
+    """
+    try:
+        found = tuple([Candidate(**each) for each in _json_of(stored, list)])
+        for each in found:
+            texts = (each.item, each.kind, each.why, each.slot)
+            numbers = (each.score, *dict(each.scores).values())
+            if not _are(str, texts) or not _are((int, float), numbers) or not isinstance(each.used, bool):
+                raise TypeError("a field has the wrong type")
+    except TypeError as error:
+        raise ValueError(f"has a damaged candidate ({error})") from None
+    return found
+
+
+def _read_texts(stored: Any) -> tuple[str, ...]:
+    found = _json_of(stored, list)
+    if not _are(str, found):
+        raise ValueError("has an element that is not text")
+    return tuple(found)
+
+
+def _read_policy(stored: Any) -> dict[str, object]:
+    found: dict[str, object] = _json_of(stored, dict)
+    return found
+
+
+LOG_READERS: Mapping[str, Callable[[Any], object]] = {
+    "policy": _read_policy,
+    "candidates": _read_candidates,
+    "degraded": _read_texts,
+}
+"""Readers of the columns of logs with JSON; each raises a ValueError if the JSON is damaged."""
 
 
 def _are(kind: type | tuple[type, ...], values: Iterable[object]) -> bool:

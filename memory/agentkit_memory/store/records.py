@@ -14,6 +14,7 @@ __all__ = [
     "TURN",
     "BranchInfo",
     "Candidate",
+    "CorruptRow",
     "Erasure",
     "RecallLog",
     "Repair",
@@ -101,8 +102,6 @@ class StoredFact:
     sources: tuple[str, ...] = ()
     """Ids of the items it was taken from; it is deleted with any of them."""
     metadata: Mapping[str, object] = field(default_factory=dict)
-    problem: str = ""
-    """What of it is damaged and empty here, such as its metadata. It is not recalled: remove it, add it again."""
     written_at: float = 0.0
     """When it was added or last updated. `valid_from` and `valid_to` are the time it holds."""
 
@@ -122,8 +121,6 @@ class StoredDocument:
     """Whether it was ingested from a file."""
     metadata: Mapping[str, object] = field(default_factory=dict)
     """As it was given; its chunks have it too."""
-    problem: str = ""
-    """What of it is damaged and empty here, such as its metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +156,6 @@ class RecallLog:
     """Grows from recall to recall; 0 until it is written."""
     at: float = 0.0
     """When it was written, in seconds since 1970."""
-    problem: str = ""
-    """What of it is damaged, could not be read and is empty here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +183,20 @@ class Erasure:
 
 
 @dataclass(frozen=True, slots=True)
+class CorruptRow:
+    """A damaged row of a table, or a row that belongs to one."""
+
+    table: str
+    row: str
+    """Its key."""
+    column: str
+    problem: str
+    """What the column contains instead of a valid value."""
+
+
+@dataclass(frozen=True, slots=True)
 class Verification:
-    """How an index compares with what SQL holds.
+    """How an index compares with what SQL holds, and what is damaged in SQL.
 
     Writes of others during the comparison count as pending.
     """
@@ -211,6 +218,12 @@ class Verification:
     """Points and outbox rows of deleted items."""
     unfound: int = 0
     """Items of the sample that the index holds and does not find by their own texts: its files are damaged."""
+    corrupt: int = 0
+    """Damaged rows, with the rows that belong to them."""
+    corrupt_rows: tuple[CorruptRow, ...] = ()
+    """The first 1,000 of these rows."""
+    file_problems: tuple[str, ...] = ()
+    """Problems of the SQLite file that `PRAGMA integrity_check` finds: restore a backup."""
     examples: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Some ids of each kind, by its name."""
     problems: dict[str, str] = field(default_factory=dict)
@@ -218,8 +231,9 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is missing, stale, orphaned or unfound."""
-        return not (self.missing or self.stale or self.orphans or self.unfound)
+        """True if nothing is missing, stale, orphaned, unfound or damaged."""
+        index = self.missing or self.stale or self.orphans or self.unfound
+        return not (index or self.corrupt or self.file_problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +242,8 @@ class Repair:
 
     before: Verification
     after: Verification
+    removed: int = 0
+    """Damaged rows that were moved to a file, with the facts that were taken from them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ from agentkit_memory.store.metadata import read_metadata
 from agentkit_memory.store.records import TURN
 from agentkit_prompts.context.items import Speaker
 
-__all__ = ["StoredItem", "are_sound", "check_item"]
+__all__ = ["ROLES", "StoredItem", "are_sound", "check_item"]
 
-_ROLES = frozenset(get_args(Speaker))
+ROLES = frozenset(get_args(Speaker))
+"""Valid roles of turns."""
 _TEXT, _WHOLE, _NUMBER, _NONE = frozenset({str}), frozenset({int}), frozenset({int, float}), frozenset({type(None)})
 _TYPES: tuple[tuple[str, frozenset[type]], ...] = (
     *(
@@ -58,7 +59,7 @@ def are_sound(read: Sequence[StoredItem]) -> bool:
     return (
         all(kinds.issuperset(map(type, columns.get(name, ()))) for name, kinds in _TYPES)
         and {"{}"}.issuperset(columns.get("meta", ()))
-        and all(kind != TURN or role in _ROLES for kind, role in {(item.kind, item.role) for item in read})
+        and all(kind != TURN or role in ROLES for kind, role in {(item.kind, item.role) for item in read})
     )
 
 
@@ -71,7 +72,10 @@ def check_item(item: StoredItem) -> None:
     for name, kinds in _TYPES:
         if type(value := getattr(item, name)) not in kinds:
             raise ValueError(f"its {name} is {type(value).__name__}")
-    if item.kind == TURN and item.role not in _ROLES:
+    if item.kind == TURN and item.role not in ROLES:
         raise ValueError(f"its role is {item.role!r:.40}")
     if item.meta != "{}":
-        read_metadata(item.meta)
+        try:
+            read_metadata(item.meta)
+        except ValueError as error:
+            raise ValueError(f"its metadata {error}") from None

@@ -1,0 +1,210 @@
+"""The boundary at which stored rows are decoded.
+
+SQLite stores any type in any column, and text that is not UTF-8. A row with such a value is corrupt: its error is a
+`StoreCorrupt` with the table and the key of the row. Recall leaves the row out and reports it, `admin.verify` names it,
+and `admin.repair` moves it to a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from sqlite3 import Error as SQLiteError
+from typing import Any, NamedTuple, TypeGuard
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ColumnElement,
+    Connection,
+    Float,
+    Integer,
+    LargeBinary,
+    Select,
+    String,
+)
+from sqlalchemy.exc import OperationalError
+
+from agentkit_memory.checks import is_time, is_whole
+from agentkit_memory.database.driver_errors import is_undecodable
+from agentkit_memory.errors import StoreCorrupt
+
+__all__ = [
+    "Rows",
+    "column_problem",
+    "corrupt_row",
+    "decode_rows",
+    "expected_value",
+    "is_name",
+    "is_text",
+    "raw_rows",
+    "raw_texts",
+    "sound_rows",
+]
+
+
+class Rows(NamedTuple):
+    """The rows of a statement, decoded."""
+
+    sound: list[Any]
+    corrupt: list[StoreCorrupt]
+    """The errors of the rows that were left out."""
+
+
+def decode_rows(
+    connection: Connection, statement: Select[*tuple[Any, ...]], parameters: Mapping[str, Any], key: Column[Any]
+) -> Rows:
+    """Return the rows of a statement that are sound, and the errors of the others.
+
+    Args:
+        connection: Where to read.
+        statement: Selects columns of tables, and `key` among them.
+        parameters: The values of its parameters.
+        key: The column whose table and value identify a corrupt row.
+    """
+    rows, is_decodable = _read(connection, statement, parameters)
+    columns = [_checked_as(each) for each in statement.selected_columns]
+    if is_decodable and _have_their_types(rows, columns):
+        return Rows(rows, [])
+    place = statement.selected_columns.keys().index(key.name)
+    decoded = Rows([], [])
+    for row in rows:
+        problems = [(column.name, column_problem(column, value)) for column, value in zip(columns, row, strict=True)]
+        column, problem = next((each for each in problems if each[1]), ("", ""))
+        if problem:
+            decoded.corrupt.append(corrupt_row(key.table.name, row[place], column, problem))
+        else:
+            decoded.sound.append(row)
+    return decoded
+
+
+def _checked_as(selected: ColumnElement[Any]) -> Column[Any]:
+    """Return a selected column; for an expression, which may be NULL, a column of its type."""
+    return selected if isinstance(selected, Column) else Column(selected.key, selected.type)
+
+
+def _have_their_types(rows: Sequence[Any], columns: Sequence[Column[Any]]) -> bool:
+    """True if all values have the types of their columns, as almost always. It takes less time than each row."""
+    return all(
+        _types(column).issuperset(map(type, values))
+        for column, values in zip(columns, zip(*rows, strict=True), strict=False)
+    )
+
+
+def _types(column: Column[Any]) -> frozenset[type]:
+    """Return the types of the values that the driver returns for a column."""
+    types: tuple[type, ...] = (str,)
+    match column.type:
+        case LargeBinary():
+            types = (bytes, memoryview)
+        case Float():
+            types = (int, float)
+        case Integer():
+            types = (int,)
+        case Boolean():
+            types = (bool,)
+    return frozenset((*types, type(None)) if column.nullable else types)
+
+
+def sound_rows(
+    connection: Connection, statement: Select[*tuple[Any, ...]], parameters: Mapping[str, Any], key: Column[Any]
+) -> list[Any]:
+    """Return the rows of a statement; see `decode_rows`.
+
+    Raises:
+        StoreCorrupt: A row is corrupt.
+    """
+    sound, corrupt = decode_rows(connection, statement, parameters, key)
+    if corrupt:
+        raise corrupt[0]
+    return sound
+
+
+def corrupt_row(table: str, row: object, column: str, problem: str) -> StoreCorrupt:
+    """Return the error of a corrupt row; `problem` is what its column contains instead of a valid value."""
+    key = row if is_name(row) else ascii(row)
+    return StoreCorrupt(
+        f"{table} {key:.80}: its {column} {problem}; move the row to a file with admin.repair(removed_to=...)",
+        table=table,
+        row=key,
+        name=column,
+    )
+
+
+def column_problem(column: Column[Any], value: object) -> str:
+    """Return a problem such as `is 'x', expected a number`; empty text if the column takes the value."""
+    expected = expected_value(column, value)
+    return f"is {value!a:.40}, expected {expected}" if expected else ""
+
+
+def expected_value(column: Column[Any], value: object) -> str:
+    """Return what a column takes instead of a value, such as `a number`; empty text if it takes the value."""
+    if value is None and column.nullable:
+        return ""
+    match column.type:
+        case LargeBinary():
+            return "" if isinstance(value, bytes | bytearray | memoryview) else "bytes"
+        case Float():
+            return "" if is_time(value, finite=False) else "a number"
+        case Integer() as kind:
+            end = 2 ** (63 if isinstance(kind, BigInteger) else 31)
+            return "" if is_whole(value, -end, end - 1) else "a whole number"
+        case Boolean():
+            return "" if isinstance(value, bool) else "true or false"
+    if not is_name(value) or "\0" in value:
+        return "text"
+    limit = column.type.length if isinstance(column.type, String) else None
+    return "" if limit is None or len(value) <= limit else f"text of at most {limit} characters"
+
+
+def raw_rows(connection: Connection, statement: Select[*tuple[Any, ...]], parameters: Mapping[str, Any]) -> list[Any]:
+    """Return the rows of a statement as they are stored; for text that is not UTF-8, see `raw_texts`."""
+    return _read(connection, statement, parameters)[0]
+
+
+def _read(
+    connection: Connection, statement: Select[*tuple[Any, ...]], parameters: Mapping[str, Any]
+) -> tuple[list[Any], bool]:
+    """Return the rows of a statement, and True if the driver could decode all of them."""
+    try:
+        return list(connection.execute(statement, parameters).all()), True
+    except (OperationalError, SQLiteError) as error:
+        if not is_undecodable(error):
+            raise
+    with raw_texts(connection):
+        return list(connection.execute(statement, parameters).all()), False
+
+
+@contextmanager
+def raw_texts(connection: Connection) -> Iterator[None]:
+    """Let the driver of SQLite return text that is not UTF-8, with half of a surrogate pair for each wrong byte."""
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    driver: Any = connection.connection.driver_connection
+    before, driver.text_factory = driver.text_factory, _decoded
+    try:
+        yield
+    finally:
+        driver.text_factory = before
+
+
+def _decoded(stored: bytes) -> str:
+    return stored.decode("utf-8", "surrogateescape")
+
+
+def is_text(value: object) -> bool:
+    """True if a value is no text, or text without half of a surrogate pair: text that the driver could decode."""
+    if not isinstance(value, str) or value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_name(value: object) -> TypeGuard[str]:
+    """True if a value is text that the driver could decode."""
+    return isinstance(value, str) and is_text(value)
