@@ -29,6 +29,8 @@ _MAX_ERRORS = 200_000
 _MAX_ERRORS_OF_ALTERNATIVE = 2_000
 """Errors inside one alternative, which the library copies into one error."""
 _CHARS_PER_UNIT = 100
+_MAX_HASHED_BITS = 62
+_BITS_PER_COMPARISON = 32
 _PATTERN_CHARS_PER_UNIT = 10
 _BACKTRACKING = 1_500
 """Weight of a pattern with look-around or back-references, which is tried once and has a limit of steps."""
@@ -42,6 +44,8 @@ _ONE_PER_PART = ("properties", "additionalProperties", "prefixItems", "items")
 _ALL_PER_PART = ("patternProperties", "propertyNames", "contains", *sorted(_UNEVALUATED))
 """Keywords whose schemas are all applied to each part of the value."""
 _DATA = frozenset({"enum", "const", "required", "dependentRequired"})
+_COPIED = _DATA | {"not"}
+"""Keywords whose value is a part of an error."""
 _NOT_APPLIED = frozenset({"$defs", "definitions", "default", "examples", "pattern"})
 _KNOWN = frozenset({*_ONE_PER_PART, *_ALL_PER_PART, *APPLIED_IN_PLACE, *_DATA, *_NOT_APPLIED})
 
@@ -75,6 +79,8 @@ class EvaluationCost:
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
         self._references = ReferenceTable(document)
+        nodes = iter_nodes(document)
+        self._has_unique_items = any(isinstance(node, Mapping) and "uniqueItems" in node for node in nodes)
         self._evaluations: dict[int, int] = {}
         """Depth of a value -> evaluations for each value inside it."""
 
@@ -92,7 +98,10 @@ class EvaluationCost:
             except RecursionError:
                 raise TooExpensiveError("is nested too deeply") from None
             self._evaluations[depth] = weight
-        if self._evaluations[depth] * size > _MAX_EVALUATIONS:
+        evaluations = self._evaluations[depth] * size
+        if self._has_unique_items:
+            evaluations += _comparisons(value)
+        if evaluations > _MAX_EVALUATIONS:
             raise TooExpensiveError("takes too long to check: shorten it, or simplify its schema")
 
     def of_errors(self, value: Any) -> ErrorCost:
@@ -167,7 +176,7 @@ def _inside(schema: Mapping[str, Any], keywords: tuple[str, ...]) -> Iterator[An
 
 def _error_weight(schema: Mapping[str, Any]) -> int:
     """Return the size of the data that errors of a schema contain."""
-    return 1 + sum(_extent(schema[keyword])[0] for keyword in _DATA & schema.keys())
+    return 1 + sum(_extent(schema[keyword])[0] for keyword in _COPIED & schema.keys())
 
 
 def _evaluation_weight(schema: Mapping[str, Any]) -> int:
@@ -183,6 +192,13 @@ def _pattern_weight(pattern: str) -> int:
         return _BACKTRACKING
     # It is tried from each character.
     return _BACKTRACKING * _CHARS_PER_UNIT
+
+
+def _comparisons(value: Any) -> int:
+    """Return the cost of comparing integers of more than 64 bits: the library compares each with all others."""
+    sizes = [node.bit_length() for node in iter_nodes(value) if isinstance(node, int)]
+    large = [bits for bits in sizes if bits > _MAX_HASHED_BITS]
+    return len(large) * sum(large) // _BITS_PER_COMPARISON
 
 
 def _extent(value: Any) -> tuple[int, int]:

@@ -66,7 +66,7 @@ class ReferenceTable:
             if isinstance(anchor := node.get(keyword), str):
                 self._named.setdefault(f"#{anchor}", node)
         if isinstance(identifier := node.get("$id"), str) and identifier:
-            self._named.setdefault(identifier.rpartition("/")[2], node)
+            self._named.setdefault(identifier.partition("#")[0].rpartition("/")[2], node)
 
     def target(self, reference: str) -> Any:
         """Return the target of a reference; None if it is not in the document.
@@ -79,10 +79,13 @@ class ReferenceTable:
         if reference.startswith("#"):
             return self._named.get(reference)
         # The library resolves addresses exactly; here only the cost depends on the target.
-        name, _, fragment = reference.rpartition("/")[2].partition("#")
+        address, _, fragment = reference.partition("#")
+        name = address.rpartition("/")[2]
         schema = self._named.get(name) if name else self.document
         if fragment.startswith("/") and isinstance(schema, Mapping):
             return target_in(schema, f"#{fragment}")
+        if fragment:
+            return self._named.get(f"#{fragment}", schema)
         return schema
 
 
