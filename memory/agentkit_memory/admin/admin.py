@@ -25,6 +25,8 @@ from agentkit_prompts.errors import brief
 from agentkit_prompts.ranking.embedder import Embedder
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from agentkit_memory.open_store import OpenStore
     from agentkit_memory.scope import Scope
 from agentkit_prompts.system.regular_files import open_regular
@@ -70,14 +72,9 @@ class Admin:
         if unfound:
             examples = {**found.examples, "unfound": tuple(unfound[:_MAX_EXAMPLES])}
             found = replace(found, unfound=len(unfound), examples=examples)
-        with self._store.database.snapshot() as connection:
-            count, rows = 0, []
-            for each in corrupt_rows(connection):
-                count += 1
-                if count <= _MAX_NAMED:
-                    rows.append(CorruptRow(each.table.name, keys_of(each), each.column, each.problem))
+        count, rows = self._store.database.in_snapshot(_count_corrupt)
         problems = file_problems(self._store.database)
-        return replace(found, corrupt=count, corrupt_rows=tuple(rows), file_problems=problems)
+        return replace(found, corrupt=count, corrupt_rows=rows, file_problems=problems)
 
     def repair(self, *, sample: int = _SAMPLE, removed_to: str | os.PathLike[str] | None = None) -> Repair:
         """Move damaged rows to a file, index missing and stale items, and remove orphans from the index.
@@ -256,3 +253,14 @@ class Admin:
         """
         self._store.database.deferred.settle()
         return usage_of(self._store.database)
+
+
+def _count_corrupt(connection: Connection) -> tuple[int, tuple[CorruptRow, ...]]:
+    """Return the number of damaged rows, and the first of them."""
+    count = 0
+    rows: list[CorruptRow] = []
+    for each in corrupt_rows(connection):
+        count += 1
+        if count <= _MAX_NAMED:
+            rows.append(CorruptRow(each.table.name, keys_of(each), each.column, each.problem))
+    return count, tuple(rows)

@@ -174,6 +174,17 @@ class Database:
                 driver.execute("BEGIN").close()
                 yield connection
 
+    def in_snapshot(self, read: Callable[[Connection], T]) -> T:
+        """Call a function that reads with a connection as `snapshot` lends it, and return its result.
+
+        The function is called once more if the connection to a server is lost.
+        """
+        if isinstance(self._target, PostgresServer):
+            with self._translated():
+                return self._target.in_snapshot(read)
+        with self.snapshot() as connection:
+            return read(connection)
+
     def copy_into(self, path: Path) -> None:
         """Write a copy of a SQLite file, without deleted bytes, into an empty file; others read and write meanwhile."""
         if self._closed:

@@ -70,6 +70,17 @@ class PostgresServer:
             yield connection
             connection.commit()
 
+    def in_snapshot(self, read: Callable[[Connection], T]) -> T:
+        """Call a function in a snapshot; see `Database.in_snapshot`."""
+        try:
+            with self.transaction(snapshot=True) as connection:
+                return read(connection)
+        except DBAPIError as error:
+            if not error.connection_invalidated:
+                raise
+        with self.transaction(snapshot=True) as connection:
+            return read(connection)
+
     def change(self, act: Callable[[Connection], T], *, twice: bool) -> T:
         """Call a function in a transaction; see `Database.change`."""
         try:

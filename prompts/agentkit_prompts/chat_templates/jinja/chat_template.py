@@ -419,12 +419,14 @@ class JinjaChatTemplate:
         context = ChatContext.of(template, given, meter)
         context.marks = marks
         try:
-            text = "".join(template.root_render_func(context))
-            if meter is not None and len(text) > meter.limits.output_chars:
-                meter.too_long(len(text))
+            texts = [*template.root_render_func(context)]
+            # The same long text can be printed many times: together they can be longer than the memory.
+            length = sum(map(len, texts))
+            if meter is not None and length > meter.limits.output_chars:
+                meter.too_long(length)
+            return "".join(texts)
         except Exception as error:
             raise self._failure(template, error) from error
-        return text
 
     def _failure(self, template: jinja2.Template, error: Exception) -> ChatTemplateError:
         line = None
