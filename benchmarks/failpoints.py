@@ -45,7 +45,6 @@ FAILPOINTS: Mapping[str, str] = {
     "reembed.checked": "the new space is good enough",
     "reembed.flipped": "the new space is read, the old one is still there",
     "reembed.queued": "every item is in the outbox of the new space",
-    "repair.moved": "damaged rows are in the file, and still in the database",
     "repair.queued": "what is missing or left over is in the outbox, the index is as it was",
     "restore.written": "the rows of a backup are written, not committed",
     "restore.committed": "the rows of a backup are stored, the index is not built",

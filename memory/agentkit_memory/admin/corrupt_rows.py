@@ -33,7 +33,6 @@ from agentkit_memory.database.engine import Database
 from agentkit_memory.database.rows import column_problem, is_text, raw_rows
 from agentkit_memory.database.tables import METADATA, branches, documents, item_sources, items, messages
 from agentkit_memory.errors import StoreCorrupt
-from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.item_rows import forget_items, in_batches
 from agentkit_memory.store.metadata import read_metadata
 from agentkit_memory.store.recall_logs import LOG_READERS
@@ -120,7 +119,6 @@ def move_corrupt_rows(database: Database, path: Path) -> int:
             problem = f"its {corrupt.column} {corrupt.problem}"
             file.write(json.dumps({"table": corrupt.table.name, "problem": problem, "row": row}) + "\n")
             found.setdefault(corrupt.table, []).append(_Found(corrupt.row, hash(tuple(corrupt.row.values()))))
-    failpoint("repair.moved")
     for table in reversed(METADATA.sorted_tables):  # rows before the rows that they belong to
         for batch in in_batches(found.get(table, ())):
             database.change(partial(_remove, table, batch))
