@@ -9,9 +9,11 @@ import sqlite3
 from base64 import b64decode
 from collections.abc import Callable
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine, event
 
 from agentkit.memory import FactDraft, Memory, RecallFilter, Scope, StoreCorrupt, StoreUnavailable
 from agentkit.prompts import Document, Image, Message
@@ -227,6 +229,63 @@ def test_moved_rows_take_the_facts_of_their_turns_with_them_and_leave_no_gap(hom
         with raises(StoreUnavailable, name="exists"):
             memory.admin.repair(removed_to=tmp_path / "moved.jsonl")
         assert memory.admin.verify().corrupt == 1
+
+
+def test_the_turn_and_the_facts_of_a_damaged_message_are_in_the_file(home: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "moved.jsonl"
+    with Memory.open(home, embedder=Words()) as memory:
+        damage(memory, "messages", "body = '[]'", f"branch_id = {MAIN} AND seq = 1")
+        repaired = memory.admin.repair(removed_to=moved)
+        assert (repaired.before.corrupt, repaired.after.ok) == (1, True)
+        lines = [json.loads(line) for line in moved.read_text("utf-8").splitlines()]
+        assert sorted((line["table"], line["row"].get("kind")) for line in lines) == [
+            ("items", "fact"),
+            ("items", "turn"),
+            ("messages", None),
+        ]
+        assert "fact of zebra turn" in [line["row"].get("text") for line in lines]
+        assert "fact of zebra turn" not in {fact.text for fact in memory.within(BAD).facts.list()}
+
+
+class Stopped(Exception):
+    """A repair ends here, as if its process was killed."""
+
+
+def stop_at(engine: Engine, number: int) -> Callable[..., None]:
+    """Return a listener that raises at the statement with this number that writes, counted from 0."""
+    writes = count()
+
+    def stop(connection: object, cursor: object, statement: str, *_: object) -> None:
+        if statement.startswith(("DELETE", "INSERT", "UPDATE")) and next(writes) == number:
+            raise Stopped
+
+    event.listen(engine, "before_cursor_execute", stop)
+    return stop
+
+
+def test_a_repair_that_ends_at_any_write_is_continued_by_another(home: Path, tmp_path: Path) -> None:
+    for number in count():
+        place = shutil.copytree(home, tmp_path / f"{number}")
+        with Memory.open(place, embedder=Words()) as memory:
+            engine = StoreProbe(memory).engine
+            damage(memory, "messages", "body = '[]'", f"branch_id = {MAIN} AND seq = 1")
+            damage(memory, "items", "meta = '{'", f"document_id IN (SELECT id FROM documents WHERE {FILE})")
+            stop = stop_at(engine, number)
+            was_stopped = False
+            try:
+                memory.admin.repair(removed_to=place / "first.jsonl")
+            except Stopped:
+                was_stopped = True
+            event.remove(engine, "before_cursor_execute", stop)
+            memory.admin.repair(removed_to=place / "second.jsonl")
+            assert memory.admin.verify().corrupt == 0
+            bad = memory.within(BAD)
+            assert [message.text for message in bad.session("s").conversation] == ["[redacted]", "zebra that waits"]
+            bad.documents.add("zebra document", source="a.md")
+            assert "zebra document" in {each.text for each in bad.recall("zebra", limit=20)}
+        if not was_stopped:
+            break
+    assert number > 3
 
 
 def test_a_damaged_file_is_named(home: Path) -> None:

@@ -26,6 +26,7 @@ from sqlalchemy.types import NullType
 
 from agentkit_memory.admin.new_files import new_file
 from agentkit_memory.admin.table_rows import RowProblem, read_pages
+from agentkit_memory.checks import is_whole
 from agentkit_memory.conversations.branch import EDIT
 from agentkit_memory.conversations.message_rows import dump
 from agentkit_memory.conversations.turns import REDACTED
@@ -58,10 +59,13 @@ _UNKNOWN_HASH = "removed"
 """Content hash of a document that lost a chunk: it differs from every hash, so that the next ingestion writes it."""
 
 
-class _Found(NamedTuple):
-    """A row that is to be removed unless it has changed since it was read."""
+class _Moved(NamedTuple):
+    """A row that is in the file, and is removed unless it has changed since it was read."""
 
-    row: Mapping[str, Any]
+    key: Mapping[str, Any]
+    """Primary key of the row."""
+    owner: Any
+    """Document of an item, or branch of a message; None for other rows."""
     digest: int
 
 
@@ -106,46 +110,72 @@ def _content_problem(table: Table, row: Mapping[str, Any]) -> tuple[str, str]:
 def move_corrupt_rows(database: Database, path: Path) -> int:
     """Write damaged rows to a new file of JSON lines, then remove them; return their number.
 
-    The facts that were taken from a damaged item are moved with it. A message becomes a redacted message, so that the
-    other messages keep their numbers. A document that lost a chunk is written again by the next ingestion of its file.
+    The turn of a damaged message, and the facts that were taken from a damaged item or such a turn, are moved too. A
+    message becomes a redacted message, so that the other messages keep their numbers. A document that lost a chunk is
+    written again by the next ingestion of its file. If the process ends before all rows are removed, another repair
+    moves the rest.
 
     Raises:
         StoreUnavailable: The file exists, it cannot be made, or the disk is full. Nothing was removed.
     """
-    found: dict[Table, list[_Found]] = {}
+    moved: dict[Table, list[_Moved]] = {}
     with new_file(path) as draft, draft.open("w", encoding="utf-8") as file, database.snapshot() as connection:
         for corrupt in _with_derived(connection, corrupt_rows(connection)):
             row = {name: _written(value) for name, value in corrupt.row.items()}
             problem = f"its {corrupt.column} {corrupt.problem}"
             file.write(json.dumps({"table": corrupt.table.name, "problem": problem, "row": row}) + "\n")
-            found.setdefault(corrupt.table, []).append(_Found(corrupt.row, hash(tuple(corrupt.row.values()))))
+            moved.setdefault(corrupt.table, []).append(_moved(corrupt.table, corrupt.row))
+    leaving = {each.key["id"] for table in (branches, documents) for each in moved.get(table, ())}
     for table in reversed(METADATA.sorted_tables):  # rows before the rows that they belong to
-        for batch in in_batches(found.get(table, ())):
-            database.change(partial(_remove, table, batch))
-    lost = {row["document_id"] for row, _ in found.get(items, ()) if is_text(row["document_id"])}
-    gaps = Counter(row["branch_id"] for row, _ in found.get(messages, ()) if is_text(row["branch_id"]))
-    database.change(partial(_complete, database.clock(), lost, gaps))
-    return sum(map(len, found.values()))
+        for batch in in_batches(moved.get(table, ())):
+            database.change(partial(_remove, table, batch, leaving, database.clock()))
+    return sum(map(len, moved.values()))
+
+
+def _moved(table: Table, row: Mapping[str, Any]) -> _Moved:
+    owner = {items: "document_id", messages: "branch_id"}.get(table)
+    key = {column.name: row[column.name] for column in table.primary_key}
+    return _Moved(key, row[owner] if owner else None, hash(tuple(row.values())))
 
 
 def _with_derived(connection: Connection, corrupt: Iterator[RowProblem]) -> Iterator[RowProblem]:
-    """Yield damaged rows, then the facts that were taken from damaged items, which are deleted with them."""
-    seen: set[object] = set()
+    """Yield damaged rows, then the turns of damaged messages, then the facts that were taken from these items."""
+    ids: set[object] = set()
+    numbers: dict[object, list[object]] = {}
+    """Numbers of damaged messages, by their branches."""
     for each in corrupt:
         if each.table is items:
-            seen.add(each.row["id"])
+            ids.add(each.row["id"])
+        elif each.table is messages:
+            numbers.setdefault(each.row["branch_id"], []).append(each.row["seq"])
         yield each
-    ahead: set[object] = {each for each in seen if is_text(each)}
+    for branch, damaged in numbers.items():
+        for row in _turns_of(connection, branch, damaged):
+            if row.id not in ids:
+                ids.add(row.id)
+                yield RowProblem(items, row._asdict(), "position", "is of a damaged message")
+    ahead: set[object] = {each for each in ids if is_text(each)}
     while ahead:
         facts: set[object] = set()
         for some in in_batches(sorted(ahead, key=str)):
             derived = select(item_sources.c.item_id).where(item_sources.c.source_id.in_(some))
             facts.update(row.item_id for row in raw_rows(connection, derived, {}) if is_text(row.item_id))
-        ahead = facts - seen
-        seen |= ahead
+        ahead = facts - ids
+        ids |= ahead
         for some in in_batches(sorted(ahead, key=str)):
             for row in raw_rows(connection, select(items).where(items.c.id.in_(some)), {}):
                 yield RowProblem(items, row._asdict(), "source", "is a damaged item")
+
+
+def _turns_of(connection: Connection, branch: object, damaged: Sequence[object]) -> Iterator[Any]:
+    """Yield the items of the messages with these numbers, and of messages whose numbers are themselves damaged."""
+    if not is_text(branch):
+        return
+    stored = Counter(row.seq for row in raw_rows(connection, _SEQS.where(messages.c.branch_id == branch), {}))
+    stored.subtract(damaged)
+    for some in in_batches(_gaps(connection, branch, +stored, len(damaged))):
+        turns = select(items).where(items.c.branch_id == branch, items.c.position.in_(some))
+        yield from raw_rows(connection, turns, {})
 
 
 def _written(value: object) -> object:
@@ -157,16 +187,41 @@ def _written(value: object) -> object:
     return value
 
 
-def _remove(table: Table, found: Sequence[_Found], connection: Connection) -> None:
-    """Delete the rows that did not change since they were read; items from the index too, with their facts."""
-    for row, digest in found:
-        this = [_equals(table, column.name, row[column.name]) for column in table.primary_key]
-        stored = raw_rows(connection, select(table).where(*this), {})
-        if not stored or hash(tuple(stored[0])) != digest:
-            continue
-        if table is items and is_text(row["id"]):
-            forget_items(connection, [row["id"]])
-        connection.execute(delete(table).where(*this))
+def _remove(
+    table: Table, batch: Sequence[_Moved], leaving: Collection[object], now: float, connection: Connection
+) -> None:
+    """Delete the rows that did not change since they were read, and repair their documents and branches.
+
+    Args:
+        table: Table of the rows.
+        batch: The rows.
+        leaving: Ids of the branches and documents that are removed afterwards.
+        now: The time, in seconds since 1970.
+        connection: In a transaction.
+    """
+    owners = Counter(moved.owner for moved in batch if _delete_unchanged(connection, table, moved))
+    for owner in [*owners]:
+        if owner is None or owner in leaving or not is_text(owner):
+            del owners[owner]
+    if table is items:
+        for some in in_batches(owners):
+            incomplete = update(documents).where(documents.c.id.in_(some), documents.c.content_hash != "")
+            connection.execute(incomplete.values(content_hash=_UNKNOWN_HASH, stamp=""))
+    elif table is messages:
+        for branch, removed in owners.items():
+            _fill_gaps(connection, branch, now, removed)
+
+
+def _delete_unchanged(connection: Connection, table: Table, moved: _Moved) -> bool:
+    """Delete a row, an item from the index too, and return True, unless the row has changed since it was read."""
+    this = [_equals(table, name, value) for name, value in moved.key.items()]
+    stored = raw_rows(connection, select(table).where(*this), {})
+    if not stored or hash(tuple(stored[0])) != moved.digest:
+        return False
+    if table is items and is_text(moved.key["id"]):
+        forget_items(connection, [moved.key["id"]])
+    connection.execute(delete(table).where(*this))
+    return True
 
 
 def _equals(table: Table, name: str, value: object) -> ColumnElement[bool]:
@@ -179,37 +234,35 @@ def _equals(table: Table, name: str, value: object) -> ColumnElement[bool]:
     return column == literal(value, NullType())
 
 
-def _complete(now: float, lost: Collection[str], gaps: Mapping[int, int], connection: Connection) -> None:
-    """Prepare documents that lost chunks for their next ingestion, and fill the gaps in branches.
+def _gaps(connection: Connection, branch: object, stored: Collection[object], removed: int) -> list[int]:
+    """Return the numbers of a branch that no stored message has; none if the range of the branch itself is damaged.
 
     Args:
-        now: The time, in seconds since 1970.
-        lost: Ids of documents.
-        gaps: Numbers of removed messages, by the ids of their branches.
-        connection: In a transaction.
+        connection: Where to read.
+        branch: Id of the branch.
+        stored: Numbers of its messages.
+        removed: Number of messages that are missing.
     """
-    for some in in_batches(lost):
-        incomplete = update(documents).where(documents.c.id.in_(some), documents.c.content_hash != "")
-        connection.execute(incomplete.values(content_hash=_UNKNOWN_HASH, stamp=""))
-    for branch, removed in gaps.items():
-        _fill_gaps(connection, branch, now, removed)
+    state = raw_rows(connection, select(branches).where(branches.c.id == branch), {})
+    if not state or not is_whole(state[0].fork_seq) or not is_whole(state[0].head_seq):
+        return []
+    first, last = state[0].fork_seq + 1, state[0].head_seq
+    if last - first + 1 > len(stored) + removed:
+        return []
+    return [seq for seq in range(first, last + 1) if seq not in stored]
 
 
 def _fill_gaps(connection: Connection, branch: int, now: float, removed: int) -> None:
     """Put redacted messages in the places of the messages that were removed from a branch."""
-    state = raw_rows(connection, select(branches).where(branches.c.id == branch), {})
-    if not state:
-        return
     stored = {row.seq for row in raw_rows(connection, _SEQS.where(messages.c.branch_id == branch), {})}
-    first, last = state[0].fork_seq + 1, state[0].head_seq
-    if last - first + 1 > len(stored) + removed:  # the number itself is damaged
-        return
-    gaps = [seq for seq in range(first, last + 1) if seq not in stored]
+    gaps = _gaps(connection, branch, stored, removed)
     if not gaps:
         return
     body = dump("", Message("user", REDACTED))
     common = {"branch_id": branch, "format": MESSAGE_FORMAT, "body": body, "created_at": now, "redacted_at": now}
     connection.execute(insert(messages), [{"seq": seq, **common} for seq in gaps])
-    connection.execute(EDIT, {"conversation": state[0].conversation_id})
+    conversation = connection.scalar(select(branches.c.conversation_id).where(branches.c.id == branch))
+    connection.execute(EDIT, {"conversation": conversation})
+    # An item that was made since the file was written.
     turns = select(items.c.id).where(items.c.branch_id == branch, items.c.position.in_(gaps))
     forget_items(connection, connection.scalars(turns).all())

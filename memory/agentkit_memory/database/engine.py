@@ -181,7 +181,7 @@ class Database:
         """
         if isinstance(self._target, PostgresServer):
             with self._translated():
-                return self._target.in_snapshot(read)
+                return self._target.change(read, twice=True, snapshot=True)
         with self.snapshot() as connection:
             return read(connection)
 

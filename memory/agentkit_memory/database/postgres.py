@@ -70,26 +70,16 @@ class PostgresServer:
             yield connection
             connection.commit()
 
-    def in_snapshot(self, read: Callable[[Connection], T]) -> T:
-        """Call a function in a snapshot; see `Database.in_snapshot`."""
+    def change(self, act: Callable[[Connection], T], *, twice: bool, snapshot: bool = False) -> T:
+        """Call a function in a transaction; see `Database.change` or, with `snapshot`, `Database.in_snapshot`."""
+        engine = self._snapshots if snapshot else self.engine
         try:
-            with self.transaction(snapshot=True) as connection:
-                return read(connection)
-        except DBAPIError as error:
-            if not error.connection_invalidated:
-                raise
-        with self.transaction(snapshot=True) as connection:
-            return read(connection)
-
-    def change(self, act: Callable[[Connection], T], *, twice: bool) -> T:
-        """Call a function in a transaction; see `Database.change`."""
-        try:
-            with self.engine.connect() as connection, connection.begin():
+            with engine.connect() as connection, connection.begin():
                 return act(connection)
         except DBAPIError as error:
             if not error.connection_invalidated or (at_its_end(error) and not twice):
                 raise
-        with self.engine.connect() as connection, connection.begin():
+        with engine.connect() as connection, connection.begin():
             return act(connection)
 
     def _connect(
