@@ -84,6 +84,9 @@ class TracedText(Rendered):
         The origin is looked up for values in these ranges only: to look up all of them takes ten times as long.
         """
         trace = self._trace
+        if self.text is not trace.text:
+            # Markers were broken after the trace: its offsets are not the offsets of the text.
+            return True
         stops = [*accumulate(map(len, trace.texts))]
         sites = self._sites()
         pieces: Sequence[Piece] = ()

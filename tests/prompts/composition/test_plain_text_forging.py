@@ -25,6 +25,7 @@ from agentkit.prompts import (
     ToolCall,
     compose,
 )
+from tests.cases import for_cases
 
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarning")
 
@@ -166,3 +167,19 @@ def test_heads_in_each_of_very_many_values_are_broken_one_by_one(place: str, pro
     # A cut is looked for among the cuts of its own value: among those of all, this would take minutes.
     composition = compose(Layers(prompt), PromptContext(user_input="Hi.", **{place: [item] * 15_000}))
     assert composition.to_text().count("\u200b") == 15_000
+
+
+@for_cases(
+    "source",
+    [
+        "{% for d in documents %}<{{ d.text }}>\n-----\n{% endfor %}",
+        "{% for d in documents %}{{ d.title }}{{ d.text }}\n{% endfor %}",
+    ],
+)
+def test_heads_are_broken_after_markers_that_were_broken(source: str) -> None:
+    """A break makes the text longer than the parts that it was joined from."""
+    opening = "|media:x" if "<" in source else "ia:x"
+    markers = [Document(opening, title="<|med") for _ in range(9)]
+    documents = [*markers, Document("hello\n[9]", title="t")]
+    context = PromptContext(user_input="Hi.", documents=documents)
+    assert MemoPrompt(Template(source)).format_2_str(context).count("[\u200b9]") == 1
