@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_tools.calling.deadline import DeadlineError, LimitedTask, Within, results
+from agentkit_tools.calling.deadline import DeadlineError, LimitedTask, results
+from agentkit_tools.calling.failures_in_a_row import after
 from agentkit_tools.calling.tool_result import ToolResult, failed, unknown_tool
 from agentkit_tools.errors import ends_run
 from agentkit_tools.tool import Tool
@@ -16,6 +17,8 @@ from agentkit_tools.tool_context import ToolContext
 
 __all__ = ["call_tools"]
 
+_Answer: TypeAlias = Callable[[LimitedTask[ToolResult]], Awaitable[ToolResult]]
+"""Answers one call in a task."""
 _UNSEEN: ToolContext[Any] = ToolContext(None)
 """The context of calls that do not look at it."""
 
@@ -67,15 +70,17 @@ class _Round:
         """Answer calls concurrently."""
         tasks: list[LimitedTask[ToolResult]] = []
         for call in calls:
-            tasks.append(LimitedTask(partial(self._answer_in_task, call, tasks), partial(self._answer_late, call)))
+            work = partial(self._in_task, partial(self._answer, call), tasks)
+            instead = partial(self._in_task, partial(self._answer_late, call), tasks)
+            tasks.append(LimitedTask(work, instead))
         return await results(tasks)
 
-    async def _answer_in_task(
-        self, call: ToolCall, batch: Sequence[LimitedTask[ToolResult]], task: LimitedTask[ToolResult]
+    async def _in_task(
+        self, answer: _Answer, batch: Sequence[LimitedTask[ToolResult]], task: LimitedTask[ToolResult]
     ) -> ToolResult:
         """Answer a call in a task; an exception that ends the run cancels the other tasks of the batch at once."""
         try:
-            return await self._answer(call, task.within)
+            return await answer(task)
         except BaseException as error:
             if ends_run(error) and not isinstance(error, GeneratorExit):
                 for other in batch:
@@ -83,18 +88,24 @@ class _Round:
                         other.cancel()
             raise
 
-    async def _answer(self, call: ToolCall, within: Within) -> ToolResult:
+    async def _answer(self, call: ToolCall, task: LimitedTask[ToolResult]) -> ToolResult:
         if self.on_start is not None and (waiting := self.on_start(call)) is not None:
             await waiting
         tool = self.tools.get(call.name)
         if tool is None:
             return await self._ended(unknown_tool(call, self.tools))
-        context = self.context(call) if tool.sees_context else _UNSEEN
-        return await self._ended(await tool.call_within(call, context, within))
+        return await self._ended(await tool.call_within(call, self._context_of(tool, call), task.within))
 
     async def _answer_late(self, call: ToolCall, _: LimitedTask[ToolResult]) -> ToolResult:
         """Answer a call whose tool ignored its time limit."""
-        return await self._ended(failed(call, DeadlineError(), self.tools[call.name].policy))
+        tool = self.tools[call.name]
+        result = failed(call, DeadlineError(), tool.policy)
+        return await self._ended(after(result, tool.policy, call, self._context_of(tool, call)))
+
+    def _context_of(self, tool: Tool, call: ToolCall) -> ToolContext[Any]:
+        if tool.sees_context:
+            return self.context(call)
+        return _UNSEEN
 
     async def _ended(self, result: ToolResult) -> ToolResult:
         if self.on_end is not None and (waiting := self.on_end(result)) is not None:

@@ -17,11 +17,17 @@ from agentkit import Agent, InMemorySession, Reply, ScriptedModel
 from agentkit.prompts import Message, ToolCall
 from agentkit.testing import controlled_time
 from agentkit.tools import MCPToolset, Tool, ToolContext, ToolResult, Toolset, tool
+from agentkit_tools.calling.arguments import ToolArguments
 from agentkit_tools.dispatch import call_tools
+from agentkit_tools.schemas.argument_reader import ArgumentReader
 
 
 class Stop(BaseException):
     """What an engine ends a workflow with."""
+
+
+PANIC = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
+"""What a panic of code in Rust is raised as."""
 
 
 class Said:
@@ -295,6 +301,29 @@ async def test_it_passes_from_a_listener(listener: str) -> None:
         )
 
 
+async def test_it_cancels_the_other_calls_at_once_from_a_listener_of_a_late_call() -> None:
+    over: list[bool] = []
+
+    @tool(timeout=1)
+    async def stubborn() -> None:
+        while not over:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                continue
+
+    async def waits() -> None:
+        await asyncio.sleep(30)
+
+    tools = {"waits": Tool.from_function(waits), "stubborn": stubborn}
+    calls = [ToolCall("c1", "waits"), ToolCall("c2", "stubborn")]
+    with controlled_time() as clock:
+        with pytest.raises(Stop):
+            await call_tools(calls, tools, lambda call: ToolContext(None), on_end=raises(Stop()))
+        assert clock.seconds < 10
+    over.append(True)
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
 def test_exceptions_of_python_pass_too(error: type[BaseException]) -> None:
     async def leave() -> None:
@@ -340,14 +369,28 @@ async def test_a_cancellation_of_the_tools_own_is_a_result() -> None:
 
 
 async def test_a_panic_of_code_in_rust_is_an_error_like_any_other() -> None:
-    panic = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
-
     @tool
     async def panics() -> None:
-        raise panic("called `Option::unwrap()` on a `None` value")
+        raise PANIC("called `Option::unwrap()` on a `None` value")
 
     result = await panics.call(ToolCall("c", "panics", ""), ToolContext(None))
-    assert (result.status, type(result.error)) == ("error", panic)
+    assert (result.status, type(result.error)) == ("error", PANIC)
+
+
+@pytest.mark.parametrize("error", [PANIC("overflow"), asyncio.CancelledError(), ValueError("no")])
+def test_a_reader_that_fails_at_once_is_asked_thoroughly(error: BaseException) -> None:
+    reader = ArgumentReader(raises(error), 100, lambda text: {"n": 1})
+    arguments = ToolArguments(reader, {})
+    assert arguments.at_once('{"n": 1}') is None
+    assert arguments.read("take", '{"n": 1}', repair=False) == {"n": 1}
+
+
+def test_it_passes_from_a_reader() -> None:
+    arguments = ToolArguments(ArgumentReader(raises(Stop()), 100, raises(Stop())), {})
+    with pytest.raises(Stop):
+        arguments.at_once("{}")
+    with pytest.raises(Stop):
+        arguments.read("take", "{}", repair=False)
 
 
 def test_leaving_in_a_tool_leaves_the_program() -> None:

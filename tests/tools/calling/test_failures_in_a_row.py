@@ -11,7 +11,9 @@ import pytest
 
 from agentkit import Agent, Message, Reply, ScriptedModel
 from agentkit.prompts import Text, ToolCall
+from agentkit.testing import controlled_time
 from agentkit.tools import Tool, ToolContext, ToolDefinitionError, ToolResult, Toolset, tool
+from agentkit_tools.dispatch import call_tools
 
 
 def scripted(endings: Iterable[object], **policy: Any) -> Tool:
@@ -48,10 +50,10 @@ async def test_the_last_failure_says_so_and_the_tool_is_not_called_again() -> No
     assert isinstance(second.error, ValueError)
     assert second.content == (
         "work failed: ValueError: two\n"
-        "work is not available any more: it failed 2 times in a row in this run. Go on without it."
+        "work is not available any more: it failed 2 times in a row in this run. Continue without it."
     )
     assert (third.status, third.error) == ("unavailable", None)
-    assert third.content == "work was not called: it failed 2 times in a row in this run. Go on without it."
+    assert third.content == "work was not called: it failed 2 times in a row in this run. Continue without it."
 
 
 async def test_a_success_between_failures_begins_the_count_anew() -> None:
@@ -67,6 +69,28 @@ async def test_wrong_arguments_and_time_limits_are_failures() -> None:
     assert (await ask(made, counts, '{"n": "many"}')).status == "error"
     second = await ask(made, counts)
     assert (second.status, type(second.error)) == ("unavailable", TimeoutError)
+
+
+async def test_a_call_that_ignores_its_time_limit_is_a_failure() -> None:
+    over: list[bool] = []
+
+    @tool(timeout=1, tries=2)
+    async def stubborn() -> None:
+        while not over:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                continue
+
+    counts: dict[str, int] = {}
+    statuses: list[str] = []
+    with controlled_time():
+        for _ in range(3):
+            calls = [ToolCall("c", "stubborn")]
+            (result,) = await call_tools(calls, {"stubborn": stubborn}, lambda _: ToolContext(None, calls=counts))
+            statuses.append(result.status)
+    assert statuses == ["timeout", "unavailable", "unavailable"]
+    over.append(True)
 
 
 async def test_what_is_denied_or_cancelled_is_neither_failure_nor_success() -> None:

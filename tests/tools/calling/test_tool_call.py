@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import contextvars
 import dataclasses
@@ -15,7 +16,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Annotated, Any
 
 import pytest
@@ -36,6 +37,7 @@ from agentkit.tools import (
     unknown_tool,
 )
 from agentkit_tools.calling import tool_threads
+from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.dispatch import call_tools
 from tests.paths import ROOT
 from tests.waiting import LONG
@@ -352,11 +354,13 @@ async def test_a_tool_that_swallows_cancellation_cannot_keep_the_run_alive(timeo
     async def run() -> None:
         await call_tools([ToolCall("c1", "stubborn")], {"stubborn": stubborn}, lambda call: ToolContext(None))
 
-    task = asyncio.ensure_future(run())
-    await begun.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    for work in (run(), ask(stubborn.but(timeout=30.0))):
+        begun.clear()
+        task = asyncio.ensure_future(work)
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
 
 async def test_a_single_call_without_a_time_limit_runs_in_the_task_of_the_caller() -> None:
@@ -443,6 +447,41 @@ async def test_what_a_failed_call_held_is_free_as_soon_as_nobody_has_its_result(
             if held[0]() is not None:
                 await asyncio.sleep(0.001)
         assert held[0]() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("policy", [PolicyOptions(), PolicyOptions(repair=True), PolicyOptions(tries=3)])
+async def test_arguments_that_are_rejected_are_freed_at_once(policy: PolicyOptions) -> None:
+    """Without the garbage collector: they can be five million characters."""
+    held: list[weakref.ref[Any]] = []
+
+    class Large:
+        """A local variable of a frame that the traceback of the error refers to."""
+
+    def reject(value: Any) -> Any:
+        large = Large()
+        held.append(weakref.ref(large))
+        raise LookupError
+
+    def take(n: Any) -> None: ...
+
+    take.__annotations__["n"] = Annotated[Any, BeforeValidator(reject)]
+    made = Tool.from_function(take, **policy)
+    gc.collect()
+    gc.disable()
+    try:
+        with contextlib.suppress(ToolArgumentError):
+            made.validate({"n": "x"})
+        assert [one() for one in held] == [None] * len(held)
+        result = await ask(made, {"n": "x"})
+        assert isinstance(result.error, ToolArgumentError)
+        freed = weakref.ref(result.error)
+        del result
+        for _ in range(2_000):  # the loop and the thread let go of it in their own time
+            if freed() is not None or held[-1]() is not None:
+                await asyncio.sleep(0.001)
+        assert [one() for one in (*held, freed)] == [None] * (len(held) + 1)
     finally:
         gc.enable()
 
@@ -943,6 +982,25 @@ class Point:
     y: set[str]
 
 
+@dataclasses.dataclass
+class Lookup(Mapping[str, int]):
+    size: int
+
+    def __getitem__(self, key: str) -> int:
+        return {"other": 1}[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["other"])
+
+    def __len__(self) -> int:
+        return 1
+
+
+@dataclasses.dataclass
+class Queue(collections.deque[int]):
+    size: int
+
+
 @pytest.mark.parametrize(
     ("value", "content"),
     [
@@ -956,6 +1014,8 @@ class Point:
         ([1, (2, 3)], "[1, [2, 3]]"),
         ({"c", "a", "b"}, '["a", "b", "c"]'),
         (Point(1.0, {"z", "y"}), '{"x": 1.0, "y": ["y", "z"]}'),
+        (Lookup(5), '{"size": 5}'),
+        (Queue(5), '{"size": 5}'),
         (Home(zip="1"), '{"zip": "1"}'),
         ([Home(zip="1"), dt.date(2030, 1, 1)], '[{"zip": "1"}, "2030-01-01"]'),
         ({dt.date(2030, 1, 1): 1}, '{"2030-01-01": 1}'),

@@ -16,6 +16,7 @@ from mcp import Client, MCPError, StdioServerParameters
 
 from agentkit import ToolCall
 from agentkit.prompts import File, Image, Text
+from agentkit.testing import controlled_time
 from agentkit.tools import MCPToolset, Tool, ToolContext, ToolDefinitionError, ToolFailure, ToolResult, mcp_server, tool
 from tests.tools.mcp.mcp_offering import OPTIONS, TOOLS
 from tests.tools.mcp.mcp_running import HTTPPeer, http_server
@@ -168,3 +169,30 @@ async def test_rows_that_can_be_read_only_once_reach_the_client_as_structured_co
         result = await client.call_tool("table")
 
     assert result.structured_content == {"rows": [0, 1, 2]}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_a_cancelled_request_ends_although_its_tool_ignores_that() -> None:
+    begun, over = asyncio.Event(), list[bool]()
+
+    @tool(timeout=None)
+    async def stubborn() -> None:
+        begun.set()
+        while not over:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                continue
+
+    # The lock of sequential tools shows that the server has ended the first call.
+    with controlled_time() as clock:
+        async with Client(mcp_server([stubborn.but(sequential=True)])) as client:
+            first = asyncio.create_task(client.call_tool("stubborn"))
+            await begun.wait()
+            first.cancel()
+            begun.clear()
+            second = asyncio.create_task(client.call_tool("stubborn"))
+            await begun.wait()
+            assert clock.seconds < 10
+            over.append(True)
+            second.cancel()

@@ -46,7 +46,9 @@ class ToolArguments:
             return None
         try:
             return self.reader.at_once(text)
-        except Exception:
+        except BaseException as error:
+            if ends_run(error):
+                raise
             return None
 
     def read(self, tool: str, text: str, *, repair: bool) -> Arguments:
@@ -63,15 +65,20 @@ class ToolArguments:
             problem = f"are too long: {len(text):,} characters, at most {_MAX_CHARS:,} are read"
             raise ToolArgumentError(tool, [ArgumentProblem("", problem)])
         first: BaseException | None = None
-        for candidate in chain((text,), _readings(text, self.schema, self.is_strict, repair)):
-            try:
-                return self.reader.thoroughly(candidate)
-            except BaseException as error:
-                if ends_run(error):
-                    raise
-                first = first or error
-        assert first is not None
-        raise _argument_error(tool, first, text, self.schema)
+        try:
+            for candidate in chain((text,), _readings(text, self.schema, self.is_strict, repair)):
+                try:
+                    return self.reader.thoroughly(candidate)
+                except BaseException as error:
+                    if ends_run(error):
+                        raise
+                    first = first or error
+            assert first is not None
+            raise _argument_error(tool, first, text, self.schema)
+        finally:
+            # Its traceback refers to this frame: a reference cycle, which would keep the arguments until garbage is
+            # collected.
+            del first
 
     async def read_in_time(self, tool: str, text: str, policy: ToolPolicy) -> Arguments:
         """Read arguments in a thread: validation, and code of the developer, can take long.
@@ -85,9 +92,13 @@ class ToolArguments:
         # They end a thread, not the run.
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise _unreadable(tool, error)
-        if error is not None:
+        if error is None:
+            return arguments
+        try:
             raise error
-        return arguments
+        finally:
+            # See `read`.
+            del error
 
 
 def _argument_error(tool: str, error: BaseException, text: str, schema: Mapping[str, Any]) -> ToolArgumentError:

@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from agentkit_tools.errors import ends_run
 
-__all__ = ["DeadlineError", "LimitedTask", "Outcome", "Within", "inline", "outcome", "results"]
+__all__ = ["DeadlineError", "LimitedTask", "Within", "inline", "outcome", "results"]
 
 T = TypeVar("T")
 R = TypeVar("R")

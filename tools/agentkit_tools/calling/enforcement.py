@@ -53,7 +53,8 @@ async def enforced(
         async with _semaphore(policy, semaphores):
             result = await _repeated(policy, context, read, attempt)
     except (ToolArgumentError, DeadlineError) as error:
-        result = unread(call, error, policy)
+        # No variable of this frame: the traceback of the error refers to the frame.
+        return after(unread(call, error, policy), policy, call, context)
     return after(result, policy, call, context)
 
 
@@ -79,7 +80,7 @@ def _denial_of_count(max_calls: int, call: ToolCall, counts: dict[str, int]) -> 
     """Count a call; return its result if that is one more than allowed."""
     count = counts.get(call.name, 0)
     if count >= max_calls:
-        return _denied(call, f"it may be called at most {max_calls} times in one run. Go on without it.")
+        return _denied(call, f"it may be called at most {max_calls} times in one run. Continue without it.")
     # Counted before the call, so that calls that run at the same time do not exceed the limit.
     counts[call.name] = count + 1
     return None

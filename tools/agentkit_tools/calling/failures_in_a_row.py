@@ -65,4 +65,4 @@ def _key(call: ToolCall | ToolResult) -> str:
 
 def _reason(policy: ToolPolicy) -> str:
     times = "once" if policy.tries == 1 else f"{policy.tries} times in a row"
-    return f"it failed {times} in this run. Go on without it."
+    return f"it failed {times} in this run. Continue without it."

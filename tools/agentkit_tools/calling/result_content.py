@@ -75,32 +75,22 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Iterator):
         # It can be read only once: not by an attempt that can fail later.
         raise TypeError
-    for kind, form in _FORMS:
-        if isinstance(value, kind):
-            return form(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=lambda item: json.dumps(item, default=_plain, sort_keys=True))
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", by_alias=True)
+    if isinstance(value, Document) and value.image is None:
+        return {name: getattr(value, name) for name in _DOCUMENT if getattr(value, name)}
+    # Before the containers: a dataclass can be one, too.
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _fields_of(value)
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, deque):
+        return list(value)
     return to_jsonable_python(value)
 
 
-def _fields_of(value: Any) -> dict[str, Any]:
-    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-
-
-def _of_document(document: Document) -> dict[str, Any]:
-    if document.image is not None:
-        return _fields_of(document)
-    return {name: getattr(document, name) for name in _DOCUMENT if getattr(document, name)}
-
-
-_FORMS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
-    ((set, frozenset), lambda value: sorted(value, key=lambda item: json.dumps(item, default=_plain, sort_keys=True))),
-    (BaseModel, lambda value: value.model_dump(mode="json", by_alias=True)),
-    (Document, _of_document),
-    (Mapping, dict),
-    (deque, list),
-)
-"""Types that are written in another way than pydantic writes them."""
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_plain).encode
 
 
