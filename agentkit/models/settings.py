@@ -17,7 +17,7 @@ from agentkit_prompts.context.frozen import FrozenDict, freeze
 from agentkit_prompts.errors import ContextError, brief
 from agentkit_prompts.limits import MAX_COUNT
 from agentkit_prompts.names import nearest
-from agentkit_prompts.options import Count, CountOrZero, PositiveNumber, Text, options
+from agentkit_prompts.options import Count, CountOrZero, Text, options
 
 if TYPE_CHECKING:
     from agentkit.models.model import Model
@@ -141,7 +141,7 @@ class ModelSettings:
     """Whether one reply may call several tools."""
     headers: Annotated[Mapping[str, str], PlainValidator(_headers)] = field(default_factory=FrozenDict, hash=False)
     """HTTP headers to send. Their values are secrets."""
-    timeout: PositiveNumber | None = None
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Seconds to wait for a connection, a whole reply, or the next piece of a streamed one; 600 when not given."""
     prompt_cache_key: Text | None = None
     """What requests with the same beginning share, so that they find the same cache."""

@@ -51,7 +51,7 @@ class ServerOptions:
     """Requests of all tenants at once that run agents."""
     concurrent_per_tenant: Count = 256
     """Requests of one tenant at once that run agents, unless the access file says otherwise."""
-    requests_per_minute: Count = 6000
+    requests_per_minute: PositiveNumber = 6000.0
     """Requests of one tenant, unless the access file says otherwise. A second's share may come at once."""
     background_runs: Count = 64
     """Runs at once that were started by `POST /runs`; others wait in their order."""

@@ -21,8 +21,8 @@ Count: TypeAlias = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 """A whole number, 1 or more."""
 CountOrZero: TypeAlias = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 """A whole number, 0 or more."""
-PositiveNumber: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-"""A finite number above 0, such as a time in seconds."""
+PositiveNumber: TypeAlias = Annotated[float, Field(gt=0)]
+"""A number above 0, such as a time in seconds. Infinity is no limit."""
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 """A number from 0 to 1."""
 
@@ -37,8 +37,8 @@ UnknownError: TypeAlias = Callable[[str, Mapping[str, str | None]], Exception]
 T = TypeVar("T")
 
 _CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
-_UNKNOWN = ("unexpected_keyword_argument", "unexpected_positional_argument")
-_SAYS_ALL = ("missing", "string_pattern_mismatch", "string_too_short")
+_UNKNOWN = "unexpected_keyword_argument"
+_SAYS_ALL = ("missing", "string_pattern_mismatch", "string_too_short", "string_unicode")
 """Types of errors whose message needs no value."""
 _EXPECTED = {
     "bool_type": "True or False",
@@ -51,11 +51,15 @@ _EXPECTED = {
     "int_type": "a whole number",
     "is_instance_of": "{class}",
     "less_than_equal": "at most {le}",
+    # A `Sequence` is read as a list, which a tuple is converted to and from.
+    "list_type": "a list or a tuple",
     "literal_error": "{expected}",
     "missing": "a value",
+    "sequence_str": "a list or a tuple",
     "string_pattern_mismatch": "text that is not empty",
     "string_too_short": "text that is not empty",
     "string_type": "text",
+    "string_unicode": "text of Unicode characters",
     "too_short": "{min_length} or more items",
     "tuple_type": "a tuple",
 }
@@ -70,7 +74,11 @@ def options(
     elsewhere: Mapping[str, str] = {},
     kw_only: bool = False,
 ) -> Callable[[type[T]], type[T]]:
-    """Return a decorator that makes a frozen dataclass, whose fields pydantic checks without converting them.
+    """Return a decorator that makes a frozen dataclass, whose fields pydantic checks in strict mode.
+
+    Text is never read as a number. A whole number, a `Decimal` or a `Fraction` becomes a float in a field of type
+    float, and validators of a field may convert its value. The fields of a dataclass that extends the class are checked
+    by its own code.
 
     Args:
         error: Makes the exception for invalid values.
@@ -84,6 +92,7 @@ def options(
         made.__pydantic_config__ = _CONFIG
         init = made.__init__
         required = [one.name for one in fields(made) if one.default is MISSING and one.default_factory is MISSING]
+        places = sum(not one.kw_only for one in fields(made))
         # A validator takes milliseconds to build, and most programs use few of the classes.
         validator: Any = None
 
@@ -94,6 +103,9 @@ def options(
             if not args and not given and not required:
                 init(self)
                 return
+            if len(args) > places:
+                # Raises the `TypeError` of any function that gets too many positional arguments.
+                init(self, *args, **given)
             if validator is None:
                 validator = TypeAdapter(made).validator
             try:
@@ -105,7 +117,15 @@ def options(
             # Outside of `except`: the error of pydantic contains the values, which may be secrets.
             raise raised
 
+        def checked_post_init(self: Any) -> None:
+            # A dataclass that extends this one has an `__init__` of its own, which only sets the fields.
+            if type(self).__init__ is not checked_init:
+                valid = made(**{one.name: getattr(self, one.name) for one in fields(made)})
+                for one in fields(made):
+                    object.__setattr__(self, one.name, getattr(valid, one.name))
+
         made.__init__ = checked_init
+        made.__post_init__ = checked_post_init
         result: type[T] = made
         return result
 
@@ -137,12 +157,12 @@ def _error_of(
     names: dict[str, None] = {}
     problems: list[Problem] = []
     for detail in details:
-        if detail["type"] in _UNKNOWN:
+        if detail["type"] == _UNKNOWN:
             name = str(detail["loc"][-1])
             names[name] = None
             text, meant[name] = unknown_option(name, valid, elsewhere)
             problems.append(Problem("", text))
-    for name, problem in _invalid([detail for detail in details if detail["type"] not in _UNKNOWN], valid, types):
+    for name, problem in _invalid([detail for detail in details if detail["type"] != _UNKNOWN], valid, types):
         names[name] = None
         problems.append(problem)
     message = f"{cls.__name__}: {listed(problems)}"
@@ -188,7 +208,7 @@ def _place(location: tuple[int | str, ...], names: list[str]) -> tuple[str, str]
 
 def _value_of(detail: Any) -> str | int | float | None:
     """Return the invalid value if it is a number, the value in the error of a validator, or the type of the value."""
-    if detail["type"] in (*_UNKNOWN, "missing"):
+    if detail["type"] in (_UNKNOWN, "missing"):
         return None
     reason = detail.get("ctx", {}).get("error")
     if isinstance(reason, Picklable):
@@ -216,10 +236,15 @@ def _text(details: list[Any], is_optional: bool) -> str:
 
 
 def _expected(detail: Any) -> str:
+    context = detail.get("ctx", {})
+    if context.get("class") == "Sequence":
+        return _EXPECTED["list_type"]
+    if detail["type"] == "float_type" and isinstance(detail["input"], int) and not isinstance(detail["input"], bool):
+        return "a number that fits into a float"
     text = _EXPECTED.get(detail["type"])
     if text is None:
         return str(detail["msg"]).removeprefix("Input should be ")
-    return text.format_map({name: _bound(value) for name, value in detail.get("ctx", {}).items()})
+    return text.format_map({name: _bound(value) for name, value in context.items()})
 
 
 def _bound(value: Any) -> Any:

@@ -165,6 +165,26 @@ def test_limits_that_nothing_can_stay_within_are_all_named() -> None:
     Limits(steps=1, tool_calls=0, tokens=1, seconds=0.001, repairs=0)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("steps", 0),
+        ("tool_calls", -1),
+        ("tokens", 0),
+        ("input_tokens", 0),
+        ("output_tokens", -3),
+        ("money", 0.0),
+        ("seconds", -0.5),
+        ("nested_runs", -1),
+        ("repairs", -1),
+    ],
+)
+def test_the_error_has_the_value_of_a_limit(name: str, value: float) -> None:
+    options: Any = {name: value}
+    with raises(AgentDefinitionError, name=name, value=value):
+        Limits(**options)
+
+
 @pytest.mark.parametrize("steps", [1.5, 2.0, "2", True, None])
 def test_steps_are_a_whole_number(steps: Any) -> None:
     with raises(AgentDefinitionError, name="steps") as caught:

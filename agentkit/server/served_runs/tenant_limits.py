@@ -78,7 +78,7 @@ class TenantLimits:
         if bucket.left < 1:
             wait = (1 - bucket.left) / rate
             raise QuotaExceeded(
-                f"the tenant {caller.tenant!r} may send {per_minute} requests a minute: wait {wait:.1f} seconds",
+                f"the tenant {caller.tenant!r} may send {per_minute:.15g} requests a minute: wait {wait:.1f} seconds",
                 code="rate_limit_exceeded",
                 retry_after=wait,
             )
