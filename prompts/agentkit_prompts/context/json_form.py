@@ -21,7 +21,7 @@ from agentkit_prompts.context.json_problems import MAX_INT
 from agentkit_prompts.context.nested import iter_placed_nodes
 from agentkit_prompts.context.parts import Media, Part, Text
 from agentkit_prompts.errors import ContextError, Problem, Problems, brief
-from agentkit_prompts.limits import MAX_DEPTH
+from agentkit_prompts.limits import MAX_DEPTH, MAX_PROBLEMS
 
 __all__ = ["Data", "from_json", "strict_json", "to_json"]
 
@@ -90,8 +90,8 @@ def to_json(value: Any) -> Any:
     """Return `value` as JSON data that `from_json` turns into an equal value.
 
     Raises:
-        ContextError: Something in it has no such form, or it is cyclic or nests deeper than 100 levels. Names every
-            place.
+        ContextError: Something in it has no such form, or it is cyclic or nests deeper than 100 levels. Names the
+            places.
     """
     try:
         return _written(value, 0)
@@ -100,7 +100,7 @@ def to_json(value: Any) -> Any:
 
 
 def _with_places(value: Any, error: ContextError) -> ContextError:
-    """Return the error with the place of every value that cannot be written."""
+    """Return the error with the places of the values that cannot be written."""
     problems: Problems = []
     for node in iter_placed_nodes(value):
         if node.depth > MAX_DEPTH or not isinstance(node.value, Mapping | list | tuple):
@@ -108,6 +108,8 @@ def _with_places(value: Any, error: ContextError) -> ContextError:
                 _written(node.value, node.depth)
             except ContextError as problem:
                 problems.append(Problem(node.place, problem.problems[0].text))
+        if len(problems) == MAX_PROBLEMS:
+            break
     return ContextError("JSON form", problems or error.problems)
 
 

@@ -1,14 +1,15 @@
-"""Check that data is JSON, and find every place that is not."""
+"""Check that data is JSON, and find the places that are not."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from agentkit_prompts.context.frozen import freeze
 from agentkit_prompts.context.nested import iter_placed_nodes
 from agentkit_prompts.errors import ContextError, Problem, Problems, brief
-from agentkit_prompts.limits import MAX_DIGITS
+from agentkit_prompts.limits import MAX_DIGITS, MAX_PROBLEMS
 
 __all__ = ["MAX_INT", "fits_json"]
 
@@ -17,11 +18,12 @@ MAX_INT = 10**MAX_DIGITS
 
 
 def fits_json(value: object, where: str, problems: Problems) -> bool:
-    """True if a value can be written as JSON once it is frozen; adds every place that cannot to the problems."""
+    """True if a value can be written as JSON once it is frozen; adds the places that cannot to the problems."""
     try:
         json.dumps(freeze(value, json_only=True), allow_nan=False)
     except (ContextError, TypeError, ValueError):
-        problems += [*_not_json(value, where)] or [Problem(where, "is cyclic or nests too deeply")]
+        first = [*islice(_not_json(value, where), MAX_PROBLEMS)]
+        problems += first or [Problem(where, "is cyclic or nests too deeply")]
         return False
     return True
 
@@ -32,15 +34,17 @@ def _not_json(value: object, where: str) -> Iterator[Problem]:
             yield Problem(node.place, reason)
 
 
-def _reasons(value: object) -> list[str]:
-    """Return the reasons why JSON cannot write a value, apart from the values inside it."""
+def _reasons(value: object) -> Iterator[str]:
+    """Yield the reasons why JSON cannot write a value, apart from the values inside it."""
     match value:
         case None | str() | list() | tuple():
-            return []
-        case int() | float() if -MAX_INT < value < MAX_INT:
-            return []
+            pass
         case int() | float():
-            return [f"{brief(value)} is not JSON"]
+            if not -MAX_INT < value < MAX_INT:
+                yield f"{brief(value)} is not JSON"
         case Mapping():
-            return [f"keys must be text, got {brief(key)}" for key in value if not isinstance(key, str)]
-    return [f"{type(value).__name__} is not JSON"]
+            for key in value:
+                if not isinstance(key, str):
+                    yield f"keys must be text, got {brief(key)}"
+        case _:
+            yield f"{type(value).__name__} is not JSON"

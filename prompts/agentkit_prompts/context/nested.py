@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
-from agentkit_prompts.limits import MAX_DEPTH
+from agentkit_prompts.errors import brief
+from agentkit_prompts.limits import MAX_DEPTH, MAX_NAME_CHARS
 
-__all__ = ["PlacedNode", "iter_nodes", "iter_placed_nodes", "values_in"]
+__all__ = ["iter_nodes", "iter_placed_nodes", "values_in"]
+
+T = TypeVar("T")
 
 
 def values_in(container: Any) -> Iterable[Any]:
@@ -18,7 +21,7 @@ def values_in(container: Any) -> Iterable[Any]:
 
 
 def iter_nodes(value: Any, inner: Callable[[Any], Iterable[Any]] = values_in) -> Iterator[Any]:
-    """Yield a value and all values inside it, but not the keys of mappings.
+    """Yield a value and all values inside it in the order of the data, but not the keys of mappings.
 
     A mapping, list or tuple is yielded once, even if it is at several places or contains itself.
 
@@ -26,17 +29,7 @@ def iter_nodes(value: Any, inner: Callable[[Any], Iterable[Any]] = values_in) ->
         value: The data.
         inner: Returns the values inside a mapping, list or tuple that are of interest.
     """
-    seen: dict[int, Any] = {}
-    waiting = [value]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, Mapping | list | tuple):
-            if id(node) in seen:
-                continue
-            # Keeps the container alive: another object could get its id otherwise.
-            seen[id(node)] = node
-            waiting.extend(inner(node))
-        yield node
+    return _walk(value, lambda node: node, inner)
 
 
 class PlacedNode(NamedTuple):
@@ -44,7 +37,7 @@ class PlacedNode(NamedTuple):
 
     value: Any
     place: str
-    """Path of the value, such as `a.b[2]`."""
+    """Path of the value, such as `a.b[2]`. Long names of keys are cut."""
     depth: int
     """Number of containers around it."""
 
@@ -55,25 +48,45 @@ def iter_placed_nodes(value: Any, place: str = "") -> Iterator[PlacedNode]:
     A container is yielded once. A container inside more than `MAX_DEPTH` others is not entered: its values would have
     places as long as the data is deep.
     """
-    seen: dict[int, Any] = {}
-    waiting = [PlacedNode(value, place, 0)]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node.value, Mapping | list | tuple):
-            if id(node.value) in seen:
-                continue
-            seen[id(node.value)] = node.value
-            if node.depth <= MAX_DEPTH:
-                waiting += reversed([*_inner_nodes(node)])
-        yield node
+    return _walk(PlacedNode(value, place, 0), lambda node: node.value, _inner_nodes)
 
 
 def _inner_nodes(node: PlacedNode) -> Iterator[PlacedNode]:
     """Yield the values of a container."""
-    _, place, depth = node
-    if isinstance(node.value, Mapping):
-        for key, value in node.value.items():
-            yield PlacedNode(value, f"{place}.{key}" if place else str(key), depth + 1)
+    container, place, depth = node
+    if depth > MAX_DEPTH:
+        return
+    if isinstance(container, Mapping):
+        for key, value in container.items():
+            name = _shown_key(key)
+            yield PlacedNode(value, f"{place}.{name}" if place else name, depth + 1)
     else:
-        for index, value in enumerate(node.value):
+        for index, value in enumerate(container):
             yield PlacedNode(value, f"{place}[{index}]", depth + 1)
+
+
+def _shown_key(key: object) -> str:
+    """Return a key as a step of a path."""
+    if isinstance(key, str):
+        return key[:MAX_NAME_CHARS]
+    return brief(key, MAX_NAME_CHARS)
+
+
+def _walk(first: T, value_of: Callable[[T], Any], inner: Callable[[Any], Iterable[T]]) -> Iterator[T]:
+    """Yield nodes, each before the nodes inside it; `value_of` returns the value of a node."""
+    seen: dict[int, Any] = {}
+    # Iterators, because a list of all nodes that wait would be as long as the data.
+    open_containers = [iter((first,))]
+    while open_containers:
+        for node in open_containers[-1]:
+            value = value_of(node)
+            if not isinstance(value, Mapping | list | tuple):
+                yield node
+            elif id(value) not in seen:
+                # Keeps the container alive: another object could get its id otherwise.
+                seen[id(value)] = value
+                yield node
+                open_containers.append(iter(inner(node)))
+                break
+        else:
+            open_containers.pop()

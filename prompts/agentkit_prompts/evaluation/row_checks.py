@@ -243,5 +243,4 @@ def _prompts(template: Any) -> Iterator[str]:
     """Yield the text of each prompt of a template: of one with labels for each of them."""
     content: Any = getattr(template, "template", None) or getattr(template, "messages", ())
     for prompt in content.values() if template.labels else [content]:
-        texts = [node for node in iter_nodes(prompt) if isinstance(node, str)]
-        yield "\n".join(reversed(texts))
+        yield "\n".join([node for node in iter_nodes(prompt) if isinstance(node, str)])

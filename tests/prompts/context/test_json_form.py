@@ -43,6 +43,11 @@ def test_every_place_without_a_form_is_named() -> None:
     assert ": pages[1]: " in str(caught.value)  # pydantic keeps the text of the error only
 
 
+def test_a_list_of_places_ends() -> None:
+    assert places_without_form([object()] * 5_000) == [f"[{number}]" for number in range(1_000)]
+    assert places_without_form({"k" * 1_000: object(), 10**5_000: object()})[0] == "k" * 64
+
+
 def test_places_are_looked_for_in_a_time_that_does_not_double_with_each_level() -> None:
     shared: list[Any] = [1]
     for _ in range(60):
