@@ -7,6 +7,7 @@ count) is derived once per log, by the functions used last. Appending to an olde
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, overload
@@ -35,8 +36,21 @@ class _Folded(NamedTuple):
 
     start: int
     stop: int
-    about: object
+    extend: Callable[..., Any]
     value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Joiner:
+    """Joins texts. Equal joiners extend the same fold."""
+
+    separator: str
+
+    def __call__(self, text: str | None, texts: list[str]) -> str:
+        """Return the text with more texts at its end."""
+        if text is not None:
+            texts = [text, *texts]
+        return self.separator.join(texts)
 
 
 class _Derived:
@@ -82,21 +96,19 @@ class _Log:
         """Bring `whole` up to `stop` messages."""
         with self.lock:
             for message in self.messages[len(self.whole) : stop]:
-                self.pending = _pending_after(message, self.pending)
+                self._note_calls(message)
                 self.whole.append(self.pending is not None and not self.pending)
 
-
-def _pending_after(message: Message, pending: set[str] | None) -> set[str] | None:
-    """Return the ids of calls that wait for a result after a message; None if something is out of place."""
-    if pending is None:
-        return None
-    if message.role == "tool":
-        if message.tool_call_id not in pending:
-            return None
-        return pending - {message.tool_call_id}
-    if pending:
-        return None
-    return {call.id for call in message.tool_calls}
+    def _note_calls(self, message: Message) -> None:
+        """Bring `pending` up to the next message."""
+        if self.pending is None:
+            return
+        if message.role == "tool" and message.tool_call_id in self.pending:
+            self.pending.remove(message.tool_call_id)
+        elif message.role == "tool" or self.pending:
+            self.pending = None
+        else:
+            self.pending = {call.id for call in message.tool_calls}
 
 
 class _UnreadLog(_Log):
@@ -237,37 +249,28 @@ class Conversation(Sequence[Message]):
             return [function(self[at]) if value is _FAILED else value for at, value in enumerate(shown)]
         return shown
 
-    def folded(
-        self, function: Callable[[Message], T], extend: Callable[[F | None, list[T]], F], about: object = None
-    ) -> F:
+    def folded(self, function: Callable[[Message], T], extend: Callable[[F | None, list[T]], F]) -> F:
         """Return the values of `function`, put together by `extend`. The result of the last call is kept, and grows.
 
         Args:
             function: Is called once per message.
             extend: Returns the result for an earlier result, or None, and the values of the messages after it. It must
-                not change the earlier result.
-            about: A value that `extend` depends on; it is compared with the value of the last call.
+                not change the earlier result. It is compared with the one of the last call.
         """
         start, stop = self.start, self.stop
         derived = self._log.by(function)
         latest = derived.folded
         begin, value = start, None
-        if latest is not None and latest.start == start and latest.about == about and start < latest.stop <= stop:
+        if latest is not None and latest.start == start < latest.stop <= stop and latest.extend == extend:
             begin, value = latest.stop, latest.value
         if begin < stop or value is None:
             value = extend(value, self.window(begin - start, stop - start).derive(function))
-            derived.folded = _Folded(start, stop, about, value)
+            derived.folded = _Folded(start, stop, extend, value)
         return value
 
     def joined(self, function: Callable[[Message], str], separator: str) -> str:
         """Return `function` of each message joined; the result of the last call is kept, and grows."""
-
-        def join(text: str | None, texts: list[str]) -> str:
-            if text is not None:
-                texts = [text, *texts]
-            return separator.join(texts)
-
-        return self.folded(function, join, separator)
+        return self.folded(function, _Joiner(separator))
 
     def totals(self, count: Callable[[Message], int]) -> tuple[list[int], int]:
         """Return running totals of `count` over the log, and the offset of this view in them.

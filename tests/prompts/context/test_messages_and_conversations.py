@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from threading import Thread
+from time import process_time
 from typing import Any
 
 import pytest
@@ -146,6 +147,33 @@ def test_a_whole_conversation_is_returned_as_it_is() -> None:
         assert all(message.role != "tool" for message in whole[cut:3].complete()) or cut == 1
     assert [m.role for m in whole[0:2].complete()] == ["user"]
     assert [m.role for m in whole[2:3].complete()] == []
+
+
+def test_the_results_of_many_calls_are_checked_in_a_time_that_grows_with_their_number() -> None:
+    calls = [ToolCall(str(number), "f") for number in range(20_000)]
+    results = [Message("tool", "r", tool_call_id=call.id) for call in calls]
+    conversation = Conversation([Message("assistant", "", calls), *results])
+    start = process_time()
+    assert conversation.complete() is conversation
+    assert process_time() - start < 0.5
+
+
+def test_folds_by_two_functions_are_kept_apart() -> None:
+    conversation = Conversation([Message("user", text) for text in "abc"])
+
+    def text_of(message: Message) -> str:
+        return message.text
+
+    def count(number: int | None, texts: list[str]) -> int:
+        return (number or 0) + len(texts)
+
+    def last(earlier: str | None, texts: list[str]) -> str:
+        return texts[-1]
+
+    for _ in range(2):
+        assert conversation.joined(text_of, ",") == "a,b,c"
+        assert conversation.folded(text_of, count) == 3
+        assert conversation.folded(text_of, last) == "c"
 
 
 def test_a_result_given_twice_or_late_is_dropped() -> None:
