@@ -113,10 +113,11 @@ class _Walk:
 
     def _rebuilt_object(self, value: Any, depth: int) -> Any:
         changes: dict[str, Any] = {}
-        for field in fields(value):
+        # Other fields are derived from these, and can be without a value so far.
+        for field in filter(operator.attrgetter("init"), fields(value)):
             before = getattr(value, field.name)
             after = self.broken(before, depth)
-            if field.init and after is not before:
+            if after is not before:
                 changes[field.name] = after
         if not changes:
             return value

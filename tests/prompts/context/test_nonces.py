@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -102,6 +102,21 @@ def test_data_that_holds_itself_several_times_is_looked_at_once() -> None:
         ctx = PromptContext(user_input=UserInput("x", {"data": data}), session_key=KEY)
         assert list(ctx.user_input.additional_kwargs) == ["data"]
         assert ctx.evolve(user_input=UserInput("y", {"data": data})).user_input.text == "y"
+
+
+@dataclass
+class Lazy:
+    """A value of a user, whose second field is not set yet."""
+
+    text: str
+    derived: str = field(init=False)
+
+
+def test_a_field_that_is_not_set_yet_is_left_alone() -> None:
+    ctx = PromptContext(user_input=UserInput("x", {"a": Lazy(NONCE)}), session_key=KEY)
+    (value,) = ctx.user_input.additional_kwargs.values()
+    assert NONCE not in value.text
+    assert not hasattr(value, "derived")
 
 
 def test_a_context_without_the_nonce_keeps_its_objects() -> None:
