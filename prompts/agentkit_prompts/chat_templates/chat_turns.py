@@ -121,7 +121,14 @@ def read_turns(
         )
     problems: Problems = []
     reader = _TurnReader(problems, roles, first_text)
-    turns = [reader.turn(message, f"messages[{index}]") for index, message in enumerate(messages)]
+    turns: list[Turn] = []
+    for index, message in enumerate(messages):
+        place = f"messages[{index}]"
+        try:
+            turns.append(reader.turn(message, place))
+        # A mapping of another class can raise anything.
+        except Exception as error:
+            problems.append(Problem(place, f"cannot be read: {type(error).__name__}: {error}"))
     if problems:
         raise ChatTemplateError(f"{template}: {listed(problems)}", template=template, problems=problems)
     return turns

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from agentkit_prompts.context.items import Document, ToolSpec
+from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Part, Text
 from agentkit_prompts.context.wire.read_messages import REASONING
@@ -174,8 +174,6 @@ _CONVERTERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (
     (_is(tuple), tuple),
     (_is(Message), template_message),
     (_is(ToolSpec), openai_tool),
-    # The two fields that templates for retrieval read.
-    (_is(Document), lambda value: {"title": value.title, "text": value.text}),
     (_is_data_class, lambda value: {field.name: getattr(value, field.name) for field in fields(value)}),
     (_is_model, lambda value: value.model_dump()),
     (_is_numpy_scalar, lambda value: value.item()),

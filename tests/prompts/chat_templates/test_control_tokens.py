@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from time import process_time
 from typing import Any, Literal
 
 import pytest
@@ -236,6 +237,8 @@ def test_documents_for_the_template_are_untrusted() -> None:
     assert text.count("<|m|>") == 1
     assert text.replace("\u200b", "") == composed().to_text(template, documents=documents, control_tokens="allow")
     assert documents == before
+    template = Small("{% for d in documents %}{{ d.keys() | join(' ') }}{% endfor %}", ["<|m|>"])
+    assert composed().to_text(template, documents=[Document("x", source="a.md")]) == "title text"
 
 
 def test_private_use_characters_of_the_text_stay_what_they_are() -> None:
@@ -416,6 +419,20 @@ def test_a_template_that_cannot_be_followed_is_refused() -> None:
 )
 def test_where_a_token_is_found(token: str, text: str, places: list[int]) -> None:
     assert [found.start for found in ControlTokens([token]).find(text)] == places
+
+
+def test_a_text_is_compared_with_few_of_many_tokens() -> None:
+    def seconds(count: int) -> float:
+        tokens = ControlTokens([f"<|reserved_{number}|>" for number in range(count)])
+        text = "A text that is longer than a token."
+        assert not tokens.is_reached_from_left(text)
+        start = process_time()
+        for _ in range(2_000):
+            tokens.is_reached_from_left(text)
+            tokens.is_reached_from_right(text)
+        return process_time() - start
+
+    assert seconds(2_000) < 20 * seconds(20)
 
 
 def test_of_tokens_that_start_at_one_place_the_longest_is_found() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agentkit.prompts import Message, ToolCall, ToolSpec
+from agentkit.prompts import Document, Message, ToolCall, ToolSpec
 from agentkit.prompts.chat_templates import ChatTemplateConfig, ChatTemplateError, JinjaChatTemplate
 from tests.cases import for_cases
 
@@ -95,6 +95,8 @@ def test_the_date_is_the_one_that_was_given_and_there_is_no_clock_without() -> N
 def test_further_variables_and_documents_reach_the_template() -> None:
     source = "{{ enable_thinking }} {{ documents[0].title }}{{ bos_token }}"
     assert show(source, enable_thinking=False, documents=[{"title": "T", "text": "x"}], bos_token="<s>") == "False T<s>"
+    document = Document("x", title="T", source="a.md", metadata={"page": 3})
+    assert show("{{ documents[0].source }} {{ documents[0].metadata.page }}", documents=[document]) == "a.md 3"
 
 
 @for_cases(("content", "expected"), [("Once upon ", "<assistant> Once upon "), ("Once upon", "<assistant> Once upon")])
@@ -259,6 +261,11 @@ def test_of_several_templates_the_one_for_tools_is_used_where_there_are_tools(tm
         ('{"chat_template": 3}', "chat_template", None),
         ('{"chat_template": [{"name": "a"}]}', "chat_template", None),
         ('{"chat_template": {"default": "x", "b": 1}}', "chat_template", None),
+        (
+            '{"chat_template": [{"name": "a", "template": "x"}, {"name": "a", "template": "y"}]}',
+            "chat_template",
+            None,
+        ),
         ('{"chat_template": "{% if %}"}', None, 1),
     ],
 )

@@ -87,6 +87,17 @@ def test_to_look_for_what_a_text_lost_costs_no_more_than_the_text_may(renderings
     assert work_of(renderings) <= 2 * CHAT_LIMITS.rounds
 
 
+def test_a_text_is_looked_through_once_for_all_documents(renderings: list[Meter]) -> None:
+    says = SAYS.replace("add 2{%", "{{ c.function.name }}{{ c.function.arguments }}{%")
+    template = JinjaChatTemplate(says + "{% for d in documents %}{{ d.text }}{% endfor %}")
+    for text in ("one", "two", "three"):
+        del renderings[:]
+        assert template.render(TALK, documents=[{"title": "", "text": text}]).endswith(text)
+    assert len(renderings) == 1
+    template.render(TALK, documents=[])
+    assert len(renderings) > 2, "a template can write other messages without documents"
+
+
 @for_cases("isolated", [False, True])
 def test_the_text_of_a_small_conversation_is_small(isolated: bool) -> None:
     template = JinjaChatTemplate("{{ '<|a|>' * 30_000 }}" + SAYS, lossy=True, isolated=isolated)

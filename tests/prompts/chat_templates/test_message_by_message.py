@@ -37,6 +37,25 @@ pytestmark = [
     pytest.mark.untraced,  # see conftest.py
 ]
 
+
+class Quoting(RoleMarkerTemplate):
+    """A template of a user that changes the text of each message."""
+
+    def piece(self, turn: Turn, task: Task, recent: bool = False) -> tuple[str, str, str]:
+        opening, text, ending = super().piece(turn, task, recent)
+        return opening, f"<{text}>", ending
+
+
+class Titled(RoleMarkerTemplate):
+    """A template of a user that writes the role before each message."""
+
+    rewrites_text = False
+
+    def piece(self, turn: Turn, task: Task, recent: bool = False) -> tuple[str, str, str]:
+        opening, text, ending = super().piece(turn, task, recent)
+        return f"{opening}{turn['role']}: ", text, ending
+
+
 TOOLS = [
     ToolSpec("look", "Looks.", {"type": "object", "properties": {"key": {"type": "string", "default": "\u00e9"}}}),
     ToolSpec("strict", "", {"type": "object", "properties": {}}, strict=True),
@@ -46,14 +65,16 @@ OWN = {
     "open ends": RoleMarkerTemplate(user="<U>", assistant="<A>", special_tokens=["<|x|>", "</U>"], stop_words=("<e>",)),
     "words": RoleMarkerTemplate(user="User:", eoh="\n", assistant="Bot:", eoa="\n", tool="Tool: ", eotool="\n"),
     "indented": RoleMarkerTemplate(system=" ", eosys="\n\n", user="  ", eoh="\n", assistant="USER: ", eoa=" "),
+    "quotes": Quoting(user="<U>", eoh="</U>", assistant="<A>", eoa="</A>", special_tokens=["<<x>>"]),
+    "titles": Titled(user="<U>", eoh="</U>", assistant="<A>", eoa="</A>"),
     "blank lines": RoleMarkerTemplate(user="<U>", eoh="</U>", assistant="<A>", eoa="</A>", special_tokens=["<\n\n>"]),
 }
 TEMPLATES = {**{name: CHAT_TEMPLATES.get(name)() for name in CHAT_TEMPLATES}, **OWN}
 _WHOLE = {
     *("base", "llama", "internlm-7b", "internlm-20b", "puyu", "chatglm", "yi-vl"),
-    *("nothing around", "open ends", "indented", "blank lines"),
+    *("nothing around", "open ends", "indented", "blank lines", "quotes"),
 }
-"""Templates without markers, with a token that could go over them, or with numbers for messages."""
+"""Templates without markers, with a token that could go over them, with numbers for messages, or that change texts."""
 BY_MESSAGE = sorted(set(TEMPLATES) - _WHOLE)
 
 

@@ -22,6 +22,14 @@ CYCLE.append(CYCLE)
 DEEP: list[Any] = []
 for _ in range(10_000):
     DEEP = [DEEP]
+LONG_NUMBER = 10**5_000
+
+
+class Failing(dict[str, Any]):
+    """A message whose fields cannot be read."""
+
+    def get(self, *_: Any) -> Any:
+        raise ZeroDivisionError("mine")
 
 
 @for_cases("name", CHAT_TEMPLATES)
@@ -56,7 +64,8 @@ def test_an_unknown_role_is_named() -> None:
         ({"role": 7, "content": "x"}, ".role"),
         ({"role": ["user"], "content": "x"}, ".role"),
         ({"role": DEEP, "content": "x"}, ".role"),
-        ({"role": 10**5_000, "content": "x"}, ".role"),
+        ({"role": LONG_NUMBER, "content": "x"}, ".role"),
+        (Failing(HI), ""),
         ({"role": "user"}, ".content"),
         ({"role": "user", "content": 7}, ".content"),
         ({"role": "user", "content": {"text": "x"}}, ".content"),
@@ -70,6 +79,10 @@ def test_an_unknown_role_is_named() -> None:
         ({"role": "assistant", "tool_calls": [{"function": "f"}]}, ".tool_calls[0].function"),
         (
             {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {1j}}}]},
+            ".tool_calls[0].function.arguments",
+        ),
+        (
+            {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {LONG_NUMBER: 1}}}]},
             ".tool_calls[0].function.arguments",
         ),
     ],

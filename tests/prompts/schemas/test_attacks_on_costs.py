@@ -1,4 +1,4 @@
-"""Values and schemas whose cost the library does not limit: each is refused, or is checked soon."""
+"""Values and schemas that would cost the validator of the library much: each is refused, or is checked in seconds."""
 
 from __future__ import annotations
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
+from itertools import repeat
+from operator import contains
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from agentkit_prompts.limits import MAX_CACHED
@@ -67,8 +69,9 @@ class ControlTokens:
 
     def __init__(self, tokens: Iterable[str], inline: Collection[str] = ()) -> None:
         ordered = _longest_first(tokens)
-        self.anywhere = tuple(token for token in ordered if token in inline or not _BRACKETS.isdisjoint(token))
-        self.words = tuple(token for token in ordered if token not in self.anywhere)
+        words = {token for token in ordered if token not in inline and _BRACKETS.isdisjoint(token)}
+        self.anywhere = tuple(token for token in ordered if token not in words)
+        self.words = tuple(token for token in ordered if token in words)
         self.longest = max(map(len, ordered), default=0)
         self._groups = tuple(_by_sign(self.anywhere, self.words).items())
         self.alphabet = frozenset(_characters("".join(ordered)))
@@ -113,25 +116,36 @@ class ControlTokens:
 
     def is_reached_from_left(self, text: str) -> bool:
         """Return True if a token could begin before `text` and end in it or after it."""
-        if text.startswith(self._ends):
+        # By a character, because a tokenizer can have thousands of tokens, and most texts match none.
+        if text.startswith(self._ends.get(text[:1], ())):
             return True
-        return len(text) < self.longest and any(text in token[1:] for token in self)
+        return len(text) < self.longest and any(map(contains, self._without_first, repeat(text)))
 
     def is_reached_from_right(self, text: str, *, is_start: bool = False) -> bool:
         """Return True if a token could end after `text` and begin in it, or before it unless it `is_start`."""
-        if text.endswith(self._beginnings):
+        if text.endswith(self._beginnings.get(text[-1:], ())):
             return True
-        return not is_start and len(text) < self.longest and any(text in token[:-1] for token in self)
+        return not is_start and len(text) < self.longest and any(map(contains, self._without_last, repeat(text)))
 
     @cached_property
-    def _ends(self) -> tuple[str, ...]:
-        """The ends of tokens that begin before a text."""
-        return tuple({token[at:] for token in self for at in range(1, len(token))})
+    def _without_first(self) -> tuple[str, ...]:
+        """The tokens without their first characters."""
+        return tuple([token[1:] for token in self])
 
     @cached_property
-    def _beginnings(self) -> tuple[str, ...]:
-        """The beginnings of tokens that end after a text."""
-        return tuple({token[:at] for token in self for at in range(1, len(token))})
+    def _without_last(self) -> tuple[str, ...]:
+        """The tokens without their last characters."""
+        return tuple([token[:-1] for token in self])
+
+    @cached_property
+    def _ends(self) -> Mapping[str, tuple[str, ...]]:
+        """The ends of tokens that begin before a text, by their first character."""
+        return _grouped((token[at:] for token in self for at in range(1, len(token))), 0)
+
+    @cached_property
+    def _beginnings(self) -> Mapping[str, tuple[str, ...]]:
+        """The beginnings of tokens that end after a text, by their last character."""
+        return _grouped((token[:at] for token in self for at in range(1, len(token))), -1)
 
     @cached_property
     def in_json(self) -> ControlTokens:
@@ -197,6 +211,14 @@ def _by_sign(anywhere: Iterable[str], words: tuple[str, ...]) -> dict[str, tuple
     if words:
         groups[""] = [*words]
     return {sign: tuple(tokens) for sign, tokens in groups.items()}
+
+
+def _grouped(parts: Iterable[str], at: int) -> Mapping[str, tuple[str, ...]]:
+    """Return parts of tokens by their character at an index."""
+    groups: dict[str, set[str]] = {}
+    for part in parts:
+        groups.setdefault(part[at], set()).add(part)
+    return {character: tuple(group) for character, group in groups.items()}
 
 
 def _alternatives(tokens: Iterable[str]) -> str:

@@ -177,9 +177,9 @@ class JinjaChatTemplate:
         def render_again(changed: Conversation) -> str:
             return self.run(source, changed.messages, changed.tools, prompt, variables, shared=shared)
 
-        # The functions among the variables are the same for all renderings.
-        options = prompt, {name: value for name, value in variables.items() if not callable(value)}
-        lost = self._probe(source).content_check.lost(conversation, text, render_again, options)
+        # Neither the time nor the words of documents change what a template leaves out.
+        options = {**variables, "documents": bool(variables["documents"]), _CLOCK: None}
+        lost = self._probe(source).content_check.lost(conversation, text, render_again, (prompt, options))
         if lost:
             raise self._incomplete(lost)
 

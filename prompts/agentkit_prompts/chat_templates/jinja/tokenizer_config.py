@@ -109,7 +109,14 @@ def _in_config(config: Mapping[str, Any], path: Path) -> dict[str, str]:
             template=str(path),
             name="chat_template",
         )
-    return dict(rows)
+    templates = dict(rows)
+    if len(templates) < len(rows):
+        raise ChatTemplateError(
+            f"{path}: chat_template has two templates of one name; give each its own name",
+            template=str(path),
+            name="chat_template",
+        )
+    return templates
 
 
 def _rows(value: object) -> list[tuple[Any, Any]]:

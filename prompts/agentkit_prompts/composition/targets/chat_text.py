@@ -25,6 +25,7 @@ from agentkit_prompts.composition.targets.chat_trees import (
     words_of_tools,
 )
 from agentkit_prompts.composition.targets.tools_in_text import shows_tools, with_tools_as_text
+from agentkit_prompts.context.items import Document
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import ChatTemplateError, ControlTokenError
 from agentkit_prompts.templates.spans import Segment
@@ -167,9 +168,16 @@ def _declared(composition: Contents, read: TreeReader, kwargs: Mapping[str, Any]
     tools = [read.tool(tool, f"tools[{at}]") for at, tool in enumerate(composition.tools)]
     declared: dict[str, Tree] = {"tools": tools or None}
     if "documents" in kwargs:
-        documents = flat("documents", lambda: plain(kwargs["documents"]))
-        declared["documents"] = read.json_data(documents, "documents")
+        documents = _titles_and_texts(kwargs["documents"])
+        declared["documents"] = flat("documents", lambda: read.json_data(plain(documents), "documents"))
     return declared
+
+
+def _titles_and_texts(documents: Any) -> Any:
+    """Return documents with the two fields that templates for retrieval read, anything else as it is."""
+    if not isinstance(documents, list | tuple):
+        return documents
+    return [{"title": one.title, "text": one.text} if isinstance(one, Document) else one for one in documents]
 
 
 def _copied(message: CheckedTree) -> dict[str, Any]:
