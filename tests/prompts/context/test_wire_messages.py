@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -489,6 +490,8 @@ def test_everything_wrong_is_named_at_once_with_its_place() -> None:
     [
         ({"a": [b"x", {"b": {1}}]}, ["x.a[0]", "x.a[1].b"]),
         ({1: 2}, ["x"]),
+        ({10**5000: 2}, ["x"]),
+        ({"k" * 1_000: [{1}]}, [f"x.{'k' * 64}[0]"]),
         ([float("nan"), 10**5000], ["x[0]", "x[1]"]),
     ],
 )
@@ -520,6 +523,8 @@ def test_the_id_of_a_file_is_sent_back_letter_by_letter(file_id: str) -> None:
     [
         ({"type": "image_url", "image_url": {"url": "data:image/png;base64,IMG"}}, "image_url.url"),
         ({"type": "input_audio", "input_audio": {"data": "IMG", "format": "wav"}}, "input_audio.data"),
+        ({"type": "image_url", "image_url": {"url": "data:image/png,\ud800"}}, "image_url.url"),
+        ({"type": "image_url", "image_url": {"url": "data:"}}, "image_url.url"),
         ({"type": "image_url", "image_url": {}}, "image_url"),
         ({"type": "image_url", "image_url": {"url": 5}}, "image_url.url"),
         ({"type": "image_url", "image_url": "http://"}, "image_url"),
@@ -533,6 +538,43 @@ def test_the_id_of_a_file_is_sent_back_letter_by_letter(file_id: str) -> None:
 )
 def test_a_part_that_cannot_be_read_is_named(part: Any, place: str) -> None:
     assert problem_places([{"role": "user", "content": ["x", part]}]) == [f"conversation[0].content[1].{place}"]
+
+
+def test_everything_wrong_with_media_is_named_at_once() -> None:
+    source = {"type": "base64", "media_type": 5, "filename": 7, "data": "IMG"}
+    place = "conversation[0].content[0].source"
+    places = problem_places([{"role": "user", "content": [{"type": "image", "source": source}]}])
+    assert sorted(places) == [place, place, f"{place}.data"]
+
+
+def test_a_key_that_is_a_long_number_is_named() -> None:
+    assert problem_places([{"role": "user", 10**5000: 1}]) == ["conversation[0].content", "conversation[0]"]
+
+
+def test_large_data_that_is_no_json_is_refused_with_few_problems_and_little_memory() -> None:
+    many = [{1}] * 5_000
+    problems = problem_places([{"role": "user", "content": "x", "x": many}])
+    assert problems == [f"conversation[0].x[{number}]" for number in range(1_000)]
+    wide = [{1}, *[1] * 50_000]
+    tracemalloc.start()
+    try:
+        assert problem_places([{"role": "user", "content": "x", "x": wide}]) == ["conversation[0].x[0]"]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_500_000  # the list of frozen values is 400 kB
+
+
+def test_a_thought_next_to_the_result_of_a_tool_is_kept() -> None:
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    call = {"type": "tool_use", "id": "1", "name": "f", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "1", "content": "r"}
+    first, answer, last = read_messages([{"role": "assistant", "content": [call, result, thought]}])
+    assert (first.tool_calls[0].id, answer.text, last.reasoning) == ("1", "r", "hm")
+
+
+def test_a_reply_that_came_without_items_goes_back_without_items() -> None:
+    assert responses_items(Message("assistant", "", opaque={"responses": {"items": []}})) == ()
 
 
 def test_a_message_from_outside_cannot_name_a_file_of_this_machine(tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ class _MessageReader(PartReader):
         for draft in self._drafts:
             if isinstance(draft, Message):
                 messages.append(draft)
-            elif draft.size or not draft.is_split:
+            elif draft.size or draft.thinking or not draft.is_split:
                 try:
                     messages.append(draft.message(self.provider))
                 except MessageError as error:
@@ -232,7 +232,7 @@ class _MessageReader(PartReader):
                 self.note(f"{where}.role", "missing")
             return
         if not item.keys() & _CONTENT_KEYS:
-            self.note(f"{where}.content", f"missing{nearest('content', map(str, item))}")
+            self.note(f"{where}.content", f"missing{nearest('content', [key for key in item if isinstance(key, str)])}")
         draft = self._draft(role, where)
         draft.name, draft.tool_call_id = name, tool_call_id
         draft.unknown = self._unknown(item, where)

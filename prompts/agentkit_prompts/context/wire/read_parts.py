@@ -15,6 +15,7 @@ from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.parts import Audio, File, Image, Media, Part, Text, Url, Video
 from agentkit_prompts.context.wire.sendable_media import FILE_ID, decode_data_url, file_id_address
 from agentkit_prompts.errors import MediaError, Problem, Problems, brief
+from agentkit_prompts.limits import MAX_NAME_CHARS
 from agentkit_prompts.names import nearest
 from agentkit_prompts.public_addresses import is_public
 
@@ -125,7 +126,7 @@ class PartReader:
                 continue
             if not isinstance(key, str):
                 self.note(where, f"keys must be text, got {brief(key)}")
-            elif fits_json(value, f"{where}.{key}", self.problems):
+            elif fits_json(value, f"{where}.{key[:MAX_NAME_CHARS]}", self.problems):
                 unknown[key] = value
         return unknown
 
@@ -180,6 +181,12 @@ class PartReader:
             self.refused_calls.add(call_id)
         return None
 
+    def _call_id(self, call: Mapping[str, Any], where: str) -> Any:
+        call_id = call.get("call_id", call.get("id"))
+        if not isinstance(call_id, str | None):
+            self.note(f"{where}.id", _instead(call_id, "text"))
+        return call_id
+
     def _unknown_of_call(self, call: Mapping[str, Any], arguments: str, where: str) -> dict[str, Any]:
         known = {"id", "call_id", "type", "function", "name", "index", arguments}
         if "call_id" in call:
@@ -196,12 +203,6 @@ class PartReader:
 
     # --- media
 
-    def _call_id(self, call: Mapping[str, Any], where: str) -> Any:
-        call_id = call.get("call_id", call.get("id"))
-        if not isinstance(call_id, str | None):
-            self.note(f"{where}.id", _instead(call_id, "text"))
-        return call_id
-
     def _media(self, part: Mapping[str, Any], kind: str, where: str) -> Part | None:
         """Read media, whose source is in the part itself, or in an entry of it."""
         before = len(self.problems)
@@ -215,15 +216,15 @@ class PartReader:
         if not isinstance(fields, Mapping):
             fields = {"url": fields}
         name = self._name_of_media(fields, part, place)
+        source = self._source(fields, place, self._media_type(fields, place, word))
+        if source is None or len(self.problems) > before:
+            return None
         try:
-            source = self._source(fields, place, word)
-            if len(self.problems) > before:
-                return None
             media = media_class(cast("Any", source.value), source.media_type, name, opaque=opaque)
             if not self.allow_media:
                 _require_allowed(media.source, source.value)
         except MediaError as error:
-            self.note(error.path or place, str(error))
+            self.note(place, str(error))
             return None
         return media
 
@@ -241,37 +242,43 @@ class PartReader:
             self.note(place, f"name: {_instead(name, 'text')}")
         return name
 
-    def _source(self, fields: Mapping[str, Any], where: str, word: str) -> _Source:
-        """Return the source of media, and its type if that is given.
+    def _media_type(self, fields: Mapping[str, Any], where: str, word: str) -> str | None:
+        media_type, extension = fields.get("media_type"), fields.get("format")
+        if media_type is None and isinstance(extension, str):
+            return f"{word}/{extension}"
+        if not isinstance(media_type, str | None):
+            self.note(where, f"media_type: {_instead(media_type, 'text')}")
+            return None
+        return media_type
 
-        Raises:
-            MediaError: It is invalid; the path of the error is its place.
+    def _source(self, fields: Mapping[str, Any], where: str, media_type: str | None) -> _Source | None:
+        """Return the source of media, or None if it is invalid.
+
+        Args:
+            fields: The fields of the media.
+            where: Their place.
+            media_type: The type that they name.
         """
         file_id = fields.get("file_id")
         if isinstance(file_id, str) and file_id:
             return _Source(file_id_address(self.provider, file_id), None)
-        media_type = _media_type(fields, where, word)
         key = _first_key(fields, (*_DATA, *_ADDRESS))
         if key is None:
-            raise MediaError("names no address and no data", path=where)
+            self.note(where, "names no address and no data")
+            return None
         text, place = fields[key], f"{where}.{key}"
         if not isinstance(text, str) or not text:
-            raise MediaError(_instead(text, "text"), path=place)
+            self.note(place, _instead(text, "text"))
+            return None
         if key in _DATA and fields.get("type") == "text":
             return _Source(text.encode("utf-8", "surrogatepass"), media_type)
         try:
             return _source_in(text, media_type, is_data=key in _DATA)
         except ValueError as error:
-            raise MediaError(f"cannot be decoded ({error}): {text[:40]!r}", path=place) from error
-
-
-def _media_type(fields: Mapping[str, Any], where: str, word: str) -> str | None:
-    media_type, extension = fields.get("media_type"), fields.get("format")
-    if media_type is None and isinstance(extension, str):
-        return f"{word}/{extension}"
-    if not isinstance(media_type, str | None):
-        raise MediaError(f"media_type: {_instead(media_type, 'text')}", path=where)
-    return media_type
+            self.note(place, f"cannot be decoded ({error}): {text[:40]!r}")
+        except MediaError as error:
+            self.note(place, str(error))
+        return None
 
 
 class _Source(NamedTuple):
@@ -284,10 +291,11 @@ def _source_in(text: str, media_type: str | None, *, is_data: bool) -> _Source:
 
     Raises:
         ValueError: The text cannot be decoded.
+        MediaError: The text begins like a data URL, and is no URL.
     """
     # Some senders write a whole address as data.
     if text[:5].lower() == "data:":
-        return _Source(*decode_data_url(str(Url(text))))
+        return _Source(*decode_data_url(str(File(cast("Any", text)).source)))
     if not is_data or "://" in text[:16]:
         return _Source(text, media_type)
     return _Source(base64.b64decode(text, validate=True), media_type)

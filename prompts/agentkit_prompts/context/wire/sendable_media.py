@@ -78,7 +78,9 @@ def decode_data_url(address: str) -> tuple[bytes, str]:
     Raises:
         ValueError: It cannot be decoded.
     """
-    head, _, body = address[5:].partition(",")
+    head, comma, body = address[5:].partition(",")
+    if not comma:
+        raise ValueError("there is no comma before the data")
     data = unquote_to_bytes(body)
     if head.endswith(";base64"):
         data = base64.b64decode(data, validate=True)

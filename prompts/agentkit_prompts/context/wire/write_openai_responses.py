@@ -35,7 +35,10 @@ def responses_items(message: Message) -> tuple[FrozenDict, ...]:
     unknown = message.opaque.get("responses")
     if not isinstance(unknown, Mapping) or ITEMS not in unknown:
         return _items(message, unknown)
-    return _items_as_received(message, unknown[ITEMS]) or _items(message, None)
+    items = _items_as_received(message, unknown[ITEMS])
+    if items is None:
+        return _items(message, None)
+    return items
 
 
 class _Placed(NamedTuple):
