@@ -1,1 +1,1 @@
-"""What every room may use: threads and event loops, options, JSON of requests."""
+"""Modules for all packages of agentkit: threads, event loops, checks of options, JSON of requests."""

@@ -1,4 +1,4 @@
-"""Runs what may wait for a disk or a network in threads: no other run waits, and the process can end while it hangs."""
+"""Threads for calls that may wait for a disk or a network: no run waits for another, and the process can end."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _threads = DaemonThreads(_MAX_THREADS, "agentkit-store")
 
 
 def begin_in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-    """Call a function in a thread, for whoever waits for the future, or nobody."""
+    """Call a function in a thread; return the future of its result, which the caller may ignore."""
     return _threads.submit(lambda: call(*args, **kwargs))
 
 
 async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return what a function returns that is called in a thread, or raise what it raises.
+    """Call a function in a thread; return its value or raise its exception.
 
     When the task that waits is cancelled, a call that has begun goes on, and one that has not never begins.
     """
@@ -51,4 +51,4 @@ async def ended(future: Future[Any], *, is_last: bool = False) -> None:
             _threads.leave(future)
             waiting.cancel()
         elif waiting.done() and not waiting.cancelled():
-            waiting.exception()  # who waits reads the future
+            waiting.exception()  # the caller reads the future

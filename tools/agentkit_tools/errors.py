@@ -39,7 +39,14 @@ class ToolDefinitionError(ToolError):
     def __init__(self, message: str, *, tool: str = "", names: Iterable[str] = ()) -> None:
         super().__init__(message)
         self.tool = tool
-        self.names = tuple(names)
+        self._names = tuple(names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        if self._names:
+            return self._names
+        # `check_types` lists problems only; the place of one can be inside of an option, such as `hosts[0]`.
+        return tuple(dict.fromkeys([problem.place.partition("[")[0] for problem in self.problems]))
 
 
 class ToolDescriptionWarning(UserWarning):

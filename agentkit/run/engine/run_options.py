@@ -1,4 +1,4 @@
-"""`RunOptions`: what one run may be given beside its input, whichever way it is started."""
+"""`RunOptions`: the options of one run, for each method that starts a run."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from agentkit.tools import ToolContext, ToolDefinitionError, ToolError, ToolResu
 from agentkit_prompts.public_addresses import is_public
 from agentkit_tools.ready.addresses import read_address
 from agentkit_tools.ready.pages import html_text, page_text
+from tests.raising import raises
 from tests.waiting import LONG
 
 LOOPBACK = ["127.0.0.0/8"]
@@ -396,6 +397,36 @@ async def test_only_the_given_hosts_and_ports_are_opened() -> None:
     for url in ("http://docs.example/", "http://DOCS.example./", "http://en.wiki.example/"):
         assert "not on the public internet" in refusal(await get(url, **options))
     assert "only the ports 80, 443" in refusal(await get("http://docs.example:8080/", **options))
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["a" * 70 + ".com", "a..b", "127.1", "0x7f000001", "\u0661\u0662\u0667.0.0.1", "1.2.3.4.5", "foo.0x7f", "[1:2]"],
+)
+async def test_a_host_that_cannot_be_read_is_refused_in_one_way(host: str) -> None:
+    url = f"http://{host}/"
+    reason = "its host is invalid, or a number that is not written as four plain ones"
+    assert refusal(await get(url)).endswith(f"{url!r} cannot be opened: {reason}")
+
+
+@pytest.mark.parametrize("option", ["hosts", "networks", "ports", "max_bytes", "redirects", "timeout", "resolve"])
+def test_an_option_of_another_type_is_named(option: str) -> None:
+    options: dict[str, Any] = {option: 0.5j}
+    with raises(ToolDefinitionError, names=(option,), name=option):
+        http_tool(**options)
+
+
+def test_each_item_of_another_type_is_named() -> None:
+    items: Any = [object()]
+    with raises(ToolDefinitionError, names=("hosts", "ports"), name="hosts[0], ports[0]"):
+        http_tool(hosts=items, ports=items)
+
+
+async def test_the_resolver_of_the_machine_is_used_if_there_is_no_other() -> None:
+    async with site() as server:
+        server.pages["/"] = page("here")
+        options: dict[str, Any] = {"networks": [*LOOPBACK, "::1/128"], "ports": None, "resolve": None}
+        assert text(await get(f"http://localhost:{server.port}/", **options)).endswith("here")
 
 
 async def test_the_environment_sets_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:

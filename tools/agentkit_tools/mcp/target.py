@@ -10,7 +10,6 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from importlib.util import find_spec
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeAlias, cast
 from urllib.parse import parse_qsl, urlsplit
@@ -37,7 +36,6 @@ _MAX_STDERR = 8_192
 _GRACE_SECONDS = 1.0
 """How long a server may take to end once its stdin is closed."""
 _MIN_SECRET = 8
-_NO_ADDRESS = "a str is an http or https address; a command is a list such as ['python', 'server.py']"
 
 
 class StderrTail(asyncio.Protocol):
@@ -92,18 +90,24 @@ class Target:
         if find_spec("mcp") is None:
             raise ToolDefinitionError("MCP servers need the extra `mcp`: pip install 'agentkit-prompt-tree[mcp]'")
         kind = _kind_of(server)
-        self.name = _name_of(server, kind) or f"at {len(str(server))} characters"
-        has_place = bool(env or cwd)
-        wrong = (
-            # The text itself is not shown: it may be a key.
-            (["server"], _NO_ADDRESS, not _name_of(server, kind)),
-            (["headers"], "headers belong to an http address", headers and kind != "address"),
-            (["env", "cwd"], "StdioServerParameters bring their own env and cwd", has_place and kind == "parameters"),
-            (["env", "cwd"], "env and cwd belong to a command", has_place and kind in ("address", "transport")),
-        )
-        problems = {problem: names for names, problem, is_present in wrong if is_present}
+        name = _name_of(server, kind)
+        # The text of an invalid address is not shown: it may be a key.
+        self.name = name or f"at {len(str(server))} characters"
+        problems: list[str] = []
+        names: list[str] = []
+        if not name:
+            problems.append("a str is an http or https address; a command is a list such as ['python', 'server.py']")
+            names.append("server")
+        if headers and kind != "address":
+            problems.append("headers belong to an http address")
+            names.append("headers")
+        if (env or cwd) and kind != "command":
+            problem = "env and cwd belong to a command"
+            if kind == "parameters":
+                problem = "StdioServerParameters bring their own env and cwd"
+            problems.append(problem)
+            names += ["env", "cwd"]
         if problems:
-            names = chain.from_iterable(problems.values())
             raise ToolDefinitionError(f"MCP server {self.name}: {'; '.join(problems)}", names=names)
         self._headers = dict(headers or {})
         self._server: Any = server

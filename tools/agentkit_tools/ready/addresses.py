@@ -77,17 +77,27 @@ def _read(text: str) -> WebAddress:
         raise ValueError("its host is invalid")
     if not target.startswith("/"):
         target = f"/{target}"
+    try:
+        host = _host(parts)
+    except ValueError:
+        # The reasons of the libraries say less to a model.
+        raise ValueError("its host is invalid, or a number that is not written as four plain ones") from None
     port = int(parts[3] or _PORTS[scheme])
-    return WebAddress(scheme, _host(parts), port, quote(target, safe="%/:=&?~+!$,;'@()*[]|"))
+    return WebAddress(scheme, host, port, quote(target, safe="%/:=&?~+!$,;'@()*[]|"))
 
 
 def _host(parts: re.Match[str]) -> str:
+    """Return the host of an address, in ASCII.
+
+    Raises:
+        ValueError: It is invalid.
+    """
     if parts[1]:
         return str(IPv6Address(parts[1]))
     # IDNA turns full-width digits and dots into plain ones.
     host = parts[2].encode("idna").decode().lower().removesuffix(".")
     if not _NAME.fullmatch(host):
-        raise ValueError("its host is invalid")
+        raise ValueError
     if _is_number(host):
         # Octal, hexadecimal and shortened forms are refused.
         return str(IPv4Address(host))
@@ -105,8 +115,9 @@ def _networks(texts: Iterable[str], problems: list[tuple[str, str]]) -> list[IPv
     for text in texts:
         try:
             networks.append(ip_network(text))
-        except ValueError as error:
-            problems.append(("networks", f"network {error}"))
+        except ValueError:
+            expected = "an address and the length of its prefix, with zeros after the prefix, such as 10.1.0.0/16"
+            problems.append(("networks", f"network {text!r}: expected {expected}"))
     return networks
 
 

@@ -49,7 +49,7 @@ def http_tool(
     redirects: int = 5,
     timeout: float = 20.0,
     ssl_context: SSLContext | None = None,
-    resolve: Resolver = _system_resolver,
+    resolve: Resolver | None = None,
 ) -> Tool:
     """Return a tool, `http_get`, that reads a page as text.
 
@@ -67,7 +67,7 @@ def http_tool(
         redirects: How often a page may lead to another one.
         timeout: Seconds for all of it, however slowly a server sends.
         ssl_context: Which certificates are trusted; those of the machine when None.
-        resolve: Looks names up; the machine's own way when not given.
+        resolve: Looks names up; the resolver of the machine if None.
 
     Raises:
         ToolDefinitionError: httpcore2 is not installed, or a network, port or limit makes no sense.
@@ -88,12 +88,12 @@ def http_tool(
         max_bytes=(max_bytes, int, "a whole number of bytes"),
         redirects=(redirects, int, "a whole number"),
         timeout=(timeout, (int, float), "a number of seconds"),
-        resolve=(resolve, Callable, "a function"),  # type: ignore[arg-type]
+        resolve=(resolve, (Callable, type(None)), "a function"),  # type: ignore[arg-type]
     )
     for name, value, minimum in (("max_bytes", max_bytes, 1), ("redirects", redirects, 0)):
         if value < minimum:
             raise ToolDefinitionError(f"http tool: {name}={value} must be {minimum} or more", names=[name])
-    pages = _Pages(Guard(hosts, networks, ports), resolve, ssl_context, max_bytes, redirects)
+    pages = _Pages(Guard(hosts, networks, ports), resolve or _system_resolver, ssl_context, max_bytes, redirects)
     return Tool.from_function(pages.http_get, description=_ABOUT, timeout=timeout)
 
 
