@@ -3,219 +3,223 @@
 The library has no time limit, and it holds the interpreter while it works. Alternatives that contain each other are
 evaluated again at each level, so a schema of forty lines can take years.
 
-The bound is the weight of the schema times the size of the value. The weight is the number of evaluations for each
-value, at most. It depends on the schema and on the depth of the value only, so it is computed once for each depth.
+A schema has a weight for each group of values: how often it is applied to each of them, at most. Groups are weighed
+from the whole value inwards, and the sizes of errors are added up from the innermost values outwards.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
 from agentkit_prompts.context.nested import iter_nodes
-from agentkit_prompts.schemas.keywords import NAMED
-from agentkit_prompts.schemas.pattern_size import pattern_size
-from agentkit_prompts.schemas.references import APPLIED_IN_PLACE, ReferenceTable, in_place
+from agentkit_prompts.schemas.schema_graph import SchemaGraph, SchemaNode
+from agentkit_prompts.schemas.value_groups import TooManyGroupsError, ValueGroup, grouped
 
-__all__ = ["ErrorCost", "EvaluationCost", "TooExpensiveError"]
+__all__ = ["EvaluationCost", "TooExpensiveError", "ValueCost"]
 
-_MAX_EVALUATIONS = 20_000_000
+_MAX_EVALUATIONS = 10_000_000
 """Evaluations of schemas, at most 80 nanoseconds each."""
-_MAX_WEIGHTS = 200_000
-"""Schemas that are weighed for one depth, some microseconds each."""
-_MAX_ERRORS = 200_000
-"""Errors that the library makes at once, some microseconds each."""
-_MAX_ERRORS_OF_ALTERNATIVE = 2_000
-"""Errors inside one alternative, which the library copies into one error."""
-_CHARS_PER_UNIT = 100
+_MAX_STEPS = 500_000
+"""Applications of schemas to groups that are weighed, at most a microsecond each."""
+_MAX_UNITS = 4_000_000
+"""Values in all errors that the library makes at once: 0.3 microseconds each."""
+_UNITS_PER_ERROR = 30
+"""An error takes the time of this number of values."""
+_COPIES = 2
+"""Times that the errors inside alternatives are copied into the error of the schema with these alternatives."""
 _MAX_HASHED_BITS = 62
 _BITS_PER_COMPARISON = 32
-_PATTERN_CHARS_PER_UNIT = 10
-_BACKTRACKING = 1_500
-"""Weight of a pattern with look-around or back-references, which is tried once and has a limit of steps."""
-_NOT_LINEAR = re.compile(r"\(\?(?:[=!>]|<[=!])|\\[1-9kK]")
-"""Look-around, atomic groups and back-references, in a pattern."""
-_ALTERNATIVES = frozenset({"anyOf", "oneOf", "not"})
-_UNEVALUATED = frozenset({"unevaluatedProperties", "unevaluatedItems"})
-
-_ONE_PER_PART = ("properties", "additionalProperties", "prefixItems", "items")
-"""Keywords that together apply one schema to each part of the value."""
-_ALL_PER_PART = ("patternProperties", "propertyNames", "contains", *sorted(_UNEVALUATED))
-"""Keywords whose schemas are all applied to each part of the value."""
-_DATA = frozenset({"enum", "const", "required", "dependentRequired"})
-_COPIED = _DATA | {"not"}
-"""Keywords whose value is a part of an error."""
-_NOT_APPLIED = frozenset({"$defs", "definitions", "default", "examples", "pattern"})
-_KNOWN = frozenset({*_ONE_PER_PART, *_ALL_PER_PART, *APPLIED_IN_PLACE, *_DATA, *_NOT_APPLIED})
+_TOO_LONG = "takes too long to check: shorten it, or simplify its schema"
 
 
 class TooExpensiveError(ValueError):
-    """Validating the value takes too long, or the value is nested too deeply."""
+    """Validating the value takes too long."""
 
 
-class ErrorCost(NamedTuple):
-    """Cost of describing why a value is not valid, at most."""
+class _ErrorSize(NamedTuple):
+    """Size of the errors of a schema and of the schemas that it applies, at most."""
 
-    errors: int
-    """Errors that are possible, each with the size of the data that it contains."""
-    errors_of_alternative: int
-    """Errors inside one alternative."""
-
-    @property
-    def allows_one(self) -> bool:
-        """True if the library can describe one error in time."""
-        return self.errors_of_alternative <= _MAX_ERRORS_OF_ALTERNATIVE
-
-    @property
-    def allows_all(self) -> bool:
-        """True if the library can list all errors in time."""
-        return self.allows_one and self.errors <= _MAX_ERRORS
+    units: int
+    """Values in the errors."""
+    copied: int
+    """Values in the errors and in all copies of them."""
 
 
 class EvaluationCost:
     """Estimates the cost of validating values by one schema."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
-        self._document = document
-        self._references = ReferenceTable(document)
-        nodes = iter_nodes(document)
-        self._has_unique_items = any(isinstance(node, Mapping) and "uniqueItems" in node for node in nodes)
-        self._evaluations: dict[int, int] = {}
-        """Depth of a value -> evaluations for each value inside it."""
+        self._graph = SchemaGraph(document)
 
-    def check(self, value: Any) -> None:
-        """Refuse a value that takes too long to validate.
+    def of(self, value: Any) -> ValueCost:
+        """Return the cost of validating a value.
 
         Raises:
             TooExpensiveError: It takes too long.
         """
-        size, depth = _extent(value)
-        if depth not in self._evaluations:
-            try:
-                weight = _Weighing(self._references, _evaluation_weight).weight(self._document, depth)
-            # Each level of the value takes a call.
-            except RecursionError:
-                raise TooExpensiveError("is nested too deeply") from None
-            self._evaluations[depth] = weight
-        evaluations = self._evaluations[depth] * size
-        if self._has_unique_items:
-            evaluations += _comparisons(value)
-        if evaluations > _MAX_EVALUATIONS:
-            raise TooExpensiveError("takes too long to check: shorten it, or simplify its schema")
-
-    def of_errors(self, value: Any) -> ErrorCost:
-        """Return the cost of describing why a value that was checked is not valid."""
-        size, depth = _extent(value)
-        weighing = _Weighing(self._references, _error_weight)
-        errors = weighing.weight(self._document, depth)
-        alternatives = [node for node in weighing.schemas if not _ALTERNATIVES.isdisjoint(node)]
-        weights = [(weighing.weight(node, depth), weighing.weight(node, 0)) for node in alternatives]
-        # An alternative that ignores the parts of a value has the same weight for values of any depth.
-        flat = max([weight for weight, weight_of_scalar in weights if weight == weight_of_scalar], default=0)
-        deep = max([weight for weight, weight_of_scalar in weights if weight > weight_of_scalar], default=0)
-        return ErrorCost(errors * size, max(flat, deep * size))
+        return ValueCost(self._graph, value)
 
 
-class _Weighing:
-    """Weighs the schemas of one document; `own_weight` is the weight of a schema without the schemas inside it."""
+class ValueCost:
+    """Cost of validating one value by the schemas of a graph."""
 
-    def __init__(self, references: ReferenceTable, own_weight: Callable[[Mapping[str, Any]], int]) -> None:
-        self._references = references
-        self._own_weight = own_weight
-        self._weights: dict[tuple[int, int], int] = {}
-        self.schemas: list[Mapping[str, Any]] = []
-        """Schemas that were weighed; a schema can be in the list several times."""
+    def __init__(self, graph: SchemaGraph, value: Any) -> None:
+        self._graph = graph
+        self._value = value
+        try:
+            self._groups = grouped(value, graph.places)
+        except TooManyGroupsError:
+            raise TooExpensiveError(_TOO_LONG) from None
+        self._weights: dict[ValueGroup, dict[int, int]] = {group: {} for group in self._groups}
+        """Group -> index of a schema -> its weight."""
+        self._weights[self._groups[0]][graph.root] = 1
+        self._evaluations = self._steps = 0
+        for group in self._groups:
+            self._weigh(group)
 
-    def weight(self, schema: Any, depth: int) -> int:
-        """Return the weight of a schema for each value inside a value of that depth."""
-        if not isinstance(schema, Mapping):
-            return 1
-        key = (id(schema), depth)
-        if key in self._weights:
-            return self._weights[key]
-        if len(self._weights) > _MAX_WEIGHTS:
-            raise TooExpensiveError("takes too long to check: simplify its schema")
-        # A schema that leads back to itself without reaching a part of the value adds nothing.
-        self._weights[key] = 1
-        self.schemas.append(schema)
-        weight = self._own_weight(schema) + self._in_place(schema, depth)
-        if depth > 0:
-            weight += max([self.weight(inner, depth - 1) for inner in _inside(schema, _ONE_PER_PART)], default=0)
-            weight += sum([self.weight(inner, depth - 1) for inner in _inside(schema, _ALL_PER_PART)])
-        # A larger number than the limit is the same as the limit, and may have millions of digits.
-        self._weights[key] = weight = min(weight, _MAX_EVALUATIONS + 1)
-        return weight
+    @property
+    def allows_one_error(self) -> bool:
+        """True if the library can describe one error in time."""
+        return self._errors(of_one=True).largest_alternative <= _MAX_UNITS
 
-    def _in_place(self, schema: Mapping[str, Any], depth: int) -> int:
-        """Return the weight of the schemas that are applied to the value itself."""
-        weight = sum([self.weight(inner, depth) for inner in in_place(schema, self._references)])
-        if not _UNEVALUATED.isdisjoint(schema):
-            # The library evaluates them again, and their alternatives once more, to find the parts that are left.
-            weight *= 3
-        return weight + sum([self.weight(inner, depth) for inner in _unknown(schema)])
+    @property
+    def allows_all_errors(self) -> bool:
+        """True if the library can list all errors in time."""
+        return self._errors(of_one=False).all_with_copies <= _MAX_UNITS
 
+    def _errors(self, *, of_one: bool) -> _Errors:
+        errors = _Errors(self._graph, self._groups, of_one=of_one)
+        # Parts are before the group that contains them, and schemas applied in place before the others.
+        for group in reversed(self._groups):
+            errors.add(group, sorted(self._weights[group]))
+        return errors
 
-def _unknown(schema: Mapping[str, Any]) -> list[Any]:
-    """Return the objects in keywords that are not known here: they count as schemas that are applied everywhere."""
-    values = [value for keyword, value in schema.items() if keyword not in _KNOWN]
-    return [node for node in iter_nodes(values) if isinstance(node, Mapping)]
+    def _weigh(self, group: ValueGroup) -> None:
+        """Add the weights of the schemas that are applied to a group to the weights of its parts."""
+        weights = self._weights[group]
+        waiting = [-index for index in weights]
+        heapify(waiting)
+        while waiting:
+            # A schema has a larger index than those that it applies in place, so its weight is complete.
+            index = -heappop(waiting)
+            node, weight = self._graph.nodes[index], weights[index]
+            self._charge(node, weight, group)
+            for inner in node.in_place:
+                # A schema that leads back to itself without reaching a part of the value adds nothing.
+                if inner >= index:
+                    continue
+                if inner not in weights:
+                    weights[inner] = 0
+                    heappush(waiting, -inner)
+                weights[inner] += weight
+            for inner, part in _applied_to_parts(node, group):
+                self._steps += 1
+                weights_of_part = self._weights[part]
+                weights_of_part[inner] = weights_of_part.get(inner, 0) + weight
 
+    def _charge(self, node: SchemaNode, weight: int, group: ValueGroup) -> None:
+        self._steps += 1 + len(node.in_place) + len(node.required) + len(group.properties) + len(group.items)
+        evaluations = node.evaluations * group.size
+        if node.has_unique_items:
+            evaluations += self._comparisons
+        self._evaluations += weight * evaluations
+        if self._evaluations > _MAX_EVALUATIONS or self._steps > _MAX_STEPS:
+            raise TooExpensiveError(_TOO_LONG)
 
-def _inside(schema: Mapping[str, Any], keywords: tuple[str, ...]) -> Iterator[Any]:
-    """Yield the schemas of keywords that contain one schema, a list of schemas, or schemas by name."""
-    for keyword in keywords:
-        value = schema.get(keyword, [])
-        if keyword in NAMED:
-            value = list(schema.get(keyword, {}).values())
-        if isinstance(value, list):
-            yield from value
-        else:
-            yield value
+    @cached_property
+    def _comparisons(self) -> int:
+        """Cost of comparing the values of all lists.
 
-
-def _error_weight(schema: Mapping[str, Any]) -> int:
-    """Return the size of the data that errors of a schema contain."""
-    return 1 + sum(_extent(schema[keyword])[0] for keyword in _COPIED & schema.keys())
-
-
-def _evaluation_weight(schema: Mapping[str, Any]) -> int:
-    patterns = [schema.get("pattern"), *schema.get("patternProperties", ())]
-    weight = sum(_pattern_weight(pattern) for pattern in patterns if isinstance(pattern, str))
-    return _error_weight(schema) + weight
-
-
-def _pattern_weight(pattern: str) -> int:
-    if _NOT_LINEAR.search(pattern) is None:
-        return pattern_size(pattern) // _PATTERN_CHARS_PER_UNIT
-    if pattern.startswith("^") and "|" not in pattern:
-        return _BACKTRACKING
-    # It is tried from each character.
-    return _BACKTRACKING * _CHARS_PER_UNIT
-
-
-def _comparisons(value: Any) -> int:
-    """Return the cost of comparing integers of more than 64 bits: the library compares each with all others."""
-    sizes = [node.bit_length() for node in iter_nodes(value) if isinstance(node, int)]
-    large = [bits for bits in sizes if bits > _MAX_HASHED_BITS]
-    return len(large) * sum(large) // _BITS_PER_COMPARISON
+        The library compares each integer of more than 64 bits with all others.
+        """
+        nodes = [*iter_nodes(self._value)]
+        sizes = [node.bit_length() for node in nodes if isinstance(node, int)]
+        large = [bits for bits in sizes if bits > _MAX_HASHED_BITS]
+        return len(nodes) + len(large) * sum(large) // _BITS_PER_COMPARISON
 
 
-def _extent(value: Any) -> tuple[int, int]:
-    """Return the size of a value with all values inside it, and the number of levels inside it."""
-    size, depth = 0, -1
-    level = [value]
-    while level:
-        depth += 1
-        parts: list[Any] = []
-        for node in level:
-            size += 1
-            if isinstance(node, str):
-                size += len(node) // _CHARS_PER_UNIT
-            elif isinstance(node, Mapping):
-                size += sum(map(len, node)) // _CHARS_PER_UNIT
-                parts += node.values()
-            elif isinstance(node, list | tuple):
-                parts += node
-        level = parts
-    return size, depth
+class _Errors:
+    """Adds up the sizes of errors: of all values of each group, or of one value.
+
+    Attributes:
+        all_with_copies: Size of the errors of the schema and the group that were added last.
+        largest_alternative: Size of the errors of a schema with alternatives, at most.
+    """
+
+    def __init__(self, graph: SchemaGraph, groups: list[ValueGroup], *, of_one: bool) -> None:
+        self._graph = graph
+        self._of_one = of_one
+        self._sizes: dict[ValueGroup, int] = {}
+        """Group -> values inside its values."""
+        for group in reversed(groups):
+            self._sizes[group] = self._size(group)
+        self._errors: dict[ValueGroup, dict[int, _ErrorSize]] = {}
+        self.all_with_copies = self.largest_alternative = 0
+
+    def _size(self, group: ValueGroup) -> int:
+        size = group.largest if self._of_one else group.size
+        size += sum([self._sizes[part] * self._times(part) for part in group.parts])
+        if group.names is not None:
+            # An error of a name contains the object with that name.
+            self._sizes[group.names] = size * (1 if self._of_one else group.names.most)
+        return size
+
+    def add(self, group: ValueGroup, indexes: list[int]) -> None:
+        """Add the errors of schemas, which are applied to a group; the groups inside it were added before."""
+        self._errors[group] = {}
+        for index in indexes:
+            node = self._graph.nodes[index]
+            errors = self._inner_errors(node, group)
+            copied = errors.copied
+            if node.has_alternatives:
+                copied += _COPIES * errors.units
+            own = self._own_units(node, group)
+            self._errors[group][index] = _ErrorSize(own + errors.units, own + copied)
+            self.all_with_copies = own + copied
+            if node.has_alternatives:
+                self.largest_alternative = max(self.largest_alternative, own + copied)
+
+    def _own_units(self, node: SchemaNode, group: ValueGroup) -> int:
+        """Return the values in the errors of a schema without the schemas inside it."""
+        count = 1 if self._of_one else group.count
+        errors = count
+        for name in node.required:
+            present = 0
+            if not self._of_one and name in group.properties:
+                present = group.properties[name].count
+            errors += count - present
+        # Each error contains a copy of its value.
+        return errors * (_UNITS_PER_ERROR + node.error_size) + errors * self._sizes[group] // count
+
+    def _inner_errors(self, node: SchemaNode, group: ValueGroup) -> _ErrorSize:
+        units = copied = 0
+        errors = self._errors[group]
+        for inner in node.in_place:
+            if inner in errors:
+                units += errors[inner].units
+                copied += errors[inner].copied
+        for inner, part in _applied_to_parts(node, group):
+            times = self._times(part)
+            units += times * self._errors[part][inner].units
+            copied += times * self._errors[part][inner].copied
+        return _ErrorSize(units, copied)
+
+    def _times(self, part: ValueGroup) -> int:
+        """Return the factor of the errors of a part: errors of all its values are counted already."""
+        return part.most if self._of_one else 1
+
+
+def _applied_to_parts(node: SchemaNode, group: ValueGroup) -> Iterator[tuple[int, ValueGroup]]:
+    """Yield the schemas that a schema applies to the parts of the values of a group."""
+    for name, part in group.properties.items():
+        for inner in node.of_property(name):
+            yield inner, part
+    for index, part in group.items.items():
+        for inner in node.of_item(index):
+            yield inner, part
+    if group.names is not None:
+        for inner in node.names:
+            yield inner, group.names

@@ -94,15 +94,14 @@ class JsonValidator:
     def problems(self, value: Any) -> list[SchemaProblem]:
         """Return all problems of a value in types of JSON, see `plain_data`."""
         try:
-            self._cost.check(value)
+            cost = self._cost.of(value)
         except TooExpensiveError as error:
             return [SchemaProblem((), "limit", str(error))]
         if self._validator.is_valid(value):
             return []
-        cost = self._cost.of_errors(value)
-        if not cost.allows_one:
+        if not cost.allows_one_error:
             return [SchemaProblem((), "anyOf", "matches none of the alternatives, which are too many to list")]
-        if cost.allows_all:
+        if cost.allows_all_errors:
             return list(self._listed(value))
         # One error costs little, even if all of them would contain a large schema again and again.
         return [*self._first(value), SchemaProblem((), "limit", "may have more problems, which are too many to list")]

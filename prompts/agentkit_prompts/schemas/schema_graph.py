@@ -1,0 +1,225 @@
+"""Graph of the schemas of a document: which schemas apply to a value by which, and how much each of them costs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agentkit_prompts.context.nested import iter_nodes
+from agentkit_prompts.schemas.keywords import DATA, NAMED
+from agentkit_prompts.schemas.pattern_size import pattern_size
+from agentkit_prompts.schemas.references import APPLIED_IN_PLACE, ReferenceTable, in_place
+from agentkit_prompts.schemas.value_groups import CHARS_PER_UNIT, Places, number_units
+
+__all__ = ["SchemaGraph", "SchemaNode"]
+
+_PATTERN_CHARS_PER_UNIT = 10
+_BACKTRACKING = 1_500
+"""Weight of a pattern with look-around or back-references, which is tried once and has a limit of steps."""
+_MULTIPLE_OF = 15
+"""Weight of `multipleOf`: the library computes exact decimals."""
+_NOT_LINEAR = re.compile(r"\(\?(?:[=!>]|<[=!])|\\[1-9kK]")
+"""Look-around, atomic groups and back-references, in a pattern."""
+_ALTERNATIVES = frozenset({"anyOf", "oneOf", "not"})
+_UNEVALUATED = frozenset({"unevaluatedProperties", "unevaluatedItems"})
+_LISTED = ("enum", "const", "required", "dependentRequired")
+"""Keywords whose values are read with each value, and are a part of an error."""
+_WITH_ONE_SCHEMA = (
+    *("additionalProperties", "propertyNames", "unevaluatedProperties"),
+    *("items", "contains", "unevaluatedItems"),
+)
+"""Keywords that contain one schema, which is applied to properties or items."""
+_KNOWN = frozenset({*APPLIED_IN_PLACE, *NAMED, *_WITH_ONE_SCHEMA, "prefixItems", *_LISTED, *DATA, "pattern"})
+_ANYTHING: Mapping[str, Any] = {}
+"""Replaces the schemas True and False."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaNode:
+    """A schema: its own costs, and the indexes in the graph of the schemas that it applies."""
+
+    evaluations: int
+    """Cost of evaluating the schema without the schemas inside it, for each unit of the size of a value."""
+    error_size: int
+    """Size of the data that an error contains."""
+    required: tuple[str, ...]
+    """Properties that have an error each if they are missing."""
+    has_alternatives: bool
+    has_unique_items: bool
+    in_place: tuple[int, ...]
+    """Schemas that are applied to the value itself."""
+    properties: Mapping[str, int]
+    prefix: tuple[int, ...]
+    additional: tuple[int, ...]
+    """Schemas of properties that `properties` does not name."""
+    rest: tuple[int, ...]
+    """Schemas of items after the prefix."""
+    names: tuple[int, ...]
+    """Schemas of the names of properties."""
+    all_properties: tuple[int, ...]
+    all_items: tuple[int, ...]
+
+    def of_property(self, name: str | None) -> tuple[int, ...]:
+        """Return the schemas of a property; None stands for the names that no schema of the document names."""
+        if name is not None and name in self.properties:
+            return (self.properties[name], *self.all_properties)
+        return self.additional + self.all_properties
+
+    def of_item(self, index: int | None) -> tuple[int, ...]:
+        """Return the schemas of an item; None stands for the items after every prefix."""
+        if index is not None and index < len(self.prefix):
+            return (self.prefix[index], *self.all_items)
+        return self.rest + self.all_items
+
+
+class SchemaGraph:
+    """All schemas that a document applies to a value and its parts.
+
+    Attributes:
+        nodes: The schemas; each is after those that it applies in place, unless they lead back to it.
+        root: The index of the document.
+        places: The places of a value that the schemas tell apart.
+    """
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._references = ReferenceTable(document)
+        self._indexes: dict[int, int] = {}
+        self._kept: list[Mapping[str, Any]] = [*self._ordered(document)]
+        self.root = self._indexes[id(document)]
+        self.nodes = [self._node(schema) for schema in self._kept]
+        self.places = Places(
+            names=frozenset[str]().union(*[node.properties for node in self.nodes]),
+            longest_prefix=max([len(node.prefix) for node in self.nodes]),
+            with_names=any(node.names for node in self.nodes),
+        )
+
+    def _ordered(self, document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        """Yield each schema after those that it applies in place, and index it."""
+        entered: set[int] = set()
+        starts: list[Any] = [document]
+        while starts:
+            waiting = [_as_object(starts.pop())]
+            while waiting:
+                schema = waiting[-1]
+                if id(schema) not in entered:
+                    entered.add(id(schema))
+                    inner = map(_as_object, self._applied_in_place(schema))
+                    waiting += [item for item in inner if id(item) not in entered]
+                    starts += _applied_to_parts(schema)
+                    continue
+                waiting.pop()
+                if id(schema) not in self._indexes:
+                    self._indexes[id(schema)] = len(self._indexes)
+                    yield schema
+
+    def _applied_in_place(self, schema: Mapping[str, Any]) -> list[Any]:
+        applied = [*in_place(schema, self._references)]
+        if not _UNEVALUATED.isdisjoint(schema):
+            # The library evaluates them again, and their alternatives once more, to find the parts that are left.
+            applied *= 3
+        return applied + _unknown(schema)
+
+    def _node(self, schema: Mapping[str, Any]) -> SchemaNode:
+        size = 1 + sum([_size(schema[keyword]) for keyword in _LISTED if keyword in schema])
+        return SchemaNode(
+            evaluations=size + _weight_of_rules(schema),
+            error_size=size + _size(schema.get("not")),
+            required=_required(schema),
+            has_alternatives=not _ALTERNATIVES.isdisjoint(schema),
+            has_unique_items=schema.get("uniqueItems") is True,
+            in_place=self._indexes_of(self._applied_in_place(schema)),
+            properties={name: self._index(inner) for name, inner in _by_name(schema, "properties").items()},
+            prefix=self._indexes_of(_listed(schema, "prefixItems")),
+            additional=self._indexes_of(_single(schema, "additionalProperties")),
+            rest=self._indexes_of(_single(schema, "items")),
+            names=self._indexes_of(_single(schema, "propertyNames")),
+            all_properties=self._indexes_of(
+                [*_by_name(schema, "patternProperties").values(), *_single(schema, "unevaluatedProperties")]
+            ),
+            all_items=self._indexes_of([*_single(schema, "contains"), *_single(schema, "unevaluatedItems")]),
+        )
+
+    def _index(self, schema: Any) -> int:
+        return self._indexes[id(_as_object(schema))]
+
+    def _indexes_of(self, schemas: Any) -> tuple[int, ...]:
+        return tuple(map(self._index, schemas))
+
+
+def _as_object(schema: Any) -> Mapping[str, Any]:
+    if isinstance(schema, Mapping):
+        return schema
+    return _ANYTHING
+
+
+# Objects in unknown keywords were not validated: the values of known keywords in them can be anything.
+
+
+def _by_name(schema: Mapping[str, Any], keyword: str) -> Mapping[str, Any]:
+    value = schema.get(keyword)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _listed(schema: Mapping[str, Any], keyword: str) -> list[Any]:
+    value = schema.get(keyword)
+    return value if isinstance(value, list) else []
+
+
+def _single(schema: Mapping[str, Any], keyword: str) -> list[Any]:
+    return [schema[keyword]] if keyword in schema else []
+
+
+def _applied_to_parts(schema: Mapping[str, Any]) -> list[Any]:
+    """Return the schemas that are applied to properties and items."""
+    applied = [*_by_name(schema, "properties").values(), *_by_name(schema, "patternProperties").values()]
+    applied += _listed(schema, "prefixItems")
+    for keyword in _WITH_ONE_SCHEMA:
+        applied += _single(schema, keyword)
+    return applied
+
+
+def _unknown(schema: Mapping[str, Any]) -> list[Any]:
+    """Return the objects in keywords that are not known here: they count as schemas of the value itself."""
+    waiting = [value for keyword, value in schema.items() if keyword not in _KNOWN]
+    objects: list[Any] = []
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Mapping):
+            objects.append(value)
+        elif isinstance(value, list):
+            waiting += value
+    return objects
+
+
+def _size(data: Any) -> int:
+    """Return the number of values in the data of a keyword, and units of their characters."""
+    nodes = [*iter_nodes(data)]
+    return len(nodes) + sum([len(node) for node in nodes if isinstance(node, str)]) // CHARS_PER_UNIT
+
+
+def _required(schema: Mapping[str, Any]) -> tuple[str, ...]:
+    names = _listed(schema, "required")
+    for dependent in _by_name(schema, "dependentRequired").values():
+        if isinstance(dependent, list):
+            names = names + dependent
+    return tuple([name for name in names if isinstance(name, str)])
+
+
+def _weight_of_rules(schema: Mapping[str, Any]) -> int:
+    patterns = [schema.get("pattern"), *_by_name(schema, "patternProperties")]
+    weight = sum([_pattern_weight(pattern) for pattern in patterns if isinstance(pattern, str)])
+    weight += sum([number_units(value) for value in schema.values() if isinstance(value, int | float)])
+    if "multipleOf" in schema:
+        weight += _MULTIPLE_OF
+    return weight
+
+
+def _pattern_weight(pattern: str) -> int:
+    if _NOT_LINEAR.search(pattern) is None:
+        return pattern_size(pattern) // _PATTERN_CHARS_PER_UNIT
+    if pattern.startswith("^") and "|" not in pattern:
+        return _BACKTRACKING
+    # It is tried from each character.
+    return _BACKTRACKING * CHARS_PER_UNIT
