@@ -10,7 +10,7 @@ from secrets import token_hex
 from types import MappingProxyType
 from typing import Any
 
-from agentkit_prompts.context.parts import Media, neutralise_markers
+from agentkit_prompts.context.parts import MEDIA_OPENING, Media, neutralise_markers
 from agentkit_prompts.errors import PromptError, TemplateError
 from agentkit_prompts.limits import MAX_DEPTH
 from agentkit_prompts.templates.isolated_process import IsolatedProcess, read_text
@@ -21,11 +21,14 @@ from agentkit_prompts.templates.sandbox.meter import DEFAULT, Limits, Meter
 from agentkit_prompts.templates.sandbox.program import Program, Syntax, compile_program
 from agentkit_prompts.templates.sandbox.trace import Mark, Trace
 from agentkit_prompts.templates.sandbox.values import RenderedText, Site
+from agentkit_prompts.templates.spans import BREAK
 
 __all__ = ["isolated_program", "main", "start_process"]
 
-_ONLY_DATA = "isolated=True passes data to the template, not {}: place it with a template of your own"
+_ONLY_DATA = "isolated=True passes data to the template, not {}: place it in a trusted template"
 _WORKER = "agentkit_prompts.templates.isolated_program"
+_MAX_ANSWER_CHARS = DEFAULT.output_chars * len(BREAK + MEDIA_OPENING) // len(MEDIA_OPENING)
+"""Characters of a text within the limits in which each marker was broken."""
 
 
 def start_process() -> IsolatedProcess:
@@ -50,14 +53,14 @@ def isolated_program(
     """
     if not isinstance(source, str):
         raise TemplateError(f"a template is text, got {type(source).__name__}", file=file)
-    given = {"source": source, "syntax": syntax, "file": file, "first_line": first_line, "limits": asdict(DEFAULT)}
-    compiled = process.ask("compile", _compiled, **given)
+    request = {"source": source, "syntax": syntax, "file": file, "first_line": first_line, "limits": asdict(DEFAULT)}
+    compiled = process.ask("compile", _compiled, **request)
 
     def run(values: Mapping[str, object]) -> Trace:
         tag = token_hex(8)
         data = {name: _data(values[name], tag, name, file) for name in compiled.names if name in values}
         read = partial(_traced, compiled.sites)
-        return process.ask("render", read, **given, values=data, tag=tag)
+        return process.ask("render", read, **request, values=data, tag=tag)
 
     return replace(compiled, source=source, file=file, remote=run)
 
@@ -80,14 +83,16 @@ def _compiled(answer: Any) -> Program:
 
 def _traced(sites: tuple[Site, ...], answer: Any) -> Trace:
     """Return a trace from an answer of the process, which cannot be trusted: a trace of text, without media."""
+    if sum([len(read_text(shown)) for shown, _, _ in answer]) > _MAX_ANSWER_CHARS:
+        raise ValueError("too long")
     texts: list[str] = []
     marks: list[Mark] = []
     for shown, site, indices in answer:
         if site is not None and not 0 <= int(site) < len(sites):
             raise ValueError("unknown site")
-        texts.append(neutralise_markers(read_text(shown)))
+        texts.append(neutralise_markers(shown))
         marks.append(Mark((None if site is None else int(site),), tuple(map(int, indices))))
-    return Trace(sites, texts, marks, DEFAULT.output_chars)
+    return Trace(sites, texts, marks, sum(map(len, texts)))
 
 
 def _data(value: object, tag: str, name: str, file: str | None) -> Any:
@@ -175,10 +180,10 @@ def _with_text(value: Any, tag: str) -> Any:
         return tuple([_with_text(item, tag) for item in value])
     if not isinstance(value, dict):
         return value
-    made = {key: _with_text(item, tag) for key, item in value.items() if key != tag}
+    fields = {key: _with_text(item, tag) for key, item in value.items() if key != tag}
     if tag not in value:
-        return made
-    shown = _Shown(made)
+        return fields
+    shown = _Shown(fields)
     shown.shown = value[tag]
     return shown
 

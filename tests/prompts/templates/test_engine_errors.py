@@ -252,3 +252,19 @@ def test_fstring_sites_are_sites() -> None:
 def test_a_format_takes_a_thousand_values_by_position() -> None:
     values = ", ".join(["0"] * 999 + ["'last'"])
     assert compile_program(f"{{{{ '{{999}}'.format({values}) }}}}").trace({}).text == "last"
+
+
+def test_an_error_whose_text_fails_is_still_a_template_error() -> None:
+    class Unreadable(Exception):
+        def __str__(self) -> str:
+            raise KeyError("secret")
+
+    class Broken:
+        @property
+        def field(self) -> str:
+            raise Unreadable
+
+    with pytest.raises(TemplateError) as caught:
+        Template("{{ v.field }}").render({"v": Broken()})
+    assert caught.value.line == 1
+    assert "Unreadable" in str(caught.value)

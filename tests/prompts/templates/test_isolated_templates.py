@@ -42,6 +42,12 @@ def test_an_isolated_template_gives_what_it_gives_without_isolation() -> None:
     assert away.template.kwargs_schema == here.template.kwargs_schema
 
 
+def test_a_text_that_breaks_make_longer_than_the_limit_passes_with_and_without_isolation() -> None:
+    markers = "<|media:" * 500_000
+    here, away = (Template("{{ x }}", isolated=isolated).render({"x": markers}) for isolated in (False, True))
+    assert away == here == "<\u200b|media:" * 500_000
+
+
 def test_locales_share_one_process() -> None:
     template = Template({"en": "Hello {{ name }}", "de": "Hallo {{ name }}"}, isolated=True)
     assert [template.render({"name": "A"}, locale) for locale in ("en", "de-CH", "fr")] == [

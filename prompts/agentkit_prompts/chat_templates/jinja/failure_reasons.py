@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-import jinja2
-
 from agentkit_prompts.chat_templates.jinja.environment import Refusal
-from agentkit_prompts.templates.sandbox.faults import Fault
+from agentkit_prompts.templates.sandbox.faults import Fault, message_of
 
 __all__ = ["reason_of"]
 
@@ -38,9 +36,9 @@ def reason_of(error: Exception) -> Reason:
             return Reason("the template or its data nests too deeply")
         case Fault():
             return Reason(f"{error} (limits=None lifts the limits of a template that you trust)")
-    message = f"{type(error).__name__}: {str(error)[:500]}"
-    undefined = re.match(r"'(\w+)' is undefined", str(error))
-    if undefined is None or not isinstance(error, jinja2.UndefinedError):
+    message = message_of(error)
+    undefined = re.match(r"UndefinedError: '(\w+)' is undefined", message)
+    if undefined is None:
         return Reason(message)
     name = undefined[1]
     return Reason(f"{message}; {_HINTS.get(name, f'pass it to render as {name}=')}", name)

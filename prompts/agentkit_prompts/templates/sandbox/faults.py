@@ -9,10 +9,18 @@ from typing import Any, NoReturn
 from jinja2 import StrictUndefined, TemplateRuntimeError, Undefined, UndefinedError
 from jinja2.utils import missing
 
-from agentkit_prompts.limits import MAX_NAME_CHARS, MAX_SHOWN_CHARS
+from agentkit_prompts.limits import MAX_MESSAGE_CHARS, MAX_NAME_CHARS, MAX_SHOWN_CHARS
 from agentkit_prompts.names import nearest
 
-__all__ = ["Fault", "LimitReached", "PromptUndefined", "UndefinedName", "false_if_undefined", "require"]
+__all__ = [
+    "Fault",
+    "LimitReached",
+    "PromptUndefined",
+    "UndefinedName",
+    "false_if_undefined",
+    "message_of",
+    "require",
+]
 
 
 class Fault(TemplateRuntimeError):
@@ -86,6 +94,15 @@ def require(*values: object) -> None:
     for value in values:
         if isinstance(value, PromptUndefined):
             value._fail_with_undefined_error()
+
+
+def message_of(error: Exception) -> str:
+    """Return the class and the message of an error that a value raised."""
+    try:
+        message = str(error)[:MAX_MESSAGE_CHARS]
+    except Exception:  # the text of a custom exception can fail, too
+        message = "(its message cannot be read)"
+    return f"{type(error).__name__}: {message}"
 
 
 def _field_names(value: object) -> list[str]:

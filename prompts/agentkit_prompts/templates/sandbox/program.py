@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from agentkit_prompts.context.parts import MEDIA_OPENING
 from agentkit_prompts.errors import PromptError, TemplateError
-from agentkit_prompts.limits import MAX_MESSAGE_CHARS
 from agentkit_prompts.names import nearest
-from agentkit_prompts.templates.sandbox.faults import Fault, UndefinedName
+from agentkit_prompts.templates.sandbox.faults import Fault, UndefinedName, message_of
 from agentkit_prompts.templates.sandbox.meter import DEFAULT, Limits, Meter
 from agentkit_prompts.templates.sandbox.trace import Trace
 from agentkit_prompts.templates.sandbox.values import Site
@@ -87,7 +86,8 @@ class Program:
         code = self.code
         if code is None:
             texts = [self.literal] if self.literal else []
-            return Trace((), texts, [((None,) * len(texts), ())], self.limits.output_chars)
+            # The limits are for templates: text that has nothing to evaluate can be of any length.
+            return Trace((), texts, [((None,) * len(texts), ())], sum(map(len, texts)))
         try:
             context = code.context(code.eval_context, values, Meter(self.limits))
             code.root(context)
@@ -119,7 +119,7 @@ def _message(error: Exception, values: Mapping[str, object]) -> str:
             return "the template or its data nests too deeply"
         case MemoryError():
             return "the template needs more memory than there is"
-    return f"{type(error).__name__}: {str(error)[:MAX_MESSAGE_CHARS]}"
+    return message_of(error)
 
 
 def _literal(tree: nodes.Template) -> str | None:
