@@ -292,8 +292,9 @@ def test_limits_are_the_caller_s_to_set() -> None:
             JinjaChatTemplate(source, limits=limits).render(HI)
     counting = "{% for i in range(20000) %}{{ i }}{% endfor %}"
     assert JinjaChatTemplate(counting, lossy=True).render(HI)
-    with pytest.raises(ChatTemplateError):
-        JinjaChatTemplate(counting, lossy=True, limits=Limits(seconds=0.0)).render(HI)
+    for source in (counting, "Hi."):
+        with pytest.raises(ChatTemplateError):
+            JinjaChatTemplate(source, lossy=True, limits=Limits(seconds=0.0)).render(HI)
 
 
 def test_a_long_conversation_is_within_the_limits() -> None:

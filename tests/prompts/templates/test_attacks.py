@@ -55,6 +55,22 @@ REFUSED = {
     "text between the keys of a mapping": "{{ ('a' * 900000).join(dict.fromkeys(names)) }}",
     "text between the values of a mapping": "{{ dict.fromkeys(names, text).values()|join }}",
     "separators of JSON in a mapping": "{{ names|tojson(separators={text: 1, ':': 2})|length }}",
+    "comparison of two long texts": (
+        "{% set a = 'x' * 3900000 %}{% set b = a ~ '' %}{% for i in range(60) %}"
+        + "{% if a != b %}{% endif %}" * 1500
+        + "{% endfor %}"
+    ),
+    "long texts in a set of operands": (
+        "{% set a = 'x' * 3900000 %}{% set b = a ~ '' %}{% for i in range(60) %}"
+        + "{% if a is in [b] %}{% endif %}" * 1500
+        + "{% endfor %}"
+    ),
+    "numbers that are printed": (
+        "{% set n = 2**4000 * 2**4000 %}{% for i in range(63) %}" + "{{ n }}" * 2000 + "{% endfor %}"
+    ),
+    "text of a list of short values": "{{ ([none] * 190000)|title|length }}",
+    "links in a list of short values": "{{ ([none] * 19000)|urlize|length }}",
+    "path that is followed for each item": "{{ ([{}] * 90000)|map(attribute='a.b.c.d.e.f.g')|list|length }}",
     "sum of the values of a mapping": "{{ dict.fromkeys(names, [1] * 9).values()|sum(start=[])|length }}",
 }
 ESCAPED = "{% autoescape true %}" + loop("{{ text }}") + "{% endautoescape %}"

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from datetime import datetime
 from time import thread_time
 
 import pytest
 
-from agentkit.prompts import Template, TemplateError
+from agentkit.prompts import Template, TemplateError, Text
+from agentkit.prompts.chat_templates import JinjaChatTemplate
+from agentkit_prompts.templates.sandbox.program import compile_program
 from tests.cases import for_cases
 from tests.effort import some
 
@@ -225,6 +228,39 @@ def test_what_is_called_150_times_in_a_loop_is_not_nested(source: str) -> None:
 def test_many_small_numbers_are_keys_that_cost_little() -> None:
     numbers = dict.fromkeys(range(20_000), 1)
     assert Template("{{ dict(numbers)|length }}").run({"numbers": numbers}).text == "20000"
+
+
+@for_cases(
+    "source",
+    [
+        "{{ values|default('None, so far. Sorry, none. Really, none.')|length }}",
+        "{{ values|join(' ... ')|length and 120000 }}",
+        "{{ values|select('ne', '1.2.3.4')|list|length }}",
+        "{{ values|map('default', 'a.b.c.d')|list|length }}",
+    ],
+)
+def test_an_argument_with_dots_is_no_path_of_an_attribute(source: str) -> None:
+    values = ["a"] * 120_000
+    assert Template(source).render({"values": values}) == "120000"
+    template = JinjaChatTemplate(source, lossy=True)
+    assert template.render([{"role": "user", "content": "Hi"}], values=values) == "120000"
+
+
+def test_content_parts_are_counted_before_they_are_joined() -> None:
+    parts = [Text("a" * 1_000_000)]
+    tracemalloc.start()
+    try:
+        for source in ("{{ (parts * 400) ~ '' }}", "{{ (parts * 400)|upper }}"):
+            with pytest.raises(TemplateError):
+                Template(source).render({"parts": parts})
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 20_000_000
+
+
+def test_text_without_expressions_can_be_of_any_length() -> None:
+    assert len(compile_program("a" * 5_000_000, syntax="literal").trace({}).text) == 5_000_000
 
 
 def test_macros_and_recursive_loops_nest_100_deep_together() -> None:

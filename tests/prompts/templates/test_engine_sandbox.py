@@ -323,6 +323,11 @@ def test_a_field_wins_over_a_method_of_the_same_name() -> None:
     assert Template(source).run(values).text == "a field, a field, an item, another, third, another"
 
 
+def test_a_macro_in_a_mapping_can_have_the_name_of_a_method_of_lists_and_sets() -> None:
+    source = "{% macro m(a) %}<{{ a }}>{% endmacro %}{% set d = {'add': m, 'sort': m} %}{{ d.add(1) }}{{ d.sort(2) }}"
+    assert Template(source).run({}).text == "<1><2>"
+
+
 class Handle:
     def name(self) -> str:
         raise AssertionError("a template called a method")

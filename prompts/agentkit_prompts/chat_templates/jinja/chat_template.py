@@ -32,7 +32,7 @@ from agentkit_prompts.errors import ChatTemplateError, Problems
 from agentkit_prompts.names import nearest, reject_unknown_fields
 from agentkit_prompts.templates.isolated_process import IsolatedProcess, read_text, read_texts
 from agentkit_prompts.templates.sandbox.guards import check_strftime
-from agentkit_prompts.templates.sandbox.meter import CHAT_LIMITS, Limits, Meter, SharedLimits
+from agentkit_prompts.templates.sandbox.meter import CHAT_LIMITS, Limits, Meter, SharedLimits, join_output
 
 __all__ = ["JinjaChatTemplate"]
 
@@ -399,7 +399,7 @@ class JinjaChatTemplate:
         marks: tuple[str, str] | None,
         limits: Limits | None,
     ) -> str:
-        """Run a template in the process that it has."""
+        """Run a template in its process."""
         data = {name: value for name, value in variables.items() if name != _CLOCK}
         return self._ask(
             "render",
@@ -419,12 +419,11 @@ class JinjaChatTemplate:
         context = ChatContext.of(template, given, meter)
         context.marks = marks
         try:
+            if meter is not None:
+                # Limits that earlier renderings have used up refuse even the shortest rendering.
+                meter.look()
             texts = [*template.root_render_func(context)]
-            # The same long text can be printed many times: together they can be longer than the memory.
-            length = sum(map(len, texts))
-            if meter is not None and length > meter.limits.output_chars:
-                meter.too_long(length)
-            return "".join(texts)
+            return "".join(texts) if meter is None else join_output(texts, meter.limits.output_chars)
         except Exception as error:
             raise self._failure(template, error) from error
 

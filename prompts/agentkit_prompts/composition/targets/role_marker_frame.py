@@ -166,7 +166,7 @@ class StoredWriter:
             begin, end = self._markers[message.role]
             return f"{begin}{content}{end}"
         begin, text, end = frame.template.piece({"role": message.role, "content": content}, frame.task, self._recent)
-        # Around a part of the text the template writes text of its own, so the borders between them are checked too.
+        # Around a part of the text the template writes more text, so the borders between them are checked too.
         if text != content:
             return self._text_of_tree(message)
         return f"{begin}{text}{end}"

@@ -16,7 +16,7 @@ from jinja2.utils import Namespace
 
 from agentkit_prompts.limits import MAX_FOREIGN_NAME_CHARS, MAX_SOURCE_CHARS
 from agentkit_prompts.templates.sandbox.attributes import refuse_private
-from agentkit_prompts.templates.sandbox.calls import checked_filters, checked_tests, guarded_call, unique
+from agentkit_prompts.templates.sandbox.calls import checked_filters, checked_tests, fill_fields, guarded_call, unique
 from agentkit_prompts.templates.sandbox.code_generator import BoundedCodeGenerator
 from agentkit_prompts.templates.sandbox.faults import Fault
 from agentkit_prompts.templates.sandbox.formatting import BoundFormat
@@ -105,7 +105,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     ) -> None:
         # Without the optimizer, nothing of a template runs while it is compiled.
         super().__init__(extensions=[_CountTokens, *extensions], cache_size=0, optimized=False, **options)
-        self.filters = checked_filters({**self.filters, "unique": unique, **filters}, shown, is_prompt=is_prompt)
+        changed_filters = {"format": fill_fields, "unique": unique, **filters}
+        self.filters = checked_filters({**self.filters, **changed_filters}, shown, is_prompt=is_prompt)
         self.tests = checked_tests(self.tests, is_prompt=is_prompt)
         functions: dict[str, Any] = {**self.globals, "dict": Dict(), "namespace": SafeNamespace}
         self.globals = {name: function for name, function in functions.items() if name in FUNCTIONS}
@@ -130,10 +131,10 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         meter: Meter = context.meter  # type: ignore[attr-defined]
         OPERATOR_GUARDS[operator](meter, left, right)
-        made = self.binop_table[operator](left, right)
-        if isinstance(made, int):
-            refuse_large(made)
-        return made
+        result = self.binop_table[operator](left, right)
+        if isinstance(result, int):
+            refuse_large(result)
+        return result
 
     def getitem(self, obj: Any, argument: Any) -> Any:
         if not isinstance(argument, str) or len(argument) <= MAX_FOREIGN_NAME_CHARS:

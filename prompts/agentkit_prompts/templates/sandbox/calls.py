@@ -7,6 +7,7 @@ from types import BuiltinMethodType, MethodType, ModuleType
 from typing import Any
 
 from jinja2 import Undefined, pass_context
+from jinja2.exceptions import FilterArgumentError
 from jinja2.filters import FILTERS, make_attrgetter
 from jinja2.runtime import BlockReference, Context, LoopContext, Macro
 from jinja2.utils import Namespace
@@ -16,14 +17,10 @@ from agentkit_prompts.templates.sandbox.formatting import BoundFormat
 from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
 from agentkit_prompts.templates.sandbox.operations import Dict, Operation, method_row, rows_of
 
-__all__ = ["checked_filters", "checked_tests", "guarded_call", "is_offered", "unique"]
+__all__ = ["checked_filters", "checked_tests", "fill_fields", "guarded_call", "is_offered", "unique"]
 
 _FEW_ARGUMENTS = 10
 """Arguments of a call that need not be counted: the template names each of them."""
-_LONG_TEXT = 1_000
-"""Characters of a text that takes long enough to look at the clock."""
-_MANY_STEPS = 3
-"""Steps of a path such as `a.b.c` that take longer than the filter that follows it."""
 _NESTING = (Macro, LoopContext, BlockReference)
 """Callables that run code of the template."""
 _LIBRARIES = ("jinja2", "markupsafe")
@@ -65,11 +62,14 @@ def _checked_filter(
         meter: Meter = context.meter  # type: ignore[attr-defined]
         meter.tick()
         value = prepare(meter, value)
-        _check_arguments(meter, value, (*args, *kwargs.values()))
+        # Python hashes a deeply nested tuple recursively and without a limit, which overflows the stack of the process.
+        for argument in (*args, *kwargs.values()):
+            meter.deep(argument)
+        _check_path(meter, value, row.path_of(args, kwargs))
         if row.reads == "value":
             return call(context, value, args, kwargs)
         if row.max_chars:
-            _check_length(name, meter.size(value).chars, row.max_chars)
+            _check_length(name, meter.size(value).written, row.max_chars)
         if row.guard is not None:
             row.guard(meter, value, *args, **kwargs)
         result = call(context, value, args, kwargs)
@@ -103,34 +103,19 @@ def _check_length(name: str, chars: int, limit: int) -> None:
         raise Fault(f"the filter {name} reads at most {limit:,} characters, got {chars:,}")
 
 
-def _check_arguments(meter: Meter, value: Any, arguments: tuple[Any, ...]) -> None:
-    """Limit the arguments of a filter."""
-    for argument in arguments:
-        # Python hashes a deeply nested tuple recursively and without a limit, which overflows the stack of the process.
-        meter.deep(argument)
-        # A path such as `a.b,c` is followed for each item of a list.
-        if isinstance(argument, str) and isinstance(value, Sized) and not isinstance(value, str | Undefined):
-            steps = argument.count(".") + argument.count(",")
-            if steps >= _MANY_STEPS:
-                meter.visit(steps * len(value))
+def _check_path(meter: Meter, value: Any, path: Any) -> None:
+    """Count the steps of a path such as `a.b,c`, which a filter follows for each item of a list."""
+    if isinstance(path, str) and isinstance(value, Sized) and not isinstance(value, Undefined):
+        meter.visit((path.count(".") + path.count(",")) * len(value))
 
 
 def _as_it_is(meter: Meter, value: Any) -> Any:
-    _look_at_long(meter, value)
-    return value
-
-
-def _look_at_long(meter: Meter, value: Any) -> None:
-    """Look at the clock before a long text is read."""
-    if isinstance(value, str) and len(value) > _LONG_TEXT:
-        meter.look()
+    # The filter walks through a text only.
+    return meter.deep(value) if isinstance(value, str) else value
 
 
 def _text(meter: Meter, value: Any) -> Any:
     """Return a value whose text a filter reads."""
-    if isinstance(value, str):
-        _look_at_long(meter, value)
-        return value
     refuse_large(value)
     return meter.deep(value)
 
@@ -178,6 +163,16 @@ def unique(context: Context, value: Any, case_sensitive: Any = False, attribute:
     return list(FILTERS["unique"](context.environment, items, case_sensitive, attribute))
 
 
+@pass_context
+def fill_fields(context: Context, value: Any, *args: Any, **kwargs: Any) -> Any:
+    """Fill the `%` fields of a text as the operator does, which checks them: the filter `format`."""
+    if args and kwargs:
+        raise FilterArgumentError("format takes values by position or by name, not both")
+    # Markup stays what it is.
+    text = value if isinstance(value, str) else str(value)
+    return context.environment.call_binop(context, "%", text, kwargs or args)  # type: ignore[attr-defined]
+
+
 # Tests
 
 
@@ -206,7 +201,6 @@ def _checked_test(run: Callable[..., Any], reads: str, is_prompt: bool) -> Calla
 def _check_operands(meter: Meter, operands: tuple[Any, ...], reads: str) -> None:
     meter.tick()
     for operand in operands:
-        _look_at_long(meter, operand)
         meter.deep(operand)
         if reads == "numbers":
             refuse_large(operand)
@@ -249,9 +243,12 @@ def is_offered(value: Any, name: str, *, is_prompt: bool) -> bool:
         Fault: It is a method that was removed.
     """
     row = method_row(value, name)
-    if row is not None and row.is_removed(is_prompt=is_prompt):
+    # A row is for several types, and a mapping can have a macro under the name of a method of sets.
+    if row is None or not hasattr(value, name):
+        return False
+    if row.is_removed(is_prompt=is_prompt):
         raise Fault(f"{type(value).__name__}.{name} is not available in templates: {row.reason}", name)
-    return row is not None and hasattr(value, name)
+    return True
 
 
 def _check_method(

@@ -55,7 +55,7 @@ def text(meter: Meter, value: object) -> str:
     if isinstance(value, Enum):
         return text(meter, value.value)
     if value is None or isinstance(value, int | float):
-        return number_text(value)
+        return number_text(meter, value)
     if isinstance(value, _AS_STR):
         return _own_text(meter, value)
     if is_content(value):
@@ -72,8 +72,7 @@ def text_kept(meter: Meter, value: object) -> str:
 
 def concat(meter: Meter, buffer: list[str]) -> str:
     """Join a buffer. If rendered text is in it, every other value loses its markers."""
-    meter.make(sum(map(len, buffer)))
-    joined = "".join(buffer)
+    joined = meter.join(buffer)
     if MEDIA_OPENING not in joined:
         return joined
     real = [part for part in buffer if type(part) is RenderedText or type(part) is Composed]
@@ -102,17 +101,18 @@ def json_text(meter: Meter, value: object, indent: int | None = None, *, sort_ke
     return written
 
 
-def number_text(value: float | None) -> str:
-    """Return the text of a number, a truth value or None."""
+def number_text(meter: Meter, value: float | None) -> str:
+    """Return the text of a number, a truth value or None, after counting it."""
     refuse_large(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return int.__repr__(value)
-    return repr(value)
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    shown = int.__repr__(value) if is_number else repr(value)
+    meter.make_small(len(shown))
+    return shown
 
 
 def _text_of_content(meter: Meter, value: object) -> str:
     """Return the text of an object with `__prompt__`, media as their alt text."""
-    return "".join([part if isinstance(part, str) else part.alt for part in parts_of(meter, value)])
+    return meter.join([part if isinstance(part, str) else part.alt for part in parts_of(meter, value)])
 
 
 def _str_of(value: object) -> str:
@@ -132,7 +132,7 @@ def _own_text(meter: Meter, value: object) -> str:
     if isinstance(value, set | frozenset):
         raise Fault(f"a {kind.__name__} has no fixed order: sort it first, with `|sort`")
     if not _has_own_text(kind):
-        raise Fault(f"{kind.__name__} has no text of its own: print one of its fields, or give its class a __str__")
+        raise Fault(f"{kind.__name__} has no text: print one of its fields, or give its class a __str__")
     shown = _str_of(value)
     meter.make(len(shown))
     meter.tick()

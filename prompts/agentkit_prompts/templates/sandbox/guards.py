@@ -250,9 +250,7 @@ def check_format_spec(spec: str) -> None:
 
 
 def read_text(meter: Meter, value: Any, *rest: Any, **options: Any) -> None:
-    """Look at the clock before a long text is read."""
-    if _length(value) > 1_000:
-        meter.look()
+    meter.deep(value)
 
 
 # Methods of lists and mappings
@@ -304,12 +302,6 @@ def join_filter(meter: Meter, value: Any, d: Any = "", attribute: Any = None) ->
         items = list(value)
         size = meter.size(items)
         meter.make(size.chars + size.values * 24 + len(items) * len(glue))
-
-
-def pprint(meter: Meter, value: Any) -> None:
-    size = meter.size(value)
-    if size.values * size.depth + size.chars > MAX_PRINTED:
-        raise Fault(f"the value is too large for the filter pprint: more than {MAX_PRINTED:,} characters")
 
 
 def round_filter(meter: Meter, value: Any, precision: Any = 0, method: Any = "common") -> None:
@@ -386,7 +378,3 @@ def wordwrap(
 def xmlattr(meter: Meter, value: Any, autospace: Any = True) -> None:
     size = meter.size(value)
     meter.make(6 * size.chars + 24 * size.values)
-
-
-def format_filter(meter: Meter, value: Any, *args: Any, **kwargs: Any) -> None:
-    _percent(meter, str(value), kwargs or args)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from time import thread_time
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from jinja2.utils import Namespace
 
@@ -18,10 +18,12 @@ __all__ = [
     "DEFAULT",
     "MAX_INT_BITS",
     "ROUNDS_PER_LOOK",
+    "VIEWS",
     "Limits",
     "Meter",
     "SharedLimits",
     "Size",
+    "join_output",
     "refuse_large",
 ]
 
@@ -42,8 +44,11 @@ _LARGE = 1_000
 """Characters or items that take long enough to look at the clock."""
 ROUNDS_PER_LOOK = 64
 """Rounds of a loop, or small operations, between two looks at the clock."""
-_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
-_CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, *_VIEWS, Namespace)
+_CHARS_PER_VALUE = 6
+"""Characters of a short value in the text of a list, such as `None, `."""
+VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+_CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, *VIEWS, Namespace)
+_TEXTS = (str, bytes)
 _SCALARS = frozenset({bool, float, type(None)})
 
 
@@ -76,6 +81,30 @@ class Size(NamedTuple):
     values: int
     chars: int
     depth: int
+    """Levels of containers; 0 for a text."""
+
+    @property
+    def written(self) -> int:
+        """Characters of its text, as far as they are known: also the signs and the indent around each value."""
+        if not self.depth:
+            return self.chars
+        return self.chars + self.values * (_CHARS_PER_VALUE + self.depth)
+
+
+def _too_long(chars: int, max_chars: int) -> Fault:
+    return Fault(f"the template makes a text of {chars:,} characters: more than {max_chars:,}")
+
+
+def join_output(texts: Collection[str], max_chars: int) -> str:
+    """Join the parts of an output: the same long text can be many of them, and all together longer than the memory.
+
+    Raises:
+        Fault: The output is longer than `max_chars`.
+    """
+    length = sum(map(len, texts))
+    if length > max_chars:
+        raise _too_long(length, max_chars)
+    return "".join(texts)
 
 
 def refuse_large(*numbers: Any) -> None:
@@ -101,21 +130,21 @@ class Meter:
         self.limits = limits
         self.rounds = limits.rounds
         self.chars = limits.text_chars
-        self._end = 0.0
+        self._end: float | None = None
         self._calls = 0
         self._level = 0
 
     @property
     def seconds(self) -> float:
         """CPU time that is left."""
-        return self._end - thread_time() if self._end else self.limits.seconds
+        return self.limits.seconds if self._end is None else self._end - thread_time()
 
     def look(self) -> None:
         """Check the clock. It starts here: most templates have no loop, and reading it takes as long as a name."""
         now = thread_time()
-        if not self._end:
+        if self._end is None:
             self._end = now + self.limits.seconds
-        elif now > self._end:
+        if now >= self._end:
             raise LimitReached(f"the template takes too long: more than {self.limits.seconds} s of CPU time")
 
     def tick(self) -> None:
@@ -139,7 +168,7 @@ class Meter:
     def make(self, chars: int) -> None:
         """Count an intermediate text, before it is made if its length is known."""
         if chars > self.limits.output_chars:
-            self.too_long(chars)
+            raise _too_long(chars, self.limits.output_chars)
         self._use(chars)
 
     def make_small(self, chars: int) -> None:
@@ -151,6 +180,11 @@ class Meter:
             self._calls = 0
             self.make(chars)
             self.look()
+
+    def join(self, texts: Collection[str]) -> str:
+        """Return texts as one text, which is counted before it is made."""
+        self.make(sum(map(len, texts)))
+        return "".join(texts)
 
     def make_items(self, count: int, chars: int = _CHARS_PER_ITEM) -> None:
         """Count the items of a new list, each of which takes the memory of some characters."""
@@ -173,10 +207,6 @@ class Meter:
             refuse_large(value)
         return value
 
-    def too_long(self, chars: int) -> NoReturn:
-        """Refuse a text."""
-        raise Fault(f"the template makes a text of {chars:,} characters: more than {self.limits.output_chars:,}")
-
     def enter(self) -> None:
         """Start a macro, a recursive loop or a block."""
         self._level += 1
@@ -189,8 +219,11 @@ class Meter:
         self._level -= 1
 
     def deep(self, value: Any) -> Any:
-        """Return a value that C code is about to walk through, after limiting its size."""
-        if isinstance(value, _CONTAINERS):
+        """Return a value that C code is about to walk through, after limiting its size; look before a long text."""
+        if isinstance(value, _TEXTS):
+            if len(value) > _LARGE:
+                self.look()
+        elif isinstance(value, _CONTAINERS):
             self.size(value)
         return value
 

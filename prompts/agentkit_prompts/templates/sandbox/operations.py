@@ -51,6 +51,8 @@ class Operation(NamedTuple):
     inside of them. `text` reads the text of the value; the result for `short text` is hardly longer than that.
     `numbers` divides, and `undefined` accepts undefined values.
     """
+    attribute: int | None = None
+    """Position of the argument `attribute` of a filter: a path that is followed for each item."""
     max_chars: int = 0
     """Maximum characters of the value; 0 without a limit. For filters written in Python or with regular expressions."""
     rule: str = ""
@@ -58,6 +60,12 @@ class Operation(NamedTuple):
     reason: str = ""
     use: Literal["all", "prompt"] = "all"
     """`prompt` if the restriction is not for chat templates: they mean what they mean to `transformers`."""
+
+    def path_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Return the argument `attribute` of a filter; None without one."""
+        if self.attribute is not None and self.attribute < len(args):
+            return args[self.attribute]
+        return kwargs.get("attribute")
 
     @property
     def restriction(self) -> str:
@@ -107,7 +115,7 @@ OPERATIONS = (
     Operation("filter", "capitalize lower string upper", reads="short text"),
     Operation("filter", "e escape forceescape mark_generation safe truncate", reads="text"),
     Operation("filter", "center", guard=guards.width, reads="text"),
-    Operation("filter", "format", guard=guards.format_filter, reads="text"),
+    Operation("filter", "format", reads="text"),
     Operation("filter", "indent", guard=guards.indent, reads="text"),
     Operation("filter", "replace", guard=guards.replace, reads="text"),
     Operation("filter", "striptags", guard=guards.striptags, reads="text", max_chars=1_000_000, reason=_SLOW),
@@ -119,18 +127,30 @@ OPERATIONS = (
     Operation("filter", "wordwrap", guard=guards.wordwrap, reads="text", max_chars=1_000_000, reason=_SLOW),
     # Filters of lists, mappings and numbers.
     Operation("filter", "attr count d default first float int last length"),
-    Operation("filter", "items list map reject rejectattr reverse select selectattr", reads="items"),
-    Operation("filter", "abs dictsort filesizeformat groupby max min sort unique", reads="nested"),
+    Operation("filter", "items list map reject reverse select", reads="items"),
+    Operation("filter", "rejectattr selectattr", reads="items", attribute=0),
+    Operation("filter", "abs dictsort filesizeformat", reads="nested"),
+    Operation("filter", "groupby", reads="nested", attribute=0),
+    Operation("filter", "max min unique", reads="nested", attribute=1),
+    Operation("filter", "sort", reads="nested", attribute=2),
     Operation("filter", "batch", guard=guards.batch, reads="items"),
-    Operation("filter", "join", guard=guards.join_filter, reads="items"),
+    Operation("filter", "join", guard=guards.join_filter, reads="items", attribute=1),
     Operation("filter", "slice", guard=guards.slice_filter, reads="items"),
     Operation("filter", "xmlattr", guard=guards.xmlattr, reads="items"),
-    Operation("filter", "pprint", guard=guards.pprint, reads="items", max_chars=guards.MAX_PRINTED, reason=_SLOW),
+    Operation("filter", "pprint", reads="items", max_chars=guards.MAX_PRINTED, reason=_SLOW),
     Operation("filter", "pprint", rule=NOT_AVAILABLE, reason="shows Python code; use `tojson`", use="prompt"),
     Operation(
         "filter", "round", guard=guards.round_filter, reads="nested", rule=_PRECISION, reason="computes a power of ten"
     ),
-    Operation("filter", "sum", guard=guards.sum_filter, reads="nested", rule=_SUM, reason="copies all earlier items"),
+    Operation(
+        "filter",
+        "sum",
+        guard=guards.sum_filter,
+        reads="nested",
+        attribute=0,
+        rule=_SUM,
+        reason="copies all earlier items",
+    ),
     Operation("filter", "tojson", reads="items", rule=_INDENT, reason="the indent is written at every line"),
     Operation("filter", "random", rule=NOT_AVAILABLE, reason=_SAME_TEXT),
     # Tests.
@@ -186,7 +206,7 @@ OPERATIONS = (
     Operation("method", _CLOCK, _DATES, rule=NOT_AVAILABLE, reason=_OF_MACHINE, use="prompt"),
     Operation("method", "next reset", (Cycler,)),
     Operation("method", "changed cycle", (LoopContext,)),
-    Operation("method", "", rule="methods of your own objects", reason="a template reads data", use="prompt"),
+    Operation("method", "", rule="methods of objects of the program", reason="a template reads data", use="prompt"),
     # Statements and values.
     Operation("statement", _STATEMENTS, rule=NOT_AVAILABLE, reason="use prompts such as `WrapPrompt`", use="prompt"),
     Operation("value", "", rule="names that start with an underscore", reason="private"),

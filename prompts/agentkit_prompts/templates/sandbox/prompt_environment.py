@@ -21,12 +21,11 @@ from agentkit_prompts.templates.sandbox.faults import Fault, PromptUndefined, re
 from agentkit_prompts.templates.sandbox.finalise import json_text, text
 from agentkit_prompts.templates.sandbox.formatting import BoundFormat
 from agentkit_prompts.templates.sandbox.guards import OPERATOR_GUARDS, check_strftime
-from agentkit_prompts.templates.sandbox.meter import Meter, refuse_large
+from agentkit_prompts.templates.sandbox.meter import VIEWS, Meter, refuse_large
 from agentkit_prompts.templates.sandbox.template_context import PromptContext
 
 __all__ = ["PromptEnvironment", "prompt_environment"]
 
-_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _JINJA_FILTERS: dict[str, Any] = dict(FILTERS)
 
 
@@ -79,13 +78,6 @@ def _list(context: Any, value: Any) -> list[Any]:
 
 
 @pass_context
-def _format(context: Any, value: str, *args: Any, **kwargs: Any) -> str:
-    if args and kwargs:
-        raise Fault("format takes values by position or by name, not both")
-    return _percent(context.meter, value, kwargs or args)
-
-
-@pass_context
 def _tojson(context: Any, value: Any, indent: Any = None, sort_keys: bool = False) -> str:
     return json_text(context.meter, value, indent, sort_keys=bool(sort_keys))
 
@@ -118,7 +110,6 @@ class PromptEnvironment(BoundedEnvironment):
         filters: dict[str, Callable[..., Any]] = {
             **dict.fromkeys(("e", "escape", "forceescape"), _escape),
             "attr": _attr,
-            "format": _format,
             "int": _int,
             "join": _join,
             "list": _list,
@@ -151,9 +142,9 @@ class PromptEnvironment(BoundedEnvironment):
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 (as Jinja has it)
         if isinstance(__obj, BuiltinMethodType | MethodType) and __obj.__name__ == "strftime":
             check_strftime(*args)
-        made: Any = super().call(__context, __obj, *args, **kwargs)
+        result: Any = super().call(__context, __obj, *args, **kwargs)
         # A view has no text.
-        return list(made) if type(made) in _VIEWS else made
+        return list(result) if type(result) in VIEWS else result
 
 
 @lru_cache(maxsize=1)

@@ -91,15 +91,11 @@ class BoundedContext(Context):
 
     def join(self, values: Iterable[Any]) -> str:
         """Return `a ~ b`."""
-        texts = [self.shown(value) for value in values]
-        self.meter.make(sum(map(len, texts)))
-        return "".join(texts)
+        return self.meter.join([self.shown(value) for value in values])
 
     def concat(self, texts: Iterable[str]) -> str:
         """Return the text of a buffer."""
-        texts = list(texts)
-        self.meter.make(sum(map(len, texts)))
-        return "".join(texts)
+        return self.meter.join(list(texts))
 
     def rounds(self, value: Any) -> Any:
         """Return the items of a loop, after counting its rounds."""
@@ -119,10 +115,7 @@ class BoundedContext(Context):
 
     def inside(self, container: Any) -> Any:
         """Return a container in which a value is looked for, after limiting its size."""
-        if isinstance(container, str):
-            if len(container) > 1000:
-                self.meter.look()
-        elif not isinstance(container, dict):
+        if not isinstance(container, dict):
             self.meter.deep(container)
         return container
 
@@ -167,7 +160,7 @@ class PromptContext(BoundedContext):
     def emit(self, mark: tuple[tuple[int | None, ...], tuple[int, ...]], values: Sequence[Any]) -> None:
         """Append the values of an output statement that are not all plain text."""
         if _PLAIN.issuperset(map(type, values)):
-            self.texts += [value if type(value) is str else number_text(value) for value in values]
+            self.texts += [value if type(value) is str else number_text(self.meter, value) for value in values]
             self.marks.append(mark)
             return
         sites: list[int | None] = []

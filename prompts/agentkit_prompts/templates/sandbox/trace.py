@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from agentkit_prompts.context.parts import MEDIA_OPENING, neutralise_markers
 from agentkit_prompts.templates.sandbox.faults import Fault
+from agentkit_prompts.templates.sandbox.meter import join_output
 from agentkit_prompts.templates.sandbox.values import Composed, MediaText, RenderedText, Site, Trusted
 
 __all__ = ["Mark", "Piece", "Trace"]
@@ -65,12 +66,11 @@ class Trace:
         self.texts = texts
         self.marks = marks
         self.has_parts = has_parts
-        # The same long text can be printed many times: together they can be longer than the memory.
-        length = sum(map(len, texts))
-        if length > max_chars:
-            line = self._line_of_limit(max_chars)
-            raise Fault(f"the template makes a text of {length:,} characters: more than {max_chars:,}", line=line)
-        self.text = "".join(texts)
+        try:
+            self.text = join_output(texts, max_chars)
+        except Fault as error:
+            error.line = self._line_of_limit(max_chars)
+            raise
         if "<" in self.text and MEDIA_OPENING in self.text:
             self.texts = [_without_false_markers(piece) for piece in self.pieces()]
             self.text = "".join(self.texts)
