@@ -1,7 +1,7 @@
 __version__: str
 
 from agentkit.agent.agent import Agent as Agent
-from agentkit.durable.runs import Runs as Runs
+from agentkit.durable.runs_facade import Runs as Runs
 from agentkit.errors import AgentError as AgentError
 from agentkit.errors import AskAgain as AskAgain
 from agentkit.errors import LimitExceeded as LimitExceeded

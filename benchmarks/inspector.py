@@ -27,9 +27,10 @@ from random import Random
 
 from agentkit import Agent, ScriptedModel
 from agentkit.memory import Memory, Scope
+from agentkit.prompts import UserInput
 from agentkit.server.http_app import Server
-from agentkit.server.served_runs.run_records import RunRecord
-from agentkit.server.served_runs.stored_runs import StoredRuns
+from agentkit.runs.run_record import RunRecord
+from agentkit.runs.run_store import RunStore
 from agentkit.server.serving import uvicorn_server
 
 folder, turns = Path(sys.argv[1]), int(sys.argv[2])
@@ -37,15 +38,15 @@ random = Random(1)
 words = ["".join(random.choices("etaoinshrdlu", k=random.randint(2, 9))) for _ in range(4_000)]
 text = lambda most: " ".join(random.choices(words, k=random.randint(8, most)))
 memory = Memory.open(folder / "home").within(Scope("local"))
-store = StoredRuns(folder / "runs.db")
+store = RunStore(folder / "runs.db")
 agent = Agent(ScriptedModel.repeat(lambda sent: text(200)), "You are brief.", name="a", memory=memory)
 session = memory.session("long")
 for at in range(turns):
     asked, run_id = text(40), random.randbytes(16).hex()
     done = agent.run_sync(asked, session=session, run_id=run_id)
     record = RunRecord(
-        id=run_id, tenant="local", agent="a", status="finished", created_at=at, updated_at=at, session="long",
-        input={"text": asked, "additional_kwargs": {}}, output=done.output, finish_reason="stop",
+        run_id=run_id, tenant="local", agent="a", state="finished", created_at=at, updated_at=at, session="long",
+        input=UserInput(asked), output=done.output, finish_reason="stop",
     )
     store.add(record, done.journal.dumps())
 from starlette.responses import HTMLResponse

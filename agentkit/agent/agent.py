@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
     from agentkit.agent.agent_tool import History
-    from agentkit.durable.runs import Runs
+    from agentkit.durable.runs_facade import Runs
     from agentkit.models.model import Model
     from agentkit.output.output_spec import OutputSpec
     from agentkit.run.engine.events import Event

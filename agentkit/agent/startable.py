@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from agentkit.durable.mapping import MapReport
     from agentkit.durable.run_handle import RunHandle
-    from agentkit.durable.runs import Runs
+    from agentkit.durable.runs_facade import Runs
     from agentkit.run.engine.run_options import RunOptions
     from agentkit.run.parts.run_context import Input
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentkit.errors import AgentError
+from agentkit.runs.run_errors import DurableError, RunNotFound
 
 __all__ = [
     "DatabaseUnavailable",
@@ -15,33 +15,12 @@ __all__ = [
 ]
 
 
-class DurableError(AgentError):
-    """Base of what can go wrong with durable runs that is not the fault of the run itself."""
-
-
 class DatabaseUnavailable(DurableError):
     """The database of the runs does not answer, or refuses what it is asked: it is down, out of reach or full.
 
     Whether what was asked for is stored is not known then: runs go on either way, and `start` with the same `run_id`
     begins a run once.
     """
-
-
-class RunNotFound(DurableError, LookupError):
-    """The database has no run of this id.
-
-    Attributes:
-        run_id: Id that was asked for.
-        around: Id of the run that it is inside of, where it is that of an agent that runs as a tool.
-    """
-
-    def __init__(self, run_id: str, around: str | None = None) -> None:
-        what = f"there is no run {run_id!r} in this database: `agentkit runs list` shows those there are"
-        if around is not None:
-            what = f"{run_id!r} is an agent inside of run {around!r}, and part of it: name that run"
-        super().__init__(what)
-        self.run_id = run_id
-        self.around = around
 
 
 class RunIdTaken(DurableError, ValueError):

@@ -203,10 +203,10 @@ class RunHandle(Generic[Output]):
         """Have calls that wait not run. See `approve`; the model reads the reason."""
         await self.decide({call: Denied(reason)}, by=by)
 
-    async def decide(self, made: Mapping[str | None, Decision], *, by: str = "") -> None:
+    async def decide(self, made: Mapping[str, Decision] | Mapping[str | None, Decision], *, by: str = "") -> None:
         """Store decisions by the ids of calls, None for all that wait: every one of them or none. See `approve`."""
-        made = {call: decision(one, call or "all calls") for call, one in made.items()}
-        await self._store.ask(lambda: self._decide(made, by))
+        checked = {call: decision(one, call or "all calls") for call, one in made.items()}
+        await self._store.ask(lambda: self._decide(checked, by))
 
     def _decide(self, made: Mapping[str | None, Decision], by: str) -> None:
         store = self._store

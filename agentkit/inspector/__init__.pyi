@@ -1,7 +1,4 @@
 from agentkit.inspector.inspector_routes import routes as routes
 from agentkit.inspector.local_source import LocalSource as LocalSource
-from agentkit.inspector.source import InspectedRun as InspectedRun
 from agentkit.inspector.source import InspectorSource as InspectorSource
-from agentkit.inspector.source import RunStatus as RunStatus
-from agentkit.inspector.source import RunSummary as RunSummary
 from agentkit.inspector.source import SourceOf as SourceOf

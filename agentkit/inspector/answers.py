@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
@@ -21,12 +20,14 @@ from agentkit.inspector.past_contexts import run_contexts, turn_bounds, turn_con
 from agentkit.inspector.payload_view import TARGETS, payload_view
 from agentkit.inspector.recall_view import recall_view
 from agentkit.inspector.session_view import MAX_TURNS, first_turn, runs_begun, session_view, turns_view
-from agentkit.inspector.source import InspectedRun, InspectorSource, RunSummary
+from agentkit.inspector.source import InspectorSource, unbegun_journal
 from agentkit.models.abilities import fitted, text_tokens_of
 from agentkit.run.engine.loop import remembering
-from agentkit.run.parts.decisions import Approved, Decision, Denied
+from agentkit.run.journal.journal import Journal
+from agentkit.run.parts.decisions import read_decision
 from agentkit.run.parts.recaller import Found, recall
 from agentkit.run.parts.session import Session
+from agentkit.runs.run_record import RunRecord
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.composition.composition import Composition
@@ -59,6 +60,8 @@ _MAX_LISTED = 1_000
 _FIRST_LISTED = 50
 """Of them, those that the page is given at first."""
 _MAX_NAME = 200
+_MAX_INPUT = 160
+"""Characters of an input that are shown in a list."""
 
 Json = dict[str, Any]
 Name = Annotated[str, Field(max_length=4_000)]
@@ -120,7 +123,7 @@ class Start(_Body):
 class Decided(_Body):
     """A decision about a call."""
 
-    approved: bool
+    approve: bool
     reason: str = ""
     arguments: dict[str, Any] | None = None
 
@@ -145,7 +148,7 @@ class _Located(NamedTuple):
     ctx: PromptContext
     step: int
     steps: int
-    run: InspectedRun | None = None
+    run: RunRecord | None = None
 
 
 async def overview(source: InspectorSource, *, is_whole: bool) -> Json:
@@ -185,10 +188,10 @@ async def run_answer(source: InspectorSource, run_id: str) -> Json:
     return await in_thread(_run_view, found)
 
 
-def _run_view(found: InspectedRun) -> Json:
-    waiting = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in found.waiting]
-    view = journal_view(found.journal)
-    return {**_summary(found.summary), "error": found.error, "waiting": waiting, "journal": view}
+def _run_view(run: RunRecord) -> Json:
+    waiting = [{"id": one.call_id, "name": one.tool, "arguments": one.arguments} for one in run.waiting]
+    error = "" if run.error is None else str(run.error)
+    return {**_summary(run), "error": error, "waiting": waiting, "journal": journal_view(_journal(run))}
 
 
 async def session_answer(source: InspectorSource, name: str, turn: int | None = None) -> Json:
@@ -289,18 +292,27 @@ async def start_answer(source: InspectorSource, asked: Start) -> Json:
 async def decide_answer(source: InspectorSource, asked: Decide) -> Json:
     """Go on with a run that waits."""
     await _run(source, asked.run)
-    made: dict[str, Decision] = {
-        id: Approved(one.arguments) if one.approved else Denied(one.reason) for id, one in asked.decisions.items()
-    }
-    await source.decide(asked.run, made)
+    await source.decide(asked.run, {call: read_decision(one.model_dump()) for call, one in asked.decisions.items()})
     return {"run": asked.run}
 
 
-def _summary(one: RunSummary) -> Json:
-    return {**asdict(one), "input": one.input[:_MAX_NAME]}
+def _summary(run: RunRecord) -> Json:
+    """Return a run as the page lists it; one that waits for room is shown as one that is executed."""
+    return {
+        "id": run.run_id,
+        "agent": run.agent,
+        "session": run.session,
+        "status": "running" if run.state == "queued" else run.state,
+        "input": "" if run.input is None else run.input.text[:_MAX_INPUT],
+        "started_at": run.created_at or None,
+    }
 
 
-async def _run(source: InspectorSource, run_id: str) -> InspectedRun:
+def _journal(run: RunRecord) -> Journal:
+    return unbegun_journal(run) if run.journal is None else run.journal
+
+
+async def _run(source: InspectorSource, run_id: str) -> RunRecord:
     found = await source.run(run_id)
     if found is None:
         raise Missing(f"run: there is no run {run_id[:_MAX_NAME]!r}")
@@ -318,7 +330,7 @@ async def _runs(source: InspectorSource, name: str, session: Session, bounds: Se
     """Return the ids of the runs that turns are of, of those that are known: see `runs_begun`."""
     begun = await in_thread(runs_begun, session, bounds)
     ids = set(begun.values())
-    known = {one.id for one in await source.runs(limit=len(ids), session=name, ids=ids)} if ids else set()
+    known = {one.run_id for one in await source.runs(limit=len(ids), session=name, ids=ids)} if ids else set()
     return {at: run_id for at, run_id in begun.items() if run_id in known}
 
 
@@ -351,10 +363,10 @@ async def _located(source: InspectorSource, asked: Asked) -> _Located:
 
 async def _of_run(source: InspectorSource, run_id: str, asked_step: int | None) -> _Located:
     found = await _run(source, run_id)
-    agent = await _agent(source, found.journal.agent)
-    name = found.summary.session
+    agent = await _agent(source, found.agent)
+    name = found.session
     session = None if name is None else await source.session(name)
-    contexts = await in_thread(run_contexts, agent, found.journal, session)
+    contexts = await in_thread(run_contexts, agent, _journal(found), session)
     step = len(contexts) if asked_step is None else asked_step
     if not 1 <= step <= len(contexts):
         raise Missing(f"step: the run has {len(contexts)} model calls, from 1; there is no {brief(asked_step)}")

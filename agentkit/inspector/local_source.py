@@ -6,19 +6,19 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from threading import Lock
 from typing import Any, TypeVar
 
 from agentkit.agent.agent import Agent
 from agentkit.errors import AgentDefinitionError, AgentError, ApprovalError, Paused
 from agentkit.inspector.journal_view import waiting_calls
-from agentkit.inspector.source import InspectedRun, RunStatus, RunSummary
+from agentkit.inspector.source import unbegun_journal
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallSource
 from agentkit.run.parts.session import InMemorySession, Session
-from agentkit_prompts.context.messages import ToolCall
+from agentkit.runs.run_record import RunError, RunRecord, RunState, WaitingCall
 from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_prompts.names import nearest
 
@@ -26,18 +26,6 @@ __all__ = ["LocalSource"]
 
 Named = TypeVar("Named")
 _MAX_RUNS = 1_000
-_MAX_INPUT = 160
-
-
-@dataclass(slots=True)
-class _Kept:
-    """A run of this process, while it goes on and afterwards."""
-
-    summary: RunSummary
-    lines: list[str] = field(default_factory=list)
-    journal: Journal | None = None
-    error: str = ""
-    waiting: tuple[ToolCall, ...] = ()
 
 
 class LocalSource:
@@ -64,7 +52,10 @@ class LocalSource:
         self._agents: dict[str, Agent[Any, Any]] = _by_name("agent", [(agent.name, agent) for agent in agents])
         self._sessions: dict[str, Session] = _by_name("session", [(session.id, session) for session in sessions])
         self._new_session = new_session
-        self._runs: dict[str, _Kept] = {}
+        self._runs: dict[str, RunRecord] = {}
+        """The oldest first; those that have a journal have ended, or wait."""
+        self._lines: dict[str, list[str]] = {}
+        """Of the journals of runs that this object began."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._lock = Lock()
         for journal in runs:
@@ -72,33 +63,38 @@ class LocalSource:
 
     def add(self, journal: Journal, error: BaseException | str | None = None) -> None:
         """Show a run that was made elsewhere; `error` is what ended it, where it did not end well."""
-        status, waiting = _status(journal, self._agents.get(journal.agent), error)
-        asked = journal.context.user_input.text[:_MAX_INPUT]
-        summary = RunSummary(journal.run_id, journal.agent, journal.session, status, asked)
-        problem = "" if error is None or isinstance(error, Paused) else _words(error)
-        self._keep(_Kept(summary, journal=journal, error=problem, waiting=waiting))
+        state, waiting, failure = _state(journal, self._agents.get(journal.agent), error)
+        self._keep(
+            RunRecord(
+                run_id=journal.run_id,
+                agent=journal.agent,
+                state=state,
+                created_at=0.0,  # not known
+                updated_at=0.0,
+                session=journal.session,
+                input=journal.context.user_input,
+                waiting=waiting,
+                error=failure,
+                journal=journal,
+            )
+        )
 
     async def agents(self) -> Mapping[str, Agent[Any, Any]]:
         return self._agents
 
     async def runs(
         self, *, limit: int, session: str | None = None, ids: Collection[str] | None = None
-    ) -> Sequence[RunSummary]:
-        newest = [kept.summary for kept in reversed(self._runs.values()) if ids is None or kept.summary.id in ids]
-        return [one for one in newest if session is None or one.session == session][:limit]
+    ) -> Sequence[RunRecord]:
+        newest = [run for run in reversed(self._runs.values()) if ids is None or run.run_id in ids]
+        return [run for run in newest if session is None or run.session == session][:limit]
 
-    async def run(self, run_id: str) -> InspectedRun | None:
-        kept = self._runs.get(run_id)
-        if kept is None:
-            return None
-        journal = kept.journal
-        if journal is None:
-            with self._lock:
-                text = "".join(kept.lines)
-            if not text:
-                return InspectedRun.unbegun(kept.summary, UserInput(kept.summary.input), kept.error)
-            journal = Journal.loads(text)
-        return InspectedRun(kept.summary, journal, kept.error, kept.waiting)
+    async def run(self, run_id: str) -> RunRecord | None:
+        run = self._runs.get(run_id)
+        if run is None or run.journal is not None:
+            return run
+        with self._lock:
+            text = "".join(self._lines.get(run_id, ()))
+        return replace(run, journal=Journal.loads(text) if text else unbegun_journal(run))
 
     async def sessions(self, *, limit: int) -> Sequence[str]:
         return list(reversed(self._sessions))[:limit]
@@ -118,32 +114,41 @@ class LocalSource:
             opened = self._sessions.get(session) or self._new_session(session)
             self._sessions[session] = opened
         run_id = os.urandom(8).hex()
-        summary = RunSummary(run_id, agent, session, "running", user_input.text[:_MAX_INPUT], time.time())
-        kept = self._keep(_Kept(summary))
+        now = time.time()
+        run = RunRecord(
+            run_id=run_id,
+            agent=agent,
+            state="running",
+            created_at=now,
+            updated_at=now,
+            session=session,
+            input=user_input,
+        )
+        lines = self._lines[run_id] = []
+        self._keep(run)
 
         def keep(line: str) -> None:
             with self._lock:
-                kept.lines.append(line)
+                lines.append(line)
 
-        self._begin(kept, chosen.run(user_input, run_id=run_id, session=opened, journal=keep))
+        self._begin(run, chosen.run(user_input, run_id=run_id, session=opened, journal=keep))
         return run_id
 
     async def decide(self, run_id: str, decisions: Mapping[str, Decision]) -> None:
-        kept = self._runs.get(run_id)
-        if kept is None or kept.journal is None or kept.summary.status != "waiting":
+        run = self._runs.get(run_id)
+        if run is None or run.journal is None or run.state != "waiting":
             raise ApprovalError(f"run {run_id[:80]!r} does not wait for a decision", name=run_id[:80])
-        ids = {call.id for call in kept.waiting}
+        ids = {call.call_id for call in run.waiting}
         if wrong := [id[:80] for id in decisions if id not in ids]:
             raise ApprovalError(
                 f"run {run_id!r}: no call waits with the id {', '.join(map(repr, wrong))}",
                 name=run_id,
                 value=", ".join(wrong),
             )
-        name = kept.summary.session
-        session = None if name is None else self._sessions.get(name)
-        resuming = self._agent(kept.summary.agent).resume(kept.journal, approve=dict(decisions), session=session)
-        kept.summary, kept.waiting = replace(kept.summary, status="running"), ()
-        self._begin(kept, resuming)
+        session = None if run.session is None else self._sessions.get(run.session)
+        resuming = self._agent(run.agent).resume(run.journal, approve=dict(decisions), session=session)
+        self._runs[run_id] = run = replace(run, state="running", waiting=(), updated_at=time.time())
+        self._begin(run, resuming)
 
     async def close(self) -> None:
         """Cancel the runs that go on, and wait until they have ended."""
@@ -156,38 +161,41 @@ class LocalSource:
             raise AgentError(f"there is no agent {name[:80]!r}{nearest(name[:80], self._agents)}")
         return self._agents[name]
 
-    def _keep(self, kept: _Kept) -> _Kept:
-        self._runs.pop(kept.summary.id, None)
-        self._runs[kept.summary.id] = kept
+    def _keep(self, run: RunRecord) -> None:
+        self._runs.pop(run.run_id, None)
+        self._runs[run.run_id] = run
         while len(self._runs) > _MAX_RUNS:
-            oldest = next((id for id, one in self._runs.items() if one.summary.status != "running"), None)
+            oldest = next((id for id, one in self._runs.items() if one.state != "running"), None)
             if oldest is None:
                 break
             del self._runs[oldest]
-        return kept
+            self._lines.pop(oldest, None)
 
-    def _begin(self, kept: _Kept, running: Any) -> None:
-        task = asyncio.create_task(self._ended(kept, running))
+    def _begin(self, run: RunRecord, running: Any) -> None:
+        task = asyncio.create_task(self._ended(run, running))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _ended(self, kept: _Kept, running: Any) -> None:
+    async def _ended(self, run: RunRecord, running: Any) -> None:
         """Wait for a run and note how it ended."""
-        status: RunStatus = "finished"
-        error = ""
+        state: RunState = "finished"
+        waiting: tuple[WaitingCall, ...] = ()
+        error: RunError | None = None
         try:
             result = await running
             journal = result.journal
             if result.limit is not None:
-                status, error = "failed", str(result.limit)
+                state, error = "failed", RunError(type(result.limit).__name__, str(result.limit))
         except asyncio.CancelledError as stopped:
-            status, journal = "cancelled", getattr(stopped, "journal", None)
+            state, journal = "cancelled", getattr(stopped, "journal", None)
         except Paused as paused:
-            status, journal, kept.waiting = "waiting", paused.journal, paused.calls
+            state, journal, waiting = "waiting", paused.journal, _waiting(paused)
         except Exception as failure:
-            status, journal, error = "failed", getattr(failure, "journal", None), _words(failure)
-        kept.journal = journal if journal is not None else kept.journal
-        kept.error, kept.summary = error, replace(kept.summary, status=status)
+            journal, state, error = getattr(failure, "journal", None), "failed", _error(failure)
+        journal = run.journal if journal is None else journal
+        ended = replace(run, state=state, waiting=waiting, error=error, journal=journal, updated_at=time.time())
+        if run.run_id in self._runs:
+            self._runs[run.run_id] = ended
 
 
 def _by_name(what: str, named: list[tuple[str, Named]]) -> dict[str, Named]:
@@ -203,26 +211,33 @@ def _by_name(what: str, named: list[tuple[str, Named]]) -> dict[str, Named]:
     return found
 
 
-def _status(
+def _state(
     journal: Journal, agent: Agent[Any, Any] | None, error: BaseException | str | None
-) -> tuple[RunStatus, tuple[ToolCall, ...]]:
+) -> tuple[RunState, tuple[WaitingCall, ...], RunError | None]:
+    """Return the state of a run that was made elsewhere, the calls that wait, and why it failed."""
     if isinstance(error, Paused):
-        return "waiting", error.calls
+        return "waiting", _waiting(error), None
     if error is not None:
-        return "failed", ()
+        return "failed", (), _error(error)
     messages = journal.messages
     if messages and messages[-1].role == "assistant" and not messages[-1].tool_calls:
-        return "finished", ()
-    waiting = tuple([replace(call, id=id) for id, call in waiting_calls(journal).items()])
-    if agent is None:
-        return "unfinished", ()
-    asked = tuple([call for call in waiting if "/" in call.id or _asks(agent, call.name)])
-    return ("waiting", asked) if asked else ("unfinished", ())
+        return "finished", (), None
+    calls = [replace(call, id=id) for id, call in waiting_calls(journal).items()]
+    asked = [call for call in calls if agent is not None and ("/" in call.id or _asks(agent, call.name))]
+    if asked:
+        return "waiting", tuple([WaitingCall.of(call) for call in asked]), None
+    return "failed", (), RunError("Interrupted", "its journal ends before the run does: it can be resumed")
+
+
+def _waiting(paused: Paused) -> tuple[WaitingCall, ...]:
+    return tuple([WaitingCall.of(call, paused.agents.get(call.id, "")) for call in paused.calls])
 
 
 def _asks(agent: Agent[Any, Any], tool: str) -> bool:
     return tool in agent.tools and agent.tools[tool].policy.approval != "never"
 
 
-def _words(error: BaseException | str) -> str:
-    return error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+def _error(error: BaseException | str) -> RunError:
+    if isinstance(error, str):
+        return RunError("Error", error)
+    return RunError(type(error).__name__, str(error))

@@ -3,58 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from agentkit.agent.agent import Agent
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallSource
 from agentkit.run.parts.session import Session
-from agentkit_prompts.context.messages import ToolCall
+from agentkit.runs.run_record import RunRecord
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["InspectedRun", "InspectorSource", "RunStatus", "RunSummary", "SourceOf"]
-
-RunStatus: TypeAlias = Literal["running", "waiting", "finished", "failed", "cancelled", "unfinished"]
-"""`waiting` for decisions about tool calls; `unfinished` where a journal ends and nobody knows why."""
+__all__ = ["InspectorSource", "SourceOf", "unbegun_journal"]
 
 
-@dataclass(frozen=True, slots=True)
-class RunSummary:
-    """A run in a list."""
-
-    id: str
-    agent: str
-    """Name of the agent, a key of `InspectorSource.agents`."""
-    session: str | None
-    """Name of the session, as `InspectorSource.session` takes it; None without one."""
-    status: RunStatus
-    input: str = ""
-    """The beginning of what was asked."""
-    started_at: float | None = None
-    """Seconds since 1970; None where it is not known."""
-
-
-@dataclass(frozen=True, slots=True)
-class InspectedRun:
-    """A run, with all that is known of it."""
-
-    summary: RunSummary
-    journal: Journal
-    """As far as the run got."""
-    error: str = ""
-    """Why it failed, in the words of the error."""
-    waiting: tuple[ToolCall, ...] = ()
-    """The calls that wait for a decision, as `Paused.calls` has them."""
-
-    @classmethod
-    def unbegun(cls, summary: RunSummary, user_input: UserInput, error: str = "") -> InspectedRun:
-        """Return a run that has no journal yet, as it waits for room, or failed before it began."""
-        return cls(summary, Journal(summary.agent, summary.id, PromptContext(user_input=user_input)), error)
+def unbegun_journal(run: RunRecord) -> Journal:
+    """Return the journal of a run that has none yet, as it waits for room, or failed before it began."""
+    return Journal(run.agent, run.run_id, PromptContext(user_input=run.input or UserInput()))
 
 
 class InspectorSource(Protocol):
@@ -66,8 +33,8 @@ class InspectorSource(Protocol):
 
     async def runs(
         self, *, limit: int, session: str | None = None, ids: Collection[str] | None = None
-    ) -> Sequence[RunSummary]:
-        """Return the newest runs, newest first, `limit` at most.
+    ) -> Sequence[RunRecord]:
+        """Return the newest runs, newest first, `limit` at most. Their agents are keys of `agents`.
 
         Args:
             limit: Most runs to return.
@@ -76,8 +43,8 @@ class InspectorSource(Protocol):
         """
         ...
 
-    async def run(self, run_id: str) -> InspectedRun | None:
-        """Return a run; None when the caller has none of this id."""
+    async def run(self, run_id: str) -> RunRecord | None:
+        """Return a run with its journal; None when the caller has none of this id."""
         ...
 
     async def sessions(self, *, limit: int) -> Sequence[str]:

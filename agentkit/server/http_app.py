@@ -25,6 +25,8 @@ from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.errors import AgentDefinitionError
 from agentkit.ground.graceful_shutdown.ended_requests import EndedRequests
 from agentkit.inspector import routes as inspector_routes
+from agentkit.runs.executor import Executor
+from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Access, Caller
 from agentkit.server.endpoints.exchange import error_answer, stopped
 from agentkit.server.endpoints.http_endpoint import Endpoint
@@ -35,10 +37,8 @@ from agentkit.server.endpoints.runs_api import RunEndpoints
 from agentkit.server.endpoints.sessions_api import SessionEndpoints
 from agentkit.server.openai_endpoints.openai_api import OpenAIEndpoints
 from agentkit.server.served_agents import ServedAgents
-from agentkit.server.served_runs.background_runs import BackgroundRuns
-from agentkit.server.served_runs.local_runs import LocalRuns
+from agentkit.server.served_runs.process_executor import ProcessExecutor
 from agentkit.server.served_runs.run_services import RunServices
-from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import AccessDenied, BadRequest, ServerError
 from agentkit.server.server_options import ServerOptions
@@ -65,7 +65,7 @@ class Server:
         access: The tokens; None asks for none and refuses whoever does not come from this machine: callers are then
             the tenant whose memory the agents have.
         options: What the server allows.
-        runs: Makes what starts background runs; `LocalRuns` where it is None.
+        runs: Makes what starts background runs; `ProcessExecutor` where it is None.
 
     Raises:
         AgentDefinitionError: There is no agent, or two do not go together.
@@ -76,17 +76,17 @@ class Server:
         agents: Iterable[Agent[Any, Any] | LoadedAgent],
         *,
         memory: Memory | None = None,
-        store: StoredRuns | None = None,
+        store: RunStore | None = None,
         access: Access | None = None,
         options: ServerOptions = _OPTIONS,
-        runs: Callable[[RunServices], BackgroundRuns] | None = None,
+        runs: Callable[[RunServices], Executor] | None = None,
     ) -> None:
         check_types(
             AgentDefinitionError,
             "Server",
             agents=(agents, Iterable, "a list of agents"),
             memory=(memory, (Memory, NoneType), "a Memory, or None"),
-            store=(store, (StoredRuns, NoneType), "StoredRuns, or None"),
+            store=(store, (RunStore, NoneType), "a RunStore, or None"),
             access=(access, (Access, NoneType), "an Access, or None"),
             options=(options, ServerOptions, "ServerOptions"),
         )
@@ -107,12 +107,12 @@ class Server:
                 value=self.access.tenant,
             )
         self._owns_store = store is None
-        self.store = StoredRuns() if store is None else store
+        self.store = RunStore() if store is None else store
         self.sessions = SessionStore(self.agents.memory or memory, options.sessions_in_memory)
         self.limits = TenantLimits(options, self.store)
         self.measures = Measures()
         services = RunServices(self.agents, self.store, self.sessions, self.limits, options)
-        self.runs: BackgroundRuns = (runs or LocalRuns)(services)
+        self.runs: Executor = (runs or ProcessExecutor)(services)
         self._turns = Turns(self.store, self.limits, options)
         self._openai = OpenAIEndpoints(self.agents, self.store, self._turns, options)
         self.run_endpoints = RunEndpoints(services, self.runs, self._turns.kept)

@@ -116,9 +116,9 @@ async def test_it_is_shown_who_decided_about_what_also_inside(working: Working, 
     written = await asyncio.to_thread(CliRunner().invoke, app, ["runs", "show", "bills", "--url", url, "--json"])
     data = json.loads(written.stdout)["decided"]
     assert {one["call_id"]: (one["decided_by"], one["decision"]) for one in data} == {
-        "a": ("ada", {"approved": None}),
-        "b": ("bob", {"denied": "too much"}),
-        "d/c": ("eve", {"approved": {"amount": 6}}),
+        "a": ("ada", {"approve": True, "reason": "", "arguments": None}),
+        "b": ("bob", {"approve": False, "reason": "too much", "arguments": None}),
+        "d/c": ("eve", {"approve": True, "reason": "", "arguments": {"amount": 6}}),
     }
     with pytest.raises(RunNotFound):
         await runs.handle("nothing").decided()

@@ -15,8 +15,8 @@ from agentkit.durable import DurableError, RunFailed
 from agentkit.durable.stored.journal_rows import JournalRow, journal_text
 from agentkit.durable.stored.run_request import RunRequest, SessionName
 from agentkit.models import Price
+from agentkit.runs.run_record import RunsWanted
 from agentkit.server.served_runs.durable_records import DurableRecords
-from agentkit.server.served_runs.run_records import RunsWanted
 from tests.effort import spread
 from tests.raising import raises
 from tests.waiting import LONG, eventually
@@ -121,12 +121,12 @@ async def test_a_run_with_a_damaged_journal_is_reported_and_hurts_no_other(
         database.execute(f"UPDATE operation_outputs SET {damaged} WHERE workflow_uuid = 'bad'")
     assert {one.name: one.runs for one in await runs.costs(by="run")} == {"good": 1}
     with closing(DurableRecords(Runs(url), tmp_path / "other.db")) as records:
-        good, bad = records.page("acme", RunsWanted())
+        good, bad = records.page(RunsWanted(tenant="acme"))
         assert (good.error, bad.error) == (
             None,
-            {"type": "JournalError", "message": "what is stored of this run is damaged"},
+            ("JournalError", "what is stored of this run is damaged"),
         )
-        assert records.get("acme", "bad") == bad
+        assert records.get("bad", tenant="acme") == bad
 
 
 async def test_costs_are_counted_from_journals(working: Working) -> None:

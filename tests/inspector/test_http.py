@@ -190,9 +190,9 @@ WRONG: list[Any] = [
     ("recall", {"agent": "support", "query": "x", "limit": 0}, 422, "request"),
     ("start", {"agent": "support", "input": "hi"}, 422, "customer"),
     ("start", {"agent": "nobody", "input": "hi"}, 404, "there is no agent"),
-    ("decide", {"run": "run-finished", "decisions": {"c1": {"approved": True}}}, 422, "does not wait"),
-    ("decide", {"run": "run-waiting", "decisions": {"c9": {"approved": True}}}, 422, "no call waits"),
-    ("decide", {"run": "run-waiting", "decisions": {"c2": {"approved": 1.5}}}, 422, "request"),
+    ("decide", {"run": "run-finished", "decisions": {"c1": {"approve": True}}}, 422, "does not wait"),
+    ("decide", {"run": "run-waiting", "decisions": {"c9": {"approve": True}}}, 422, "no call waits"),
+    ("decide", {"run": "run-waiting", "decisions": {"c2": {"approve": 1.5}}}, 422, "request"),
 ]
 
 
@@ -211,7 +211,7 @@ def test_what_is_wrong_is_said_and_nothing_of_the_machine(url: str) -> None:
 def test_a_waiting_run_is_not_touched_by_wrong_decisions(serve: Serve) -> None:
     source = shop()
     url = serve(source)
-    post(url, "decide", run="run-waiting", decisions={"c9": {"approved": True}})
+    post(url, "decide", run="run-waiting", decisions={"c9": {"approve": True}})
     assert get(f"{url}api/run?id=run-waiting").json()["status"] == "waiting"
 
 
@@ -320,7 +320,7 @@ def test_on_this_machine_only_the_token_and_the_name_of_this_machine_are_taken()
         assert "access-control-allow-origin" not in get(url, headers={**good, "origin": "http://evil"}).headers
 
 
-def test_a_source_knows_how_its_runs_ended() -> None:
+async def test_a_source_knows_how_its_runs_ended() -> None:
     source = LocalSource([support()])
     paused = waiting()
     source.add(paused.journal)
@@ -328,8 +328,8 @@ def test_a_source_knows_how_its_runs_ended() -> None:
     cut = Journal.loads(finished().dumps())
     cut.run_id, cut.entries = "cut", cut.entries[:3]
     source.add(cut)
-    statuses = {one.summary.id: one.summary.status for one in source._runs.values()}
-    assert statuses == {"run-waiting": "waiting", "run-finished": "finished", "cut": "unfinished"}
+    statuses = {one.run_id: one.state for one in await source.runs(limit=10)}
+    assert statuses == {"run-waiting": "waiting", "run-finished": "finished", "cut": "failed"}
 
 
 @pytest.fixture

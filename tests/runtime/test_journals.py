@@ -262,8 +262,18 @@ RESULT = (
         (HEAD + RESULT.replace('"c1"', "{}"), 2, None, "TypeError"),
         (HEAD + RESULT.replace('"pay"', "[]"), 2, None, "TypeError"),
         (HEAD + RESULT.replace('"success"', '"fine"'), 2, None, "ValidationError"),
-        (HEAD + '{"effect": "AskApproval", "answer": {"c1": {"approved": [1]}}}\n', 2, None, "TypeError"),
-        (HEAD + '{"effect": "AskApproval", "answer": {"c1": {"denied": {}}}}\n', 2, None, "TypeError"),
+        (
+            HEAD + '{"effect": "AskApproval", "answer": {"c": {"approve": true, "arguments": [1]}}}\n',
+            2,
+            None,
+            "TypeError",
+        ),
+        (
+            HEAD + '{"effect": "AskApproval", "answer": {"c1": {"approve": false, "reason": {}}}}\n',
+            2,
+            None,
+            "TypeError",
+        ),
     ],
 )
 def test_a_journal_that_cannot_be_read_says_where(

@@ -12,14 +12,14 @@ import pytest
 from agentkit import Agent, ScriptedModel
 from agentkit.memory import Memory
 from agentkit.model_evaluation.answer_file import AnswerFile
-from agentkit.server import StoredRuns, add_token
+from agentkit.server import RunStore, add_token
 from agentkit.testing import RecordedModel
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="rights of files are those of POSIX")
 
 
 def run_store(path: Path) -> None:
-    StoredRuns(path).close()
+    RunStore(path).close()
 
 
 def access_file(path: Path) -> None:

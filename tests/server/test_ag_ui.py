@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,9 @@ from ag_ui.core import Context as About
 from ag_ui.core import Event, RunAgentInput, TextPart, Tool, ToolMessage, UserMessage
 from pydantic import BaseModel, TypeAdapter
 
-from agentkit import Agent, Composition, Layers, Message, Reply, ScriptedModel, ToolCall, Usage, tool
+from agentkit import Agent, Approved, Composition, Layers, Message, Reply, ScriptedModel, ToolCall, Usage, tool
 from agentkit.prompts import AdditionalInfoPrompt, Template
-from agentkit.server import Access, ServerOptions, StoredRuns, add_token
+from agentkit.server import Access, RunStore, ServerOptions, add_token
 from agentkit.testing import CutOff, Delayed
 from tests.server.serving_agents import Client, served
 from tests.waiting import LONG, until
@@ -251,14 +250,14 @@ def test_an_answered_run_that_a_server_was_killed_under_is_finished_by_the_next_
     PAID.clear()
     file = tmp_path / "runs.db"
     agent = Agent(ScriptedModel([calls(ToolCall("c1", "pay", '{"francs": 3}')), "Paid."]), tools=[pay], name="shop")
-    store = StoredRuns(file)
+    store = RunStore(file)
     with served(agent, store=store) as client:
         events(client, asked("Pay."))
-        record = store.get("local", client.get("/runs").json()["runs"][0]["id"])
-    assert store.put(replace(record, status="running", waiting=(), decisions={"c1": {"approve": True}}), was="waiting")
-    assert not store.put(record, was="waiting")
+        run = client.get("/runs").json()["runs"][0]["id"]
+    assert store.decide(run, {"c1": Approved()}) == "queued" and store.begin_attempt(run) is not None
+    assert store.begin_attempt(run) is None
     with served(agent, store=store) as client:
-        assert until(lambda: client.get(f"/runs/{record.id}").json()["status"] == "finished") and PAID == [3]
+        assert until(lambda: client.get(f"/runs/{run}").json()["status"] == "finished") and PAID == [3]
     store.close()
 
 
@@ -273,7 +272,7 @@ def test_an_answered_run_that_a_server_is_stopped_under_is_finished_by_the_next_
     paid = Reply(Message("assistant", "Paid."), usage=Usage(7, 1))
     model = ScriptedModel([calls(ToolCall("c1", "pay", '{"francs": 3}')), late, paid])
     agent = Agent(model, tools=[pay], name="shop")
-    store = StoredRuns(tmp_path / "runs.db")
+    store = RunStore(tmp_path / "runs.db")
     options = ServerOptions(grace_seconds=0.1)
     with served(agent, store=store, options=options) as client, ThreadPoolExecutor(1) as threads:
         waiting = events(client, asked("Pay."))[-1].outcome.interrupts
@@ -282,7 +281,7 @@ def test_an_answered_run_that_a_server_is_stopped_under_is_finished_by_the_next_
         assert begun.wait(LONG)
         client.running.should_exit = True
         assert (answered.result()[-1].type, answered.result()[-1].code) == ("RUN_ERROR", "stopped")
-        assert until(lambda: store.get("local", run).status == "queued") and PAID == [3]
+        assert until(lambda: store.get(run).state == "queued") and PAID == [3]
     with served(agent, store=store) as client:
         assert until(lambda: client.get(f"/runs/{run}").json()["status"] == "finished") and PAID == [3]
         counted = until(lambda: [day["input_tokens"] for day in client.get("/usage").json()["days"]])

@@ -24,10 +24,11 @@ pytest.importorskip("dbos", reason="needs the extra `durable`")
 from agentkit import Agent, Composition, Message, Reply, Runs, ScriptedModel, ToolCall, Usage, tool
 from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory
+from agentkit.prompts import UserInput
+from agentkit.runs.run_record import RunRecord, RunsWanted
 from agentkit.server import Access, Server, add_token
 from agentkit.server.served_runs.durable_records import DurableRecords
 from agentkit.server.served_runs.durable_runs import DurableRuns
-from agentkit.server.served_runs.run_records import RunRecord, RunsWanted
 from agentkit.testing import Delayed
 from tests.paths import ROOT
 from tests.raising import raises
@@ -64,9 +65,9 @@ def until(client: Client, run: str, token: str, *statuses: str) -> dict[str, Any
 def assert_counted(client: Client, records: DurableRecords, run: str, runs: int) -> None:
     """Check that all that a run of a tenant used so far is counted once, and is waited for no more."""
     end = time.monotonic() + LONG
-    wanted = runs, records.get("acme", run).usage
-    while client.server.runs.live or [*records.usage("acme").values()] != [wanted]:
-        assert time.monotonic() < end, (client.server.runs.live, records.usage("acme"), wanted)
+    wanted = runs, records.get(run).usage
+    while client.server.runs.live or [*records.usage.of("acme").values()] != [wanted]:
+        assert time.monotonic() < end, (client.server.runs.live, records.usage.of("acme"), wanted)
         time.sleep(0.05)
 
 
@@ -82,7 +83,7 @@ def queries(records: DurableRecords, limit: int) -> int:
 
     event.listen(engine, "before_cursor_execute", note)
     try:
-        assert len(records.page("acme", RunsWanted(limit=limit))) == limit
+        assert len(records.page(RunsWanted(tenant="acme", limit=limit))) == limit
     finally:
         event.remove(engine, "before_cursor_execute", note)
     return len([one for one in found if one.lstrip().upper().startswith(("SELECT", "WITH"))])
@@ -101,8 +102,8 @@ def test_what_a_run_used_is_counted_when_it_ends_while_the_server_stops(tmp_path
         with served(agent, store=records, runs=partial(DurableRuns, records=records)) as client:
             run = client.post("/runs", {"agent": "shop", "input": "a"}).json()["id"]
             assert begun.wait(LONG)
-        assert records.get("acme", run).status == "finished"
-        assert [(runs, usage.input_tokens) for runs, usage in records.usage("acme").values()] == [(1, 7)]
+        assert records.get(run).state == "finished"
+        assert [(runs, usage.input_tokens) for runs, usage in records.usage.of("acme").values()] == [(1, 7)]
 
 
 def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path) -> None:
@@ -110,8 +111,8 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
     acme, other = [add_token(access, tenant, tenant, scopes=("run", "read", "approve")) for tenant in ("acme", "other")]
     agent = Agent(ScriptedModel.repeat(reply), "You pay.", tools=[pay], name="cashier")
     records = DurableRecords(Runs(f"sqlite:///{tmp_path / 'durable.db'}"))
-    left = RunRecord(id="left", tenant="acme", agent="cashier", status="running", created_at=1, updated_at=1)
-    records.add(replace(left, input={"text": "left"}))  # of a request, as a server that was killed leaves it
+    left = RunRecord(run_id="left", tenant="acme", agent="cashier", state="running", created_at=1, updated_at=1)
+    records.add(replace(left, input=UserInput("left")))  # of a request, as a server that was killed leaves it
     with raises(AgentDefinitionError, name="memory"):
         Server([agent], store=records, runs=partial(DurableRuns, records=records))
     with (
@@ -135,11 +136,11 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
             {"id": "a", "name": "pay", "arguments": '{"amount": 3}'}
         ]
         for ids in ((run, "left"), (run,), ("left",), ("none",), ()):
-            assert {one.id for one in records.page("acme", RunsWanted(ids=ids))} == {*ids} - {"none"}
-        waiting = RunsWanted(ids=(run, "left"), status="waiting")
-        assert [one.id for one in records.page("acme", waiting)] == [run]
-        assert records.page("other", RunsWanted(ids=(run, "left"))) == []
-        assert records.page("acme", RunsWanted(ids=("left",), status="waiting")) == []
+            assert {one.run_id for one in records.page(RunsWanted(tenant="acme", ids=ids))} == {*ids} - {"none"}
+        waiting = RunsWanted(tenant="acme", ids=(run, "left"), state="waiting")
+        assert [one.run_id for one in records.page(waiting)] == [run]
+        assert records.page(RunsWanted(tenant="other", ids=(run, "left"))) == []
+        assert records.page(RunsWanted(tenant="acme", ids=("left",), state="waiting")) == []
         overview = client.get("/inspector/api/overview", acme).json()
         assert {one["id"]: one["input"] for one in overview["runs"]} == {run: "pay 3", "left": "left"}
         assert client.get("/inspector/api/overview", other).json()["runs"] == []

@@ -41,7 +41,7 @@ def test_a_run_is_started_seen_and_decided_about(tmp_path: Path) -> None:
         assert run not in client.get("/inspector/api/overview", bolt).text
         assert client.get(f"/inspector/api/run?id={run}", acme).status_code == 200
         assert client.get(f"/inspector/api/run?id={run}", bolt).status_code == 404
-        decision = {"run": run, "decisions": {"c1": {"approved": True}}}
+        decision = {"run": run, "decisions": {"c1": {"approve": True}}}
         assert client.post("/inspector/api/decide", decision, reads).status_code == 403
         assert client.post("/inspector/api/decide", decision, acme).status_code == 200
         assert ended(client, run, acme)["output"] == "Paid."

@@ -19,13 +19,12 @@ from jsonschema import Draft202012Validator
 
 from agentkit import Agent, Journal, Message, Runs, ScriptedModel, ToolCall, tool
 from agentkit.memory import Memory
-from agentkit.prompts import Document
-from agentkit.server import ServerOptions, StoredRuns, StoredRunsError
+from agentkit.prompts import Document, UserInput
+from agentkit.runs.run_record import RunRecord
+from agentkit.server import RunStore, ServerOptions
 from agentkit.server.served_runs.durable_records import DurableRecords
 from agentkit.server.served_runs.durable_runs import DurableRuns
-from agentkit.server.served_runs.run_records import RunRecord, RunsWanted
 from agentkit.testing import Delayed
-from tests.raising import raises
 from tests.server.serving_agents import ended, served
 from tests.waiting import LONG, until
 
@@ -296,14 +295,14 @@ async def test_a_server_that_stops_loses_no_run(tmp_path: Path) -> None:
     options = ServerOptions(grace_seconds=0.2)
     with Memory.open(tmp_path / "home") as memory:
         first = agent(wants(("c1", "look", "{}")), Delayed(60, "never"), memory=memory)
-        with closing(StoredRuns(tmp_path / "runs.db")) as store, served(first, store=store, options=options) as client:
+        with closing(RunStore(tmp_path / "runs.db")) as store, served(first, store=store, options=options) as client:
             run = client.post("/runs", {"agent": "a", "input": "Hi", "session": "s"}).json()["id"]
             model: Any = first.chain.model
             await asyncio.to_thread(until, lambda: len(model.requests) == 2)
             seen = client.get(f"/runs/{run}").json()
             assert seen["status"] == "running"
         second = agent("Done.", memory=memory)
-        with closing(StoredRuns(tmp_path / "runs.db")) as store, served(second, store=store) as client:
+        with closing(RunStore(tmp_path / "runs.db")) as store, served(second, store=store) as client:
             finished = await asyncio.to_thread(ended, client, run)
             assert (finished["status"], finished["output"], done) == ("finished", "Done.", ["looked"])
             roles = [one["role"] for one in client.get("/sessions/s/messages").json()["messages"]]
@@ -315,20 +314,20 @@ async def test_a_server_that_stops_loses_no_run(tmp_path: Path) -> None:
 def test_a_journal_of_a_newer_version_is_left_to_a_server_that_can_read_it(tmp_path: Path) -> None:
     now = time.time()
     record = RunRecord(
-        id="r",
+        run_id="r",
         tenant="local",
         agent="cashier",
-        status="running",
+        state="running",
         created_at=now,
         updated_at=now,
-        input={"text": "Pay."},
+        input=UserInput("Pay."),
     )
     journal = Journal("cashier", "r", cashier().context("Pay.")).dumps()
     newer = journal.replace('"journal":1', '"journal":99')
     assert newer != journal
     for text, status in ((newer, "queued"), (journal, "finished")):
-        with closing(StoredRuns(tmp_path / "runs.db")) as store:
-            store.delete("local", "r")
+        with closing(RunStore(tmp_path / "runs.db")) as store:
+            store.delete("r")
             store.add(record, text)
             with served(cashier("Done."), store=store) as client:
                 until(lambda: client.server.runs.live == 0)
@@ -381,16 +380,16 @@ def test_an_answer_that_json_has_no_form_of_is_kept_and_shown() -> None:
         assert "end" in [event["event"] for event in client.events(f"/runs/{run}/events")]
 
 
-@pytest.mark.parametrize("body", ["{", "[]", "", '{"usage": 7}', '{"usage": {}, "waiting": [1], "output": Infinity}'])
+@pytest.mark.parametrize("body", ["{", "[]", "", '{"output": 7}', '{"output": Infinity, "error": [1]}'])
 def test_a_stored_run_that_is_damaged_is_reported_and_hurts_no_other(tmp_path: Path, body: str) -> None:
     path = tmp_path / "runs.db"
-    record = RunRecord(id="good", tenant="local", agent="a", status="finished", created_at=1, updated_at=2)
-    with closing(StoredRuns(path)) as store:
+    record = RunRecord(run_id="good", tenant="local", agent="a", state="finished", created_at=1, updated_at=2)
+    with closing(RunStore(path)) as store:
         store.add(record)
-        store.add(replace(record, id="bad", status="queued"))
+        store.add(replace(record, run_id="bad", state="queued"))
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE runs SET body = ? WHERE id = 'bad'", (body,))
-    with closing(StoredRuns(path)) as store, served(Agent(ScriptedModel(["Hm."]), name="a"), store=store) as client:
+        connection.execute("UPDATE agentkit_runs SET outcome = ? WHERE run_id = 'bad'", (body,))
+    with closing(RunStore(path)) as store, served(Agent(ScriptedModel(["Hm."]), name="a"), store=store) as client:
         bad, good = client.get("/runs").json()["runs"]
         assert bad["error"]["message"] == "what is stored of this run is damaged" and good["error"] is None
         assert [one["id"] for one in client.get("/inspector/api/overview").json()["runs"]] == ["bad", "good"]
@@ -400,15 +399,15 @@ def test_a_stored_run_that_is_damaged_is_reported_and_hurts_no_other(tmp_path: P
 
 
 def test_decisions_are_made_at_the_next_server_too(tmp_path: Path) -> None:
-    with closing(StoredRuns(tmp_path / "runs.db")) as store, served(cashier(wants(ONE)), store=store) as client:
+    with closing(RunStore(tmp_path / "runs.db")) as store, served(cashier(wants(ONE)), store=store) as client:
         run = client.post("/runs", {"agent": "cashier", "input": "Pay."}).json()["id"]
         ended(client, run)
-    with closing(StoredRuns(tmp_path / "runs.db")) as store, served(cashier("Done."), store=store) as client:
+    with closing(RunStore(tmp_path / "runs.db")) as store, served(cashier("Done."), store=store) as client:
         client.post(f"/runs/{run}/decisions", {"decisions": {"c1": {"approve": True}}})
         assert ended(client, run)["output"] == "Done." and PAID == [3]
 
 
-def test_runs_are_listed_by_page_and_the_oldest_are_forgotten(tmp_path: Path) -> None:
+def test_runs_are_listed_by_page() -> None:
     with served(Agent(ScriptedModel.repeat("Hm."), name="a")) as client:
         runs = [client.post("/runs", {"agent": "a", "input": str(at)}).json()["id"] for at in range(5)]
         page = [run["id"] for run in client.get("/runs?limit=2").json()["runs"]]
@@ -416,40 +415,9 @@ def test_runs_are_listed_by_page_and_the_oldest_are_forgotten(tmp_path: Path) ->
         assert [run["id"] for run in client.get(f"/runs?limit=2&before={page[-1]}").json()["runs"]] == runs[2:0:-1]
         for query in ("limit=0", "limit=x", "limit=201", "status=nope", "before=%00"):
             assert client.get(f"/runs?{query}").status_code == 422, query
-    store = StoredRuns(keep=10)
-    for at in range(400):
-        store.add(RunRecord(id=str(at), tenant="t", agent="a", status="finished", created_at=at, updated_at=at))
-    assert [run.id for run in store.page("t", RunsWanted(limit=500))] == [str(at) for at in range(399, 389, -1)]
 
 
-def test_journals_take_no_more_room_than_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentkit.server.served_runs.stored_runs._MAX_IN_MEMORY", 10_000)
-    store = StoredRuns()
-    for at in range(100):
-        record = RunRecord(id=str(at), tenant="t", agent="a", status="finished", created_at=at, updated_at=at)
-        store.add(record, "x" * 1000 + "\n")
-    kept = store.page("t", RunsWanted(limit=200))
-    assert kept[0].id == "99" and 4 <= len(kept) <= 11
-    assert store.journal("t", "99") == "x" * 1000 + "\n"
-
-
-def test_a_store_of_a_newer_version_or_of_something_else_is_refused(tmp_path: Path) -> None:
-    StoredRuns(tmp_path / "runs.db").close()
-    with sqlite3.connect(tmp_path / "runs.db") as connection:
-        connection.execute("UPDATE run_store SET format = 99")
-    with raises(StoredRunsError, path=str(tmp_path / "runs.db"), value=99):
-        StoredRuns(tmp_path / "runs.db")
-    first = StoredRuns(tmp_path / "other.db")
-    with raises(StoredRunsError, value="busy"):
-        StoredRuns(tmp_path / "other.db")
-    first.close()
-    StoredRuns(tmp_path / "other.db").close()
-    (tmp_path / "text.db").write_text("not a database" * 100)
-    with raises(StoredRunsError, path=str(tmp_path / "text.db")):
-        StoredRuns(tmp_path / "text.db")
-
-
-class SlowlyStored(StoredRuns):
+class SlowlyStored(RunStore):
     """A store on a disk that takes its time."""
 
     def add(self, record: RunRecord, journal: str = "") -> RunRecord:

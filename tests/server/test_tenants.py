@@ -5,10 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
-import sqlite3
 import weakref
-from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,9 +17,8 @@ import yaml
 from agentkit import Agent, Message, Reply, ScriptedModel, ToolCall, Usage, tool
 from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory, Scope
-from agentkit.server import Access, Server, StoredRuns, add_token
+from agentkit.server import Access, Server, add_token
 from agentkit.server.access import token_hash
-from agentkit.server.served_runs.run_records import RunRecord, RunsWanted
 from agentkit.server.server_errors import AccessFileError, ServerFull, UnknownResource
 from agentkit.server.serving import uvicorn_server
 from agentkit.server.session_store import Owner, SessionStore
@@ -406,45 +402,6 @@ def test_a_conversation_that_another_process_deleted_is_closed_when_another_one_
         store.read(owner, "three")
         gc.collect()
         assert opened() is None and kept() is not None
-
-
-@pytest.mark.parametrize("text", ["a \ud800 b", "a \x00 b", 'é\u2028"', ""])
-def test_a_list_of_runs_has_what_they_were_asked_as_it_was(text: str) -> None:
-    store = StoredRuns()
-    asked = {"text": text, "additional_kwargs": {"n": [1.5, None, text]}}
-    record = RunRecord(id="r", tenant="acme", agent="a", status="finished", created_at=1, updated_at=2, session="s")
-    record = replace(record, input=asked, citations=[], unknown_labels=[])
-    store.add(record)
-    other = replace(record, id="q", input=None, output=text, finish_reason="stop")
-    store.add(other)
-    wanted = RunsWanted(session="s")
-    assert store.page("acme", wanted) == [other, record]
-    assert store.page("acme", RunsWanted(before="q")) == [record] and store.page("evil", wanted) == []
-    store.close()
-
-
-def test_of_the_runs_that_are_asked_for_by_id_those_of_the_tenant_are_listed(tmp_path: Path) -> None:
-    with closing(StoredRuns(tmp_path / "runs.db")) as store:
-        for id, tenant, session in (("a", "acme", "s"), ("b", "acme", "s"), ("c", "acme", None), ("d", "evil", "s")):
-            one = RunRecord(id=id, tenant=tenant, agent="a", status="finished", created_at=1, updated_at=2)
-            store.add(replace(one, session=session))
-
-        def listed(tenant: str, **wanted: Any) -> list[str]:
-            return [one.id for one in store.page(tenant, RunsWanted(**wanted))]
-
-        assert listed("acme", ids={"a", "b", "c", "d", "none"}) == ["c", "b", "a"]
-        assert listed("acme", ids={"a", "c"}, session="s") == ["a"] and listed("acme", ids=()) == []
-        assert listed("evil", ids=["a", "d"]) == ["d"]
-
-
-def test_a_file_of_runs_from_before_an_index_gets_it(tmp_path: Path) -> None:
-    StoredRuns(tmp_path / "runs.db").close()
-    with closing(sqlite3.connect(tmp_path / "runs.db")) as file:
-        file.execute("DROP INDEX ix_runs_tenant")
-    StoredRuns(tmp_path / "runs.db").close()
-    with closing(sqlite3.connect(tmp_path / "runs.db")) as file:
-        query = "EXPLAIN QUERY PLAN SELECT id FROM runs WHERE tenant = 'acme' ORDER BY number DESC LIMIT 100"
-        assert [step for *_, step in file.execute(query)] == ["SEARCH runs USING INDEX ix_runs_tenant (tenant=?)"]
 
 
 def test_what_an_agent_without_memory_was_told_is_recalled_for_the_same_tenant_and_user_alone(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from agentkit.cli.commands.map_command import map_
 from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import complain, note, put, put_table
 from agentkit.durable.run_handle import RunHandle
-from agentkit.durable.runs import Runs
+from agentkit.durable.runs_facade import Runs
 from agentkit.durable.stored.run_info import RunInfo
 from agentkit.durable.stored.run_tables import AskedCall
 from agentkit.ground.sync_driver import run_blocking

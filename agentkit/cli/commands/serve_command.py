@@ -15,7 +15,7 @@ from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.cli.agent_option import AgentSources, ModelName, loaded_agent, opened_agent
 from agentkit.cli.options import HOME, AsJson, EmbedderName, Home, open_memory, utf8
 from agentkit.cli.screen import complain, logged, note, put
-from agentkit.durable.runs import Runs
+from agentkit.durable.runs_facade import Runs
 
 __all__ = ["ACCESS", "serve"]
 
@@ -62,10 +62,10 @@ def serve(
     Example: agentkit serve --agent shop.yaml --port 8000
     """
     try:
+        from agentkit.runs.run_store import RunStore
         from agentkit.server.access import Access
         from agentkit.server.agent_reload import AgentReload
         from agentkit.server.http_app import Server
-        from agentkit.server.served_runs.stored_runs import StoredRuns
         from agentkit.server.server_options import ServerOptions
         from agentkit.server.serving import uvicorn_server
     except ModuleNotFoundError as error:
@@ -88,9 +88,9 @@ def serve(
         memory = None
         if not any(one.memory for one in loaded):
             memory = closing.enter_context(open_memory(home, embedder=embedder))
-        store: StoredRuns
+        store: RunStore
         if runs is None:
-            store, durable = StoredRuns(home / "runs.db"), None
+            store, durable = RunStore(home / "runs.db"), None
         else:
             from agentkit.server.served_runs.durable_records import DurableRecords
             from agentkit.server.served_runs.durable_runs import DurableRuns

@@ -20,7 +20,7 @@ from agentkit.cli.agent_option import loaded_agent
 from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import complain, logged, note, put
 from agentkit.durable.durable_errors import WorkerError
-from agentkit.durable.runs import Runs
+from agentkit.durable.runs_facade import Runs
 
 __all__ = ["runs_of", "worker"]
 

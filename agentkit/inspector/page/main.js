@@ -226,7 +226,7 @@ async function poll(mine) {
   timer = setTimeout(() => poll(mine), POLL);
 }
 
-const STATUS = { running: "running", waiting: "waits for approval", finished: "finished", failed: "failed", cancelled: "cancelled", unfinished: "unfinished" };
+const STATUS = { running: "running", waiting: "waits for approval", finished: "finished", failed: "failed", cancelled: "cancelled" };
 
 function header(title) {
   const { run, data, session, place } = state;

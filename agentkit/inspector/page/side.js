@@ -3,7 +3,7 @@
 import { h, replace, shown, number, icon, choice, empty } from "./dom.js";
 import { Rows } from "./rows.js";
 
-const WORDS = { running: "running", waiting: "waits for approval", finished: "finished", failed: "failed", cancelled: "cancelled", unfinished: "unfinished" };
+const WORDS = { running: "running", waiting: "waits for approval", finished: "finished", failed: "failed", cancelled: "cancelled" };
 
 export class Side {
   constructor(element, { go, more, theme }) {

@@ -99,10 +99,10 @@ export function approvals(run, decide) {
       changed.value = arguments_(call.arguments);
       const notes = h("div", { "aria-live": "assertive" });
       const buttons = [];
-      const made = (approved) => async () => {
-        const decision = { approved };
-        if (!approved && reason.value) decision.reason = reason.value;
-        if (approved && changed.value !== arguments_(call.arguments)) {
+      const made = (approve) => async () => {
+        const decision = { approve };
+        if (!approve && reason.value) decision.reason = reason.value;
+        if (approve && changed.value !== arguments_(call.arguments)) {
           try {
             decision.arguments = JSON.parse(changed.value);
           } catch (error) {

@@ -109,27 +109,27 @@ def inner_pause(error: BaseException) -> ApprovalError | None:
 
 
 def decision_data(made: Decision) -> dict[str, Any]:
-    """Return a decision as JSON data."""
+    """Return a decision as JSON data: `approve`, `reason` and `arguments`. Journals, stores and HTTP use this form."""
     if isinstance(made, Denied):
-        return {"denied": made.reason}
-    return {"approved": None if made.arguments is None else dict(made.arguments)}
+        return {"approve": False, "reason": made.reason, "arguments": None}
+    return {"approve": True, "reason": "", "arguments": None if made.arguments is None else dict(made.arguments)}
 
 
 def read_decision(data: Mapping[str, Any]) -> Decision:
-    """Return what `decision_data` wrote.
+    """Return the decision of JSON data; `reason` and `arguments` may be missing.
 
     Raises:
         TypeError: It is something else.
         KeyError: It is something else.
     """
-    if "denied" in data:
-        if not isinstance(data["denied"], str):
-            raise TypeError(f"expected text, got {type(data['denied']).__name__}")
-        return Denied(data["denied"])
-    arguments = data["approved"]
+    is_approved, reason, arguments = data["approve"], data.get("reason"), data.get("arguments")
+    if not isinstance(is_approved, bool):
+        raise TypeError(f"expected approve as true or false, got {type(is_approved).__name__}")
+    if reason is not None and not isinstance(reason, str):
+        raise TypeError(f"expected the reason as text, got {type(reason).__name__}")
     if arguments is not None and not isinstance(arguments, Mapping):
-        raise TypeError(f"expected the approved arguments as an object, got {type(arguments).__name__}")
-    return Approved(arguments)
+        raise TypeError(f"expected the arguments as an object, got {type(arguments).__name__}")
+    return Approved(arguments) if is_approved else Denied(reason or "")
 
 
 def _check_arguments(arguments: object, call: str) -> None:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from agentkit.ground.threads import in_thread
 from agentkit.run.engine.listening import streaming
-from agentkit.run.journal.journal import Journal
+from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller
 from agentkit.server.ag_ui.ag_ui_events import AGUIEvents
 from agentkit.server.ag_ui.ag_ui_interrupts import decisions_of, interrupted_run
@@ -22,14 +22,13 @@ from agentkit.server.endpoints.exchange import EventStream, read_json, sse, vali
 from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs
 from agentkit.server.openai_endpoints.openai_requests import ToolName, UserId
 from agentkit.server.served_agents import ServedAgents
-from agentkit.server.served_runs.local_runs import run_decision
-from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import BadRequest, Conflict, ServerError, UnknownResource, Unprocessable
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.turns.answering import Turns
 from agentkit.server.turns.client_tools import ClientTool
 from agentkit.server.turns.turn import Turn, Waited, messages_of
 from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["AGUIEndpoints"]
 
@@ -69,7 +68,7 @@ class AGUIEndpoints:
         options: What the server allows.
     """
 
-    def __init__(self, agents: ServedAgents, store: StoredRuns, turns: Turns, options: ServerOptions) -> None:
+    def __init__(self, agents: ServedAgents, store: RunStore, turns: Turns, options: ServerOptions) -> None:
         self._agents = agents
         self._store = store
         self._turns = turns
@@ -101,7 +100,7 @@ class AGUIEndpoints:
         calls: tuple[str, ...] = ()
         if asked.resume:
             turn.waited = waited = await self._waited(asked, asked.resume, turn, caller)
-            turn.run_id, calls = waited.record.id, tuple([call.id for call in waited.record.waiting])
+            turn.run_id, calls = waited.record.run_id, tuple([call.call_id for call in waited.record.waiting])
         written = AGUIEvents(asked.thread_id, asked.run_id, turn.run_id, streams_text=turn.streams_text, waited=calls)
 
         async def pieces() -> AsyncGenerator[bytes, None]:
@@ -130,30 +129,29 @@ class AGUIEndpoints:
         caller.check("approve")
         run_id = interrupted_run(resume)
         await self._turns.kept()
-        record = await in_thread(self._store.get, caller.tenant, run_id)
+        record = await in_thread(self._store.get, run_id, tenant=caller.tenant)
         if record.agent != turn.name or record.user != turn.user:
             raise UnknownResource(f"there is no run {run_id!r:.80}", code="run_not_found")
         if record.session is not None:
             raise Conflict(f"resume: the run is one of a session: POST /runs/{run_id}/decisions", code="not_waiting")
-        if record.status != "waiting":
-            raise Conflict(f"resume: the run does not wait for a decision: it is {record.status}", code="not_waiting")
-        made = decisions_of(resume, record)
-        given = record.input or {}
+        if record.state != "waiting":
+            raise Conflict(f"resume: the run does not wait for a decision: it is {record.state}", code="not_waiting")
+        decisions = decisions_of(resume, record)
+        given = record.input or UserInput()
         last = asked.messages[-1] if asked.messages else None
-        if last is not None and last.role == "user" and _text(last) != given.get("text"):
+        if last is not None and last.role == "user" and _text(last) != given.text:
             raise Unprocessable(
                 "messages: a run that waits is gone on with as it was: send the new message once it has ended",
                 param="messages",
             )
-        if turn.kwargs and dict(turn.kwargs) != given.get("additional_kwargs", {}):
+        if turn.kwargs and dict(turn.kwargs) != given.additional_kwargs:
             raise Unprocessable(
                 "forwardedProps.additional_kwargs: a run that waits is gone on with as it was: leave them out",
                 param="forwardedProps",
             )
-        text = await in_thread(self._store.journal, caller.tenant, run_id)
-        journal = await in_thread(Journal.loads, text)
-        decided = {call: run_decision(one) for call, one in made.items()}
-        return Waited(record, journal, decided, made, self._store)
+        journal = await in_thread(self._store.journal, run_id)
+        assert journal is not None  # a run that waits has begun
+        return Waited(record, journal, decisions, self._store)
 
 
 def _bytes(events: Iterator[BaseEvent]) -> Iterator[bytes]:

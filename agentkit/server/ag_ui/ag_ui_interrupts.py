@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ag_ui.core import Interrupt, ResumeEntry
 from pydantic import BaseModel, ConfigDict, Field
 
+from agentkit.run.parts.decisions import Approved, Decision, Denied
+from agentkit.runs.run_record import RunRecord
 from agentkit.server.endpoints.exchange import validated
-from agentkit.server.served_runs.run_records import RunRecord
 from agentkit.server.server_errors import Unprocessable
 from agentkit_prompts.context.messages import ToolCall
 
@@ -77,22 +78,22 @@ def interrupted_run(resume: Sequence[ResumeEntry]) -> str:
     return runs.pop()
 
 
-def decisions_of(resume: Sequence[ResumeEntry], record: RunRecord) -> dict[str, Mapping[str, Any]]:
-    """Return what was decided about each call that waits, by its id: `approve`, and `reason` or `arguments`.
+def decisions_of(resume: Sequence[ResumeEntry], record: RunRecord) -> dict[str, Decision]:
+    """Return the decision about each call that waits, by the id of the call.
 
     Raises:
         Unprocessable: Names each interrupt that has no answer, and each answer that is invalid or of no interrupt.
     """
     problems: list[str] = []
-    made: dict[str, Mapping[str, Any]] = {}
-    waiting = {f"{record.id}-{call.id}": call.id for call in record.waiting}
+    made: dict[str, Decision] = {}
+    waiting = {f"{record.run_id}-{call.call_id}": call.call_id for call in record.waiting}
     for at, entry in enumerate(resume):
         where = f"resume[{at}]"
         call = waiting.pop(entry.interrupt_id, None)
         if call is None:
             problems.append(f"{where}.interruptId: the run waits for no {entry.interrupt_id!r:.100}")
         elif entry.status == "cancelled":
-            made[call] = {"approve": False, "reason": _ABANDONED}
+            made[call] = Denied(_ABANDONED)
             if entry.payload is not None:
                 problems.append(f"{where}.payload: a cancelled interrupt has none")
         else:
@@ -106,10 +107,9 @@ def decisions_of(resume: Sequence[ResumeEntry], record: RunRecord) -> dict[str, 
     return made
 
 
-def _decision(given: _Payload) -> dict[str, Any]:
+def _decision(given: _Payload) -> Decision:
     if given.approved and given.reason is not None:
         raise Unprocessable("reason: only where approved is false")
     if not given.approved and given.edited_args is not None:
         raise Unprocessable("editedArgs: only where approved is true")
-    found = {"approve": given.approved, "reason": given.reason, "arguments": given.edited_args}
-    return {name: value for name, value in found.items() if value is not None}
+    return Approved(given.edited_args) if given.approved else Denied(given.reason or "")

@@ -16,7 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from agentkit.ground.graceful_shutdown.ended_requests import STOPPED
 from agentkit.ground.request_json import request_json
-from agentkit.server.served_runs.event_form import json_bytes
+from agentkit.runs.run_rows import json_text
 from agentkit.server.server_errors import BadRequest, ServerError, ServerFull, TooLarge, Unprocessable, Unsupported
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.turns.turn_errors import server_error
@@ -38,7 +38,7 @@ class JSONAnswer(Response):
     media_type = "application/json"
 
     def __init__(self, data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(json_bytes(data), status, dict(headers) if headers else None)
+        super().__init__(json_text(data).encode(), status, dict(headers) if headers else None)
 
 
 def error_answer(error: ServerError) -> JSONAnswer:
@@ -147,7 +147,7 @@ def sse(data: Any, *, event: str | None = None, id: int | None = None) -> bytes:
     """Return one server-sent event whose data is JSON, on one line."""
     head = b"" if id is None else b"id: %d\n" % id
     head += b"" if event is None else b"event: %s\n" % event.encode()
-    return head + b"data: %s\n\n" % (data if isinstance(data, bytes) else json_bytes(data))
+    return head + b"data: %s\n\n" % (data if isinstance(data, bytes) else json_text(data).encode())
 
 
 class EventStream(Response):

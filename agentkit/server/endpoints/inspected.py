@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -12,27 +11,22 @@ from starlette.exceptions import HTTPException
 from agentkit.agent.agent import Agent
 from agentkit.errors import AgentError, ApprovalError
 from agentkit.ground.threads import in_thread
-from agentkit.inspector.source import InspectedRun, RunSummary
-from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallSource
 from agentkit.run.parts.session import Session
+from agentkit.runs.executor import Executor
+from agentkit.runs.run_errors import RunNotFound
+from agentkit.runs.run_record import RunRecord, RunsWanted
+from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller, Permission
 from agentkit.server.endpoints.runs_api import RunEndpoints, StartRun
 from agentkit.server.served_agents import ServedAgents
-from agentkit.server.served_runs.background_runs import BackgroundRuns
-from agentkit.server.served_runs.event_form import decision_form
-from agentkit.server.served_runs.run_records import RunRecord, RunsWanted, user_input_of
-from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import AccessDenied, ServerError, UnknownResource
 from agentkit.server.session_store import Owner, SessionStore
 from agentkit_memory import Memory
-from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["CallerSource", "as_http"]
-
-_MAX_INPUT = 160
 
 
 class CallerSource:
@@ -42,9 +36,9 @@ class CallerSource:
         self,
         caller: Caller,
         agents: ServedAgents,
-        store: StoredRuns,
+        store: RunStore,
         sessions: SessionStore,
-        runs: BackgroundRuns,
+        runs: Executor,
         endpoints: RunEndpoints,
     ) -> None:
         caller.check("read")
@@ -61,28 +55,21 @@ class CallerSource:
 
     async def runs(
         self, *, limit: int, session: str | None = None, ids: Collection[str] | None = None
-    ) -> Sequence[RunSummary]:
-        wanted = RunsWanted(user=self._caller.user or None, ids=ids, limit=limit)
+    ) -> Sequence[RunRecord]:
+        wanted = RunsWanted(tenant=self._caller.tenant, user=self._caller.user or None, ids=ids, limit=limit)
         if session is not None:
             if (place := self._place(session)) is None:
                 return []
             wanted = replace(wanted, user=place[0].user, session=place[1])
-        page = partial(self._store.page, self._caller.tenant, wanted)
         names = set(self._agents.names(self._caller))
-        return await in_thread(lambda: [self._listed(one) for one in page() if one.agent in names])
+        return [self._named_run(one) for one in await in_thread(self._store.page, wanted) if one.agent in names]
 
-    async def run(self, run_id: str) -> InspectedRun | None:
+    async def run(self, run_id: str) -> RunRecord | None:
         try:
             record = await self._endpoints.record(run_id, self._caller)
-        except UnknownResource:
+        except RunNotFound:
             return None
-        text = await in_thread(self._store.journal, record.tenant, record.id)
-        error = "" if record.error is None else str(record.error.get("message", ""))
-        if "\n" not in text:
-            return InspectedRun.unbegun(self._listed(record), user_input_of(record), error)
-        journal = await in_thread(Journal.loads, text)
-        waiting = tuple([ToolCall(*call) for call in record.waiting])
-        return InspectedRun(self._listed(record), journal, error, waiting)
+        return replace(self._named_run(record), journal=await in_thread(self._store.journal, run_id))
 
     async def sessions(self, *, limit: int) -> Sequence[str]:
         found = await in_thread(self._sessions.newest, self._owner, limit)
@@ -111,11 +98,11 @@ class CallerSource:
         """Return what a session is called here; see `_place`."""
         return f"{user}/{session}" if user and not self._caller.user else session
 
-    def _listed(self, one: RunRecord) -> RunSummary:
-        session = None if one.session is None else self._named(one.user, one.session)
-        asked = str(one.input.get("text", ""))[:_MAX_INPUT] if isinstance(one.input, Mapping) else ""
-        status = "running" if one.status == "queued" else one.status
-        return RunSummary(one.id, one.agent, session, status, asked, started_at=one.created_at)
+    def _named_run(self, record: RunRecord) -> RunRecord:
+        """Return a run whose session has the name that it has here."""
+        if record.session is None:
+            return record
+        return replace(record, session=self._named(record.user, record.session))
 
     async def memory(self, agent: str) -> RecallSource | None:
         memory = self._agents.of_tenant(self._agents.get(agent, self._caller).name, self._caller.tenant).memory
@@ -138,7 +125,7 @@ class CallerSource:
             agent=agent, input=user_input.input, session=session, user=user or None, additional_kwargs=kwargs
         )
         try:
-            return (await self._endpoints.begin(self._caller, asked)).id
+            return (await self._endpoints.begin(self._caller, asked)).run_id
         except ServerError as error:
             raise as_http(error) from error
 
@@ -146,7 +133,7 @@ class CallerSource:
         self._check("approve")
         record = await self._endpoints.record(run_id, self._caller)
         try:
-            await self._runs.decide(record, {call: decision_form(one) for call, one in decisions.items()})
+            await self._runs.decide(record, decisions)
         except ServerError as error:
             raise ApprovalError(str(error)) from error
 

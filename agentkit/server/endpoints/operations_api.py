@@ -11,13 +11,13 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from agentkit.ground.threads import in_thread
+from agentkit.runs.executor import Executor
+from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Access, Caller
 from agentkit.server.endpoints.exchange import JSONAnswer
 from agentkit.server.endpoints.http_endpoint import Endpoint
 from agentkit.server.served_agents import ServedAgents
-from agentkit.server.served_runs.background_runs import BackgroundRuns
 from agentkit.server.served_runs.event_form import usage_form
-from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.served_runs.tenant_limits import TenantLimits, today
 
 __all__ = ["Measures", "OperationEndpoints"]
@@ -77,8 +77,8 @@ class OperationEndpoints:
         self,
         agents: ServedAgents,
         access: Access,
-        runs: BackgroundRuns,
-        store: StoredRuns,
+        runs: Executor,
+        store: RunStore,
         limits: TenantLimits,
         measures: Measures,
         description: Callable[[], dict[str, Any]],
@@ -138,7 +138,7 @@ class OperationEndpoints:
         """Return what the tenant used."""
         del request
         await self._limits.written()
-        days = await in_thread(self._store.usage, caller.tenant)
+        days = await in_thread(self._store.usage.of, caller.tenant)
         found = [{"day": day, "runs": runs, **usage_form(usage)} for day, (runs, usage) in days.items()]
         return JSONAnswer({"tenant": caller.tenant, "days": found})
 
@@ -154,7 +154,7 @@ class OperationEndpoints:
         if self._access.problem is not None:
             problems.append("the access file is broken; the tokens before it are in use")
         try:
-            await in_thread(self._store.usage, "", since=today())
+            await in_thread(self._store.usage.of, "", since=today())
         except Exception:
             problems.append("the store of the runs cannot be read")
         return JSONAnswer({"status": "not ready" if problems else "ok", "problems": problems}, 503 if problems else 200)

@@ -13,11 +13,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from agentkit.ground.threads import in_thread
+from agentkit.run.parts.decisions import read_decision
+from agentkit.runs.executor import Executor
+from agentkit.runs.run_errors import RunNotFound
+from agentkit.runs.run_record import STATES, RunRecord, RunsWanted
 from agentkit.server.access import Caller
 from agentkit.server.endpoints.exchange import EventStream, JSONAnswer, read_json, sse, validated
 from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs, Parameter, checked_name, number, text
-from agentkit.server.served_runs.background_runs import BackgroundRuns
-from agentkit.server.served_runs.run_records import ENDED, STATUSES, RunRecord, RunsWanted
+from agentkit.server.served_runs.event_form import call_form
 from agentkit.server.served_runs.run_services import RunServices
 from agentkit.server.server_errors import BadRequest, Conflict, UnknownResource, Unprocessable
 from agentkit.server.session_store import Owner
@@ -60,7 +63,7 @@ _RUN = {
     "type": "object",
     "properties": {
         **dict.fromkeys(("id", "agent"), _TEXT),
-        "status": {"type": "string", "enum": [*STATUSES]},
+        "status": {"type": "string", "enum": [*STATES]},
         **dict.fromkeys(("session", "user"), _TEXT_OR_NULL),
         **{name: {"type": "number", "description": "Seconds since 1970."} for name in ("created_at", "updated_at")},
         "input": {"type": ["object", "null"]},
@@ -125,7 +128,7 @@ class Decisions(_Part):
 class RunEndpoints:
     """The endpoints under `/runs`; `runs` starts them, and `kept` waits until those are kept that were answered."""
 
-    def __init__(self, services: RunServices, runs: BackgroundRuns, kept: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, services: RunServices, runs: Executor, kept: Callable[[], Awaitable[None]]) -> None:
         self._runs = runs
         self._kept = kept
         self._agents, self._sessions = services.agents, services.sessions
@@ -134,7 +137,7 @@ class RunEndpoints:
 
     def endpoints(self) -> list[Endpoint]:
         """Return the endpoints."""
-        statuses = {"type": "string", "enum": [*STATUSES]}
+        statuses = {"type": "string", "enum": [*STATES]}
         listed = (
             Parameter("agent", "Only those of this agent."),
             Parameter("session", "Only those on this session."),
@@ -177,7 +180,7 @@ class RunEndpoints:
         """Start a run."""
         asked = validated(StartRun, await read_json(request, self._options))
         record = await self.begin(caller, asked, request.headers.get("idempotency-key"))
-        return JSONAnswer(run_form(record), 202, {"Location": f"/runs/{record.id}"})
+        return JSONAnswer(run_form(record), 202, {"Location": f"/runs/{record.run_id}"})
 
     async def begin(self, caller: Caller, asked: StartRun, key: str | None = None) -> RunRecord:
         """Start a run, once all that it needs is there.
@@ -193,13 +196,13 @@ class RunEndpoints:
         await self._limits.check_quota(caller)
         await self._check_input(loaded.name, caller, asked, user)
         now = time.time()
-        given = None if asked.input is None else {"text": asked.input, "additional_kwargs": asked.additional_kwargs}
+        given = None if asked.input is None else UserInput(asked.input, additional_kwargs=asked.additional_kwargs)
         return await self._runs.start(
             RunRecord(
-                id=os.urandom(16).hex(),
+                run_id=os.urandom(16).hex(),
                 tenant=caller.tenant,
                 agent=loaded.name,
-                status="queued",
+                state="queued",
                 created_at=now,
                 updated_at=now,
                 user=user,
@@ -233,18 +236,19 @@ class RunEndpoints:
     async def page(self, request: Request, caller: Caller) -> Response:
         """List runs."""
         status: Any = text(request, "status")
-        if status is not None and status not in STATUSES:
-            raise Unprocessable(f"status: expected one of {', '.join(STATUSES)}", param="status", code="invalid_query")
+        if status is not None and status not in STATES:
+            raise Unprocessable(f"status: expected one of {', '.join(STATES)}", param="status", code="invalid_query")
         wanted = RunsWanted(
+            tenant=caller.tenant,
             agent=text(request, "agent"),
             session=text(request, "session"),
             user=caller.as_user(text(request, "user")) or None,
-            status=status,
+            state=status,
             before=text(request, "before"),
             limit=number(request, "limit", 50, 1, _MAX_LIMIT),
         )
         await self._kept()
-        found = await in_thread(self._store.page, caller.tenant, wanted)
+        found = await in_thread(self._store.page, wanted)
         return JSONAnswer({"runs": [run_form(record) for record in found if _is_seen(record, caller)]})
 
     async def get(self, request: Request, caller: Caller) -> Response:
@@ -255,20 +259,20 @@ class RunEndpoints:
         """Return a run that the caller may see.
 
         Raises:
-            UnknownResource: The caller has no such run.
+            RunNotFound: The caller has no such run.
         """
         await self._kept()
-        record = await in_thread(self._store.get, caller.tenant, run_id)
+        record = await in_thread(self._store.get, run_id, tenant=caller.tenant)
         if not _is_seen(record, caller):
-            raise UnknownResource(f"there is no run {run_id!r:.80}", code="run_not_found")
+            raise RunNotFound(run_id)
         return record
 
     async def delete(self, request: Request, caller: Caller) -> Response:
         """Forget a run."""
         record = await self.record(request.path_params["run"], caller)
-        if record.status not in ENDED:
-            raise Conflict(f"the run {record.id} is {record.status}: cancel it first", code="run_not_ended")
-        await in_thread(self._store.delete, caller.tenant, record.id)
+        if not record.has_ended:
+            raise Conflict(f"the run {record.run_id} is {record.state}: cancel it first", code="run_not_ended")
+        await in_thread(self._store.delete, record.run_id)
         return Response(status_code=204)
 
     async def events(self, request: Request, caller: Caller) -> Response:
@@ -283,22 +287,22 @@ class RunEndpoints:
         async def stream() -> AsyncGenerator[bytes, None]:
             async for event in self._runs.events(record, after):
                 yield sse(event.data, event=event.kind, id=event.seq)
-            now = await self.record(record.id, caller)
-            yield sse({"status": now.status}, event="end" if now.status in ENDED else "pause")
+            now = await self.record(record.run_id, caller)
+            yield sse({"status": now.state}, event="end" if now.has_ended else "pause")
 
         return EventStream(stream(), self._options)
 
     async def journal(self, request: Request, caller: Caller) -> Response:
         """Return the journal of a run, as lines of JSON."""
         record = await self.record(request.path_params["run"], caller)
-        lines = await in_thread(self._store.journal, caller.tenant, record.id)
+        lines = await in_thread(self._store.journal_text, record.run_id)
         return PlainTextResponse(lines)
 
     async def decide(self, request: Request, caller: Caller) -> Response:
         """Decide about calls that wait."""
         record = await self.record(request.path_params["run"], caller)
         asked = validated(Decisions, await read_json(request, self._options))
-        made = {call: one.model_dump(exclude_none=True) for call, one in asked.decisions.items()}
+        made = {call: read_decision(one.model_dump()) for call, one in asked.decisions.items()}
         return JSONAnswer(run_form(await self._runs.decide(record, made)))
 
     async def cancel(self, request: Request, caller: Caller) -> Response:
@@ -309,21 +313,22 @@ class RunEndpoints:
 
 def run_form(record: RunRecord) -> dict[str, Any]:
     """Return a run as JSON data."""
+    asked = record.input
     return {
-        "id": record.id,
+        "id": record.run_id,
         "agent": record.agent,
-        "status": record.status,
+        "status": record.state,
         "session": record.session,
         "user": record.user or None,
         "created_at": record.created_at,
         "updated_at": record.updated_at,
-        "input": record.input,
+        "input": None if asked is None else {"text": asked.text, "additional_kwargs": dict(asked.additional_kwargs)},
         "output": record.output,
         "citations": [dict(one) for one in record.citations],
         "unknown_labels": list(record.unknown_labels),
         "finish_reason": record.finish_reason,
-        "error": None if record.error is None else dict(record.error),
-        "waiting": [call._asdict() for call in record.waiting],
+        "error": None if record.error is None else record.error._asdict(),
+        "waiting": [call_form(one.call) for one in record.waiting],
         "usage": asdict(record.usage),
     }
 

@@ -11,12 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agentkit.ground.threads import in_thread
+from agentkit.runs.run_record import RunState, RunsWanted
+from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller
 from agentkit.server.endpoints.exchange import JSONAnswer, read_json, validated
 from agentkit.server.endpoints.http_endpoint import Endpoint, Parameter, checked_name, number, text
 from agentkit.server.served_runs.event_form import message_form
-from agentkit.server.served_runs.run_records import RunStatus, RunsWanted
-from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import Conflict
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import Owner, SessionStore
@@ -27,7 +27,7 @@ __all__ = ["SessionEndpoints"]
 _MAX_LIMIT = 500
 _LIMIT = Parameter("limit", "Most to return.", {"type": "integer", "minimum": 1, "maximum": _MAX_LIMIT, "default": 50})
 _USER = Parameter("user", "A user of the tenant; none for what belongs to the tenant itself.")
-_BUSY: tuple[RunStatus, ...] = ("queued", "running")
+_BUSY: tuple[RunState, ...] = ("queued", "running")
 
 
 class _Part(BaseModel):
@@ -57,7 +57,7 @@ class SessionEndpoints:
         options: What the server allows.
     """
 
-    def __init__(self, sessions: SessionStore, store: StoredRuns, options: ServerOptions) -> None:
+    def __init__(self, sessions: SessionStore, store: RunStore, options: ServerOptions) -> None:
         self._sessions = sessions
         self._store = store
         self._options = options
@@ -101,11 +101,12 @@ class SessionEndpoints:
     async def delete(self, request: Request, caller: Caller) -> Response:
         """Delete a session."""
         owner, name = _named(request, caller)
-        for status in _BUSY:
-            wanted = RunsWanted(user=owner.user, session=name, status=status, limit=1)
-            if running := await in_thread(self._store.page, owner.tenant, wanted):
+        for state in _BUSY:
+            wanted = RunsWanted(tenant=owner.tenant, user=owner.user, session=name, state=state, limit=1)
+            if running := await in_thread(self._store.page, wanted):
                 raise Conflict(
-                    f"the session {name!r} is in use by the run {running[0].id}: cancel it first", code="session_busy"
+                    f"the session {name!r} is in use by the run {running[0].run_id}: cancel it first",
+                    code="session_busy",
                 )
         await in_thread(self._sessions.delete, owner, name)
         return Response(status_code=204)

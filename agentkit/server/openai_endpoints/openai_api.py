@@ -16,6 +16,9 @@ from agentkit.errors import JournalError
 from agentkit.ground.threads import in_thread
 from agentkit.run.engine.listening import PassOn, streaming
 from agentkit.run.journal.journal import Journal
+from agentkit.runs.run_errors import RunNotFound
+from agentkit.runs.run_record import RunRecord
+from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller
 from agentkit.server.endpoints.exchange import (
     EventStream,
@@ -30,8 +33,6 @@ from agentkit.server.openai_endpoints.chat_answers import ChatAnswers
 from agentkit.server.openai_endpoints.openai_requests import ChatRequest, ResponsesRequest
 from agentkit.server.openai_endpoints.response_answers import ResponseAnswers
 from agentkit.server.served_agents import ServedAgents
-from agentkit.server.served_runs.run_records import RunRecord
-from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import BadRequest, ServerError, UnknownResource, Unprocessable
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.turns.answering import Turns
@@ -54,7 +55,7 @@ class OpenAIEndpoints:
         options: What the server allows.
     """
 
-    def __init__(self, agents: ServedAgents, store: StoredRuns, turns: Turns, options: ServerOptions) -> None:
+    def __init__(self, agents: ServedAgents, store: RunStore, turns: Turns, options: ServerOptions) -> None:
         self._agents = agents
         self._store = store
         self._turns = turns
@@ -185,9 +186,9 @@ class OpenAIEndpoints:
             code="previous_response_not_found",
         )
         try:
-            record = await in_thread(self._store.get, caller.tenant, run_id)
-            text = await in_thread(self._store.journal, caller.tenant, run_id)
-        except UnknownResource:
+            record = await in_thread(self._store.get, run_id, tenant=caller.tenant)
+            text = await in_thread(self._store.journal_text, run_id)
+        except RunNotFound:
             raise unknown from None
         if record.user != caller.as_user(user) or record.agent not in self._agents.names(caller) or not text:
             raise unknown
@@ -212,7 +213,7 @@ def _conversation(record: RunRecord, text: str) -> tuple[Message, ...]:
     if not record.waiting:
         return messages
     ids = iter(record.waiting)
-    names = {call.name for call in record.waiting}
+    names = {call.tool for call in record.waiting}
     replies = [entry.answer.message for entry in journal.entries if entry.effect == "CallModel"]
-    calls = [replace(call, id=next(ids).id) for call in replies[-1].tool_calls if call.name in names]
+    calls = [replace(call, id=next(ids).call_id) for call in replies[-1].tool_calls if call.name in names]
     return (*messages, replace(replies[-1], tool_calls=tuple(calls)))

@@ -10,15 +10,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from agentkit.durable.durable_errors import RunNotFound
 from agentkit.durable.retention import delete_runs
-from agentkit.durable.runs import Runs
+from agentkit.durable.runs_facade import Runs
 from agentkit.durable.stored.run_info import RunInfo, RunState
 from agentkit.models.model import NO_USAGE
 from agentkit.run.journal.journal import Journal
-from agentkit.server.served_runs.background_runs import OUR_ERRORS
-from agentkit.server.served_runs.run_records import RunRecord, RunsWanted, WaitingCall
-from agentkit.server.served_runs.stored_runs import MAX_KEPT, StoredRuns
+from agentkit.runs.run_errors import RunNotFound
+from agentkit.runs.run_record import RunError, RunRecord, RunsWanted, WaitingCall
+from agentkit.runs.run_store import MAX_KEPT, RunStore
+from agentkit.server.served_runs.public_errors import OUR_ERRORS
 
 __all__ = ["DurableRecords"]
 
@@ -27,33 +27,31 @@ _Listed: TypeAlias = tuple[float, str, RunInfo | RunRecord]
 """When a run began, its id and what is known of it."""
 
 
-class DurableRecords(StoredRuns):
+class DurableRecords(RunStore):
     """Runs whose background runs are those of a `Runs`: of every server, worker and program on its database.
 
     Everything else, such as requests of OpenAI-compatible endpoints and what tenants used, is kept as it is otherwise.
 
     Args:
         runs: The durable runs.
-        path: See `StoredRuns`.
-        keep: See `StoredRuns`.
+        path: See `RunStore`.
+        keep: See `RunStore`.
     """
 
     def __init__(self, runs: Runs, path: Path | None = None, *, keep: int | None = MAX_KEPT) -> None:
         self.runs = runs
         super().__init__(path, keep=keep)
 
-    def get(self, tenant: str, run_id: str) -> RunRecord:
-        info = self._info(tenant, run_id)
-        if info is None:
-            return super().get(tenant, run_id)
+    def get(self, run_id: str, *, tenant: str | None = None) -> RunRecord:
+        info = self._info(run_id)
+        if info is None or tenant not in (None, info.tenant):
+            return super().get(run_id, tenant=tenant)
         with self._answering():
             return _record(info, self.runs.store.journals([run_id]).get(run_id), self.runs.store.outcome(run_id))
 
-    def page(self, tenant: str, wanted: RunsWanted) -> Sequence[RunRecord]:
-        until = None if wanted.before is None else self.get(tenant, wanted.before).created_at
-        every = merge(
-            self._durable(tenant, wanted, until), self._others(tenant, wanted, until), key=lambda one: -one[0]
-        )
+    def page(self, wanted: RunsWanted) -> list[RunRecord]:
+        until = None if wanted.before is None else self.get(wanted.before, tenant=wanted.tenant).created_at
+        every = merge(self._durable(wanted, until), self._others(wanted, until), key=lambda one: -one[0])
         newest = [*islice(((run_id, found) for _, run_id, found in every if run_id != wanted.before), wanted.limit)]
         ids = [run_id for run_id, found in newest if isinstance(found, RunInfo)]
         with self._answering():
@@ -64,10 +62,10 @@ class DurableRecords(StoredRuns):
             if isinstance(found, RunRecord) or run_id in journals  # or it was deleted meanwhile
         ]
 
-    def _durable(self, tenant: str, wanted: RunsWanted, until: float | None) -> Iterator[_Listed]:
+    def _durable(self, wanted: RunsWanted, until: float | None) -> Iterator[_Listed]:
         """Yield when durable runs began, their ids and what is known of them, the latest first."""
-        state: RunState | None = "paused" if wanted.status == "waiting" else wanted.status
-        about = {"agent": wanted.agent, "session": wanted.session, "user": wanted.user, "tenant": tenant}
+        state: RunState | None = "paused" if wanted.state == "waiting" else wanted.state
+        about = {name: getattr(wanted, name) for name in ("agent", "session", "user", "tenant")}
         at = 0
         while page := self._listed(state, about, at, wanted.ids):
             at += len(page)
@@ -81,23 +79,23 @@ class DurableRecords(StoredRuns):
         with self._answering():
             return self.runs.store.listed(state, about, _PAGE, at, ids)
 
-    def _others(self, tenant: str, wanted: RunsWanted, until: float | None) -> Iterator[_Listed]:
+    def _others(self, wanted: RunsWanted, until: float | None) -> Iterator[_Listed]:
         """Yield when the other runs began, their ids and the runs, the latest first."""
         before = None
-        while page := super().page(tenant, replace(wanted, before=before, limit=_PAGE)):
-            before = page[-1].id
-            yield from [(one.created_at, one.id, one) for one in page if until is None or one.created_at <= until]
+        while page := super().page(replace(wanted, before=before, limit=_PAGE)):
+            before = page[-1].run_id
+            yield from [(one.created_at, one.run_id, one) for one in page if until is None or one.created_at <= until]
 
-    def delete(self, tenant: str, run_id: str) -> None:
-        if self._info(tenant, run_id) is None:
-            super().delete(tenant, run_id)
+    def delete(self, run_id: str) -> None:
+        if self._info(run_id) is None:
+            super().delete(run_id)
         else:
             with self._answering():
                 delete_runs(self.runs.store, [run_id])
 
-    def journal(self, tenant: str, run_id: str) -> str:
-        if self._info(tenant, run_id) is None:
-            return super().journal(tenant, run_id)
+    def journal_text(self, run_id: str) -> str:
+        if self._info(run_id) is None:
+            return super().journal_text(run_id)
         return self.durable_journal(run_id).dumps()
 
     def durable_journal(self, run_id: str) -> Journal:
@@ -105,18 +103,17 @@ class DurableRecords(StoredRuns):
         with self._answering():
             return self.runs.store.journal(run_id)
 
-    def is_durable(self, tenant: str, run_id: str) -> bool:
-        """Return whether a run of a tenant is durable; otherwise it is one of a request to this server."""
-        return self._info(tenant, run_id) is not None
+    def is_durable(self, run_id: str) -> bool:
+        """Return True if a run is durable; otherwise it is one of a request to this server."""
+        return self._info(run_id) is not None
 
-    def _info(self, tenant: str, run_id: str) -> RunInfo | None:
-        """Return what is known of a durable run of a tenant; None where it has none of this id."""
+    def _info(self, run_id: str) -> RunInfo | None:
+        """Return what is known of a durable run; None if there is none of this id."""
         try:
             with self._answering():
-                info = self.runs.store.info(run_id)
+                return self.runs.store.info(run_id)
         except RunNotFound:
             return None
-        return info if info.tenant == tenant else None
 
     def _answering(self) -> AbstractContextManager[None]:
         return self.runs.store.answering()
@@ -130,31 +127,31 @@ class DurableRecords(StoredRuns):
 def _record(info: RunInfo, journal: Journal | None, ended: Mapping[str, Any] | None) -> RunRecord:
     """Return a durable run as its clients see it; one without a journal is damaged."""
     ended = ended or {}
-    asked = None if journal is None or journal.goes_on else journal.context.user_input
     error = _error(ended) if info.state == "failed" else None
+    if journal is None:
+        error = RunError("JournalError", "what is stored of this run is damaged")
     return RunRecord(
-        id=info.run_id,
+        run_id=info.run_id,
         tenant=info.tenant,
         agent=info.agent,
-        status="waiting" if info.state == "paused" else info.state,
+        state="waiting" if info.state == "paused" else info.state,
         created_at=info.created_at.timestamp(),
         updated_at=info.updated_at.timestamp(),
         user=info.user,
         session=info.session,
-        input=None if asked is None else {"text": asked.text, "additional_kwargs": dict(asked.additional_kwargs)},
+        executor="dbos",
+        input=None if journal is None or journal.goes_on else journal.context.user_input,
         output=ended.get("output"),
         citations=ended.get("citations", ()),
         unknown_labels=ended.get("unknown_labels", ()),
-        error={"type": "JournalError", "message": "what is stored of this run is damaged"}
-        if journal is None
-        else error,
+        error=error,
         finish_reason=ended.get("finish_reason"),
         usage=NO_USAGE if journal is None else journal.usage,
         waiting=tuple([WaitingCall(call.call_id, call.tool, call.arguments) for call in info.waiting]),
     )
 
 
-def _error(ended: Mapping[str, Any]) -> dict[str, Any]:
+def _error(ended: Mapping[str, Any]) -> RunError:
     """Return what clients read about the error of a run: of one that is not ours, its class only."""
     kinds: tuple[type[Any], ...] = OUR_ERRORS
     known = {one.__name__ for error in kinds for one in _with_subclasses(error)}
@@ -162,7 +159,7 @@ def _error(ended: Mapping[str, Any]) -> dict[str, Any]:
     text = (
         str(ended.get("message", "")) if kind in known else "an internal error ended the run; see `agentkit runs show`"
     )
-    return {"type": kind, "message": text}
+    return RunError(kind, text)
 
 
 def _with_subclasses(kind: type[Any]) -> Iterator[type[Any]]:

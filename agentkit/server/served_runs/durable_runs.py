@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from agentkit.agent.agent import Agent
 from agentkit.durable.added_agents import AddedAgent
-from agentkit.durable.durable_errors import DatabaseUnavailable, RunIdTaken, RunNotFound, WorkerError
+from agentkit.durable.durable_errors import DatabaseUnavailable, RunIdTaken, WorkerError
 from agentkit.durable.run_handle import entry_events
-from agentkit.durable.runs import Runs
+from agentkit.durable.runs_facade import Runs
 from agentkit.durable.stored.run_request import SessionName
 from agentkit.errors import AgentDefinitionError, ApprovalError
 from agentkit.ground.threads import in_thread
@@ -24,15 +24,17 @@ from agentkit.run.engine.loop import RunResult
 from agentkit.run.engine.run_options import RunOptions
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.chain import Chain
+from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallSource
 from agentkit.run.parts.session import Session
+from agentkit.runs.run_errors import RunNotFound
+from agentkit.runs.run_record import RunEvent, RunRecord, usage_since
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.durable_records import DurableRecords
-from agentkit.server.served_runs.event_form import event_form, usage_form
-from agentkit.server.served_runs.local_runs import LocalRuns, check_decisions, check_room, run_decision, same_run
-from agentkit.server.served_runs.run_records import ENDED, RunEvent, RunRecord, usage_since, user_input_of
+from agentkit.server.served_runs.event_form import call_form, event_form, usage_form
+from agentkit.server.served_runs.process_executor import ProcessExecutor, check_decisions, check_room, same_run
 from agentkit.server.served_runs.run_services import RunServices
-from agentkit.server.server_errors import Conflict, UnknownResource
+from agentkit.server.server_errors import Conflict
 from agentkit.server.session_store import Owner
 from agentkit_memory import Scope
 from agentkit_prompts.context.prompt_context import ToolSpec
@@ -49,7 +51,7 @@ _log = logging.getLogger("agentkit.server")
 
 
 class DurableRuns:
-    """A `BackgroundRuns` on a database of durable runs.
+    """A `Executor` on a database of durable runs.
 
     Runs of one session are done in the order in which they came, one at a time. The server has a worker of its own,
     where the database does not have its one already; a run goes on with the agents of any worker that has them by name
@@ -81,7 +83,7 @@ class DurableRuns:
             agent = _OfTenants(services.agents, loaded.name)
             self._runs.add(agent, sessions=self._session, version=version)
             self._added[loaded.name] = self._runs.agents.latest(agent)
-        self._of_requests = LocalRuns(replace(services, store=records))
+        self._of_requests = ProcessExecutor(replace(services, store=records))
         """Goes on with what is no durable run: with requests that waited for decisions, such as those of AG-UI."""
         self._worker: Any = None
         self._starting: list[str] = []
@@ -106,7 +108,7 @@ class DurableRuns:
 
     async def start(self, record: RunRecord) -> RunRecord:
         if record.key is not None:  # the same key is the same run
-            record = replace(record, id=_id_of(record.tenant, record.key))
+            record = replace(record, run_id=_id_of(record.tenant, record.key))
             if (known := await in_thread(self._known, record)) is not None:
                 return known
         live = [*self._starting, *(one.tenant for one in self._live.values())]
@@ -123,49 +125,48 @@ class DurableRuns:
     def _known(self, record: RunRecord) -> RunRecord | None:
         """Return the run that the tenant began under the key of this one, if it has."""
         try:
-            return same_run(self._records.get(record.tenant, record.id), record)
-        except UnknownResource:
+            return same_run(self._records.get(record.run_id, tenant=record.tenant), record)
+        except RunNotFound:
             return None
 
     def _start(self, record: RunRecord) -> tuple[RunRecord, bool]:
-        options: RunOptions[Any, Any] = {"run_id": record.id, "tenant": record.tenant, "user": record.user}
+        options: RunOptions[Any, Any] = {"run_id": record.run_id, "tenant": record.tenant, "user": record.user}
         agent = self._agents.of_tenant(record.agent, record.tenant)
         if record.session is not None:
             options["session"] = self._sessions.open(Owner(record.tenant, record.user), record.session)
         elif (scope := ServedAgents.scope(agent, record.tenant, record.user)) is not None:
             options["scope"] = scope
-        asked = None if record.input is None else user_input_of(record)
         added = replace(self._added[record.agent], agent=agent)
-        request, run_id = self._runs.requested(added, asked, options)
+        request, run_id = self._runs.requested(added, record.input, options)
         try:
             with self._runs.store.answering():
                 self._runs.store.enqueue([(run_id, request)])
         except RunIdTaken:  # another server was first
-            return same_run(self._records.get(record.tenant, record.id), record), False
-        return self._records.get(record.tenant, run_id), True
+            return same_run(self._records.get(record.run_id, tenant=record.tenant), record), False
+        return self._records.get(run_id, tenant=record.tenant), True
 
-    async def decide(self, record: RunRecord, decisions: Mapping[str, Mapping[str, Any]]) -> RunRecord:
+    async def decide(self, record: RunRecord, decisions: Mapping[str, Decision]) -> RunRecord:
         if not await self._is_durable(record):
             return await self._of_requests.decide(record, decisions)
         check_decisions(record, decisions)
         try:
-            await self._runs.handle(record.id).decide({call: run_decision(made) for call, made in decisions.items()})
+            await self._runs.handle(record.run_id).decide(decisions)
         except ApprovalError as error:  # another one was first
             raise Conflict(str(error), code="not_waiting") from error
-        if decisions.keys() >= {call.id for call in record.waiting}:
+        if decisions.keys() >= {call.call_id for call in record.waiting}:
             self._watch(record, record.usage)
         return await self._record(record)
 
     async def cancel(self, record: RunRecord) -> RunRecord:
-        if record.status in ENDED:
+        if record.has_ended:
             return record
         if not await self._is_durable(record):
             return await self._of_requests.cancel(record)
-        await self._runs.handle(record.id).cancel()
-        if record.status == "waiting":
+        await self._runs.handle(record.run_id).cancel()
+        if record.state == "waiting":
             self._watch(record, record.usage)
         until = time.monotonic() + _SECONDS_CANCELLED
-        while (now := await self._record(record)).status not in ENDED and time.monotonic() < until:
+        while not (now := await self._record(record)).has_ended and time.monotonic() < until:
             await asyncio.sleep(_MIN_WAIT)
         return now
 
@@ -178,7 +179,7 @@ class DurableRuns:
         while True:
             try:
                 now = await self._record(record)
-                journal = await in_thread(self._records.durable_journal, record.id)
+                journal = await in_thread(self._records.durable_journal, record.run_id)
             except DatabaseUnavailable:
                 if not has_begun or self._is_closing:
                     raise
@@ -189,7 +190,7 @@ class DurableRuns:
             for event in fresh:
                 yield event
                 after = event.seq
-            if now.status in ENDED or now.status == "waiting" or self._is_closing:
+            if now.has_ended or now.state == "waiting" or self._is_closing:
                 return
             wait = _MIN_WAIT if fresh else min(wait * 1.5, _MAX_WAIT)
             await asyncio.sleep(wait)
@@ -208,10 +209,10 @@ class DurableRuns:
         await self._of_requests.close()
 
     async def _is_durable(self, record: RunRecord) -> bool:
-        return await in_thread(self._records.is_durable, record.tenant, record.id)
+        return await in_thread(self._records.is_durable, record.run_id)
 
     async def _record(self, record: RunRecord) -> RunRecord:
-        return await in_thread(self._records.get, record.tenant, record.id)
+        return await in_thread(self._records.get, record.run_id, tenant=record.tenant)
 
     def _session(self, name: SessionName) -> Session:
         """Open the session of a run."""
@@ -219,8 +220,8 @@ class DurableRuns:
 
     def _watch(self, record: RunRecord, counted: Usage) -> None:
         """Count what a run used once it ends or waits; `counted` is what was counted of it before."""
-        known = self._live.get(record.id)
-        self._live[record.id] = _LiveRun(record.tenant, counted if known is None else known.counted)
+        known = self._live.get(record.run_id)
+        self._live[record.run_id] = _LiveRun(record.tenant, counted if known is None else known.counted)
         if self._watching is None or self._watching.done():
             self._watching = asyncio.get_running_loop().create_task(self._count())
 
@@ -300,15 +301,15 @@ def _events(journal: Journal, record: RunRecord) -> list[RunEvent]:
     ]
     usage = {"usage": usage_form(record.usage)}
     last: tuple[str, dict[str, Any]] | None = None
-    if record.status == "finished":
+    if record.state == "finished":
         steps = sum(entry.effect == "CallModel" for entry in journal.entries)
         answer = {name: getattr(record, name) for name in ("output", "finish_reason", "citations", "unknown_labels")}
         last = "run_finished", {**answer, "steps": steps}
-    elif record.status == "waiting":
-        last = "run_waiting", {"calls": [call._asdict() for call in record.waiting]}
-    elif record.status == "failed":
-        last = "run_failed", dict(record.error or {})
-    elif record.status == "cancelled":
+    elif record.state == "waiting":
+        last = "run_waiting", {"calls": [call_form(one.call) for one in record.waiting]}
+    elif record.state == "failed":
+        last = "run_failed", {} if record.error is None else record.error._asdict()
+    elif record.state == "cancelled":
         last = "run_cancelled", {}
     if last is not None:
         found.append(RunEvent(len(journal.entries) * _STEP + _STEP // 2, last[0], {**last[1], **usage}))

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
-from pydantic_core import to_json
 
 from agentkit.models.model import Usage
 from agentkit.run.engine import events
 from agentkit.run.engine.events import Event
 from agentkit.run.engine.loop import RunResult
 from agentkit.run.parts.citations import citation_form
-from agentkit.run.parts.decisions import Decision, Denied
+from agentkit.run.parts.decisions import decision_data
 from agentkit_prompts.context.messages import Message, ToolCall
 
 __all__ = [
     "answer_form",
     "call_form",
-    "decision_form",
     "event_form",
-    "json_bytes",
     "message_form",
     "output_form",
     "usage_form",
@@ -39,15 +35,6 @@ def event_form(event: Event) -> tuple[str, dict[str, Any]]:
     """Return the kind of an event, its class in lower case with underscores, and its data as JSON."""
     kind = _WORD.sub("_", type(event).__name__).lower()
     return kind, _FORMS.get(type(event), _fields)(event)
-
-
-def json_bytes(data: Any) -> bytes:
-    """Write data as JSON; numbers that it has not, such as NaN, become null."""
-    try:
-        return to_json(data, inf_nan_mode="null")
-    except ValueError:  # an unpaired surrogate, which a model or a tool can write
-        finite = json.loads(json.dumps(data), parse_constant=lambda _: None)
-        return json.dumps(finite, separators=(",", ":")).encode()
 
 
 def usage_form(usage: Usage) -> dict[str, Any]:
@@ -106,13 +93,6 @@ def _recalled(event: events.Recalled) -> dict[str, Any]:
     }
 
 
-def decision_form(decision: Decision) -> dict[str, Any]:
-    """Return a decision as requests and events have it: `approve`, and `reason` or `arguments`."""
-    if isinstance(decision, Denied):
-        return {"approve": False, "reason": decision.reason}
-    return {"approve": True, "arguments": None if decision.arguments is None else dict(decision.arguments)}
-
-
 def _result(event: events.ToolFinished) -> dict[str, Any]:
     result = event.result
     return {
@@ -156,7 +136,7 @@ _FORMS: Mapping[type, Any] = {
     events.ApprovalGiven: lambda event: {
         "step": event.step,
         "call": call_form(event.call),
-        "decision": decision_form(event.decision),
+        "decision": decision_data(event.decision),
     },
     events.ToolStarted: lambda event: {"step": event.step, **call_form(event.call)},
     events.ToolProgress: lambda event: {

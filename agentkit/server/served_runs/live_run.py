@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentkit.ground.threads import in_thread
+from agentkit.runs.run_record import RunEvent, RunRecord
+from agentkit.runs.run_store import Attempt, RunStore
 from agentkit.server.served_runs.event_form import event_form
-from agentkit.server.served_runs.run_records import RunEvent, RunRecord
-from agentkit.server.served_runs.stored_runs import StoredRuns
 
 __all__ = ["LiveRun"]
 
@@ -26,11 +26,24 @@ class LiveRun:
         base: The number of the last event it had before.
     """
 
-    __slots__ = ("_more", "_store", "_writing", "_written", "base", "events", "is_cancelled", "record", "task")
+    __slots__ = (
+        "_more",
+        "_store",
+        "_writing",
+        "_written",
+        "attempt",
+        "base",
+        "events",
+        "is_cancelled",
+        "record",
+        "task",
+    )
 
-    def __init__(self, record: RunRecord, store: StoredRuns, base: int) -> None:
+    def __init__(self, record: RunRecord, store: RunStore, base: int) -> None:
         self.record = record
         self.base = base
+        self.attempt: Attempt | None = None
+        """What may store something of it, once it has begun."""
         self.events: list[RunEvent] = []
         self.task: asyncio.Task[None] | None = None
         self.is_cancelled = False
@@ -39,11 +52,6 @@ class LiveRun:
         self._written = 0
         self._writing: asyncio.Task[None] | None = None
         self._more = asyncio.Event()
-
-    @property
-    def place(self) -> tuple[str, str]:
-        """Tenant and id."""
-        return self.record.tenant, self.record.id
 
     def heard(self, event: Any) -> None:
         """Add an event of the run itself."""
@@ -78,6 +86,6 @@ class LiveRun:
         while fresh := self.events[self._written :]:
             self._written += len(fresh)
             try:
-                await in_thread(self._store.add_events, *self.place, fresh)
+                await in_thread(self._store.add_events, self.record.run_id, fresh)
             except Exception:
-                _log.exception("run %s: events could not be stored", self.record.id)
+                _log.exception("run %s: events could not be stored", self.record.run_id)

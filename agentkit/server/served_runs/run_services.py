@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agentkit.runs.run_store import RunStore
 from agentkit.server.served_agents import ServedAgents
-from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import SessionStore
@@ -18,7 +18,7 @@ class RunServices:
     """What the background runs of a server work with."""
 
     agents: ServedAgents
-    store: StoredRuns
+    store: RunStore
     """Where runs are kept. A journal is kept in it line by line, so that a run is gone on with after a crash."""
     sessions: SessionStore
     """Where conversations are."""

@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 
 from agentkit.ground.threads import in_thread
 from agentkit.models.model import NO_USAGE, Usage
+from agentkit.runs.run_store import RunStore
+from agentkit.runs.usage_counts import DayUsage
 from agentkit.server.access import Caller
-from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import QuotaExceeded, ServerFull
 from agentkit.server.server_options import ServerOptions
 
@@ -45,7 +46,7 @@ class TenantLimits:
         store: Where usage is counted, so that a quota holds over restarts.
     """
 
-    def __init__(self, options: ServerOptions, store: StoredRuns) -> None:
+    def __init__(self, options: ServerOptions, store: RunStore) -> None:
         self._options = options
         self._store = store
         self._buckets: dict[str, _Bucket] = {}
@@ -162,14 +163,14 @@ class TenantLimits:
 
     def _write_all(self, counted: Mapping[tuple[str, str], tuple[int, Usage]]) -> None:
         for (tenant, day), (runs, usage) in counted.items():
-            self._store.add_usage(tenant, day, usage, runs)
+            self._store.usage.add(tenant, day, usage, runs)
 
     async def _today(self, tenant: str) -> Usage:
         day = today()
         known = self._used.get(tenant)
         if known is None or known[0] != day:
             await self.written()
-            found = (await in_thread(lambda: self._store.usage(tenant, since=day))).get(day, (0, NO_USAGE))[1]
+            found = (await in_thread(self._store.usage.of, tenant, since=day)).get(day, DayUsage(0, NO_USAGE)).usage
             known = self._used.setdefault(tenant, (day, found))
             if known[0] != day:
                 known = self._used[tenant] = (day, found)

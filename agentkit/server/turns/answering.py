@@ -6,8 +6,8 @@ import asyncio
 import logging
 
 from agentkit.ground.threads import in_thread
+from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller
-from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.turns.turn import OnEvent, Turn, TurnAnswer
@@ -26,7 +26,7 @@ class Turns:
         options: What the server allows.
     """
 
-    def __init__(self, store: StoredRuns, limits: TenantLimits, options: ServerOptions) -> None:
+    def __init__(self, store: RunStore, limits: TenantLimits, options: ServerOptions) -> None:
         self._store = store
         self._limits = limits
         self._options = options
@@ -68,9 +68,9 @@ class Turns:
         for turn in turns:
             assert turn.journal is not None
             try:
-                if turn.waited is not None:
-                    self._store.put(turn.record())
-                else:
+                if turn.waited is None:
                     self._store.add(turn.record(), turn.journal.dumps())
+                elif turn.waited.attempt is not None:
+                    self._store.end_attempt(turn.waited.attempt, turn.record())
             except Exception:
                 _log.exception("run %s could not be kept", turn.run_id)

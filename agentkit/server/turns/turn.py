@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from agentkit.agent.agent import Agent
-from agentkit.errors import AgentDefinitionError, OutputStopped, Paused
+from agentkit.errors import AgentDefinitionError, ApprovalError, OutputStopped, Paused
 from agentkit.ground.threads import in_thread
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.models.settings import ModelSettings
@@ -21,11 +21,11 @@ from agentkit.run.engine.events import Event, TextDelta
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.session import InMemorySession
+from agentkit.runs.run_record import ENDED, RunRecord, WaitingCall, usage_since
+from agentkit.runs.run_store import Attempt, RunStore
 from agentkit.server.served_agents import ServedAgents
-from agentkit.server.served_runs.background_runs import public_error
 from agentkit.server.served_runs.event_form import answer_form, output_form
-from agentkit.server.served_runs.run_records import ENDED, RunRecord, WaitingCall, usage_since
-from agentkit.server.served_runs.stored_runs import StoredRuns
+from agentkit.server.served_runs.public_errors import public_error
 from agentkit.server.server_errors import BadRequest, Conflict
 from agentkit.server.turns.client_tools import ClientTool, approver, calls_of, own_ids, with_client_tools
 from agentkit_prompts.context.conversation import Conversation
@@ -62,7 +62,7 @@ class TurnAnswer:
     """Calls of the agent that wait for a person; empty where the turn ended."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Waited:
     """A run that waited for a person, and is gone on with."""
 
@@ -70,20 +70,30 @@ class Waited:
     journal: Journal
     decisions: Mapping[str, Decision]
     """By the ids of the calls."""
-    made: Mapping[str, Mapping[str, Any]]
-    """The same as they are kept."""
-    store: StoredRuns
-    """Where it is kept."""
+    store: RunStore
+    """Where the run is stored."""
+    attempt: Attempt | None = None
+    """What may store something of the run, once it is claimed."""
 
     async def claim(self) -> None:
-        """Have it to oneself.
+        """Store the decisions, and begin the attempt that continues the run.
 
         Raises:
-            Conflict: Somebody else went on with it meanwhile.
+            Conflict: Another request continued it.
         """
-        record = replace(self.record, status="running", waiting=(), decisions=self.made, updated_at=time.time())
-        if not await in_thread(self.store.put, record, was="waiting"):
-            raise Conflict(f"the run {record.id} does not wait for a decision any more", code="not_waiting")
+        run_id = self.record.run_id
+        try:
+            await in_thread(self.store.decide, run_id, self.decisions)
+            self.attempt = await in_thread(self.store.begin_attempt, run_id)
+        except ApprovalError:
+            self.attempt = None
+        if self.attempt is None:
+            raise Conflict(f"the run {run_id} does not wait for a decision any more", code="not_waiting")
+
+    def add_line(self, line: str) -> None:
+        """Store a line of the journal of the run."""
+        assert self.attempt is not None
+        self.store.add_lines(self.attempt, [(line, ())])
 
 
 async def messages_of(given: Any, where: str, form: str, before: Sequence[Message] = ()) -> tuple[Message, ...]:
@@ -185,8 +195,9 @@ class Turn:
             raise
         self.journal = self._whole(result.journal)
         self._ended = {
-            "status": "finished",
+            "state": "finished",
             **answer_form(result),
+            "steps": result.steps,
             "usage": result.usage,
         }
         output = self._ended["output"]
@@ -198,13 +209,13 @@ class Turn:
         """End the turn with the calls of the client; where there are none, with those that wait for a person."""
         self.journal = self._whole(paused.journal)
         if not any(call.name in names for call in paused.calls):
-            self._ended = {"status": "waiting", "waiting": _waiting(paused.calls), "usage": paused.usage}
+            self._ended = {"state": "waiting", "waiting": _waiting(paused.calls), "usage": paused.usage}
             return TurnAnswer(_joined(paused.messages), (), "tool_calls", self.usage, waiting=paused.calls)
         self.reply = reply = own_ids(calls_of(paused, names))
         self.before = tuple(paused.messages[0 if paused.journal.goes_on else 1 :])
         waiting = _waiting(reply.tool_calls)
         self._ended = {
-            "status": "finished",
+            "state": "finished",
             "finish_reason": "tool_calls",
             "waiting": waiting,
             "usage": paused.usage,
@@ -224,7 +235,7 @@ class Turn:
     @property
     def has_ended(self) -> bool:
         """Whether the run has ended: it neither waits for a person nor for the next server."""
-        return self._ended.get("status") in ENDED
+        return self._ended.get("state") in ENDED
 
     @property
     def usage(self) -> Usage:
@@ -237,20 +248,20 @@ class Turn:
     def record(self) -> RunRecord:
         """Return the run as it is kept."""
         if self.waited is not None:
-            known = replace(self.waited.record, waiting=(), decisions={}, error=None, updated_at=time.time())
-            return replace(known, **{"status": "failed", **self._ended})
+            known = replace(self.waited.record, waiting=(), error=None, updated_at=time.time())
+            return replace(known, **{"state": "failed", **self._ended})
         last = self.messages[-1] if self.messages else None
         text = last.text if last is not None and last.role == "user" else None
-        asked = None if text is None else {"text": text, "additional_kwargs": output_form(dict(self.kwargs))}
+        asked = None if text is None else UserInput(text, additional_kwargs=dict(self.kwargs))
         return RunRecord(
-            id=self.run_id,
+            run_id=self.run_id,
             tenant=self.tenant,
             agent=self.name,
             user=self.user,
             created_at=self._began,
             updated_at=time.time(),
             input=asked,
-            **{"status": "failed", **self._ended},
+            **{"state": "failed", **self._ended},
         )
 
     def _failed(self, error: BaseException) -> None:
@@ -258,9 +269,9 @@ class Turn:
         known = None if self.waited is None else self.waited.journal
         self.journal = self._whole(found) if isinstance(found, Journal) else known
         usage = getattr(error, "usage", None if known is None else known.usage)
-        self._ended = {"status": "failed", "error": public_error(error)}
+        self._ended = {"state": "failed", "error": public_error(error)}
         if isinstance(error, asyncio.CancelledError):
-            self._ended = {"status": "cancelled"}
+            self._ended = {"state": "cancelled"}
         self._ended["usage"] = usage if isinstance(usage, Usage) else NO_USAGE
 
     def leave(self) -> None:
@@ -270,7 +281,7 @@ class Turn:
         client that asks again.
         """
         if self.waited is not None and self._ended:
-            self._ended = {**self._ended, "status": "queued", "decisions": self.waited.made}
+            self._ended = {**self._ended, "state": "queued"}
 
     def _options(self, agent: Agent[Any, Any], names: list[str]) -> dict[str, Any]:
         options: dict[str, Any] = {} if self.can_wait else {"approve": approver(names)}
@@ -293,8 +304,7 @@ class Turn:
             except AgentDefinitionError as error:
                 raise BadRequest(str(error), param="response_format", code="invalid_value") from error
         if self.waited is not None:
-            keep = partial(self.waited.store.add_journal, self.tenant, self.run_id)
-            return {**options, "approve": dict(self.waited.decisions), "journal": keep}
+            return {**options, "approve": dict(self.waited.decisions), "journal": self.waited.add_line}
         if (scope := ServedAgents.scope(agent, self.tenant, self.user)) is not None:
             options["scope"] = scope
         return options
@@ -333,7 +343,7 @@ class Turn:
 
 
 def _waiting(calls: Sequence[ToolCall]) -> tuple[WaitingCall, ...]:
-    return tuple([WaitingCall(call.id, call.name, call.arguments) for call in calls])
+    return tuple([WaitingCall.of(call) for call in calls])
 
 
 def _joined(messages: Sequence[Message]) -> str:

@@ -15,12 +15,14 @@ from agentkit.models.model_errors import (
     ModelReplyCut,
     ModelRequestError,
 )
+from agentkit.runs.run_errors import RunNotFound
 from agentkit.server.server_errors import (
     BadRequest,
     Conflict,
     QuotaExceeded,
     ServerError,
     ServerFull,
+    UnknownResource,
     Unprocessable,
     UpstreamFailed,
 )
@@ -47,6 +49,8 @@ def server_error(error: BaseException) -> ServerError:
         return _of_model(error)
     if isinstance(error, BudgetError):
         return BadRequest(str(error), code="context_length_exceeded")
+    if isinstance(error, RunNotFound):
+        return UnknownResource(f"there is no run {error.run_id!r:.80}", code="run_not_found")
     if isinstance(error, SessionBusy):
         return Conflict(str(error), code="session_busy")
     if isinstance(error, LimitExceeded):

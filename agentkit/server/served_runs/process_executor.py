@@ -1,4 +1,4 @@
-"""`LocalRuns`: runs of this process, which the server that comes next goes on with."""
+"""`ProcessExecutor`: executes runs as tasks of this process; the next server continues what it leaves."""
 
 from __future__ import annotations
 
@@ -8,45 +8,39 @@ import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from agentkit.errors import AgentError, JournalError, Paused
+from agentkit.errors import AgentError, ApprovalError, JournalError, Paused
 from agentkit.ground.threads import in_thread
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.engine.loop import RunResult
 from agentkit.run.journal.journal import Journal
-from agentkit.run.parts.decisions import Approved, Decision, Denied
+from agentkit.run.parts.decisions import Decision
+from agentkit.runs.run_errors import AttemptEnded
+from agentkit.runs.run_record import RunError, RunEvent, RunRecord, WaitingCall, usage_since
+from agentkit.runs.run_store import Attempt
 from agentkit.server.served_agents import ServedAgents
-from agentkit.server.served_runs.background_runs import OUR_ERRORS, public_error
-from agentkit.server.served_runs.event_form import answer_form, usage_form
+from agentkit.server.served_runs.event_form import answer_form, call_form, usage_form
 from agentkit.server.served_runs.live_run import LiveRun
-from agentkit.server.served_runs.run_records import (
-    ENDED,
-    RunEvent,
-    RunRecord,
-    WaitingCall,
-    usage_since,
-    user_input_of,
-)
+from agentkit.server.served_runs.public_errors import OUR_ERRORS, public_error
 from agentkit.server.served_runs.run_services import RunServices
 from agentkit.server.server_errors import Conflict, QuotaExceeded, ServerFull, Unprocessable
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import Owner
 
-__all__ = ["LocalRuns", "check_decisions", "check_room", "not_waiting", "run_decision", "same_run"]
+__all__ = ["ProcessExecutor", "check_decisions", "check_room", "not_waiting", "same_run"]
 
 _log = logging.getLogger("agentkit.server")
 _GAP = 1_000
-"""What is left free between the numbers of events before and after a restart: a client may have seen a few more than
-were kept."""
+"""Numbers that are left free between the events before and after a restart: a client may have seen a few more than
+were stored."""
 _PAGE = 500
 _CANCELLED_SECONDS = 7.0
-"""How long a run that is cancelled has to end when the server stops."""
+"""How long a cancelled run has to end when the server stops."""
 
 
-class LocalRuns:
-    """A `BackgroundRuns` of this process. A session has one run at a time."""
+class ProcessExecutor:
+    """An `Executor` of this process. A session has one run at a time."""
 
     has_deltas = True
 
@@ -54,7 +48,8 @@ class LocalRuns:
         self._agents, self._sessions = services.agents, services.sessions
         self._store, self._limits = services.store, services.limits
         self._options = services.options
-        self._live: dict[tuple[str, str], LiveRun] = {}
+        self._live: dict[str, LiveRun] = {}
+        """By the ids of the runs."""
         self._busy: dict[tuple[Owner, str], str] = {}
         """Sessions that have a run, and its id."""
         self._deciding = asyncio.Lock()
@@ -67,23 +62,29 @@ class LocalRuns:
 
     async def open(self) -> None:
         known = {one.name for one in self._agents}
-        for record in await in_thread(self._store.unfinished):
+        for record in await in_thread(self._store.requeue_interrupted):
             if record.agent in known:
                 last = await self._last_event(record)
                 self._begin(LiveRun(record, self._store, last + _GAP if last else 0))
             else:
-                error = {"type": "UnknownAgent", "message": f"the server has no agent {record.agent!r} any more"}
-                await in_thread(self._store.put, replace(record, status="failed", error=error))
+                error = RunError("UnknownAgent", f"the server has no agent {record.agent!r} any more")
+                await in_thread(self._fail, record, error)
+
+    def _fail(self, record: RunRecord, error: RunError) -> None:
+        attempt = self._store.begin_attempt(record.run_id)
+        if attempt is not None:
+            self._store.end_attempt(attempt, replace(record, state="failed", error=error))
 
     async def start(self, record: RunRecord) -> RunRecord:
         if record.key is not None:
             known = await in_thread(self._store.find, record.tenant, record.key)
             if known is not None:
                 return same_run(known, record)
-        check_room(record.tenant, [tenant for tenant, _ in self._live], self._options, is_closing=self._is_closing)
+        tenants = [live.record.tenant for live in self._live.values()]
+        check_room(record.tenant, tenants, self._options, is_closing=self._is_closing)
         live = LiveRun(record, self._store, 0)
         self._reserve(live)
-        self._live[live.place] = live  # at once: of many that come together no more begin than there is room for
+        self._live[record.run_id] = live  # at once: of many that come together no more begin than there is room for
         try:
             kept = await in_thread(self._store.add, record)
         except BaseException:
@@ -95,28 +96,28 @@ class LocalRuns:
         self._begin(live)
         return record
 
-    async def decide(self, record: RunRecord, decisions: Mapping[str, Mapping[str, Any]]) -> RunRecord:
-        async with self._deciding:  # of two that decide about different calls none is lost
-            return await self._decided(record.tenant, record.id, decisions)
+    async def decide(self, record: RunRecord, decisions: Mapping[str, Decision]) -> RunRecord:
+        async with self._deciding:  # no decision is lost if two clients decide about different calls
+            return await self._decided(record.run_id, decisions)
 
-    async def _decided(self, tenant: str, run_id: str, decisions: Mapping[str, Mapping[str, Any]]) -> RunRecord:
-        if (live := self._live.get((tenant, run_id))) is not None:
+    async def _decided(self, run_id: str, decisions: Mapping[str, Decision]) -> RunRecord:
+        if (live := self._live.get(run_id)) is not None:
             raise not_waiting(live.record)
-        record = await in_thread(self._store.get, tenant, run_id)
+        record = await in_thread(self._store.get, run_id)
         check_decisions(record, decisions)
-        left = tuple([call for call in record.waiting if call.id not in decisions])
-        made = {**record.decisions, **{call: dict(one) for call, one in decisions.items()}}
-        record = replace(record, decisions=made, waiting=left, updated_at=time.time())
+        left = tuple([call for call in record.waiting if call.call_id not in decisions])
         if left:
-            await in_thread(self._store.put, record)
-            return record
-        live = LiveRun(replace(record, status="queued"), self._store, 0)
+            await in_thread(self._store.decide, run_id, decisions)
+            return replace(record, waiting=left)
+        live = LiveRun(replace(record, state="queued", waiting=()), self._store, 0)
         self._reserve(live)
-        self._live[live.place] = live  # at once: nobody else decides about it now
+        self._live[run_id] = live  # at once: nobody else decides about it now
         try:
             live.base = await self._last_event(record)
-            if not await in_thread(self._store.put, live.record, was="waiting"):
-                raise not_waiting(await in_thread(self._store.get, tenant, run_id))
+            try:
+                await in_thread(self._store.decide, run_id, decisions)
+            except ApprovalError as error:
+                raise not_waiting(await in_thread(self._store.get, run_id)) from error
         except BaseException:
             self._forget(live)
             raise
@@ -124,28 +125,24 @@ class LocalRuns:
         return live.record
 
     async def cancel(self, record: RunRecord) -> RunRecord:
-        place = record.tenant, record.id
+        run_id = record.run_id
         while True:
-            if (live := self._live.get(place)) is not None and live.task is not None:
+            if (live := self._live.get(run_id)) is not None and live.task is not None:
                 live.is_cancelled = True
                 live.task.cancel()
                 await asyncio.wait((live.task,))
             async with self._deciding:
-                if place in self._live:  # somebody decided meanwhile: it goes on
+                if run_id in self._live:  # a decision came in between: it goes on
                     continue
-                record = await in_thread(self._store.get, *place)
-                if record.status not in ENDED:  # it waits for decisions
-                    record = replace(record, status="cancelled", waiting=(), updated_at=time.time())
-                    event = RunEvent(await self._last_event(record) + 1, "run_cancelled", {})
-                    await in_thread(self._store.add_events, *place, [event])
-                    await in_thread(self._store.put, record)
+                last = await self._last_event(record)
+                if await in_thread(self._store.cancel, run_id):  # it waited for decisions
+                    await in_thread(self._store.add_events, run_id, [RunEvent(last + 1, "run_cancelled", {})])
                     self._limits.used(record.tenant, NO_USAGE)  # the run; what it used is counted
-                return record
+                return await in_thread(self._store.get, run_id)
 
     async def events(self, record: RunRecord, after: int) -> AsyncGenerator[RunEvent, None]:
-        place = record.tenant, record.id
         while True:
-            live = self._live.get(place)
+            live = self._live.get(record.run_id)
             if live is not None and after >= live.base:
                 fresh = live.after(after)
                 if not fresh:
@@ -153,7 +150,7 @@ class LocalRuns:
                         return
                     await live.more()
             else:
-                fresh = list(await in_thread(self._store.events, *place, after=after, limit=_PAGE))
+                fresh = list(await in_thread(self._store.events, record.run_id, after=after, limit=_PAGE))
                 if not fresh:
                     if live is None:
                         return
@@ -186,95 +183,90 @@ class LocalRuns:
             Conflict: It has another run.
         """
         if (place := of_session(live.record)) is not None:
-            running = self._busy.setdefault(place, live.record.id)
-            if running != live.record.id:
+            running = self._busy.setdefault(place, live.record.run_id)
+            if running != live.record.run_id:
                 raise Conflict(
                     f"the session {place[1]!r} is in use by the run {running}: wait until it has ended",
                     code="session_busy",
                 )
 
     def _forget(self, live: LiveRun) -> None:
-        self._live.pop(live.place, None)
+        self._live.pop(live.record.run_id, None)
         place = of_session(live.record)
-        if place is not None and self._busy.get(place) == live.record.id:
+        if place is not None and self._busy.get(place) == live.record.run_id:
             del self._busy[place]
 
     def _begin(self, live: LiveRun) -> None:
         if (place := of_session(live.record)) is not None:
-            self._busy[place] = live.record.id
-        self._live[live.place] = live
+            self._busy[place] = live.record.run_id
+        self._live[live.record.run_id] = live
         live.task = asyncio.get_running_loop().create_task(self._drive(live))
 
     async def _drive(self, live: LiveRun) -> None:
-        """Run to the end, or until it waits, and keep how it ended."""
+        """Run to the end, or until it waits, and store how it ended."""
         before = live.record.usage
-        ended, last = await self._outcome(live)
-        live.record = replace(live.record, **ended, updated_at=time.time())
+        changes, last = await self._outcome(live)
+        live.record = replace(live.record, **changes, updated_at=time.time())
         if last is not None:
-            live.add(last[0], {**last[1], "usage": usage_form(live.record.usage)})
-        keeping = asyncio.ensure_future(self._kept(live))
-        while not keeping.done():
-            with suppress(asyncio.CancelledError):  # what is known must be kept, whoever is impatient
-                await asyncio.shield(keeping)
+            live.add(last.kind, {**last.data, "usage": usage_form(live.record.usage)})
+        storing = asyncio.ensure_future(self._stored(live))
+        while not storing.done():
+            with suppress(asyncio.CancelledError):  # the end is stored even if the task is cancelled
+                await asyncio.shield(storing)
         usage = usage_since(before, live.record.usage)
-        self._limits.used(live.record.tenant, usage, has_ended=live.record.status in ENDED)
+        self._limits.used(live.record.tenant, usage, has_ended=live.record.has_ended)
         self._forget(live)
         live.wake()
 
-    async def _kept(self, live: LiveRun) -> None:
+    async def _stored(self, live: LiveRun) -> None:
         try:
             await live.written()
-            await in_thread(self._store.put, live.record)
+            attempt = live.attempt or await in_thread(self._store.begin_attempt, live.record.run_id)
+            if attempt is not None:
+                await in_thread(self._store.end_attempt, attempt, live.record)
         except Exception:
-            _log.exception("run %s: its end could not be stored", live.record.id)
+            _log.exception("run %s: its end could not be stored", live.record.run_id)
 
-    async def _outcome(self, live: LiveRun) -> tuple[dict[str, Any], tuple[str, dict[str, Any]] | None]:
-        """Run, and return what changes in the record, and the last event where the run itself has none."""
+    async def _outcome(self, live: LiveRun) -> tuple[dict[str, Any], RunEvent | None]:
+        """Run, and return what changes in the record, and the last event if the run itself has none."""
+        run_id = live.record.run_id
         try:
             async with self._room:
-                live.record = replace(live.record, status="running", updated_at=time.time())
-                await in_thread(self._store.put, live.record)
+                live.attempt = await in_thread(self._store.begin_attempt, run_id)
+                if live.attempt is None:
+                    raise AttemptEnded(run_id, is_cancelled=False)
+                live.record = replace(live.record, state="running", updated_at=time.time())
                 try:
-                    journal = await self._journal(live.record)
-                except JournalError as error:  # of a newer version, perhaps: a server that can read it goes on with it
-                    _log.error("run %s is left as it is: %s", live.record.id, error)
-                    return {"status": "queued", "error": public_error(error)}, None
-                result = await self._answer(live, journal)
+                    journal = await in_thread(self._store.journal, run_id)
+                except JournalError as error:  # perhaps of a newer version: a server that can read it continues it
+                    _log.error("run %s is left as it is: %s", run_id, error)
+                    return {"state": "queued", "error": public_error(error)}, None
+                result = await self._answer(live, live.attempt, journal)
         except Paused as paused:
-            waiting = tuple([WaitingCall(call.id, call.name, call.arguments) for call in paused.calls])
-            ended = {"status": "waiting", "waiting": waiting, "decisions": {}, "usage": _usage_of(paused)}
-            return ended, ("run_waiting", {"calls": [call._asdict() for call in waiting]})
+            waiting = tuple([WaitingCall.of(call, paused.agents.get(call.id, "")) for call in paused.calls])
+            calls = [call_form(call) for call in paused.calls]
+            return {"state": "waiting", "waiting": waiting, "usage": _usage_of(paused)}, _last(
+                "run_waiting", calls=calls
+            )
         except asyncio.CancelledError as error:
             usage = _usage_of(error, live.record.usage)
             if live.is_cancelled:
-                return {"status": "cancelled", "usage": usage}, ("run_cancelled", {})
-            return {"status": "queued", "usage": usage}, None  # the server stops: it is gone on with later
+                return {"state": "cancelled", "usage": usage}, _last("run_cancelled")
+            return {"state": "queued", "usage": usage}, None  # the server stops: it is continued later
         except Exception as error:
             if not isinstance(error, OUR_ERRORS):
-                _log.exception("run %s failed", live.record.id)
-            public = public_error(error)
-            return {"status": "failed", "error": public, "usage": _usage_of(error, live.record.usage)}, (
-                "run_failed",
-                public,
-            )
-        ended = {"status": "finished", "decisions": {}, "usage": result.usage, "error": None}
+                _log.exception("run %s failed", run_id)
+            failure, usage = public_error(error), _usage_of(error, live.record.usage)
+            return {"state": "failed", "error": failure, "usage": usage}, _last("run_failed", **failure._asdict())
+        ended = {"state": "finished", "usage": result.usage, "steps": result.steps, "error": None}
         return {**ended, **answer_form(result)}, None
 
-    async def _journal(self, record: RunRecord) -> Journal | None:
-        """Return the journal of a run that has begun.
-
-        Raises:
-            JournalError: It cannot be read.
-        """
-        text = await in_thread(self._store.journal, record.tenant, record.id)
-        return await in_thread(Journal.loads, text) if "\n" in text else None
-
-    async def _answer(self, live: LiveRun, journal: Journal | None) -> RunResult[Any]:
-        record, store = live.record, self._store
+    async def _answer(self, live: LiveRun, attempt: Attempt, journal: Journal | None) -> RunResult[Any]:
+        record = live.record
         agent = self._agents.of_tenant(record.agent, record.tenant)
         options: dict[str, Any] = {
             "on_event": live.heard,
-            "journal": partial(store.add_journal, record.tenant, record.id),
+            "journal": lambda line: self._store.add_lines(attempt, [(line, ())]),
         }
         if record.session is not None:
             owner = Owner(record.tenant, record.user)
@@ -283,13 +275,12 @@ class LocalRuns:
         try:
             async with limit:
                 if journal is not None:
-                    decided = {call: run_decision(one) for call, one in record.decisions.items()}
-                    return await agent.resume(journal, approve=decided or None, **options)
+                    decisions = await in_thread(self._store.decisions, record.run_id, journal)
+                    return await agent.resume(journal, approve=decisions or None, **options)
                 scope = ServedAgents.scope(agent, record.tenant, record.user)
                 if record.session is None and scope is not None:
                     options["scope"] = scope
-                asked = None if record.input is None else user_input_of(record)
-                return await agent.run(asked, run_id=record.id, **options)
+                return await agent.run(record.input, run_id=record.run_id, **options)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -298,7 +289,7 @@ class LocalRuns:
             raise failure from error
 
     async def _last_event(self, record: RunRecord) -> int:
-        return await in_thread(self._store.last_event, record.tenant, record.id)
+        return await in_thread(self._store.last_event, record.run_id)
 
 
 def of_session(record: RunRecord) -> tuple[Owner, str] | None:
@@ -306,24 +297,19 @@ def of_session(record: RunRecord) -> tuple[Owner, str] | None:
     return None if record.session is None else (Owner(record.tenant, record.user), record.session)
 
 
-def run_decision(made: Mapping[str, Any]) -> Decision:
-    """Return a decision of a request."""
-    return Approved(made.get("arguments")) if made["approve"] else Denied(made.get("reason") or "")
-
-
-def check_decisions(record: RunRecord, decisions: Mapping[str, Mapping[str, Any]]) -> None:
+def check_decisions(record: RunRecord, decisions: Mapping[str, Decision]) -> None:
     """Refuse decisions about calls that do not wait.
 
     Raises:
         Conflict: The run does not wait.
         Unprocessable: No call of that id waits.
     """
-    if record.status != "waiting":
+    if record.state != "waiting":
         raise not_waiting(record)
-    if unknown := sorted(decisions.keys() - {call.id for call in record.waiting}):
+    if unknown := sorted(decisions.keys() - {call.call_id for call in record.waiting}):
         raise Unprocessable(
             f"no call waits with the id {', '.join(map(repr, unknown)):.200}; those that wait: "
-            f"{', '.join([call.id for call in record.waiting])}",
+            f"{', '.join([call.call_id for call in record.waiting])}",
             param="decisions",
             code="unknown_call",
         )
@@ -376,4 +362,8 @@ def _usage_of(error: BaseException, otherwise: Usage = NO_USAGE) -> Usage:
 
 def not_waiting(record: RunRecord) -> Conflict:
     """Return the error of a decision about a run that waits for none."""
-    return Conflict(f"the run {record.id} does not wait for a decision: it is {record.status}", code="not_waiting")
+    return Conflict(f"the run {record.run_id} does not wait for a decision: it is {record.state}", code="not_waiting")
+
+
+def _last(kind: str, **data: Any) -> RunEvent:
+    return RunEvent(0, kind, data)

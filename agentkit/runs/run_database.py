@@ -1,0 +1,228 @@
+"""The tables of runs, on SQLite and PostgreSQL, and the database that has them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from threading import RLock
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.pool import StaticPool
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from agentkit.runs import conversions
+from agentkit.runs.run_errors import RunStoreError
+
+__all__ = [
+    "RunDatabase",
+    "call_of",
+    "decisions_table",
+    "events_table",
+    "lines_table",
+    "runs_table",
+    "sqlite_engine",
+    "stored_call",
+    "stored_text",
+    "usage_table",
+]
+
+T = TypeVar("T")
+
+_SECONDS_LOST = 5.0
+"""How long an operation waits for a database that cannot be reached, such as a server that restarts."""
+_PAUSE = 0.2
+_CREATING = 7_239_116_025_340_177
+"""The lock on PostgreSQL of the process that creates the tables."""
+_SQLITE_WAIT = 30_000
+"""Milliseconds that a writer waits for the other writers of a file."""
+_CACHED_STATEMENTS = 16
+"""Compiled statements of a SQLite connection. They take up to 60 KiB each, and those with a list of ids differ with its
+length: 128, the default of Python, on 25 connections are 90 MiB after some thousand runs."""
+
+_Key = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite counts only in a column of this type
+_metadata = sa.MetaData()
+runs_table = sa.Table(
+    "agentkit_runs",
+    _metadata,
+    sa.Column("number", _Key, primary_key=True),
+    sa.Column("run_id", sa.Text, nullable=False, unique=True),
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("user", sa.Text, nullable=False),
+    sa.Column("agent", sa.Text, nullable=False),
+    sa.Column("key", sa.Text),
+    sa.Column("session", sa.Text),
+    sa.Column("executor", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.Column("updated_at", sa.Float, nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("fence", sa.Text),  # of the attempt that may store something; null if there is none
+    sa.Column("input", sa.Text),  # JSON, like usage and outcome
+    sa.Column("usage", sa.Text, nullable=False),
+    sa.Column("outcome", sa.Text),
+    sa.UniqueConstraint("tenant", "key"),
+    sa.Index("ix_agentkit_runs_tenant", "tenant", "number"),
+    sa.Index("ix_agentkit_runs_state", "state"),
+    sqlite_autoincrement=True,
+)
+lines_table = sa.Table(
+    "agentkit_journal_lines",
+    _metadata,
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("line", sa.Text, nullable=False),
+)
+decisions_table = sa.Table(
+    "agentkit_decisions",
+    _metadata,
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("call", sa.Text, primary_key=True),  # as `stored_call` writes it
+    sa.Column("tool", sa.Text, nullable=False),
+    sa.Column("arguments", sa.Text, nullable=False),
+    sa.Column("agent", sa.Text, nullable=False),
+    sa.Column("asked_at", sa.Float, nullable=False),
+    sa.Column("expires_at", sa.Float, index=True),
+    sa.Column("decision", sa.Text),
+    sa.Column("decided_by", sa.Text, nullable=False),
+    sa.Column("decided_at", sa.Float),
+)
+events_table = sa.Table(
+    "agentkit_events",
+    _metadata,
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("seq", sa.BigInteger, primary_key=True),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("data", sa.Text, nullable=False),
+)
+usage_table = sa.Table(
+    "agentkit_usage",
+    _metadata,
+    sa.Column("tenant", sa.Text, primary_key=True),
+    sa.Column("day", sa.Text, primary_key=True),
+    sa.Column("runs", sa.BigInteger, nullable=False),
+    sa.Column("input_tokens", sa.BigInteger, nullable=False),
+    sa.Column("output_tokens", sa.BigInteger, nullable=False),
+    sa.Column("cached_tokens", sa.BigInteger, nullable=False),
+    sa.Column("money", sa.Float, nullable=False),
+)
+_format_table = sa.Table("agentkit_store", _metadata, sa.Column("format", sa.Integer, nullable=False))
+_TABLES_BEFORE = ("run_store", "agentkit_approvals")
+"""Tables that only versions before 0.1 created."""
+
+
+class RunDatabase:
+    """A database with the tables of runs.
+
+    Args:
+        engine: The connections. Writers of SQLite begin their transactions with the lock of the file.
+        name: What errors call the database.
+
+    Raises:
+        RunStoreError: The database has another format.
+    """
+
+    def __init__(self, engine: sa.Engine, name: str) -> None:
+        self.engine = engine
+        self.name = name
+        self.is_sqlite = engine.dialect.name == "sqlite"
+        # All threads share the one connection of a database in memory.
+        self._lock = RLock() if isinstance(engine.pool, StaticPool) else nullcontext()
+        clock = "(julianday('now') - 2440587.5) * 86400.0"
+        self.now: Any = sa.literal_column(
+            clock if self.is_sqlite else "extract(epoch from clock_timestamp())", sa.Float
+        )
+        """Seconds since 1970 by the clock of the database."""
+        self.work(self._create)
+
+    def work(self, work: Callable[[sa.Connection], T]) -> T:
+        """Return the result of a function, in a transaction; retried if the connection was lost."""
+        until = time.monotonic() + _SECONDS_LOST
+        while True:
+            try:
+                with self._lock, self.engine.begin() as connection:
+                    return work(connection)
+            except DBAPIError as error:
+                if not _is_lost(error) or time.monotonic() > until:
+                    raise
+                time.sleep(_PAUSE)
+
+    def _create(self, connection: sa.Connection) -> None:
+        """Create the tables, or convert those of an older format."""
+        if not self.is_sqlite:  # which would not wait for a table that another process creates
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATING)))
+        tables = set(sa.inspect(connection).get_table_names())
+        if _format_table.name not in tables:
+            if old := tables.intersection(_TABLES_BEFORE):
+                raise RunStoreError(
+                    f"{self.name}: has runs of a version before 0.1 (table {min(old)}), which this version does not "
+                    "read: finish them with the version that wrote them, and start a new database",
+                    path=self.name,
+                    value="old",
+                )
+            for table in _metadata.sorted_tables:
+                connection.execute(CreateTable(table, if_not_exists=True))
+                for index in table.indexes:
+                    connection.execute(CreateIndex(index, if_not_exists=True))
+            connection.execute(sa.insert(_format_table).values(format=conversions.FORMAT))
+            return
+        found = connection.scalar(sa.select(sa.func.max(_format_table.c.format)))
+        if found == conversions.FORMAT:
+            return
+        if not isinstance(found, int) or not 0 < found < conversions.FORMAT:
+            raise RunStoreError(
+                f"{self.name}: format {found!r:.20} of the runs was written by a newer agentkit; this one reads up to "
+                f"{conversions.FORMAT}: upgrade it",
+                path=self.name,
+                value=found,
+            )
+        for format in range(found, conversions.FORMAT):
+            conversions.CONVERSIONS[format](connection)
+        connection.execute(sa.update(_format_table).values(format=conversions.FORMAT))
+
+
+def sqlite_engine(path: str | None) -> sa.Engine:
+    """Return the connections of a SQLite file; without a path, of a database in memory."""
+    if path is None:
+        engine = sa.create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
+    else:
+        options = {"cached_statements": _CACHED_STATEMENTS, "check_same_thread": False}
+        engine = sa.create_engine(sa.URL.create("sqlite", database=path), connect_args=options)
+    event.listen(engine, "connect", _prepare)
+    return engine
+
+
+def _prepare(connection: Any, _: object) -> None:
+    connection.isolation_level = "IMMEDIATE"  # a reader that becomes a writer would fail beside another writer
+    connection.execute(f"PRAGMA busy_timeout={_SQLITE_WAIT}")
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+
+
+def _is_lost(error: DBAPIError) -> bool:
+    if error.connection_invalidated:
+        return True
+    text = str(error.orig).lower()
+    parts = ("connection", "starting up", "shutting down", "server closed", "terminating", "locked")
+    return isinstance(error, OperationalError) and any(part in text for part in parts)
+
+
+def stored_call(call_id: str) -> str:
+    """Return the id of a call, which a model may have invented, as both databases store it; nothing of it is lost."""
+    return call_id.encode("unicode_escape").decode("ascii")
+
+
+def call_of(stored: str) -> str:
+    """Return the id of a call from the result of `stored_call`; a damaged one as it is."""
+    try:
+        return stored.encode("ascii").decode("unicode_escape")
+    except UnicodeError:
+        return stored
+
+
+def stored_text(text: str) -> str:
+    """Return text that both databases store: without NUL and halves of surrogate pairs."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()

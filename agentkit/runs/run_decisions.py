@@ -1,0 +1,91 @@
+"""Calls that wait for decisions, and the decisions, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import sqlalchemy as sa
+
+from agentkit.errors import ApprovalError
+from agentkit.run.parts.decisions import Approved, Decision, decision_data
+from agentkit.runs.run_database import decisions_table, runs_table, stored_call, stored_text
+from agentkit.runs.run_record import RunRecord, RunState, WaitingCall
+from agentkit.runs.run_rows import call_row, json_text, waiting_call_of
+
+__all__ = ["Decided", "ask_calls", "calls_of", "not_decided", "store_decisions"]
+
+Decided: TypeAlias = Mapping[str, Decision] | Mapping[str | None, Decision]
+"""Decisions by the ids of calls; None for all other calls that wait."""
+_runs, _decisions = runs_table, decisions_table
+
+
+def calls_of(connection: sa.Connection, run_ids: Collection[str]) -> list[tuple[str, WaitingCall]]:
+    """Return the calls of runs that wait or waited, each with its run, in the order in which they were asked."""
+    query = sa.select(_decisions).where(_decisions.c.run.in_(run_ids))
+    rows = connection.execute(query.order_by(_decisions.c.asked_at, _decisions.c.call))
+    return [(str(row.run), waiting_call_of(row)) for row in rows]
+
+
+def ask_calls(connection: sa.Connection, now: Any, record: RunRecord, timeout: float | None) -> None:
+    """Store the calls that a run waits with; a call that is stored already stays as it is.
+
+    Args:
+        connection: The transaction.
+        now: The time by the clock of the database.
+        record: The run; nothing is stored if it does not wait.
+        timeout: Seconds after which the calls are denied; None for never.
+    """
+    if record.state != "waiting":
+        return
+    known = {call.call_id for _, call in calls_of(connection, [record.run_id])}
+    expires = None if timeout is None else now + timeout
+    for call in record.waiting:
+        if call.call_id not in known:
+            values = {**call_row(record.run_id, call), "asked_at": now, "expires_at": expires}
+            connection.execute(sa.insert(_decisions).values(**values))
+
+
+def store_decisions(connection: sa.Connection, now: Any, run_id: str, made: Decided, by: str) -> bool:
+    """Store decisions about calls of a waiting run; False if one of them cannot be stored."""
+    is_waiting = sa.exists().where(_runs.c.run_id == run_id, _runs.c.state == "waiting")
+    waits = sa.update(_decisions).where(_decisions.c.run == run_id, _decisions.c.decision.is_(None), is_waiting)
+    named: list[tuple[str | None, Decision]] = [(call, one) for call, one in made.items() if call is not None]
+    for call, decision in named + [(None, one) for call, one in made.items() if call is None]:
+        decided = waits if call is None else waits.where(_decisions.c.call == stored_call(call))
+        data = json_text(decision_data(decision))
+        count = connection.execute(decided.values(decision=data, decided_by=stored_text(by), decided_at=now)).rowcount
+        has_arguments = isinstance(decision, Approved) and decision.arguments is not None
+        if not count or (call is None and has_arguments and count > 1):
+            return False
+    return True
+
+
+def not_decided(run_id: str, state: RunState, calls: Sequence[WaitingCall], made: Decided) -> ApprovalError:
+    """Return why decisions could not be stored."""
+    waiting = [call.call_id for call in calls if call.decision is None and state == "waiting"]
+    decided = {call.call_id: call for call in calls if call.decision is not None}
+    wrong = [call for call in made if call is not None and call not in waiting]
+    problem, name, value = "", "approve", ", ".join(wrong)
+    if not waiting:
+        last = "".join([f"; {_decided(call)}" for call in decided.values()][-1:])
+        problem, value = f"no call of it waits{last}; nothing was decided", "nothing waits"
+    elif not wrong:
+        return ApprovalError(
+            f"run {run_id!r}: arguments are those of one call: name it, of {_listed(waiting)}", name="arguments"
+        )
+    else:
+        problems = [_decided(decided[call]) for call in wrong if call in decided]
+        if unknown := [call for call in wrong if call not in decided]:
+            problems.append(f"no call that waits has the id {_listed(unknown)}; those that wait: {_listed(waiting)}")
+        problem = f"{'; '.join(problems)}; nothing was decided"
+    return ApprovalError(f"run {run_id!r}: {problem}", name=name, value=value)
+
+
+def _decided(call: WaitingCall) -> str:
+    by = f" by {call.decided_by}" if call.decided_by else ""
+    return f"{call.call_id} was decided already{by}: {call.decision!r:.80}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names)) or "none"

@@ -1,0 +1,158 @@
+"""`RunRecord`: what is known of one run, for all that start, list, show or continue runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+
+from agentkit.models.model import NO_USAGE, Usage
+from agentkit.run.journal.journal import Journal
+from agentkit.run.parts.decisions import Decision
+from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.context.prompt_context import UserInput
+
+__all__ = [
+    "ENDED",
+    "STATES",
+    "ExecutorName",
+    "RunError",
+    "RunEvent",
+    "RunRecord",
+    "RunState",
+    "RunsWanted",
+    "WaitingCall",
+    "usage_since",
+]
+
+RunState: TypeAlias = Literal["queued", "running", "waiting", "finished", "failed", "cancelled"]
+"""`waiting`: for decisions about tool calls."""
+STATES: tuple[RunState, ...] = get_args(RunState)
+ENDED: frozenset[RunState] = frozenset({"finished", "failed", "cancelled"})
+"""Nothing more happens in these states, unless the run is resumed."""
+ExecutorName: TypeAlias = Literal["process", "dbos"]
+"""`process`: a task of one server. `dbos`: any worker on the database."""
+
+
+class RunError(NamedTuple):
+    """The error that ended a run."""
+
+    type: str
+    """Name of its class."""
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingCall:
+    """A tool call that waits for a decision, or waited for one."""
+
+    call_id: str
+    tool: str
+    arguments: str
+    """JSON text, as the model wrote it."""
+    agent: str = ""
+    """The tool whose agent makes the call, if the run does not make it itself; see `Paused.agents`."""
+    asked_at: float = 0.0
+    """Seconds since 1970, by the clock of the database."""
+    expires_at: float | None = None
+    """When the call is denied if it has no decision; None for never."""
+    decision: Decision | None = None
+    """None while the call waits."""
+    decided_by: str = ""
+    decided_at: float | None = None
+
+    @classmethod
+    def of(cls, call: ToolCall, agent: str = "") -> WaitingCall:
+        """Return a call that begins to wait."""
+        return cls(call.id, call.name, call.arguments, agent)
+
+    @property
+    def call(self) -> ToolCall:
+        """The call itself."""
+        return ToolCall(self.call_id, self.tool, self.arguments)
+
+
+class RunEvent(NamedTuple):
+    """Something that happened in a run."""
+
+    seq: int
+    """From 1, ascending, unique within the run; there may be gaps. A client resumes after the last it has seen."""
+    kind: str
+    """Name of the class of the event in lower case, such as `text_delta`."""
+    data: Mapping[str, Any]
+    """JSON data."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """One run. Times are seconds since 1970."""
+
+    run_id: str
+    agent: str
+    """Name of the agent."""
+    state: RunState
+    created_at: float
+    updated_at: float
+    tenant: str = ""
+    user: str = ""
+    """The user whose memory is read, within the tenant."""
+    key: str | None = None
+    """Idempotency key, unique within the tenant."""
+    session: str | None = None
+    """Id of the conversation that the run continues."""
+    executor: ExecutorName = "process"
+    attempts: int = 0
+    """How often the run was begun or continued."""
+    input: UserInput | None = None
+    """None if the run continues a session without an input."""
+    usage: Usage = NO_USAGE
+    steps: int = 0
+    """Model calls."""
+    output: Any = None
+    """The answer, as JSON data."""
+    finish_reason: str | None = None
+    citations: Sequence[Mapping[str, Any]] = ()
+    """The documents that the answer names by their labels; see `citation_form`."""
+    unknown_labels: Sequence[str] = ()
+    """Labels of the answer that no document has."""
+    error: RunError | None = None
+    waiting: tuple[WaitingCall, ...] = ()
+    """The calls without a decision; if the run has ended, the calls that its client has to make."""
+    journal: Journal | None = field(default=None, repr=False, compare=False)
+    """None if it was not asked for."""
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the run finished, failed or was cancelled."""
+        return self.state in ENDED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsWanted:
+    """Selects runs: those that have each value that is not None."""
+
+    tenant: str | None = None
+    agent: str | None = None
+    session: str | None = None
+    user: str | None = None
+    state: RunState | None = None
+    before: str | None = None
+    """Only runs that are older than the run of this id."""
+    ids: Collection[str] | None = None
+    """Only runs with one of these ids."""
+    limit: int = 50
+    """Maximum number of runs."""
+
+
+def usage_since(before: Usage, now: Usage) -> Usage:
+    """Return the usage between two states of a run."""
+    money = None if now.money is None else now.money - (before.money or 0.0)
+    return Usage(
+        max(0, now.input_tokens - before.input_tokens),
+        max(0, now.output_tokens - before.output_tokens),
+        max(0, now.cached_tokens - before.cached_tokens),
+        money,
+    )

@@ -1,0 +1,137 @@
+"""Rows of the tables of runs: how records are written to them and read from them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from pydantic_core import to_json
+
+from agentkit.models.model import NO_USAGE, Usage
+from agentkit.run.parts.decisions import Decision, Denied, read_decision
+from agentkit.runs.run_database import call_of, stored_call, stored_text
+from agentkit.runs.run_record import RunError, RunEvent, RunRecord, WaitingCall
+from agentkit_prompts.context.prompt_context import UserInput
+
+__all__ = ["DAMAGED", "call_row", "ended_row", "event_of", "json_text", "record_of", "run_row", "waiting_call_of"]
+
+DAMAGED = RunError("RunStoreError", "what is stored of this run is damaged")
+"""The error of a run whose row cannot be read."""
+_UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
+_PLAIN = ("run_id", "tenant", "user", "agent", "key", "session", "executor", "state")
+_OUTCOME = ("output", "finish_reason", "steps")
+
+
+def run_row(record: RunRecord) -> dict[str, Any]:
+    """Return the columns of a new run."""
+    asked = record.input
+    return {
+        **{name: getattr(record, name) for name in _PLAIN},
+        "created_at": record.created_at,
+        "attempts": record.attempts,
+        "input": None if asked is None else json_text(_input_data(asked)),
+        **ended_row(record),
+    }
+
+
+def ended_row(record: RunRecord) -> dict[str, Any]:
+    """Return the columns that change when an attempt ends."""
+    outcome = {name: getattr(record, name) for name in _OUTCOME}
+    outcome["citations"] = [dict(one) for one in record.citations]
+    outcome["unknown_labels"] = list(record.unknown_labels)
+    outcome["error"] = None if record.error is None else list(record.error)
+    # Calls that wait for decisions have rows; those of a run that has ended are for the client to make.
+    calls = () if record.state == "waiting" else record.waiting
+    outcome["waiting"] = [[call.call_id, call.tool, call.arguments] for call in calls]
+    return {
+        "state": record.state,
+        "updated_at": record.updated_at,
+        "usage": json_text(asdict(record.usage)),
+        "outcome": json_text(outcome),
+    }
+
+
+def record_of(row: Mapping[Any, Any], waiting: Sequence[WaitingCall] = ()) -> RunRecord:
+    """Return a run from its row. A damaged row is a run with an error, so that the other runs can be listed."""
+    known: dict[str, Any] = {name: row[name] for name in _PLAIN}
+    known |= {name: _number(row[name]) for name in ("created_at", "updated_at")}
+    known["attempts"] = row["attempts"] if isinstance(row["attempts"], int) else 0
+    try:
+        outcome = json.loads(row["outcome"])
+        error = outcome["error"]
+        return RunRecord(
+            **known,
+            **{name: outcome[name] for name in _OUTCOME},
+            input=None if row["input"] is None else _input_of(json.loads(row["input"])),
+            usage=Usage(**json.loads(row["usage"])),
+            citations=tuple(outcome["citations"]),
+            unknown_labels=tuple(outcome["unknown_labels"]),
+            error=None if error is None else RunError(*error),
+            waiting=(*waiting, *[WaitingCall(*call) for call in outcome["waiting"]]),
+        )
+    except _UNREADABLE:
+        return RunRecord(**known, error=DAMAGED, usage=NO_USAGE)
+
+
+def call_row(run_id: str, call: WaitingCall) -> dict[str, Any]:
+    """Return the columns of a call that begins to wait, without its times."""
+    return {
+        "run": run_id,
+        "call": stored_call(call.call_id),
+        "tool": stored_text(call.tool),
+        "arguments": stored_text(call.arguments),
+        "agent": stored_text(call.agent),
+        "decided_by": "",
+    }
+
+
+def waiting_call_of(row: Any) -> WaitingCall:
+    """Return a call that waits, or waited, from its row."""
+    return WaitingCall(
+        call_of(str(row.call)),
+        str(row.tool),
+        str(row.arguments),
+        str(row.agent),
+        _number(row.asked_at),
+        None if row.expires_at is None else _number(row.expires_at),
+        None if row.decision is None else _decision_of(row.decision),
+        str(row.decided_by),
+        None if row.decided_at is None else _number(row.decided_at),
+    )
+
+
+def event_of(row: Any) -> RunEvent:
+    """Return an event from its row."""
+    return RunEvent(row.seq, row.kind, json.loads(row.data))
+
+
+def json_text(data: Any) -> str:
+    """Return data as JSON; numbers that JSON does not have, such as NaN, become null."""
+    try:
+        return to_json(data, inf_nan_mode="null").decode()
+    except ValueError:  # an unpaired surrogate, which a model or a tool can write
+        finite = json.loads(json.dumps(data), parse_constant=lambda _: None)
+        return json.dumps(finite, separators=(",", ":"))
+
+
+def _input_data(asked: UserInput) -> dict[str, Any]:
+    return {"text": asked.text, "additional_kwargs": dict(asked.additional_kwargs)}
+
+
+def _input_of(data: Any) -> UserInput:
+    return UserInput(data["text"], additional_kwargs=data["additional_kwargs"])
+
+
+def _decision_of(stored: str) -> Decision:
+    """Return a stored decision; a damaged one approves nothing."""
+    try:
+        return read_decision(json.loads(stored))
+    except _UNREADABLE:
+        return Denied("what was decided about it cannot be read")
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0

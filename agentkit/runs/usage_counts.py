@@ -1,0 +1,58 @@
+"""`UsageCounts`: what the runs of tenants used, per day."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from agentkit.models.model import Usage
+from agentkit.runs.run_database import RunDatabase, usage_table
+
+__all__ = ["DayUsage", "UsageCounts"]
+
+
+class DayUsage(NamedTuple):
+    """What the runs of a tenant used on a day."""
+
+    runs: int
+    usage: Usage
+
+
+class UsageCounts:
+    """Counts what tenants use.
+
+    Args:
+        database: Where it is stored.
+    """
+
+    def __init__(self, database: RunDatabase) -> None:
+        self._database = database
+
+    def add(self, tenant: str, day: str, usage: Usage, runs: int = 1) -> None:
+        """Count what runs used; `day` is a date such as 2026-11-22, in UTC."""
+        counts = {
+            "runs": runs,
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "cached_tokens": usage.cached_tokens,
+            "money": usage.money or 0.0,
+        }
+        dialect = sqlite if self._database.is_sqlite else postgresql
+        statement = dialect.insert(usage_table).values(tenant=tenant, day=day, **counts)
+        sums = {name: usage_table.c[name] + statement.excluded[name] for name in counts}
+        statement = statement.on_conflict_do_update(index_elements=["tenant", "day"], set_=sums)
+        self._database.work(lambda connection: connection.execute(statement))
+
+    def of(self, tenant: str, *, since: str = "") -> Mapping[str, DayUsage]:
+        """Return what a tenant used on each day, from the day `since` on."""
+        query = sa.select(usage_table).where(usage_table.c.tenant == tenant, usage_table.c.day >= since)
+        rows = self._database.work(lambda connection: connection.execute(query.order_by(usage_table.c.day)).all())
+        return {
+            row.day: DayUsage(
+                row.runs, Usage(row.input_tokens, row.output_tokens, row.cached_tokens, row.money or None)
+            )
+            for row in rows
+        }

@@ -1,0 +1,23 @@
+"""`public_error`: what clients of the server read about the error of a run."""
+
+from __future__ import annotations
+
+from agentkit.errors import AgentError
+from agentkit.models.model_errors import ModelError
+from agentkit.runs.run_record import RunError
+from agentkit_memory import StoreError
+from agentkit_prompts.errors import PromptError
+from agentkit_tools.errors import ToolError
+
+__all__ = ["OUR_ERRORS", "public_error"]
+
+OUR_ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError)
+"""Errors whose text may be shown to clients."""
+
+
+def public_error(error: BaseException) -> RunError:
+    """Return what clients read about an error; of a class that is not ours, its name only."""
+    name = type(error).__name__
+    if isinstance(error, OUR_ERRORS):
+        return RunError(name, str(error))
+    return RunError(name, "an internal error ended the run; the log of the server has more")

@@ -1,0 +1,250 @@
+"""Runs as they are stored, on SQLite and PostgreSQL: listed, attempted, decided about, deleted."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from agentkit import Approved, Denied, Journal
+from agentkit.errors import ApprovalError, JournalError
+from agentkit.models.model import Usage
+from agentkit.prompts import PromptContext, UserInput
+from agentkit.runs import conversions, run_store
+from agentkit.runs.run_errors import AttemptEnded, RunNotFound, RunStoreError
+from agentkit.runs.run_record import RunError, RunEvent, RunRecord, RunsWanted, WaitingCall
+from agentkit.runs.run_store import RunStore
+from agentkit.server import RunStore as PublicRunStore
+from tests.raising import raises
+
+
+def run(run_id: str = "r", **changes: Any) -> RunRecord:
+    return replace(
+        RunRecord(run_id=run_id, tenant="acme", agent="a", state="queued", created_at=1.0, updated_at=2.0), **changes
+    )
+
+
+def listed(store: RunStore, **wanted: Any) -> list[str]:
+    return [one.run_id for one in store.page(RunsWanted(**wanted))]
+
+
+@pytest.mark.parametrize("text", ["a \ud800 b", "a \x00 b", 'é\u2028"', ""])
+def test_a_run_is_read_as_it_was_stored(store: RunStore, text: str) -> None:
+    asked = UserInput(text, additional_kwargs={"n": [1.5, None, text]})
+    error = RunError("ModelError", text)
+    whole = run(
+        input=asked, output={"text": text}, session="s", error=error, key="k", usage=Usage(1, 2, 3, 0.5), steps=3
+    )
+    assert store.add(whole) == whole == store.get("r") == store.find("acme", "k")
+    assert store.add(replace(whole, run_id="other")) == whole  # the same key is the same run
+    assert store.find("evil", "k") is None and listed(store, tenant="evil") == []
+    with raises(RunNotFound, run_id="r"):
+        store.get("r", tenant="evil")
+
+
+def test_runs_are_selected_and_the_newest_are_first(store: RunStore) -> None:
+    for run_id, tenant, session in (("a", "acme", "s"), ("b", "acme", "s"), ("c", "acme", None), ("d", "evil", "s")):
+        store.add(run(run_id, tenant=tenant, session=session))
+    assert listed(store) == ["d", "c", "b", "a"] and listed(store, tenant="acme", limit=2) == ["c", "b"]
+    assert listed(store, tenant="acme", before="c") == ["b", "a"]
+    assert listed(store, tenant="acme", ids={"a", "b", "c", "d", "none"}) == ["c", "b", "a"]
+    assert listed(store, tenant="acme", ids={"a", "c"}, session="s") == ["a"] and listed(store, ids=()) == []
+    with raises(RunNotFound, run_id="d"):
+        listed(store, tenant="acme", before="d")
+    store.delete("b")
+    store.delete("none")
+    assert listed(store, tenant="acme") == ["c", "a"]
+
+
+def test_one_attempt_at_a_time_stores_lines_and_the_end_of_a_run(store: RunStore) -> None:
+    store.add(run())
+    assert store.journal("r") is None
+    first = store.begin_attempt("r")
+    assert first is not None and store.begin_attempt("r") is None and store.get("r").state == "running"
+    journal = Journal("a", "r", PromptContext(user_input="Hi")).dumps()
+    store.add_lines(first, [(journal, ())])
+    assert [one.run_id for one in store.requeue_interrupted()] == ["r"]
+    second = store.begin_attempt("r")
+    assert second is not None and store.get("r").attempts == 2
+    with raises(AttemptEnded, is_cancelled=False):
+        store.add_lines(first, [("x\n", ())])
+    with raises(AttemptEnded, is_cancelled=False):
+        store.end_attempt(first, run(state="failed"))
+    assert store.journal_text("r") == journal
+    ended = run(state="finished", output="Hm.", usage=Usage(3, 1), steps=1, finish_reason="stop")
+    store.end_attempt(second, ended)
+    assert store.get("r") == replace(ended, attempts=2)
+    assert store.requeue_interrupted() == [] and not store.cancel("r")
+    with raises(AttemptEnded, is_cancelled=False):
+        store.end_attempt(second, ended)
+
+
+def test_a_cancelled_run_stores_nothing_more(store: RunStore) -> None:
+    store.add(run())
+    attempt = store.begin_attempt("r")
+    assert attempt is not None and store.cancel("r") and not store.cancel("r")
+    with raises(AttemptEnded, is_cancelled=True):
+        store.add_lines(attempt, [("x\n", ())])
+    assert store.get("r").state == "cancelled" and store.journal_text("r") == ""
+
+
+def waiting(store: RunStore, *calls: str, timeout: float | None = None) -> None:
+    """Have a run wait with calls."""
+    store.add(run())
+    attempt = store.begin_attempt("r")
+    assert attempt is not None
+    asked = tuple([WaitingCall(call, "pay", '{"n": 1}', "clerk") for call in calls])
+    store.end_attempt(attempt, run(state="waiting", waiting=asked), timeout=timeout)
+
+
+def test_a_run_is_queued_when_no_decision_is_missing(store: RunStore) -> None:
+    waiting(store, "a", "d/\ud800\0")
+    assert [call.call_id for call in store.get("r").waiting] == ["a", "d/\ud800\0"]
+    assert store.decide("r", {"a": Denied("no\0")}, by="ada") == "waiting"
+    assert [call.call_id for call in store.get("r").waiting] == ["d/\ud800\0"]
+    assert store.decide("r", {None: Approved({"n": 2})}, by="bob") == "queued"
+    assert store.get("r").state == "queued" and store.get("r").waiting == ()
+    first, second = store.calls("r")
+    assert (first.decision, first.decided_by, first.agent) == (Denied("no\0"), "ada", "clerk")
+    assert (second.decision, second.decided_by, second.expires_at) == (Approved({"n": 2}), "bob", None)
+    journal = Journal("a", "r", PromptContext(user_input="Hi"))
+    assert store.decisions("r", journal) == {"a": Denied("no\0"), "d/\ud800\0": Approved({"n": 2})}
+
+
+@pytest.mark.parametrize(
+    ("made", "problem"),
+    [
+        ({"a": Approved(), "x": Approved()}, "x"),
+        ({"b": Approved(), "a": Approved()}, "b"),
+        ({None: Approved({"n": 2})}, None),
+    ],
+)
+def test_decisions_are_stored_together_or_not_at_all(store: RunStore, made: Any, problem: str | None) -> None:
+    waiting(store, "a", "b", "c")
+    store.decide("r", {"b": Approved()}, by="ada")
+    with pytest.raises(ApprovalError) as error:
+        store.decide("r", made)
+    assert error.value.value == problem
+    assert [call.call_id for call in store.get("r").waiting] == ["a", "c"]
+    store.cancel("r")
+    with raises(ApprovalError, value="nothing waits"):
+        store.decide("r", {"a": Approved()})
+    with raises(RunNotFound, run_id="none"):
+        store.decide("none", {"a": Approved()})
+
+
+def test_of_two_that_decide_at_once_one_is_first(opened: Any) -> None:
+    waiting(opened(), "a")
+    decided: list[object] = []
+
+    def decide(by: str) -> None:
+        try:
+            decided.append(opened().decide("r", {"a": Approved()}, by))
+        except ApprovalError:
+            decided.append(None)
+
+    threads = [threading.Thread(target=decide, args=(name,)) for name in ("ada", "bob")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(decided, key=str) == [None, "queued"] and len(opened().calls("r")) == 1
+
+
+def test_events_and_usage_are_kept(store: RunStore) -> None:
+    store.add(run())
+    events = [
+        RunEvent(1, "text_delta", {"text": "a\ud800\0"}),
+        RunEvent(1_001, "run_finished", {"money": float("nan")}),
+    ]
+    store.add_events("r", events)
+    assert store.events("r", limit=1) == events[:1] and store.last_event("r") == 1_001
+    assert store.events("r", after=1) == [RunEvent(1_001, "run_finished", {"money": None})]
+    store.delete("r")
+    assert store.events("r") == [] and store.last_event("r") == 0
+    for day in ("2026-11-21", "2026-11-22", "2026-11-22"):
+        store.usage.add("acme", day, Usage(2, 1, 0, 0.5))
+    store.usage.add("acme", "2026-11-22", Usage(1), runs=0)
+    assert store.usage.of("acme", since="2026-11-22") == {"2026-11-22": (2, Usage(5, 2, 0, 1.0))}
+    assert [*store.usage.of("acme")] == ["2026-11-21", "2026-11-22"] and store.usage.of("evil") == {}
+
+
+def test_a_damaged_run_hurts_no_other_run(store: RunStore) -> None:
+    for run_id in ("good", "bad"):
+        store.add(run(run_id))
+    store._database.work(lambda c: c.execute(sa.text("UPDATE agentkit_runs SET usage = 'x' WHERE run_id = 'bad'")))
+    bad, good = store.page(RunsWanted())
+    assert good == run("good") and bad.error == ("RunStoreError", "what is stored of this run is damaged")
+    assert [one.run_id for one in store.requeue_interrupted()] == ["good"]
+    assert store.cancel("bad")
+    store.add(run("late"), "x\n")
+    with pytest.raises(JournalError):
+        store.journal("late")
+
+
+def test_the_oldest_runs_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(RunStore(keep=10)) as store:
+        for at in range(400):
+            store.add(run(str(at), state="finished"))
+        assert listed(store, limit=500) == [str(at) for at in range(399, 389, -1)]
+    monkeypatch.setattr(run_store, "_MAX_IN_MEMORY", 10_000)
+    with closing(RunStore()) as store:
+        for at in range(100):
+            store.add(run(str(at), state="finished"), "x" * 1000 + "\n")
+        kept = listed(store, limit=200)
+        assert kept[0] == "99" and 4 <= len(kept) <= 11
+        assert store.journal_text("99") == "x" * 1000 + "\n"
+
+
+def test_a_database_of_another_format_or_of_something_else_is_refused(tmp_path: Path) -> None:
+    RunStore(tmp_path / "runs.db").close()
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as file, file:
+        file.execute("UPDATE agentkit_store SET format = 99")
+    with raises(RunStoreError, path=str(tmp_path / "runs.db"), value=99):
+        RunStore(tmp_path / "runs.db")
+    for number, table in enumerate(("run_store", "agentkit_approvals")):  # of before 0.1
+        with closing(sqlite3.connect(tmp_path / f"old-{number}.db")) as file, file:
+            file.execute(f"CREATE TABLE {table} (format INTEGER)")
+        with raises(RunStoreError, path=str(tmp_path / f"old-{number}.db"), value="old"):
+            RunStore(tmp_path / f"old-{number}.db")
+    first = PublicRunStore(tmp_path / "other.db")
+    with raises(RunStoreError, value="busy"):
+        RunStore(tmp_path / "other.db")
+    first.close()
+    RunStore(tmp_path / "other.db").close()
+    (tmp_path / "text.db").write_text("not a database" * 100)
+    with raises(RunStoreError, path=str(tmp_path / "text.db")):
+        RunStore(tmp_path / "text.db")
+
+
+def test_the_next_format_converts_a_store_once(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened().add(run())
+    target = opened()._database.engine
+    converted: list[int] = []
+
+    def convert(connection: sa.Connection) -> None:
+        connection.execute(sa.text("UPDATE agentkit_runs SET agent = 'renamed'"))
+        converted.append(1)
+
+    monkeypatch.setattr(conversions, "FORMAT", 2)
+    monkeypatch.setattr(conversions, "CONVERSIONS", {1: convert})
+    for _ in range(2):
+        assert RunStore(target, keep=None).get("r").agent == "renamed"
+    assert converted == [1]
+    monkeypatch.setattr(conversions, "FORMAT", 1)
+    with raises(RunStoreError, value=2):
+        RunStore(target, keep=None)
+
+
+def test_the_newest_runs_of_a_tenant_are_read_by_an_index(tmp_path: Path) -> None:
+    RunStore(tmp_path / "runs.db").close()
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as file:
+        query = "EXPLAIN QUERY PLAN SELECT * FROM agentkit_runs WHERE tenant = 'acme' ORDER BY number DESC LIMIT 100"
+        steps = [step for *_, step in file.execute(query)]
+    assert len(steps) == 1 and "USING INDEX" in steps[0] and "TEMP B-TREE" not in steps[0]
