@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from sqlalchemy import Connection
 
@@ -48,6 +48,14 @@ class Sources:
     """The turn to compute, which is given up while the recall waits for a model or a server."""
 
 
+class _Terms(NamedTuple):
+    """The best items by BM25 at one depth."""
+
+    items: Sequence[Found]
+    is_full: bool
+    """True if there may be more hits than were considered."""
+
+
 @dataclass(slots=True)
 class Search:
     """One search of the index and of SQL. Its rounds share everything that was read or asked."""
@@ -62,6 +70,8 @@ class Search:
     """Messages for `Recall.degraded`."""
     _among: dict[str, Sequence[str]] = field(default_factory=dict)
     """Ids of the items that meet the filter, by retriever, if they are few and its best hits mostly do not."""
+    _terms: dict[tuple[int, int], _Terms] = field(default_factory=dict)
+    """Results of BM25 by the hits to consider and the hits to fetch, for rounds that only fetch more vectors."""
     _vector: Sequence[float] | None = None
     _is_embedded: bool = False
     """True if the model was asked for the vector of the question, even if it failed."""
@@ -127,7 +137,19 @@ class Search:
                     self._add_neighbours(connection, found)
         return found
 
-    def _best_by_terms(self, connection: Connection, found: Candidates) -> list[Found]:
+    def _best_by_terms(self, connection: Connection, found: Candidates) -> Sequence[Found]:
+        """Return the best items by BM25; a round that only fetches more vectors has those of the round before."""
+        depth = (found.depth.wanted, found.depth.hits[SPARSE])
+        terms = self._terms.get(depth)
+        if terms is None:
+            items = self._search_terms(connection, found)
+            terms = _Terms(items, found.is_full)
+            if found.next is None:
+                self._terms[depth] = terms
+        found.is_full = terms.is_full
+        return terms.items
+
+    def _search_terms(self, connection: Connection, found: Candidates) -> list[Found]:
         """Return the best items by BM25: from the index, and waiting items by the same weights."""
         # A question of stop words or signs has no terms; only its vector can be compared.
         if not self.question.asked:

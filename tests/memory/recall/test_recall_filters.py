@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agentkit.memory import POLICIES, InvalidArgument, Memory, RecallFilter
 from agentkit.prompts import Message
+from agentkit.testing import StoreProbe
 from agentkit_memory.recall.candidates import ScoredItem
 from tests.cases import for_cases
+from tests.memory.embedders.word_embedder import Words
 from tests.raising import raises
 from tests.waiting import LONG, until
 
@@ -111,6 +115,21 @@ def test_what_is_rare_is_found_whole_and_scored_as_it_is_among_all(either: Memor
     assert len(recall) == 3 and {each.text for each in recall} <= said and recall.degraded == ()
     quiet.append(Message("user", "One more zebra."))  # which the index does not hold yet
     assert {"One more zebra."} < {each.text for each in either.recall("zebra", limit=20, where=both)}
+
+
+def test_a_round_that_fetches_more_vectors_does_not_search_the_terms_again(
+    home: Path, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentkit_memory.recall.recall_steps.MAX_ROWS", 100)
+    lines = [json.dumps({"text": f"zebra stripes {number}", "number": number}) for number in range(500)]
+    (docs / "a.jsonl").write_text("\n".join(lines))
+    with Memory.open(home, embedder=Words()) as memory:
+        memory.ingest(docs)
+        memory.worker().drain()
+        with StoreProbe(memory).statements() as statements:
+            recall = memory.recall("zebra stripes", where=RecallFilter(metadata={"number": 3}))
+        assert [each.text for each in recall] == ["zebra stripes 3"]
+        assert len([each for each in statements if "ORDER BY items.created_at DESC" in each]) == 1
 
 
 @for_cases(
