@@ -55,12 +55,13 @@ def choose(
         each.reason = choice.exclusion(each)
         if each.reason:
             continue
-        excess = choice.excess(each)
+        size = choice.size(each)
+        excess = choice.excess(size)
         if asked.policy.collapse:
             each.reason = copies.reason(each, keep=not excess)
         each.reason = each.reason or excess
         if not each.reason:
-            choice.use(each)
+            choice.use(each, size)
     return choice.used
 
 
@@ -70,13 +71,14 @@ class _Choice:
     def __init__(self, asked: Asked) -> None:
         self.used: list[ScoredItem] = []
         self._asked = asked
-        self._left = {True: asked.limit, False: asked.limit}
-        """Places for facts, and for other items."""
+        self._facts_left = asked.limit
+        self._others_left = asked.limit
+        """Places for items that are no facts."""
         self._tokens = asked.policy.tokens
 
     def exclusion(self, each: ScoredItem) -> str:
         """Return the reason why a candidate is not used, whatever its text is; empty if none applies."""
-        if not self._left[each.slot == "knowledge"]:
+        if not self._places_left(each):
             return f"below the first {self._asked.limit}"
         if self._asked.roles is not None and not self._asked.is_of_roles(each.item):
             return f"from the {each.item.role}, and only messages of {', '.join(self._asked.roles)} were asked for"
@@ -85,20 +87,32 @@ class _Choice:
             return "neighbour of a hit, below the average candidate"
         return ""
 
-    def excess(self, each: ScoredItem) -> str:
-        """Return a reason if a candidate has more tokens than are left."""
+    def _places_left(self, each: ScoredItem) -> int:
+        """Return the number of places for candidates of this kind."""
+        if each.slot == "knowledge":
+            return self._facts_left
+        return self._others_left
+
+    def size(self, each: ScoredItem) -> int:
+        """Return the number of tokens of a candidate; 0 if tokens are not limited, as counting takes time."""
         if self._tokens is None:
-            return ""
-        size = ESTIMATE.count(each.item.text)
-        if size <= self._tokens:
+            return 0
+        return ESTIMATE.count(each.item.text)
+
+    def excess(self, size: int) -> str:
+        """Return a reason if a candidate of this size has more tokens than are left."""
+        if self._tokens is None or size <= self._tokens:
             return ""
         return f"has {size} tokens, {self._tokens} were left"
 
-    def use(self, each: ScoredItem) -> None:
-        """Use a candidate."""
-        self._left[each.slot == "knowledge"] -= 1
+    def use(self, each: ScoredItem, size: int) -> None:
+        """Use a candidate of this size."""
+        if each.slot == "knowledge":
+            self._facts_left -= 1
+        else:
+            self._others_left -= 1
         if self._tokens is not None:
-            self._tokens -= ESTIMATE.count(each.item.text)
+            self._tokens -= size
         each.used, each.reason = True, each.why()
         self.used.append(each)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from sqlalchemy import BindParameter, ColumnElement, bindparam, func, or_, select
 
@@ -58,7 +58,7 @@ class RecallFilter:
     def __post_init__(self) -> None:
         problems = [
             *_problems_of_texts("kinds", self.kinds, _KINDS),
-            *_problems_of_texts("sources", self.sources, ()),
+            *_problems_of_texts("sources", self.sources),
             *_problems_of_metadata(self.metadata),
             *_problems_of_time("since", self.since),
             *_problems_of_time("until", self.until),
@@ -131,16 +131,25 @@ def seconds(now: datetime | float) -> float:
     return now.timestamp()
 
 
-def _problems_of_texts(name: str, given: object, known: Sequence[str]) -> Iterator[str]:
-    """Yield a problem if an option is no list of texts, or has texts that are not among the known ones, if any."""
+def _problems_of_texts(name: str, given: object, valid: Sequence[str] | None = None) -> Iterator[str]:
+    """Yield a problem if an option is no list of texts, or contains a text that is not valid.
+
+    Args:
+        name: Name of the option.
+        given: Value of the option.
+        valid: The valid texts; None if every text is valid.
+    """
     if given is None:
         return
     wanted = "a list of texts"
-    if known:
-        wanted = f"a list out of {known}"
-    right = isinstance(given, _LISTS) and all(isinstance(each, str) for each in given)
-    if not right or (known and not {*given} <= {*known}):  # type: ignore[misc]
+    if valid is not None:
+        wanted = f"a list out of {valid}"
+    if not _is_list_of_texts(given) or (valid is not None and not {*given} <= {*valid}):
         yield f"{name}: expected {wanted}, or None for all, got {brief(given)}"
+
+
+def _is_list_of_texts(given: object) -> TypeGuard[Collection[str]]:
+    return isinstance(given, _LISTS) and all(isinstance(each, str) for each in given)
 
 
 def _problems_of_time(name: str, at: object) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from math import sqrt
+from math import isnan, sqrt
 from types import MappingProxyType
 from typing import ClassVar, Protocol, TypeAlias
 
@@ -174,7 +174,8 @@ def spread(values: Sequence[float]) -> tuple[float, float]:
         return 0.0, 0.0
     mean = sum(values) / len(values)
     deviation = sqrt(sum([(value - mean) ** 2 for value in values]) / len(values))
-    if not deviation > _MIN_DEVIATION:
+    # A custom index may return NaN or infinity, whose deviation is NaN.
+    if isnan(deviation) or deviation <= _MIN_DEVIATION:
         deviation = 0.0
     return mean, deviation
 

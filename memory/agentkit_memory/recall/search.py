@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from time import perf_counter_ns
+from typing import NamedTuple
 
 from agentkit_memory.database.engine import Database
 from agentkit_memory.errors import StoreError
@@ -22,6 +23,20 @@ from agentkit_prompts.context.parts import Image
 __all__ = ["Sources", "search"]
 
 
+class Ranked(NamedTuple):
+    """The candidates of a search, scored and chosen."""
+
+    search: Search
+    last: Candidates
+    """The last round."""
+    order: list[ScoredItem]
+    """All candidates, the best first."""
+    images: Mapping[str, str]
+    """The hash of each candidate that is an image, by its id."""
+    used: list[ScoredItem]
+    """The chosen candidates, the best first."""
+
+
 def search(sources: Sources, asked: Asked) -> tuple[Recall, bool]:
     """Return the result of a recall, and whether something waits for the index.
 
@@ -33,8 +48,10 @@ def search(sources: Sources, asked: Asked) -> tuple[Recall, bool]:
         StoreError: The database cannot be read.
     """
     began = perf_counter_ns()
-    one, found, order, used = _found(sources, asked)
-    problems, database = one.problems, sources.indexes.database
+    ranked = _search_active_space(sources, asked)
+    order, used = ranked.order, ranked.used
+    one, database = ranked.search, sources.indexes.database
+    problems = one.problems
     if one.rows.unreadable:
         example, why = min(one.rows.unreadable.items())
         problems.append(
@@ -46,7 +63,7 @@ def search(sources: Sources, asked: Asked) -> tuple[Recall, bool]:
             order, problem = reranked(asked.policy.reranker, asked.query, order)
         if problem:
             problems.append(problem)
-        used = _used(one, found, order)
+        used = choose(ranked.last.question, order, asked, ranked.images)
     if sources.logs.keep != 0 and (trouble := database.deferred.problem) is not None:
         problems.append(f"recalls are not logged at present: {trouble}")
     recall = Recall(asked.query, order, used, problems, _images(database, used))
@@ -62,44 +79,45 @@ def search(sources: Sources, asked: Asked) -> tuple[Recall, bool]:
     return recall, one.leaves_work
 
 
-def _found(sources: Sources, asked: Asked) -> tuple[Search, Candidates, list[ScoredItem], list[ScoredItem]]:
-    """Return a search of the active space, its last round, all candidates best first, and the used candidates."""
+def _search_active_space(sources: Sources, asked: Asked) -> Ranked:
+    """Search the active space; search again if another space became active meanwhile."""
     while True:
         one = Search.begin(sources, asked)
         try:
-            found, order, used = _rounds(one, asked)
+            ranked = _search_in_rounds(one)
         except StoreError:
             # The index of a space that is no longer active may be closed or emptied at any time.
             if sources.indexes.closed or not one.is_outdated():
                 raise
             continue
         if not one.is_outdated():
-            return one, found, order, used
+            return ranked
 
 
-def _rounds(one: Search, asked: Asked) -> tuple[Candidates, list[ScoredItem], list[ScoredItem]]:
+def _search_in_rounds(one: Search) -> Ranked:
     """Look for candidates, each time farther, until enough of them can be used."""
-    depth = Depth.of(asked, asked.policy.candidates)
+    depth = Depth.of(one.asked, one.asked.policy.candidates)
     while True:
-        found = one.candidates(depth)
-        if found.next is not None:
-            depth = found.next
+        candidates = one.candidates(depth)
+        if candidates.next is not None:
+            depth = candidates.next
             continue
-        order = one.ranked(found)
-        used = _used(one, found, order)
-        wider = _after_copies(one, found, order, used)
+        order = one.ranked(candidates)
+        images = _hashes_of_images(one, order)
+        used = choose(candidates.question, order, one.asked, images)
+        wider = _after_copies(one, candidates, order, used)
         if wider is None:
-            return found, order, used
+            return Ranked(one, candidates, order, images, used)
         depth = wider
 
 
-def _used(one: Search, found: Candidates, order: Sequence[ScoredItem]) -> list[ScoredItem]:
+def _hashes_of_images(one: Search, order: Sequence[ScoredItem]) -> Mapping[str, str]:
+    """Return the hash of each candidate that is an image, by its id."""
     pictures = [each.id for each in order if each.item.kind == IMAGE]
-    hashes: Mapping[str, str] = {}
-    if pictures:
-        with one.sources.indexes.database.read() as connection:
-            hashes = read_hashes(connection, pictures)
-    return choose(found.question, order, one.asked, hashes)
+    if not pictures:
+        return {}
+    with one.sources.indexes.database.read() as connection:
+        return read_hashes(connection, pictures)
 
 
 def _after_copies(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import numpy as np
 import pytest
 
 from agentkit import Agent, Chain, Layers, ScriptedModel
-from agentkit.memory import IngestError, IngestOptions, Memory, RecallFilter, Scope
+from agentkit.memory import POLICIES, IngestError, IngestOptions, Memory, RecallFilter, Scope
 from agentkit.prompts import Document, Image, MemoPrompt, PromptContext
 from agentkit.testing import StoreProbe
+from agentkit_memory.recall.candidates import ScoredItem
 from tests.raising import raises
 
 RED, GREEN, BLUE = (250, 5, 5), (5, 250, 5), (5, 5, 250)
@@ -161,6 +163,21 @@ def test_copies_of_an_image_do_not_crowd_out_others(memory: Memory) -> None:
     memory.worker().drain()
     found = memory.recall("photo of the harbour", limit=3).documents
     assert {each.source for each in found} >= {"blue.png", "harbour.md"} and len(found) == 3
+
+
+def test_a_recall_with_a_reranker_reads_the_hashes_of_images_once(memory: Memory) -> None:
+    class Reverse:
+        name = "reverse"
+
+        def rerank(self, question: str, candidates: Sequence[ScoredItem]) -> Sequence[float]:
+            return [*range(len(candidates))]
+
+    for number, colour in enumerate((RED, RED, BLUE)):
+        memory.documents.add(image(colour, "a square"), source=str(number))
+    policy = replace(POLICIES["default"], reranker=Reverse())
+    with StoreProbe(memory).statements() as statements:
+        assert len(memory.recall("a square", policy=policy).documents) == 2
+    assert len([each for each in statements if each.startswith("SELECT items.id, items.content_hash ")]) == 1
 
 
 def test_images_of_a_folder_are_stored_with_the_alt_texts_that_a_function_returns(either: Memory, docs: Path) -> None:
