@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from agentkit_memory.checks import is_whole
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.rows import is_name, raw_rows
+from agentkit_memory.database.rows import decode_rows, is_name, raw_rows
 from agentkit_memory.database.tables import chunk_moves, documents, images, items
 from agentkit_memory.errors import IngestError, StoreCorrupt
 from agentkit_memory.ingest.chunks import Chunk
@@ -30,6 +30,7 @@ from agentkit_memory.ingest.staging import (
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.image_rows import image_row
 from agentkit_memory.store.item_rows import NAMESPACE, forget_items, in_batches
+from agentkit_memory.store.metadata import is_metadata
 from agentkit_memory.store.outbox import enqueue
 from agentkit_memory.store.scope_rows import hold_scope
 from agentkit_prompts.context.parts import Image
@@ -43,9 +44,9 @@ MAX_WHOLE = 2000
 
 _PAGE = 1000
 
-_FIND = select(*documents.c["id", "content_hash", "stamp", "source", "generation"]).where(
-    documents.c.scope_id == bindparam("scope"), documents.c.uri == bindparam("uri"), documents.c.content_hash != ""
-)
+_FIND = select(
+    *documents.c["id", "content_hash", "stamp", "source", "generation", "chunks", "ingested_at", "meta"]
+).where(documents.c.scope_id == bindparam("scope"), documents.c.uri == bindparam("uri"), documents.c.content_hash != "")
 _IN_ITS_PLACE = (
     documents.c.scope_id == bindparam("scope"),
     documents.c.uri == bindparam("named"),
@@ -78,10 +79,9 @@ class DocumentStore:
     def find(self, uri: str) -> tuple[str, str]:
         """Return the hash and the stamp of a document; empty if it was never stored as a whole, or is damaged."""
         with self.database.read() as connection:
-            rows = raw_rows(connection, _FIND, {"scope": self.scope_id, "uri": uri})
+            rows = decode_rows(connection, _FIND, {"scope": self.scope_id, "uri": uri}, documents.c.id).sound
         for row in rows:
-            whole = all(map(is_name, (row.content_hash, row.stamp, row.source))) and row.id == self.id_of(uri)
-            if whole and is_generation(row.generation):
+            if row.id == self.id_of(uri) and is_generation(row.generation) and is_metadata(row.meta):
                 return row.content_hash, row.stamp
         return "", ""
 

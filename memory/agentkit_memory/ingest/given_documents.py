@@ -46,6 +46,7 @@ _SHOWN = (documents.c.scope_id.in_(bindparam("scopes", expanding=True)), documen
 _ROW = select(*documents.c["id", "source", "chunks", "ingested_at", "uri", "meta"]).where(*_SHOWN)
 _PAGE = _ROW.where(documents.c.source > bindparam("after")).order_by(documents.c.source, documents.c.id)
 _FIND = _ROW.where(documents.c.source == bindparam("named")).order_by(documents.c.uri)
+_FIND_ONE = _ROW.where(documents.c.id == bindparam("document"))
 _IDS = _FIND.with_only_columns(documents.c.id)
 _CHUNKS = (
     select(*items.c["id", "text", "title", "position", "start", "end", "line", "meta"])
@@ -123,8 +124,8 @@ class Documents:
         if is_new:
             self._changed()
         finish_removals(self._database, store.scope_id)
-        (found,) = self._rows(_FIND, named=source, only=store.id_of(uri))
-        return found
+        (document,) = self._rows(_FIND_ONE, document=store.id_of(uri))
+        return document
 
     def list(self, *, after: str = "", limit: int = 100) -> tuple[StoredDocument, ...]:
         """Return documents of exactly this scope, in order of their sources.
@@ -194,11 +195,11 @@ class Documents:
         with self._database.read() as connection:
             return [row.id for row in raw_rows(connection, _IDS, bound) if is_name(row.id)]
 
-    def _rows(self, query: Any, only: str = "", **bound: object) -> Sequence[StoredDocument]:
+    def _rows(self, query: Any, **bound: object) -> Sequence[StoredDocument]:
         scopes = known_ids(self._database, self._scope)
         with self._database.read() as connection:
             rows = sound_rows(connection, query, {"scopes": scopes, **bound}, documents.c.id)
-        return [_stored(row) for row in rows if only in ("", row.id)]
+        return [_stored(row) for row in rows]
 
     @staticmethod
     def _check(content: object, source: object, metadata: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-__all__ = ["MAX_DEPTH", "read_metadata", "written_metadata"]
+__all__ = ["MAX_DEPTH", "is_metadata", "read_metadata", "written_metadata"]
 
 MAX_META = 8192
 """Characters of the metadata of an item, as JSON."""
@@ -55,6 +55,15 @@ def read_metadata(stored: object) -> dict[str, object]:
     if _is_deep(found):
         raise ValueError(f"nests deeper than {MAX_DEPTH} levels")
     return found
+
+
+def is_metadata(stored: object) -> bool:
+    """Return True if stored metadata can be read."""
+    try:
+        read_metadata(stored)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_deep(value: object) -> bool:

@@ -18,6 +18,8 @@ CASES = [
     *[f"generation = {value}" for value in GENERATIONS],
     *[f"{name} = {value}" for name in ("content_hash", "stamp", "source") for value in (NO_UTF_8, "x'ff'")],
     *[f"id = {value}" for value in (NO_UTF_8, "x'ff'", "'x'")],
+    *[f"meta = {value}" for value in ("'{'", "'[1]'", NO_UTF_8)],
+    *["chunks = x'ff'", "ingested_at = 'x'"],
 ]
 
 
