@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentkit_memory import Memory
-
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, Executable, Row
 
+    from agentkit_memory import Memory
     from agentkit_memory.index.vector_index import VectorIndex
 
 __all__ = ["StoreProbe"]
