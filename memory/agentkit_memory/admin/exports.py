@@ -11,9 +11,9 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Column, Float, LargeBinary, Table
 
@@ -23,7 +23,7 @@ from agentkit_memory.database.engine import Database
 from agentkit_memory.database.migrate import REVISION
 from agentkit_memory.database.rows import expected_value
 from agentkit_memory.database.tables import METADATA
-from agentkit_memory.errors import StoreCorrupt, StoreVersion
+from agentkit_memory.errors import InvalidArgument, StoreCorrupt, StoreVersion
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.item_rows import in_batches
 from agentkit_prompts.system.regular_files import open_regular
@@ -37,6 +37,21 @@ _FORMAT = 1
 _NAME = "agentkit-memory-export"
 _MAX_PROBLEMS = 10
 """How many problems of a file are named."""
+
+
+class _Line(NamedTuple):
+    """A row of an export, or the problem of its line."""
+
+    number: int
+    table: Table
+    row: Mapping[str, Any]
+    problem: str = ""
+    """What is wrong with the line; empty if nothing is."""
+    name: str = ""
+    """The column at fault, or several."""
+
+    def __str__(self) -> str:
+        return f"line {self.number} {self.problem}"
 
 
 def write_export(database: Database, path: Path) -> int:
@@ -78,23 +93,25 @@ def exported_rows(path: Path) -> Callable[[], Iterator[Batch]]:
     """
     try:
         _check_digest(path)
-        problems = [problem for _, _, problem in _lines(path) if problem]
+        invalid = [line for line in _lines(path) if line.problem]
     except OSError as error:
         raise file_problem(path, error) from error
-    if problems:
-        more = f" and {len(problems) - _MAX_PROBLEMS} more" if len(problems) > _MAX_PROBLEMS else ""
+    if invalid:
+        more = f" and {len(invalid) - _MAX_PROBLEMS} more" if len(invalid) > _MAX_PROBLEMS else ""
         raise StoreCorrupt(
-            f"{path}: {'; '.join(problems[:_MAX_PROBLEMS])}{more}; nothing was written: export it again",
+            f"{path}: {'; '.join(map(str, invalid[:_MAX_PROBLEMS]))}{more}; nothing was written: export it again",
             path=str(path),
-            problems=[("", problem) for problem in problems],
+            name=invalid[0].name or None,
+            line=invalid[0].number,
+            problems=[(f"line {line.number}", line.problem) for line in invalid],
         )
     return lambda: _batches(path)
 
 
 def _batches(path: Path) -> Iterator[Batch]:
-    for table, lines in groupby(_lines(path), itemgetter(0)):
+    for table, lines in groupby(_lines(path), attrgetter("table")):
         for some in in_batches(lines):
-            yield table, [row for _, row, _ in some]
+            yield table, [line.row for line in some]
 
 
 def _check_digest(path: Path) -> None:
@@ -145,33 +162,34 @@ def _check_header(path: Path, line: bytes) -> None:
         )
 
 
-def _lines(path: Path) -> Iterator[tuple[Table, Mapping[str, Any], str]]:
-    """Yield the table and the row of each line, or what is wrong with it."""
-    none = METADATA.sorted_tables[0]
+def _lines(path: Path) -> Iterator[_Line]:
+    """Yield the rows of an export, and the lines that contain none."""
     with open_regular(path) as file:
         next(file)
         held = next(file)
         for number, following in enumerate(file, 2):
             line, held = held, following  # the last one is the end
-            try:
-                value = json.loads(line)
-                table = METADATA.tables[value["table"]]
-                row = {name: _read(table, name, each) for name, each in value["row"].items()}
-                missing = [each.name for each in table.columns if _is_required(each) and each.name not in row]
-                if missing:
-                    raise ValueError(f"has no {', '.join(missing)}")
-            except (ValueError, RecursionError) as error:
-                yield (
-                    none,
-                    {},
-                    f"line {number} {error if not isinstance(error, json.JSONDecodeError) else 'is not JSON'}",
-                )
-            except (TypeError, AttributeError):
-                yield none, {}, f"line {number} is not a row of a table"
-            except KeyError as error:
-                yield none, {}, f"line {number} names no table of this version ({error})"
-            else:
-                yield table, row, ""
+            yield _line(number, line)
+
+
+def _line(number: int, line: bytes) -> _Line:
+    none = METADATA.sorted_tables[0]
+    try:
+        value = json.loads(line)
+        table = METADATA.tables[value["table"]]
+        row = {name: _read(table, name, each) for name, each in value["row"].items()}
+    except InvalidArgument as error:
+        return _Line(number, none, {}, str(error), str(error.name))
+    except (ValueError, RecursionError):
+        return _Line(number, none, {}, "is not JSON")
+    except (TypeError, AttributeError):
+        return _Line(number, none, {}, "is not a row of a table")
+    except KeyError as error:
+        return _Line(number, none, {}, f"names no table of this version ({error})", "table")
+    missing = ", ".join([each.name for each in table.columns if _is_required(each) and each.name not in row])
+    if missing:
+        return _Line(number, none, {}, f"has no {missing}", missing)
+    return _Line(number, table, row)
 
 
 def _is_required(column: Column[Any]) -> bool:
@@ -182,11 +200,11 @@ def _read(table: Table, name: str, value: object) -> object:
     """Return a value as the column takes it.
 
     Raises:
-        ValueError: It has another type; the message goes on after the number of the line.
+        InvalidArgument: It has another type; the message continues the number of the line.
     """
     column = table.columns.get(name)
     if column is None:
-        raise ValueError(f"has a column {name!r:.40} that table {table.name!r} does not have")
+        raise InvalidArgument(f"has a column {name!r:.40} that table {table.name!r} does not have", name=name)
     found = value
     if isinstance(column.type, LargeBinary) and not (value is None and column.nullable):
         with suppress(ValueError):
@@ -194,4 +212,4 @@ def _read(table: Table, name: str, value: object) -> object:
     if not (expected := expected_value(column, found)):
         return float(found) if isinstance(column.type, Float) and isinstance(found, int) else found
     expected = "bytes in base64" if expected == "bytes" else expected
-    raise ValueError(f"has {value!r:.40} as {table.name}.{name}, expected {expected}")
+    raise InvalidArgument(f"has {value!r:.40} as {table.name}.{name}, expected {expected}", name=name)

@@ -211,36 +211,27 @@ def signed(lines: list[dict[str, Any]]) -> bytes:
     return body + json.dumps(end).encode() + b"\n"
 
 
-SCOPE = {"table": "scopes", "row": {"id": 5, "tenant": "t", "user": "", "session": "", "agent": ""}}
+SCOPE: dict[str, Any] = {"table": "scopes", "row": {"id": 5, "tenant": "t", "user": "", "session": "", "agent": ""}}
 
 
 @pytest.mark.parametrize(
     ("wrong", "name"),
     [
-        ({"table": "passwords", "row": {}}, None),
-        ({"table": "scopes", "row": {"id": 1}}, None),
-        ({"table": "scopes", "row": {**SCOPE["row"], "id": "x"}}, None),  # type: ignore[dict-item]
-        ({"table": "scopes", "row": {**SCOPE["row"], "id": 2**63}}, None),  # type: ignore[dict-item]
-        ({"table": "scopes", "row": {**SCOPE["row"], "user": "a\0"}}, None),  # type: ignore[dict-item]
-        ({"table": "scopes", "row": {**SCOPE["row"], "user": None}}, None),  # type: ignore[dict-item]
-        (
-            {"table": "scopes", "row": {**SCOPE["row"], "admin": 1}},
-            None,
-        ),  # type: ignore[dict-item]
+        ({"table": "passwords", "row": {}}, "table"),
+        ({"table": "scopes", "row": {"id": 1}}, "tenant, user, session, agent"),
+        ({"table": "scopes", "row": {**SCOPE["row"], "id": "x"}}, "id"),
+        ({"table": "scopes", "row": {**SCOPE["row"], "id": 2**63}}, "id"),
+        ({"table": "scopes", "row": {**SCOPE["row"], "user": "a\0"}}, "user"),
+        ({"table": "scopes", "row": {**SCOPE["row"], "user": None}}, "user"),
+        ({"table": "scopes", "row": {**SCOPE["row"], "admin": 1}}, "admin"),
         ({"table": "scopes", "row": [1]}, None),
         ({"table": ["scopes"], "row": {}}, None),
-        (
-            {"table": "conversations", "row": {"id": 1, "scope_id": 9, "name": "s", "created_at": 1}},
-            "rows",
-        ),
+        ({"table": "conversations", "row": {"id": 1, "scope_id": 9, "name": "s", "created_at": 1}}, "rows"),
         (
             {"table": "conversations", "row": {"id": 1, "scope_id": 5, "name": "s", "created_at": math.nan}},
-            None,
+            "created_at",
         ),
-        (
-            {"table": "embeddings", "row": {"model": "m", "content_hash": "h", "vector": "?", "created_at": 1}},
-            None,
-        ),
+        ({"table": "embeddings", "row": {"model": "m", "content_hash": "h", "vector": "?", "created_at": 1}}, "vector"),
         (SCOPE, "rows"),
     ],
 )
@@ -250,9 +241,10 @@ def test_an_export_that_was_edited_is_refused_with_the_line(
     header = {"agentkit-memory-export": 1, "revision": REVISION, "at": 1.0}
     (tmp_path / "export").write_bytes(signed([header, SCOPE, wrong]))
     with Memory.open(home) as memory:
-        with raises(StoreCorrupt, path=str(tmp_path / "export"), name=name) as caught:
+        line = None if name == "rows" else 3
+        with raises(StoreCorrupt, path=str(tmp_path / "export"), name=name, line=line) as caught:
             memory.admin.restore(tmp_path / "export")
-        assert len(caught.value.problems) == (name is None)
+        assert [problem.place for problem in caught.value.problems] == ([] if line is None else ["line 3"])
         assert memory.admin.usage() == ()
         (tmp_path / "export").write_bytes(signed([header, SCOPE]))
         memory.admin.restore(tmp_path / "export")
@@ -263,8 +255,9 @@ def test_all_problems_of_an_export_are_named_at_once(home: Path, tmp_path: Path)
     header = {"agentkit-memory-export": 1, "revision": REVISION, "at": 1.0}
     wrong = {"table": "scopes", "row": {"id": "x"}}
     (tmp_path / "export").write_bytes(signed([header, *[wrong] * 12]))
-    with Memory.open(home) as memory, pytest.raises(StoreCorrupt):
+    with Memory.open(home) as memory, raises(StoreCorrupt, line=2, name="id") as caught:
         memory.admin.restore(tmp_path / "export")
+    assert [problem.place for problem in caught.value.problems] == [f"line {number}" for number in range(2, 14)]
 
 
 @either_kind
@@ -284,8 +277,9 @@ def test_what_is_there_is_not_overwritten_and_a_copy_is_for_its_owner_alone(
                 with pytest.raises(InvalidArgument):
                     act(wrong)  # type: ignore[arg-type]
         for act in (memory.admin.backup, memory.admin.export):
-            with pytest.raises(StoreUnavailable):
+            with pytest.raises(StoreUnavailable) as caught:
                 act(tmp_path / "nowhere" / "copy")
+            assert Path(str(caught.value.path)).parent == tmp_path / "nowhere"
         with raises(StoreUnavailable, path=str(tmp_path / "nothing")):
             memory.admin.restore(tmp_path / "nothing")
         assert {each.name for each in tmp_path.iterdir()} == {"copy", "docs", "store"}
@@ -304,8 +298,9 @@ def test_a_full_disk_leaves_no_file_and_the_store_as_it_was(
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (6000, limits[1]))
         try:
-            with pytest.raises(StoreUnavailable):
+            with pytest.raises(StoreUnavailable) as caught:
                 write(memory, tmp_path / "copy")
+            assert Path(str(caught.value.path)).name in ("copy", "copy.partial")
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         assert {each.name for each in tmp_path.iterdir()} == {"docs", "store"}
@@ -353,7 +348,7 @@ def test_where_a_backup_cannot_be_copied_the_error_is_about_the_copy(home: Path,
     with Memory.open(tmp_path / "second") as memory:
         resource.setrlimit(resource.RLIMIT_FSIZE, (6000, limits[1]))
         try:
-            with pytest.raises(StoreUnavailable):
+            with raises(StoreUnavailable, path=str(tmp_path / "second" / "restoring" / "memory.db")):
                 memory.admin.restore(tmp_path / "copy")
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
