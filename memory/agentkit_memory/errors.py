@@ -61,7 +61,7 @@ class StoreCorrupt(StoreError):
 
     Attributes:
         table: Table of the damaged row; empty if the error is not about a row.
-        row: First column of the key of the damaged row.
+        row: Key of the damaged row: the number of a message, the name of a note, the id of another row.
     """
 
     def __init__(self, problem: str, *, table: str = "", row: str = "", **place: Unpack[Place]) -> None:

@@ -13,8 +13,9 @@ from agentkit_memory.conversations.message_rows import MAIN, dump, load
 from agentkit_memory.conversations.tool_calls import read_calls, record_calls
 from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.database.engine import Database
+from agentkit_memory.database.rows import column_problem, corrupt_row, sound_rows
 from agentkit_memory.database.tables import branch_notes, branches, conversations, items, messages
-from agentkit_memory.errors import AlreadyUsed, NotFound, StoreCorrupt, WouldWait
+from agentkit_memory.errors import AlreadyUsed, NotFound, WouldWait
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.item_rows import forget_items
 from agentkit_memory.store.records import BranchInfo, StoredCall, StoredMessage
@@ -120,18 +121,18 @@ class Branch:
         """How often messages of the conversation were redacted before it was read."""
         self.expires_at: float | None
         self.id, self.conversation_id, self.edits, parent, fork_seq, self.expires_at = row
-        if not isinstance(self.expires_at, float | int | None):
-            raise StoreCorrupt(
-                f"{database.where}: conversation {name!r} is damaged: it expires at a time that is no number; restore a"
-                " backup",
-                name=name,
-                value="expires_at",
-            )
+        if problem := column_problem(conversations.c.expires_at, self.expires_at):
+            raise corrupt_row("conversations", self.conversation_id, "expires_at", problem, self.path)
         self.shared: tuple[tuple[int, int, int], ...] = ()
         """Messages of other branches that it begins with: branch id, the message before the first, the last one."""
         if parent is not None:
             with database.read() as connection:
                 self.shared = shared(connection, self.conversation_id, parent, fork_seq)
+
+    @property
+    def path(self) -> str:
+        """Name of the conversation for errors."""
+        return f"conversation {self.name!r}"
 
     @classmethod
     def find(cls, database: Database, scope_id: int, name: str, branch: str = MAIN) -> Branch | None:
@@ -221,7 +222,8 @@ class Branch:
     def notes(self) -> dict[str, str]:
         """Return the newest note of each name, JSON text."""
         with self.database.read() as connection:
-            rows = connection.execute(_NOTES, {"branch": self.id, "until": _MAX_SEQ}).all()
+            bound = {"branch": self.id, "until": _MAX_SEQ}
+            rows = sound_rows(connection, _NOTES, bound, branch_notes.c.name, self.path)
         return {row.name: row.body for row in rows}
 
     def _copy_notes(self, connection: Connection, branch: int | None, at: int) -> None:
@@ -275,7 +277,7 @@ class Branch:
         shared = self.page(after, self.shared[-1][2] + 1) if self.shared and after < self.shared[-1][2] else []
         bound = {"branch": self.id, "after": after}
         with self.database.read() as connection:
-            rows = connection.execute(_TAIL, bound).all()
+            rows = sound_rows(connection, _TAIL, bound, messages.c.seq, self.path)
         return [*(each.message for each in shared), *(load(self.name, *row) for row in rows)]
 
     def page(
@@ -290,8 +292,8 @@ class Branch:
                 if left <= 0:
                     break
                 bound = {"branch": branch, "after": max(after, begin), "before": min(before, end + 1), "most": left}
-                rows = connection.execute(_NEWEST_FIRST if newest else _OLDEST_FIRST, bound)
-                for row in rows:
+                query = _NEWEST_FIRST if newest else _OLDEST_FIRST
+                for row in sound_rows(connection, query, bound, messages.c.seq, self.path):
                     message = load(self.name, row.seq, row.format, row.body)
                     said_at = row.created_at if row.said_at is None else row.said_at
                     found.append(StoredMessage(row.seq, message, row.created_at, said_at, row.redacted_at is not None))

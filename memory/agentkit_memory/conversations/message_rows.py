@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 
-from agentkit_memory.errors import InvalidArgument, StoreCorrupt, StoreVersion
+from agentkit_memory.database.rows import corrupt_row
+from agentkit_memory.errors import InvalidArgument, StoreVersion
 from agentkit_prompts.context.messages import MESSAGE_FORMAT, MESSAGES, Message
 
 __all__ = ["MAIN", "dump", "is_short", "load", "stored_texts"]
@@ -38,17 +39,14 @@ def dump(name: str, message: Message) -> str:
 
 
 def load(name: str, seq: int, version: int, body: str) -> Message:
-    """Return the message of a stored form.
+    """Return the message of a stored form, whose row was decoded.
 
     Raises:
         StoreVersion: A newer agentkit wrote it.
         StoreCorrupt: It is damaged.
     """
-    where = f"conversation {name!r}, message {seq}"
-    if not isinstance(version, int) or not isinstance(body, str):  # SQLite stores any type in any column
-        kinds = f"its format is {type(version).__name__}, its body {type(body).__name__}"
-        raise StoreCorrupt(f"{where}: the stored message is damaged ({kinds}); restore a backup", path=where)
     if version > MESSAGE_FORMAT:
+        where = f"conversation {name!r}, message {seq}"
         raise StoreVersion(
             f"{where}: in format {version}, this agentkit reads up to {MESSAGE_FORMAT}; upgrade it",
             path=where,
@@ -58,7 +56,7 @@ def load(name: str, seq: int, version: int, body: str) -> Message:
     try:
         return MESSAGES.validate_json(body)
     except ValueError as error:
-        raise StoreCorrupt(f"{where}: the stored message is damaged ({error}); restore a backup", path=where) from error
+        raise corrupt_row("messages", seq, "body", f"is damaged ({error})", f"conversation {name!r}") from error
 
 
 def stored_texts(body: str) -> list[str]:

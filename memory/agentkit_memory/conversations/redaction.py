@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, case, delete, func,
 from agentkit_memory.conversations.branch import EDIT, SUMMARY, Branch, shared
 from agentkit_memory.conversations.message_rows import dump, load
 from agentkit_memory.conversations.turns import stored_fields, turn_fields
+from agentkit_memory.database.rows import sound_rows
 from agentkit_memory.database.tables import (
     branch_notes,
     branches,
@@ -36,7 +37,7 @@ _LINEAGE = select(branches.c.id, branches.c.parent_id, branches.c.fork_seq).wher
     branches.c.conversation_id == bindparam("conversation")
 )
 _this = (messages.c.branch_id == bindparam("branch"), messages.c.seq == bindparam("number"))
-_FIND = select(messages.c.format, messages.c.body).where(*_this)
+_FIND = select(messages.c.seq, messages.c.format, messages.c.body).where(*_this)
 _REPLACE = (
     update(messages)
     .where(*_this)
@@ -83,10 +84,10 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
         hold_spaces(connection)  # before any row: who changes the spaces has this lock first, and waits for rows then
         # First: views become outdated, and no message of the conversation becomes an item meanwhile.
         connection.execute(EDIT, {"conversation": branch.conversation_id})
-        row = connection.execute(_FIND, place).one_or_none()
-        if row is None:
+        rows = sound_rows(connection, _FIND, place, messages.c.seq, branch.path)
+        if not rows:
             raise NotFound(f"conversation {branch.name!r} has no message {seq}", name="seq", value=seq)
-        old = load(branch.name, seq, *row)
+        old = load(branch.name, *rows[0])
         new = _redacted(old, replacement)
         body = dump(branch.name, new)
         if old.tool_calls:

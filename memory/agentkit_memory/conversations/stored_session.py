@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agentkit_memory.checks import is_time, is_whole
 from agentkit_memory.conversations.message_rows import dump, is_short
 from agentkit_memory.conversations.unread_append import append_unread, check_same, given_messages
+from agentkit_memory.database.rows import corrupt_row
 from agentkit_memory.errors import HeadMoved, InvalidArgument, StoreCorrupt, WouldWait
 from agentkit_memory.process.async_methods import in_thread
 from agentkit_memory.process.forks import track
@@ -271,9 +272,7 @@ class StoredSession:
             raise self._damaged(name, error) from error
 
     def _damaged(self, name: str, error: object) -> StoreCorrupt:
-        what = f"conversation {self.id!r}: the stored note {name!r:.80} is damaged ({str(error)[:200]})"
-        advice = "write it anew with keep_note, or restore a backup"
-        return StoreCorrupt(f"{what}: {advice}", name=name, path=self.id)
+        return corrupt_row("branch_notes", name, "body", f"is damaged ({str(error)[:200]})", self._branch.path)
 
     def keep_note(self, name: str, value: Any, at: int | None = None) -> None:
         """Note something beside the messages, which stay as they are. A rewind to before `at` leaves it behind.

@@ -53,7 +53,11 @@ class Rows(NamedTuple):
 
 
 def decode_rows(
-    connection: Connection, statement: Select[*tuple[Any, ...]], parameters: Mapping[str, Any], key: Column[Any]
+    connection: Connection,
+    statement: Select[*tuple[Any, ...]],
+    parameters: Mapping[str, Any],
+    key: Column[Any],
+    path: str = "",
 ) -> Rows:
     """Return the rows of a statement that are sound, and the errors of the others.
 
@@ -62,6 +66,7 @@ def decode_rows(
         statement: Selects columns of tables, and `key` among them.
         parameters: The values of its parameters.
         key: The column whose table and value identify a corrupt row.
+        path: Owner of the rows, such as `conversation 'trip'`, for errors.
     """
     rows, is_decodable = _read(connection, statement, parameters)
     columns = [_checked_as(each) for each in statement.selected_columns]
@@ -73,7 +78,7 @@ def decode_rows(
         problems = [(column.name, column_problem(column, value)) for column, value in zip(columns, row, strict=True)]
         column, problem = next((each for each in problems if each[1]), ("", ""))
         if problem:
-            decoded.corrupt.append(corrupt_row(key.table.name, row[place], column, problem))
+            decoded.corrupt.append(corrupt_row(key.table.name, row[place], column, problem, path))
         else:
             decoded.sound.append(row)
     return decoded
@@ -108,27 +113,41 @@ def _types(column: Column[Any]) -> frozenset[type]:
 
 
 def sound_rows(
-    connection: Connection, statement: Select[*tuple[Any, ...]], parameters: Mapping[str, Any], key: Column[Any]
+    connection: Connection,
+    statement: Select[*tuple[Any, ...]],
+    parameters: Mapping[str, Any],
+    key: Column[Any],
+    path: str = "",
 ) -> list[Any]:
     """Return the rows of a statement; see `decode_rows`.
 
     Raises:
         StoreCorrupt: A row is corrupt.
     """
-    sound, corrupt = decode_rows(connection, statement, parameters, key)
+    sound, corrupt = decode_rows(connection, statement, parameters, key, path)
     if corrupt:
         raise corrupt[0]
     return sound
 
 
-def corrupt_row(table: str, row: object, column: str, problem: str) -> StoreCorrupt:
-    """Return the error of a corrupt row; `problem` is what its column contains instead of a valid value."""
+def corrupt_row(table: str, row: object, column: str, problem: str, path: str = "") -> StoreCorrupt:
+    """Return the error of a corrupt row.
+
+    Args:
+        table: Its table.
+        row: Its key.
+        column: The column with an invalid value.
+        problem: What the column contains instead of a valid value.
+        path: Owner of the row, such as `conversation 'trip'`.
+    """
     key = row if is_name(row) else ascii(row)
+    owner = f" ({path})" if path else ""
     return StoreCorrupt(
-        f"{table} {key:.80}: its {column} {problem}; move the row to a file with admin.repair(removed_to=...)",
+        f"{table} {key:.80}{owner}: its {column} {problem}; move the row to a file with admin.repair(removed_to=...)",
         table=table,
         row=key,
         name=column,
+        path=path or None,
     )
 
 

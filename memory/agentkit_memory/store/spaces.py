@@ -88,7 +88,12 @@ def _space(row: Row[Any]) -> Space:
 
 
 def _damaged(name: object) -> StoreCorrupt:
-    return StoreCorrupt(f"the row of the space {name!r:.80} is damaged; restore a backup", name=str(name))
+    return StoreCorrupt(
+        f"the row of the space {name!r:.80} is damaged; restore a backup",
+        table="vector_spaces",
+        row=str(name),
+        name=str(name),
+    )
 
 
 def no_longer_read(where: str, name: str) -> StoreClosed:

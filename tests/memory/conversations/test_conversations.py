@@ -106,7 +106,7 @@ def test_a_message_of_a_newer_format_asks_for_an_upgrade(memory: Memory) -> None
 def test_a_damaged_message_is_named(memory: Memory) -> None:
     memory.session("s").append(HELLO, HI)
     StoreProbe(memory).execute("UPDATE messages SET body = '{' WHERE seq = 2")
-    with raises(StoreCorrupt, path="conversation 's', message 2"):
+    with raises(StoreCorrupt, table="messages", row="2", name="body", path="conversation 's'"):
         memory.session("s")
 
 
