@@ -154,7 +154,11 @@ def corrupt_row(table: str, row: object, column: str, problem: str, path: str = 
 def column_problem(column: Column[Any], value: object) -> str:
     """Return a problem such as `is 'x', expected a number`; empty text if the column takes the value."""
     expected = expected_value(column, value)
-    return f"is {value!a:.40}, expected {expected}" if expected else ""
+    if not expected:
+        return ""
+    if not is_text(value):  # may be of a user, and is not quoted
+        return f"is not UTF-8, expected {expected}"
+    return f"is {value!a:.40}, expected {expected}"
 
 
 def expected_value(column: Column[Any], value: object) -> str:

@@ -188,7 +188,7 @@ def test_text_that_is_no_text_any_more_is_reported_and_not_quoted(home: Path) ->
     with Memory.open(home) as memory:
         memory.session("s").append(Message("user", "my secret " * 500))
         damage(home, "UPDATE messages SET body = CAST(CAST(body AS BLOB) || x'ff' AS TEXT)")
-        with raises(StoreCorrupt, path=str(home / "memory.db"), name="UTF-8") as raised:
+        with raises(StoreCorrupt, table="messages", row="1", name="body", path="conversation 's'") as raised:
             memory.session("s")
     assert "secret" not in str(raised.value) and len(str(raised.value)) < 500 + len(str(home))
 
