@@ -395,6 +395,55 @@ def test_a_conversation_with_a_damaged_message_expires_like_the_others(home: Pat
 def test_a_conversation_with_a_damaged_row_is_refused_and_others_are_not(home: Path) -> None:
     with Memory.open(home, embedder=Words()) as memory:
         damage(memory, "conversations", "expires_at = 'soon'", f"id = {TALK}")
-        with raises(StoreCorrupt, name="s", value="expires_at"):
+        with raises(StoreCorrupt, table="conversations", name="expires_at", path="conversation 's'") as caught:
             memory.within(BAD).session("s")
+        assert [row.row for row in memory.admin.verify().corrupt_rows if row.column == "expires_at"] == [
+            caught.value.row
+        ]
         memory.within(BAD).session("t").append(Message("user", "zebra"))
+
+
+@pytest.mark.parametrize("change", ["body = '{'", "body = 7", f"body = {NO_UTF_8}", "format = 'x'"])
+def test_a_conversation_with_a_damaged_message_names_the_message(home: Path, change: str) -> None:
+    with Memory.open(home, embedder=Words()) as memory:
+        damage(memory, "messages", change, f"branch_id = {MAIN} AND seq = 2")
+        bad = memory.within(BAD)
+        session = bad.session("s", load=False)
+        name = change.split()[0]
+        for read in (lambda: bad.session("s"), session.page, lambda: session.redact(2)):
+            with raises(StoreCorrupt, table="messages", row="2", name=name, path="conversation 's'"):
+                read()
+
+
+@pytest.mark.parametrize(("column", "value"), [("body", "'{'"), ("name", NO_UTF_8)])
+def test_a_damaged_note_names_the_row(home: Path, column: str, value: str) -> None:
+    with Memory.open(home, embedder=Words()) as memory:
+        damage(memory, "branch_notes", f"{column} = {value}", f"branch_id = {MAIN}")
+        with raises(StoreCorrupt, table="branch_notes", name=column, path="conversation 's'") as caught:
+            memory.within(BAD).session("s").note("note")
+        assert caught.value.row
+
+
+@pytest.mark.parametrize("change", [f"query = {NO_UTF_8}", "query = 7", "candidates = '[1]'", "candidates = x'ff'"])
+def test_a_damaged_log_keeps_no_model_from_being_changed(home: Path, change: str) -> None:
+    with Memory.open(home, embedder=Words()) as memory:
+        damage(memory, "recall_logs", change, f"scope_id = {ITS}")
+        done = memory.admin.reembed(Words("two"))
+        assert done.flipped and {check.name: check.passed for check in done.checks} == {
+            "self-retrieval": True,
+            "recent recalls": True,
+        }
+
+
+@pytest.mark.parametrize("column", ["title", "text"])
+def test_a_damaged_item_keeps_no_model_from_being_changed(home: Path, column: str) -> None:
+    with Memory.open(home, embedder=Words()) as memory:
+        damage(memory, "items", f"{column} = {NO_UTF_8}", MINE)
+        assert memory.admin.reembed(Words("two")).flipped
+
+
+@pytest.mark.parametrize("value", ["x'ff'", NO_UTF_8, "'no id'"])
+def test_a_fact_with_a_damaged_id_keeps_no_other_from_a_search_of_facts(home: Path, value: str) -> None:
+    with Memory.open(home, embedder=Words()) as memory:
+        damage(memory, "items", f"id = {value}", MINE)
+        assert "fact of zebra turn" in {fact.text for fact in memory.within(BAD).facts.search("zebra", limit=20)}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import bindparam, select
 
 from agentkit_memory.database.engine import Database
+from agentkit_memory.database.rows import decode_rows, raw_rows
 from agentkit_memory.database.tables import items, recall_logs, scopes, vector_state
 from agentkit_memory.embedders.contract import Vector
 from agentkit_memory.embedders.store_embedders import Embedders
@@ -49,7 +50,7 @@ _HELD = (
 )
 _TEXTS = select(ITEM_TEXT).where(items.c.id.in_(bindparam("ids", expanding=True)))
 _RECENT = (
-    select(recall_logs.c.query, recall_logs.c.candidates, *scopes.c[NAMES])
+    select(*recall_logs.c["id", "query", "candidates"], *scopes.c[NAMES])
     .join(scopes, scopes.c.id == recall_logs.c.scope_id)
     .order_by(recall_logs.c.id.desc())
     .limit(bindparam("most"))
@@ -104,14 +105,15 @@ class _Queried:
 def _self_retrieval(database: Database, asked: _Queried, gate: Gate) -> GateCheck:
     """Query items with half of their text."""
     with database.read() as connection:
-        rows = connection.execute(_SAMPLE, {"this": asked.space.name, "most": gate.sample}).all()
+        rows = decode_rows(connection, _SAMPLE, {"this": asked.space.name, "most": gate.sample}, items.c.id).sound
     questions = [_half(indexed_text(row.title, row.text)) for row in rows]
     vectors = asked.vectors(questions)  # may take long: no connection is held meanwhile
     missed = []
     with database.read() as connection:
         for row, question, vector in zip(rows, questions, vectors, strict=True):
             found = asked.found(question, vector, [row.scope_id], _BEST, both=False)
-            if row.id not in found and row.text not in set(connection.scalars(_TEXTS, {"ids": sorted(found)})):
+            texts = [text for (text,) in raw_rows(connection, _TEXTS, {"ids": sorted(found)})]
+            if row.id not in found and row.text not in texts:
                 missed.append(row.id)
     return _result("self-retrieval", len(rows), missed, gate.self_retrieval)
 
@@ -120,8 +122,7 @@ def _recent_recalls(database: Database, asked: _Queried, gate: Gate) -> GateChec
     """Repeat recent questions in their scopes: the items that were used then should be found now."""
     database.deferred.settle()
     with database.read() as connection:
-        rows = connection.execute(_RECENT, {"most": gate.sample}).all()
-    recent = [row for row in rows if isinstance(row.query, str)]  # the others are damaged
+        recent = decode_rows(connection, _RECENT, {"most": gate.sample}, recall_logs.c.id).sound
     vectors = asked.vectors([row.query for row in recent])
     tried, missed = 0, []
     with database.read() as connection:
