@@ -188,7 +188,7 @@ def _certain(
         differences = [each for each in differences if each.id not in settled]
     with database.read() as connection:
         bound = {"this": space, "ids": [each.id for each in differences]}
-        found = decode_rows(connection, _LOOK_AGAIN, bound, _state.item_id).sound
+        found = raw_rows(connection, _LOOK_AGAIN, bound)
         now = {row.item_id: row for row in found}
     certain = [each for each in differences if now.get(each.id) == each.row]
     if without_row := {each.id for each in certain if each.row is None}:  # whose points may have been removed since
