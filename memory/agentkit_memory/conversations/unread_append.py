@@ -71,7 +71,7 @@ def given_messages(
     try:
         return read_messages(given, where="append", before=before, allow_media=allow_media)
     except MessageError as error:
-        raise InvalidArgument(str(error)) from error
+        raise InvalidArgument(str(error), problems=error.problems) from error
 
 
 def check_same(branch: Branch, key: str, used: int, messages: Sequence[Message]) -> None:

@@ -319,6 +319,7 @@ class Indexes:
                     f"{self.database.where}: the index of space {space.name!r} on the server holds {points} points "
                     "of another database; name another collection, or delete that one",
                     name=space.name,
+                    value=points,
                 )
             if points:
                 index.clear()

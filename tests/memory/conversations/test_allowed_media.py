@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,14 @@ from agentkit.prompts import ContextError, MessageError, PromptContext
 from tests.raising import raises
 
 PRIVATE = "http://127.0.0.1:1/a.png"
+
+
+@contextmanager
+def refuses(kind: type[Exception], place: str) -> Iterator[None]:
+    """Expect the error of the address in the first message of an argument."""
+    with pytest.raises(kind) as caught:
+        yield
+    assert f"{place}[0].content[0].image_url" in [problem.place for problem in caught.value.problems]  # type: ignore[attr-defined]
 
 
 def asked(address: str) -> dict[str, Any]:
@@ -27,12 +37,12 @@ def message(request: pytest.FixtureRequest) -> dict[str, Any]:
 def test_a_stored_session(tmp_path: Path, message: dict[str, Any]) -> None:
     with Memory.open(tmp_path / "home") as memory:
         session = memory.session("one")
-        with pytest.raises(InvalidArgument):
+        with refuses(InvalidArgument, "append"):
             session.append(message)
-        with pytest.raises(InvalidArgument):
+        with refuses(InvalidArgument, "append"):
             session.append_now(message)
         assert len(session.append(message, allow_media=True)) == 1
-        with pytest.raises(InvalidArgument):
+        with refuses(InvalidArgument, "append"):
             session.append(message)
         opened = memory.session("two", allow_media=True)
         opened.append(message)
@@ -42,18 +52,18 @@ def test_a_stored_session(tmp_path: Path, message: dict[str, Any]) -> None:
 
 def test_a_session_in_memory(message: dict[str, Any]) -> None:
     session = InMemorySession()
-    with pytest.raises(MessageError):
+    with refuses(MessageError, "append"):
         session.append(message)
     assert session.append(message, allow_media=True)[0].parts[0]
 
 
 @pytest.mark.parametrize("name", ["conversation", "intermediate"])
 def test_a_context(name: str, message: dict[str, Any]) -> None:
-    with pytest.raises(ContextError):
+    with refuses(ContextError, name):
         PromptContext(user_input="q", **{name: [message]})  # type: ignore[arg-type]
     context = PromptContext(user_input="q", allow_media=True, **{name: [message]})  # type: ignore[arg-type]
     assert getattr(context, name)[0].parts[0]
-    with pytest.raises(ContextError):
+    with refuses(ContextError, name):
         context.evolve(**{name: [message]})  # type: ignore[arg-type]
     assert getattr(context.evolve(allow_media=True, **{name: [message]}), name)[0].parts[0]  # type: ignore[arg-type]
     with raises(ContextError, name="allow_media"):

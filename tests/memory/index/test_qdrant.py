@@ -364,7 +364,7 @@ def test_two_databases_cannot_share_a_collection(tmp_path: Path, docs: Path, ser
     (docs / "a.txt").write_text("zebra")
     with Memory.open(tmp_path / "one", index=server.address) as memory:
         memory.ingest(docs)
-    with Memory.open(tmp_path / "two", index=server.address) as memory, pytest.raises(IndexBroken):
+    with Memory.open(tmp_path / "two", index=server.address) as memory, raises(IndexBroken, name="bm25-2", value=1):
         memory.worker().drain()
     with Memory.open(tmp_path / "two", index=qdrant_indexes(server.address, collection="second")) as memory:
         memory.ingest(docs)

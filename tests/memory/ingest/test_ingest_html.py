@@ -98,9 +98,9 @@ def test_a_page_says_how_it_is_encoded(tmp_path: Path, content: bytes, said: str
 
 
 def test_bytes_that_are_no_text_are_reported_with_their_place_or_replaced(tmp_path: Path) -> None:
-    with raises(IngestError, source="page.html"):
+    with raises(IngestError, source="page.html", name="utf-8", value=6):
         read(tmp_path, b"<p>caf\xe9</p>")
-    with raises(IngestError, source="page.html"):
+    with raises(IngestError, source="page.html", name="binary", value=3):
         read(tmp_path, b"<p>\0</p>")
     file = tmp_path / "page.html"
     file.write_bytes(b"<p>caf\xe9</p>")
@@ -173,7 +173,7 @@ def test_pages_made_to_be_slow_or_deep_end(tmp_path: Path, content: bytes) -> No
 @pytest.mark.parametrize("start", [b"<!--", b'<a href="', b"<"])
 def test_a_tag_or_comment_without_end_is_refused(tmp_path: Path, start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(html, "_MAX_TAG", 1024 * 1024)
-    with raises(IngestError, source="page.html"):
+    with raises(IngestError, source="page.html", name="tag"):
         read(tmp_path, b"<p>fine</p>" + start + b"x" * 2_000_000)
 
 

@@ -81,8 +81,9 @@ def test_a_session_takes_messages_in_the_form_of_a_provider(memory: Memory) -> N
     assert asked.tool_calls == (ToolCall("c", "f", '{"a": 1}'),)
     assert asked.reasoning == "hm"
     assert answer == Message("tool", "r", tool_call_id="c", name="f")
-    with pytest.raises(InvalidArgument):
+    with pytest.raises(InvalidArgument) as caught:
         session.append({"role": "tool", "tool_call_id": "c", "content": "again"}, {"content": "x"})
+    assert [problem.place for problem in caught.value.problems] == ["append[0]", "append[1].role"]
     assert len(session.conversation) == 2
 
 

@@ -162,7 +162,12 @@ class FileStream:
     ) -> tuple[str, int | None]:
         if not name.startswith("utf-16") and 0 in piece:
             at = offset + piece.index(0)
-            raise IngestError(self.file.source, f"is binary (a zero byte at offset {at}); give a file of text")
+            raise IngestError(
+                self.file.source,
+                f"is binary (a zero byte at offset {at}); give a file of text",
+                name="binary",
+                value=at,
+            )
         state = decoder.getstate()
         bad = None
         try:
@@ -173,6 +178,8 @@ class FileStream:
                 raise IngestError(
                     self.file.source,
                     f"is not {name.upper()} text (byte {bad}); convert it first, or ingest it leniently",
+                    name=name,
+                    value=bad,
                 ) from error
             decoder.setstate(state)
             decoder.errors = "replace"
@@ -184,7 +191,10 @@ class FileStream:
 
     def _unreadable(self, error: OSError) -> IngestError:
         return IngestError(
-            self.file.source, f"cannot be read ({reason(error)}); check that it is there, and check its permissions"
+            self.file.source,
+            f"cannot be read ({reason(error)}); check that it is there, and check its permissions",
+            name="path",
+            value=type(error).__name__,
         )
 
 

@@ -61,7 +61,10 @@ def html_blocks(reading: FileStream) -> Iterator[Block]:
         if silent > _MAX_TAG:
             limit = _MAX_TAG // 2**20
             raise IngestError(
-                reading.file.source, f"has a tag or comment of more than {limit} MiB before byte {fed}; repair it"
+                reading.file.source,
+                f"has a tag or comment of more than {limit} MiB before byte {fed}; repair it",
+                name="tag",
+                value=fed,
             )
         yield from page.take()
     if fed:
