@@ -21,7 +21,7 @@ from agentkit_prompts.chat_templates.protocol import Capability
 from agentkit_prompts.errors import ChatTemplateError, Problem
 from agentkit_prompts.names import unknown_fields
 
-__all__ = ["BaseTemplate", "check_fields"]
+__all__ = ["BaseTemplate", "check_template_fields"]
 
 
 def _is_text(value: object) -> bool:
@@ -75,7 +75,7 @@ class BaseTemplate:
     """Attributes that hold text put around messages, where a template has them."""
 
     def __init__(self, **fields: Any) -> None:
-        check_fields(type(self).__name__, fields, self.fields())
+        check_template_fields(type(self).__name__, fields, self.fields())
         for name, value in fields.items():
             setattr(self, name, value)
 
@@ -87,10 +87,10 @@ class BaseTemplate:
     @classmethod
     def fields(cls) -> dict[str, str]:
         """Return the fields of this class and the ones it derives from, each with its type."""
-        found: dict[str, str] = {}
-        for home in reversed(cls.__mro__):
-            found |= {name: str(kind) for name, kind in inspect.get_annotations(home).items()}
-        return {name: kind for name, kind in found.items() if not kind.startswith("ClassVar")}
+        kinds: dict[str, str] = {}
+        for base in reversed(cls.__mro__):
+            kinds |= {name: str(kind) for name, kind in inspect.get_annotations(base).items()}
+        return {name: kind for name, kind in kinds.items() if not kind.startswith("ClassVar")}
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
@@ -153,8 +153,8 @@ class BaseTemplate:
         if "tools" not in parameters:
             self._refuse_tools(turns, tools)
         functions = read_functions(tools, title) if tools else None
-        asked = {**kwargs, "tools": functions, "add_generation_prompt": add_generation_prompt}
-        options = {key: value for key, value in asked.items() if key in parameters}
+        options = {**kwargs, "tools": functions, "add_generation_prompt": add_generation_prompt}
+        options = {key: value for key, value in options.items() if key in parameters}
         text = self._call_messages2prompt(turns, options)
         if add_generation_prompt or "add_generation_prompt" in parameters:
             return text
@@ -208,7 +208,7 @@ def _wrong_types(given: Mapping[str, object], kinds: Mapping[str, str]) -> list[
     ]
 
 
-def check_fields(
+def check_template_fields(
     title: str, given: Mapping[str, object], kinds: Mapping[str, str], elsewhere: Mapping[str, str] | None = None
 ) -> None:
     """Check the fields of a template.

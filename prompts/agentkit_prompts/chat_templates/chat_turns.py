@@ -224,10 +224,10 @@ class _TurnReader(NamedTuple):
             return ""
         texts: list[str] = []
         for index, part in enumerate(content):
-            text, is_text = plain_text_of(part, f"{place}[{index}]", self.problems)
-            if is_text and self.first_text:
-                return text
-            texts.append(text)
+            plain = plain_text_of(part, f"{place}[{index}]", self.problems)
+            if plain.is_text and self.first_text:
+                return plain.text
+            texts.append(plain.text)
         return "".join(texts)
 
     def _add(self, place: str, problem: str) -> None:

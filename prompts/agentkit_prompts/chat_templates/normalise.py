@@ -298,7 +298,7 @@ def _without_nulls(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain_text(part: dict[str, Any]) -> str:
-    return plain_text_of(part, "", [])[0] or f"[{part.get('type', 'part')}]"
+    return plain_text_of(part, "", []).text or f"[{part.get('type', 'part')}]"
 
 
 def _wire_call(call: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from agentkit_prompts.chat_templates.base_template import check_fields
+from agentkit_prompts.chat_templates.base_template import check_template_fields
 from agentkit_prompts.chat_templates.protocol import FIELDS_ELSEWHERE, Capability, ChatTemplate
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
@@ -59,7 +59,7 @@ class ChatTemplateConfig:
             raise ChatTemplateError(f"{where}: is not JSON ({error})", template=where) from error
         if not isinstance(data, dict):
             raise ChatTemplateError(f"{where}: expected a JSON object, got {type(data).__name__}", template=where)
-        check_fields(where, data, {field.name: str(field.type) for field in fields(cls)}, FIELDS_ELSEWHERE)
+        check_template_fields(where, data, {field.name: str(field.type) for field in fields(cls)}, FIELDS_ELSEWHERE)
         return cls(**data)
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:

@@ -70,20 +70,20 @@ def _read(name: str) -> dict[str, dict[str, Any]]:
 
 def _model_tokens() -> dict[str, tuple[str, ...]]:
     """Return the special tokens of the models of each row."""
-    found: dict[str, dict[str, None]] = {}
+    tokens_of: dict[str, dict[str, None]] = {}
     for family in _read("special_tokens.json").values():
         tokens = [one for token in family["tokens"] for one in _numbered(token)]
         for name in family["of"]:
-            found.setdefault(name, {}).update(dict.fromkeys(tokens))
-    return {name: tuple(tokens) for name, tokens in found.items()}
+            tokens_of.setdefault(name, {}).update(dict.fromkeys(tokens))
+    return {name: tuple(tokens) for name, tokens in tokens_of.items()}
 
 
 def _numbered(token: str) -> list[str]:
-    found = _RANGE.search(token)
-    if found is None:
+    match = _RANGE.search(token)
+    if match is None:
         return [token]
-    numbers = range(int(found[1]), int(found[2]) + 1)
-    return [f"{token[: found.start()]}{number}{token[found.end() :]}" for number in numbers]
+    numbers = range(int(match[1]), int(match[2]) + 1)
+    return [f"{token[: match.start()]}{number}{token[match.end() :]}" for number in numbers]
 
 
 def __getattr__(name: str) -> type[RoleMarkerTemplate]:

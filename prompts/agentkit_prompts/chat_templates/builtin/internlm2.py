@@ -36,11 +36,11 @@ class InternLM2Template(RoleMarkerTemplate):
     def markers(self) -> dict[str, tuple[str, str]]:
         """Return the texts before and after a message, by role, or by role and speaker."""
         environment = (self.environment, self.eoenv)
-        made = {**super().markers(), "tool": environment, "environment": environment}
-        for role, (begin, end) in tuple(made.items()):
-            made[f"{role} plugin"] = f"{begin.strip()} name={self.plugin}\n", end
-            made[f"{role} interpreter"] = f"{begin.strip()} name={self.interpreter}\n", end
-        return made
+        markers = {**super().markers(), "tool": environment, "environment": environment}
+        for role, (begin, end) in tuple(markers.items()):
+            markers[f"{role} plugin"] = f"{begin.strip()} name={self.plugin}\n", end
+            markers[f"{role} interpreter"] = f"{begin.strip()} name={self.interpreter}\n", end
+        return markers
 
     def piece(self, turn: Turn, task: Task, recent: bool = False) -> tuple[str, str, str]:
         role, text = turn["role"], turn["content"]

@@ -248,7 +248,7 @@ def tokens_and_markers(tokens: Iterable[str], markers: Iterable[str]) -> tuple[s
     Markers of words, such as `USER:`, come without the white space around them. They mean something at the start of
     a line only; a token is one of them when it holds no bracket.
     """
-    found = [token.strip() for token in tokens]
+    texts = [token.strip() for token in tokens]
     for marker in markers:
-        found += _BRACKETED.findall(marker) or [marker.strip()]
-    return tuple(dict.fromkeys(filter(None, found)))
+        texts += _BRACKETED.findall(marker) or [marker.strip()]
+    return tuple(dict.fromkeys(filter(None, texts)))

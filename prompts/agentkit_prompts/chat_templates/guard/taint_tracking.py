@@ -287,14 +287,14 @@ class _Guard:
         """Raise an error that names every token and its place, if the policy is to reject them."""
         if self.policy != "reject":
             return
-        found = tuple(dict.fromkeys(places))
-        if not found:
+        tokens = tuple(dict.fromkeys(places))
+        if not tokens:
             return
-        listed = "; ".join(f"{token!r} in {pointer}" for token, pointer in found)
+        listed = "; ".join(f"{token!r} in {pointer}" for token, pointer in tokens)
         raise ControlTokenError(
             f"untrusted text forms control tokens of the chat template: {listed}; take them out, or break them with "
             'control_tokens="escape"',
-            found,
+            tokens,
         )
 
 

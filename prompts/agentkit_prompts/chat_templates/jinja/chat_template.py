@@ -94,8 +94,8 @@ class JinjaChatTemplate:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields that were given: what was found out by rendering is found out again."""
-        given = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
-        return {**given, "_probes": {}, "_dated_probes": {}}
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.init}
+        return {**values, "_probes": {}, "_dated_probes": {}}
 
     @classmethod
     def from_file(cls, path: str | Path, name: str | None = None, **fields: Any) -> JinjaChatTemplate:
@@ -156,16 +156,16 @@ class JinjaChatTemplate:
             ChatTemplateError: The template refuses the conversation, would lose a part of it without saying so, or
                 does more than the limits allow.
         """
-        given = as_tools(tools)
-        source = self._source(given)
+        tool_data = as_tools(tools)
+        source = self._source(tool_data)
         data = self._messages(messages, source)
-        variables = self._given(documents, kwargs)
+        variables = self._variables_of(documents, kwargs)
         if continue_final_message:
             name = continue_final_message if isinstance(continue_final_message, str) else "content"
-            return render_open(data, name, lambda opened: self.run(source, opened, given, False, variables))
-        text = self.run(source, data, given, bool(add_generation_prompt), variables)
+            return render_open(data, name, lambda opened: self.run(source, opened, tool_data, False, variables))
+        text = self.run(source, data, tool_data, bool(add_generation_prompt), variables)
         if self.normalise and not self.lossy:
-            self._check_content(source, Conversation(data, given), text, bool(add_generation_prompt), variables)
+            self._check_content(source, Conversation(data, tool_data), text, bool(add_generation_prompt), variables)
         return text
 
     def _check_content(
@@ -208,13 +208,13 @@ class JinjaChatTemplate:
         Raises:
             ChatTemplateError: The template refuses the conversation, or writes it so that this is unknown.
         """
-        given = as_tools(tools)
-        source = self._source(given)
+        tool_data = as_tools(tools)
+        source = self._source(tool_data)
         if has_generation(source):
             text = self.render(messages, tools, False, **kwargs)
             data = self._messages(messages, source)
-            variables = self._given(None, kwargs)
-            return text, marked_spans(text, lambda marks: self.run(source, data, given, False, variables, marks))
+            variables = self._variables_of(None, kwargs)
+            return text, marked_spans(text, lambda marks: self.run(source, data, tool_data, False, variables, marks))
         return reply_spans(
             self._messages(messages, source),
             lambda part, prompt: self.render(part, tools, prompt, **kwargs),
@@ -225,12 +225,12 @@ class JinjaChatTemplate:
         """Return the template with this `now`: itself when it has one of its own, or prints no date."""
         if self.now is not None or not any(_CLOCK in source for source in (self.source, *self.named.values())):
             return self
-        made = replace(self, now=now)
+        template = replace(self, now=now)
         # The results of probes hold at any date.
-        vars(made)["_probes"] = self._dated_probes
+        vars(template)["_probes"] = self._dated_probes
         if self.isolated:
-            vars(made)["_process"] = self._process
-        return made
+            vars(template)["_process"] = self._process
+        return template
 
     @cached_property
     def control_tokens(self) -> tuple[str, ...]:
@@ -265,11 +265,11 @@ class JinjaChatTemplate:
 
     @cached_property
     def _variables(self) -> dict[str, Any]:
-        tokens = {"bos_token": self.bos_token, "eos_token": self.eos_token}
-        if self.normalise:
-            tokens = {name: token or "" for name, token in tokens.items()}
-        known = {name: token for name, token in tokens.items() if token is not None}
-        return {**self.special_tokens, **known, **self.clock}
+        tokens = dict(self.special_tokens)
+        for name, token in (("bos_token", self.bos_token), ("eos_token", self.eos_token)):
+            if token is not None or self.normalise:
+                tokens[name] = token or ""
+        return {**tokens, **self.clock}
 
     @property
     def clock(self) -> dict[str, Callable[[str], str]]:
@@ -285,12 +285,12 @@ class JinjaChatTemplate:
 
         return {_CLOCK: strftime_now}
 
-    def _given(self, documents: object, kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _variables_of(self, documents: object, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the variables of one rendering."""
         if documents is None and not kwargs:
             return {**self._variables, "documents": None}
-        given = flat("variables of the template", lambda: plain({"documents": documents, **kwargs}))
-        return {**self._variables, **given}
+        variables: dict[str, Any] = {"documents": documents, **kwargs}
+        return {**self._variables, **flat("variables of the template", lambda: plain(variables))}
 
     def _probe(self, source: str) -> Probe:
         if source not in self._probes:

@@ -94,14 +94,14 @@ def _glued(sides: Iterable[nodes.Node]) -> list[str]:
 
 def _glue_of_calls(probe: Probe) -> Iterator[str]:
     """Yield the texts that the template writes around tools, calls, results and thoughts."""
-    asked = {"role": "user", "content": WORD}
+    question = {"role": "user", "content": WORD}
     result = {"role": "tool", "content": WORD, "tool_call_id": "000000000", "name": WORD}
     thought = {"role": "assistant", "content": WORD, "reasoning_content": WORD, "thinking": WORD}
     for arguments in ({"key": WORD}, f'{{"key": "{WORD}"}}'):
-        if parts := _parts(probe.outcome([asked, CALL(arguments), result], [TOOL], True)):
+        if parts := _parts(probe.outcome([question, CALL(arguments), result], [TOOL], True)):
             yield from parts
             break
-    yield from _parts(probe.outcome([asked, thought], None, False))
+    yield from _parts(probe.outcome([question, thought], None, False))
 
 
 def _glue(probe: Probe) -> Iterator[str]:

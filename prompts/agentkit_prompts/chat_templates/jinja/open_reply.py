@@ -66,10 +66,10 @@ def _opened(message: dict[str, Any], field: str) -> tuple[dict[str, Any], str | 
 
 
 def _open_parts(parts: Sequence[Any]) -> tuple[str | None, list[Any]]:
-    opened = list(parts)
-    for index in reversed(range(len(opened))):
-        part = opened[index]
+    result = list(parts)
+    for index in reversed(range(len(result))):
+        part = result[index]
         if isinstance(part, dict) and isinstance(part.get("text"), str):
-            opened[index] = {**part, "text": part["text"] + _TAG + _SPACE}
-            return part["text"], opened
-    return None, opened
+            result[index] = {**part, "text": part["text"] + _TAG + _SPACE}
+            return part["text"], result
+    return None, result

@@ -103,7 +103,7 @@ def _in_config(config: Mapping[str, Any], path: Path) -> dict[str, str]:
     if value is None:
         return {}
     rows = _rows(value)
-    if not rows or not all(isinstance(text, str) for row in rows for text in row):
+    if not rows or not all(isinstance(row.name, str) and isinstance(row.source, str) for row in rows):
         raise ChatTemplateError(
             f"{path}: chat_template is neither text nor a list of objects with a name and a template, both text",
             template=str(path),
@@ -119,15 +119,22 @@ def _in_config(config: Mapping[str, Any], path: Path) -> dict[str, str]:
     return templates
 
 
-def _rows(value: object) -> list[tuple[Any, Any]]:
+class _Row(NamedTuple):
+    """A template in a configuration; both can have any type until they are checked."""
+
+    name: Any
+    source: Any
+
+
+def _rows(value: object) -> list[_Row]:
     """Return the names and sources of templates, as far as the value has them."""
     match value:
         case str():
-            return [("default", value)]
+            return [_Row("default", value)]
         case dict():
-            return list(value.items())
+            return [_Row(name, source) for name, source in value.items()]
         case list() if all(isinstance(row, dict) for row in value):
-            return [(row.get("name"), row.get("template")) for row in value]
+            return [_Row(row.get("name"), row.get("template")) for row in value]
         case _:
             return []
 

@@ -92,11 +92,11 @@ class _Turns:
         """Of the calls of the latest assistant message."""
 
     def copy(self) -> _Turns:
-        made = _Turns()
-        made.system, made._messages = [*self.system], [*self._messages]
-        made._role, made._blocks = self._role, [*self._blocks]
-        made._seen, made._next_of, made._renamed = {*self._seen}, {**self._next_of}, {**self._renamed}
-        return made
+        turns = _Turns()
+        turns.system, turns._messages = [*self.system], [*self._messages]
+        turns._role, turns._blocks = self._role, [*self._blocks]
+        turns._seen, turns._next_of, turns._renamed = {*self._seen}, {**self._next_of}, {**self._renamed}
+        return turns
 
     def add(self, turn: Turn) -> None:
         """Add what one message amounts to."""

@@ -145,8 +145,8 @@ class PartReader:
         if not isinstance(calls, list | tuple):
             self.note(where, f"expected a list, got {type(calls).__name__}")
             return ()
-        read = [self.call(call, f"{where}[{index}]") for index, call in enumerate(calls)]
-        return tuple([call for call in read if call is not None])
+        items = [self.call(call, f"{where}[{index}]") for index, call in enumerate(calls)]
+        return tuple([call for call in items if call is not None])
 
     def call(self, call: object, where: str) -> ToolCall | None:
         """Return a tool call, or None if it is invalid."""
@@ -295,7 +295,8 @@ def _source_in(text: str, media_type: str | None, *, is_data: bool) -> _Source:
     """
     # Some senders write a whole address as data.
     if text[:5].lower() == "data:":
-        return _Source(*decode_data_url(str(File(cast("Any", text)).source)))
+        content = decode_data_url(str(File(cast("Any", text)).source))
+        return _Source(content.data, content.mime)
     if not is_data or "://" in text[:16]:
         return _Source(text, media_type)
     return _Source(base64.b64decode(text, validate=True), media_type)
@@ -339,24 +340,32 @@ def _is_public_host(name: str) -> bool:
         return "." in host and not host.endswith(_INNER_NAMES)
 
 
-def plain_text_of(part: object, where: str, problems: Problems) -> tuple[str, bool]:
-    """Return a part as plain text, media as their alt text, and True if it is text. No file is read for it."""
+class PlainPart(NamedTuple):
+    """A part as plain text."""
+
+    text: str
+    """The text, or the alt text of media."""
+    is_text: bool
+
+
+def plain_text_of(part: object, where: str, problems: Problems) -> PlainPart:
+    """Return a part as plain text, media as their alt text. No file is read for it."""
     kind = None
     if isinstance(part, Mapping):
         kind = part.get("type")
         for key in ("text", "alt"):
             if isinstance(part.get(key), str):
-                return part[key], "text" in part
+                return PlainPart(part[key], "text" in part)
     unreadable: Problems = []
     content = PartReader(unreadable, allow_media=True).part(part, where)
     if isinstance(content, Text):
-        return content.text, True
+        return PlainPart(content.text, True)
     if content is not None:
-        return content.alt, False
+        return PlainPart(content.alt, False)
     if isinstance(kind, str) and kind in _MEDIA_CLASSES:
-        return f"[{_MEDIA_CLASSES[kind].__name__.lower()}]", False
+        return PlainPart(f"[{_MEDIA_CLASSES[kind].__name__.lower()}]", False)
     problems += unreadable
-    return "", False
+    return PlainPart("", False)
 
 
 def _arguments(arguments: Any, where: str, problems: Problems) -> str:
@@ -367,9 +376,9 @@ def _arguments(arguments: Any, where: str, problems: Problems) -> str:
         return arguments
     # `anthropic_message` writes arguments in this form that are not JSON.
     if isinstance(arguments, Mapping) and [*arguments] == ["invalid_arguments"]:
-        written = arguments["invalid_arguments"]
-        if isinstance(written, str):
-            return written
+        text = arguments["invalid_arguments"]
+        if isinstance(text, str):
+            return text
     if not fits_json(arguments, where, problems):
         return "{}"
     return json.dumps(freeze(arguments), ensure_ascii=False)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Container, Iterable
+from typing import NamedTuple
 from urllib.parse import quote, unquote, unquote_to_bytes
 
 from pydantic_core import Url
@@ -54,25 +55,40 @@ def image_type(data: bytes) -> str | None:
     return None
 
 
-def content_of(part: Media) -> tuple[bytes | None, str]:
-    """Return the bytes (None for an address that the provider fetches) and the media type.
+class Content(NamedTuple):
+    """Content of media."""
+
+    data: bytes
+    mime: str
+
+
+class SourceContent(NamedTuple):
+    """Content of the source of a part."""
+
+    data: bytes | None
+    """None for an address that the provider fetches."""
+    mime: str
+
+
+def content_of(part: Media) -> SourceContent:
+    """Return the bytes and the media type of a part.
 
     Raises:
         MediaError: The file cannot be read, or a `data:` URL not decoded.
     """
     if not isinstance(part.source, Url):
-        return part.read(), part.mime
+        return SourceContent(part.read(), part.mime)
     address = str(part.source)
     if not address.lower().startswith("data:"):
-        return None, part.mime
+        return SourceContent(None, part.mime)
     try:
-        data, mime = decode_data_url(address)
+        content = decode_data_url(address)
     except ValueError as error:
         raise MediaError(f"{part.alt}: the data URL cannot be decoded ({error})", name="source") from error
-    return data, part.media_type or mime
+    return SourceContent(content.data, part.media_type or content.mime)
 
 
-def decode_data_url(address: str) -> tuple[bytes, str]:
+def decode_data_url(address: str) -> Content:
     """Return the bytes and the media type of a `data:` URL.
 
     Raises:
@@ -84,7 +100,7 @@ def decode_data_url(address: str) -> tuple[bytes, str]:
     data = unquote_to_bytes(body)
     if head.endswith(";base64"):
         data = base64.b64decode(data, validate=True)
-    return data, head.partition(";")[0] or "text/plain"
+    return Content(data, head.partition(";")[0] or "text/plain")
 
 
 def data_url(part: Media) -> str:

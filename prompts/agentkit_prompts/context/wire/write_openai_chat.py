@@ -109,9 +109,9 @@ def _content(message: Message, wire: dict[str, Any], providers: tuple[str, ...])
 
 def _text_of_result(part: Part) -> str:
     """Return the text of a part of a tool result; media are sent in a message after it."""
-    sent = of_result(part)
-    if isinstance(sent, Text):
-        return sent.text
+    result = of_result(part)
+    if isinstance(result, Text):
+        return result.text
     return cast("Media", part).alt
 
 
@@ -157,11 +157,11 @@ def media_of_result(message: Message) -> tuple[FrozenDict, ...]:
     """Return the media of a tool message that can be sent, each after a line that names it."""
     if message.role != "tool" or isinstance(message.content, str):
         return ()
-    shown: list[FrozenDict] = []
+    content: list[FrozenDict] = []
     for part in message.content:
-        sent = of_result(part)
-        if isinstance(part, Media) and isinstance(sent, Media):
+        result = of_result(part)
+        if isinstance(part, Media) and isinstance(result, Media):
             # A tool message carries text only, so media follow in a message of the user.
             origin = f"{part.alt}, returned by the tool {message.name or 'called'} ({message.tool_call_id}):"
-            shown += (FrozenDict(type="text", text=clean(origin)), openai_part(sent))
-    return tuple(shown)
+            content += (FrozenDict(type="text", text=clean(origin)), openai_part(result))
+    return tuple(content)
