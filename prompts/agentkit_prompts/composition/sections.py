@@ -31,13 +31,15 @@ class Section(Rendered):
     Attributes:
         fragments: The renderings of its prompts, in order.
         label: Name of the message, such as `system`.
+        role: Role of the message.
     """
 
-    __slots__ = ("fragments", "label")
+    __slots__ = ("fragments", "label", "role")
 
     def __init__(self, fragments: Sequence[Fragment], label: str) -> None:
         self.fragments = fragments
         self.label = label
+        self.role: Literal["system", "user"] = "system" if label == "system" else "user"
         media: tuple[Media, ...] = ()
         for fragment in fragments:
             if fragment.rendered.media:
@@ -46,11 +48,6 @@ class Section(Rendered):
         self.text = SEPARATOR.join([text for _, _, rendered in fragments if (text := rendered.text)])
         self.media = media
         self._segments = None
-
-    @property
-    def role(self) -> Literal["system", "user"]:
-        """Role of the message."""
-        return "system" if self.label == "system" else "user"
 
     def _cut(self) -> Iterator[Segment]:
         separator = Segment("", prompt=self.label)
