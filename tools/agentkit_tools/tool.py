@@ -25,6 +25,7 @@ from agentkit_tools.calling.function_runner import FunctionRunner
 from agentkit_tools.calling.tool_policy import PolicyOptions, ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult, unread
 from agentkit_tools.errors import (
+    ArgumentProblem,
     ToolArgumentError,
     ToolDefinitionError,
     ToolDescriptionWarning,
@@ -328,11 +329,20 @@ class Tool(Generic[P, R]):
         check_types(ToolError, "Tool.validate", arguments=(arguments, (str, Mapping), "JSON text or a mapping"))
         text = arguments or "{}"
         if not isinstance(text, str):
-            text = json.dumps(dict(text))
+            text = self._json(text)
         valid = self._arguments.at_once(text)
         if valid is not None:
             return valid
         return self._arguments.read(self.name, text, repair=self.policy.repair)
+
+    def _json(self, arguments: Mapping[str, Any]) -> str:
+        try:
+            return json.dumps(dict(arguments))
+        except (TypeError, ValueError) as error:
+            reason = str(error)
+        except RecursionError:
+            reason = "nested too deeply"
+        raise ToolArgumentError(self.name, [ArgumentProblem("", f"cannot be written as JSON: {reason}")])
 
     async def call(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
         """Answer a model's call. An exception of the tool, and a call after its time limit, are results, too.

@@ -45,6 +45,7 @@ def read_history(given: History | None) -> list[Message]:
         text = f"expected a list of [question, answer] pairs or of messages, got {type(given).__name__}"
         raise_problems([Problem("history", text)], name="history")
     problems: Problems = []
+    cause: MessageError | None = None
     # Identity of a question -> its answer: a provider's message can become several, so positions do not fit.
     answers: dict[int, Message] = {}
     items = [*given]
@@ -54,10 +55,11 @@ def read_history(given: History | None) -> list[Message]:
     try:
         read = read_messages(items, where="history", is_linked=False)
     except MessageError as error:
+        cause = error
         problems += error.problems
         read = ()
     messages = _with_answers(read, answers)
-    raise_problems(problems, name="history")
+    raise_problems(problems, name="history", cause=cause)
     _require_complete(messages)
     return messages
 
@@ -77,11 +79,17 @@ def _with_answers(questions: Sequence[Message], answers: Mapping[int, Message]) 
     return messages
 
 
-def raise_problems(problems: Problems, subject: str = "", name: str | None = None, advice: str = "") -> None:
+def raise_problems(
+    problems: Problems,
+    subject: str = "",
+    name: str | None = None,
+    advice: str = "",
+    cause: MessageError | None = None,
+) -> None:
     """Raise the error that lists all problems of `subject`; without problems, return."""
     if problems:
         opening = f"{subject}: " if subject else ""
-        raise PrompterError(f"{opening}{listed(problems)}{advice}", name=name, problems=problems)
+        raise PrompterError(f"{opening}{listed(problems)}{advice}", name=name, problems=problems) from cause
 
 
 def _question(pair: Sequence[Any], place: str, answers: dict[int, Message], problems: Problems) -> Message:

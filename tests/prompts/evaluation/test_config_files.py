@@ -502,3 +502,21 @@ datasets:
         file.write_text(text)
         error = refused(lambda: load_config(file))
         assert (error.path, error.name) == (str(file), name)
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for i in range(1000000):\n    y = i",
+        f"x = {'9' * 3_900}\nfor i in range(1000000):\n    y = x // {'7' * 1_900}",
+        f"x = {'9' * 3_900}\nfor i in range(1000000):\n    y = f'{{x}}'",
+        "x = 'a' * 900000\nfor i in range(1000000):\n    y = x.startswith(x)",
+        "import copy\nx = [[0] * 1000 for i in range(200)]\nfor i in range(1000000):\n    y = copy.deepcopy(x)",
+        "x = {f'k{i}': i for i in range(50000)}\nfor i in range(1000000):\n    x.update(x)",
+        "x = {f'k{i}': i for i in range(50000)}\nfor i in range(1000000):\n    y = dict(**x)",
+    ],
+)
+def test_a_configuration_that_takes_long_is_refused_soon(tmp_path: Path, loop: str) -> None:
+    start = time.process_time()
+    assert "steps to read" in str(refused(lambda: read(tmp_path, loop)))
+    assert time.process_time() - start < 2.5

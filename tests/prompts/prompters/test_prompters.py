@@ -15,6 +15,7 @@ from agentkit.prompts import (
     Conversation,
     KwargsError,
     Message,
+    MessageError,
     PromptContext,
     PromptError,
     ToolCall,
@@ -583,3 +584,9 @@ def test_a_layout_that_cannot_work_is_refused_when_it_is_written(layout: str, sp
 
 def test_the_base_says_what_it_lacks() -> None:
     assert fault(lambda: Prompter("Hi")) == "layout"
+
+
+def test_an_invalid_message_is_the_cause_of_the_error_about_a_history() -> None:
+    with pytest.raises(PrompterError) as caught:
+        ChatPrompter("Answer.", history=[{"role": "user", "content": 5}])
+    assert isinstance(caught.value.__cause__, MessageError)

@@ -13,7 +13,7 @@ import pytest
 from pydantic import AfterValidator, Field
 
 from agentkit.prompts import ToolCall
-from agentkit.tools import Tool, ToolContext, ToolDefinitionError, ToolResult
+from agentkit.tools import Tool, ToolArgumentError, ToolContext, ToolDefinitionError, ToolResult
 from agentkit_prompts.schemas.pattern_size import pattern_size
 from tests.waiting import LONG
 
@@ -183,3 +183,15 @@ def test_parameters_that_are_not_an_object_are_refused(wrong: Any) -> None:
     with pytest.raises(ToolDefinitionError) as caught:
         Tool.from_json_schema("t", "", wrong, echo)
     assert caught.value.tool == "t"
+
+
+def test_a_mapping_that_json_cannot_contain_is_an_error_of_the_arguments() -> None:
+    made = Tool.from_json_schema("t", "", {"properties": {"v": {}}}, echo)
+    deep: list[Any] = []
+    for _ in range(5_000):
+        deep = [deep]
+    circular: list[Any] = []
+    circular.append(circular)
+    for value in (10**20_000, deep, circular, object(), {1}, {(1,): 2}):
+        with pytest.raises(ToolArgumentError, match="JSON"):
+            made.validate({"v": value})

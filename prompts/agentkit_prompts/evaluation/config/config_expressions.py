@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
+from agentkit_prompts.context.nested import iter_nodes
 from agentkit_prompts.errors import InContextError
 from agentkit_prompts.evaluation.config.config_values import (
     BUILTIN,
@@ -33,10 +34,18 @@ from agentkit_prompts.limits import MAX_SHOWN_CHARS, MAX_VALUES
 
 __all__ = ["Continue", "ExpressionReader", "Function", "Return", "Unread"]
 
-_MAX_STEPS = 2 * MAX_VALUES
+_MAX_STEPS = MAX_VALUES
+"""Steps of all files of a configuration: nodes of the code, some 1.3 microseconds each."""
+_ITEMS_PER_STEP = 2
+"""Items of a container that are copied or read in the time of a step, at least."""
 _CHARS_PER_STEP = 64
+_BITS_OF_QUICK_NUMBER = 400
+"""Bits of an integer that is written and divided in no time; the time grows with the square of the bits."""
+_SQUARES_PER_STEP = 8
 _LOOKUPS = frozenset(("append", "get", "setdefault"))
 """Methods that make no new container."""
+_EXTENDING = frozenset(("extend", "update"))
+"""Methods that add the items of another container, and read nothing else."""
 _EXPORT = "export the configuration, mmengine.Config.fromfile(FILE).dump(NEW_FILE), and load the new file"
 
 Scope: TypeAlias = ChainMap[str, Any]
@@ -197,7 +206,9 @@ class ExpressionReader(ast.NodeVisitor):
     def visit_FormattedValue(self, node: ast.FormattedValue) -> str:
         if node.format_spec is not None or node.conversion != -1:
             self.refuse("FormattedValue with a format or conversion")
-        return text_of(self.visit(node.value))
+        value = self.visit(node.value)
+        self.charge(_steps_of(value))
+        return text_of(value)
 
     # Operators
 
@@ -211,6 +222,9 @@ class ExpressionReader(ast.NodeVisitor):
         function = OPERATORS.get(type(operator))
         if function is None:
             self.refuse(type(operator).__name__)
+        for operand in operands:
+            if isinstance(operand, int):
+                self.charge(_steps_of(operand))
         return self.new(function(*operands))
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
@@ -320,6 +334,7 @@ class ExpressionReader(ast.NodeVisitor):
         for node in nodes:
             value = self.visit(node.value)
             if node.arg is None:
+                self.charge(_steps_of(value))
                 kwargs.update(value)
             else:
                 kwargs[node.arg] = value
@@ -329,15 +344,27 @@ class ExpressionReader(ast.NodeVisitor):
         method = METHODS.get(type(value), {}).get(name)
         if method is None:
             raise Unreadable(f"the method {name!r} of a {type(value).__name__} is not supported; {_EXPORT}", name)
-        result = method(value, *args, **kwargs)
         # These return or extend a container that was paid for: charging for it again would make loops quadratic.
         if name in _LOOKUPS:
+            result = method(value, *args, **kwargs)
             bounded(value)
             return result
-        if name == "extend":
-            bounded(value)
-            self.charge(len(args[0]))
-        return self.new(result)
+        sources = [*args, *kwargs.values()]
+        if name in _EXTENDING:
+            # Their sizes are checked first: a container that is too large is an error of the line, not of the file.
+            result = method(value, *args, **kwargs)
+            self._charge_arguments(name, sources)
+            return result
+        self._charge_arguments(name, [value, *sources])
+        return self.new(method(value, *args, **kwargs))
+
+    def _charge_arguments(self, name: str, values: list[Any]) -> None:
+        """Charge for what a call reads, before it."""
+        for value in values:
+            if name.endswith("deepcopy"):
+                self.charge(sum(1 for _ in iter_nodes(value)))
+            else:
+                self.charge(_steps_of(value))
 
     def _call_imported(self, name: object, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if not isinstance(name, Imported) or name not in self._functions:
@@ -345,8 +372,7 @@ class ExpressionReader(ast.NodeVisitor):
             if isinstance(name, str):
                 shown = str(name)[:MAX_SHOWN_CHARS]
             raise Unreadable(f"calling {shown!r}: nothing that is imported is run; {_EXPORT}", shown)
-        for argument in args:
-            self.charge(_steps_of(argument))
+        self._charge_arguments(name, [*args, *kwargs.values()])
         return self.new(self._functions[name](*args, **kwargs))
 
     def _call_function(self, function: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -366,7 +392,9 @@ def _steps_of(value: object) -> int:
     if isinstance(value, str):
         return len(value) // _CHARS_PER_STEP
     if isinstance(value, list | tuple | dict | set):
-        return len(value)
+        return len(value) // _ITEMS_PER_STEP
+    if isinstance(value, int):
+        return (value.bit_length() // _BITS_OF_QUICK_NUMBER) ** 2 // _SQUARES_PER_STEP
     return 0
 
 

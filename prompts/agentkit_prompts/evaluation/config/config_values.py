@@ -134,6 +134,11 @@ def joined(texts: Iterable[str], separator: str = "") -> str:
 # Operators
 
 
+def _add(left: Any, right: Any) -> Any:
+    check_size(sum([len(operand) for operand in (left, right) if isinstance(operand, str | list | tuple)]))
+    return left + right
+
+
 def _multiply(left: Any, right: Any) -> Any:
     for sequence, count in ((left, right), (right, left)):
         if isinstance(sequence, str | list | tuple) and isinstance(count, int):
@@ -143,7 +148,7 @@ def _multiply(left: Any, right: Any) -> Any:
 
 OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
     # Neither powers nor `%`: their results are large for small code, and no shipped configuration uses them.
-    ast.Add: operator.add,
+    ast.Add: _add,
     ast.Sub: operator.sub,
     ast.Mult: _multiply,
     ast.Div: operator.truediv,
@@ -207,6 +212,18 @@ def _deep_copy(value: Any) -> Any:
     return copy.deepcopy(value)
 
 
+def _extend(values: list[Any], more: Any) -> None:
+    items = items_of(more)
+    check_size(len(values) + len(items))
+    values.extend(items)
+
+
+def _update(values: dict[Any, Any], *more: Any, **named: Any) -> None:
+    entries = _dict(*more, **named)
+    check_size(len(values) + len(entries))
+    values.update(entries)
+
+
 METHODS: Mapping[type, Mapping[str, Callable[..., Any]]] = {
     str: {
         "endswith": lambda text, end: text.endswith(end),
@@ -218,7 +235,7 @@ METHODS: Mapping[type, Mapping[str, Callable[..., Any]]] = {
         "strip": lambda text: text.strip(),
         "upper": lambda text: text.upper(),
     },
-    list: {"append": list.append, "extend": lambda values, more: values.extend(items_of(more))},
+    list: {"append": list.append, "extend": _extend},
     dict: {
         "copy": dict.copy,
         "deepcopy": _deep_copy,  # a method of the dicts of mmengine
@@ -227,7 +244,7 @@ METHODS: Mapping[type, Mapping[str, Callable[..., Any]]] = {
         "items": lambda values: [list(item) for item in values.items()],
         "keys": list,
         "setdefault": lambda values, name, default=None: values.setdefault(key(name), default),
-        "update": lambda values, *more, **named: values.update(_dict(*more, **named)),
+        "update": _update,
         "values": lambda values: list(values.values()),
     },
     Opened: {"read": lambda file: file.text},
@@ -260,7 +277,7 @@ def _sum(values: Any, start: Any = 0) -> Any:
     if isinstance(start, list):
         total = [*start]
         for value in items_of(values):
-            bounded(total).extend(items_of(value))
+            _extend(total, value)
         return total
     for value in items_of(values):
         if not isinstance(value, int | float):

@@ -13,7 +13,7 @@ from agentkit_prompts.evaluation.dataset_reader import DatasetReader
 from agentkit_prompts.evaluation.inferencer import Inferencer
 from agentkit_prompts.evaluation.multi_turn import MultiTurnPromptTemplate
 from agentkit_prompts.evaluation.multimodal import MMPromptTemplate
-from agentkit_prompts.evaluation.problems import problems_of_error, raise_problems, unknown_names, wrong_type
+from agentkit_prompts.evaluation.problems import problems_of_error, raise_problems, some, unknown_names, wrong_type
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate
 from agentkit_prompts.evaluation.raw_template import RawPromptTemplate
 from agentkit_prompts.evaluation.retrievers import BM25Selector, RandomSelector, WindowSelector
@@ -48,8 +48,8 @@ def _fixed(settings: _Settings, _: object) -> ExampleSelector:
         raise InContextError(text, name="fix_id_list", value=type(ids).__name__)
     wrong = [brief(number) for number in ids if type(number) is not int]
     if wrong:
-        text = f"fix_id_list must contain row numbers, got {wrong[0]}"
-        raise InContextError(text, name="fix_id_list", value=wrong[0])
+        text = f"fix_id_list must contain row numbers, got {some(wrong, ', ')}"
+        raise InContextError(text, name="fix_id_list", value=some(wrong, ", "))
     return StaticSelector(ids=[*map(str, ids)])
 
 
