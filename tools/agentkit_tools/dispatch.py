@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_tools.calling.deadline import DeadlineError, LimitedTask, results
-from agentkit_tools.calling.failures_in_a_row import after
-from agentkit_tools.calling.tool_result import ToolResult, failed, unknown_tool
+from agentkit_tools.calling.tool_result import ToolResult, unknown_tool
 from agentkit_tools.errors import ends_run
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
 __all__ = ["call_tools"]
 
-_Answer: TypeAlias = Callable[[LimitedTask[ToolResult]], Awaitable[ToolResult]]
-"""Answers one call in a task."""
 _UNSEEN: ToolContext[Any] = ToolContext(None)
 """The context of calls that do not look at it."""
 
@@ -68,46 +64,86 @@ class _Round:
 
     async def answer_all(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Answer calls concurrently."""
-        tasks: list[LimitedTask[ToolResult]] = []
-        for call in calls:
-            work = partial(self._in_task, partial(self._answer, call), tasks)
-            instead = partial(self._in_task, partial(self._answer_late, call), tasks)
-            tasks.append(LimitedTask(work, instead))
-        return await results(tasks)
+        batch = _Batch()
+        for number, call in enumerate(calls):
+            batch.tasks.append(asyncio.create_task(self._answer_in_task(call, batch, number)))
+        return await batch.results()
 
-    async def _in_task(
-        self, answer: _Answer, batch: Sequence[LimitedTask[ToolResult]], task: LimitedTask[ToolResult]
-    ) -> ToolResult:
-        """Answer a call in a task; an exception that ends the run cancels the other tasks of the batch at once."""
+    async def _answer_in_task(self, call: ToolCall, batch: _Batch, number: int) -> ToolResult | None:
+        """Answer a call; None if the batch has failed."""
         try:
-            return await answer(task)
-        except BaseException as error:
-            if ends_run(error) and not isinstance(error, GeneratorExit):
-                for other in batch:
-                    if other is not task:
-                        other.cancel()
+            return await self._answer(call)
+        except GeneratorExit:
+            # The coroutine is closed, perhaps outside of its event loop.
             raise
+        except BaseException as error:
+            # Not raised: asyncio raises a `KeyboardInterrupt` of a task also from the event loop.
+            batch.fail(error, number)
+            return None
 
-    async def _answer(self, call: ToolCall, task: LimitedTask[ToolResult]) -> ToolResult:
+    async def _answer(self, call: ToolCall) -> ToolResult:
         if self.on_start is not None and (waiting := self.on_start(call)) is not None:
             await waiting
         tool = self.tools.get(call.name)
         if tool is None:
-            return await self._ended(unknown_tool(call, self.tools))
-        return await self._ended(await tool.call_within(call, self._context_of(tool, call), task.within))
-
-    async def _answer_late(self, call: ToolCall, _: LimitedTask[ToolResult]) -> ToolResult:
-        """Answer a call whose tool ignored its time limit."""
-        tool = self.tools[call.name]
-        result = failed(call, DeadlineError(), tool.policy)
-        return await self._ended(after(result, tool.policy, call, self._context_of(tool, call)))
-
-    def _context_of(self, tool: Tool, call: ToolCall) -> ToolContext[Any]:
-        if tool.sees_context:
-            return self.context(call)
-        return _UNSEEN
-
-    async def _ended(self, result: ToolResult) -> ToolResult:
+            result = unknown_tool(call, self.tools)
+        else:
+            result = await tool.call(call, self.context(call) if tool.sees_context else _UNSEEN)
         if self.on_end is not None and (waiting := self.on_end(result)) is not None:
             await waiting
         return result
+
+
+class _Batch:
+    """Calls that run concurrently, each in its task."""
+
+    def __init__(self) -> None:
+        self.tasks: list[asyncio.Task[ToolResult | None]] = []
+        self._cancelled: set[asyncio.Task[ToolResult | None]] = set()
+        self._error: BaseException | None = None
+
+    def fail(self, error: BaseException, number: int) -> None:
+        """Record an exception of the call `number`, and cancel calls.
+
+        An exception of a listener lets the calls before it end. A cancellation, and an exception that ends the run,
+        cancel all calls.
+        """
+        is_final = ends_run(error)
+        if self._error is None or (is_final and not ends_run(self._error)):
+            self._error = error
+        if is_final or isinstance(error, asyncio.CancelledError):
+            self._cancel(self.tasks[:number])
+        self._cancel(self.tasks[number + 1 :])
+
+    def _cancel(self, tasks: Iterable[asyncio.Task[ToolResult | None]]) -> None:
+        """Cancel tasks that were not cancelled before: a second cancellation would interrupt the cleanup of a tool."""
+        for task in tasks:
+            if task not in self._cancelled:
+                self._cancelled.add(task)
+                task.cancel()
+
+    async def results(self) -> list[ToolResult]:
+        """Return the results in the order of the calls, when all calls have ended.
+
+        Raises:
+            asyncio.CancelledError: This task was cancelled, which cancels the calls.
+            BaseException: The first exception that a call raised, or the first that ends the run.
+        """
+        pending = set(self.tasks)
+        while pending:
+            try:
+                _, pending = await asyncio.wait(pending)
+            except asyncio.CancelledError as cancellation:
+                # anyio repeats its cancellation until the calls have ended.
+                if self._error is None or not ends_run(self._error):
+                    self._error = cancellation
+                self._cancel(self.tasks)
+                pending = {task for task in pending if not task.done()}
+            except GeneratorExit:
+                # A coroutine that is closed cannot await.
+                self._cancel(self.tasks)
+                raise
+        if self._error is not None:
+            raise self._error
+        results = [task.result() for task in self.tasks]
+        return [result for result in results if result is not None]

@@ -19,7 +19,7 @@ from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec, Trust
 from agentkit_prompts.errors import ContextError, check_types
 from agentkit_tools.calling.arguments import ToolArguments
-from agentkit_tools.calling.deadline import DeadlineError, Within, inline, outcome
+from agentkit_tools.calling.deadline import DeadlineError
 from agentkit_tools.calling.enforcement import Semaphores, enforced, needs_approval
 from agentkit_tools.calling.function_runner import FunctionRunner
 from agentkit_tools.calling.tool_policy import PolicyOptions, ToolPolicy
@@ -347,22 +347,17 @@ class Tool(Generic[P, R]):
     async def call(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
         """Answer a model's call. An exception of the tool, and a call after its time limit, are results, too.
 
-        An async function without a time limit runs in the task of the caller, so a cancellation of that task ends the
-        call when the function ends. With a time limit it runs in a task that is left behind if it ignores its
-        cancellation.
+        An async function runs in the task of the caller. It is left behind if it ignores its cancellation, by the time
+        limit or from outside.
 
         Raises:
             asyncio.CancelledError: The task that awaits the call was cancelled.
             BaseException: What the tool raised that does not derive from `Exception`, such as `KeyboardInterrupt`,
                 `SystemExit` or what an engine for durable execution controls its flow with.
         """
-        return await self.call_within(call, context, inline if self.policy.timeout is None else outcome)
-
-    async def call_within(self, call: ToolCall, context: ToolContext[Any], within: Within) -> ToolResult:
-        """Answer a call, like `call`; `within` awaits the function."""
         policy = self.policy
         if self._semaphores is not None:
-            attempt = partial(self._attempt, call, within)
+            attempt = partial(self._attempt, call)
             return await enforced(policy, self._semaphores, call, context, partial(self._read, call), attempt)
         seconds = policy.timeout
         arguments = self._arguments.at_once(call.arguments or "{}")
@@ -374,7 +369,7 @@ class Tool(Generic[P, R]):
                 return unread(call, error, policy)
             if seconds is not None:
                 seconds = max(seconds - (perf_counter() - start), 0.0)
-        return await self._runner.run(self.function, call, arguments, context, policy, within, seconds)
+        return await self._runner.run(self.function, call, arguments, context, policy, seconds)
 
     async def _read(self, call: ToolCall) -> Arguments:
         text = call.arguments or "{}"
@@ -383,12 +378,10 @@ class Tool(Generic[P, R]):
             arguments = await self._arguments.read_in_time(self.name, text, self.policy)
         return arguments
 
-    async def _attempt(
-        self, call: ToolCall, within: Within, arguments: Arguments, context: ToolContext[Any]
-    ) -> ToolResult:
-        """Call the function once. In a run, a call ends with an attempt that ignores its time limit."""
+    async def _attempt(self, call: ToolCall, arguments: Arguments, context: ToolContext[Any]) -> ToolResult:
+        """Call the function once."""
         policy = self.policy
-        return await self._runner.run(self.function, call, arguments, context, policy, within, policy.timeout)
+        return await self._runner.run(self.function, call, arguments, context, policy, policy.timeout)
 
     async def needs_approval(self, call: ToolCall, context: ToolContext[Any]) -> bool:
         """Return whether a person must agree to `call` first; a call whose arguments are wrong needs no approval.

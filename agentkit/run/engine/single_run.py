@@ -163,7 +163,7 @@ class Run(Generic[Output]):
 
     async def _within(self, seconds: float, work: Awaitable[T]) -> T:
         # What the driver awaits is cancelled first and closed soon; then it can still keep what was done.
-        result, error = await outcome(work, seconds, grace=_GRACE)
+        result, error = await outcome(_awaited(work), seconds, grace=_GRACE)
         if isinstance(error, DeadlineError):
             allowed = self._driver.nesting.limits.seconds or seconds
             raise LimitExceeded("seconds", allowed, "allow more time, or use faster tools and listeners") from None
@@ -184,3 +184,7 @@ _RUNNING: dict[object, object] = {}
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_RUNNING.clear)  # those runs go on in the parent only
+
+
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work

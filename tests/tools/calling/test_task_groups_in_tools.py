@@ -9,6 +9,7 @@ import pytest
 
 from agentkit.prompts import ToolCall
 from agentkit.tools import Tool, ToolContext, ToolResult, Toolset, tool
+from agentkit_tools.dispatch import call_tools
 from tests.waiting import LONG
 
 
@@ -105,7 +106,7 @@ async def test_a_wrapper_may_use_one_too() -> None:
 
 @pytest.mark.parametrize("function", [at_its_end, in_its_body, later])
 @pytest.mark.parametrize("after", [0.0, 0.02])
-async def test_who_cancels_the_call_meanwhile_cancels_it(function: Any, after: float) -> None:
+async def test_who_cancels_the_calls_of_a_message_meanwhile_cancels_them(function: Any, after: float) -> None:
     """Also while the group waits for a task that takes its time to end."""
 
     async def slowly() -> None:
@@ -114,7 +115,9 @@ async def test_who_cancels_the_call_meanwhile_cancels_it(function: Any, after: f
             await asyncio.sleep(0.01)
             await function()
 
-    task = asyncio.create_task(ask(Tool.from_function(slowly, timeout=LONG)))
+    tools = {"slowly": Tool.from_function(slowly, timeout=LONG)}
+    calls = call_tools([ToolCall("c", "slowly", "")], tools, lambda call: ToolContext(None, "r", call.id))
+    task = asyncio.create_task(calls)
     await asyncio.sleep(after)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from agentkit_tools.errors import ends_run
 
-__all__ = ["DeadlineError", "LimitedTask", "Within", "inline", "outcome", "results"]
+__all__ = ["DeadlineError", "Outcome", "outcome"]
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 _GRACE = 2.0
-"""Seconds that a cancelled task has to clean up before it is left behind."""
+"""Seconds that cancelled code has to clean up before it is left behind."""
 
 
 class DeadlineError(Exception):
@@ -23,244 +22,228 @@ class DeadlineError(Exception):
 
 Outcome: TypeAlias = tuple[T | None, BaseException | None]
 """The value that code returned and None, or None and the exception that it raised."""
-Within: TypeAlias = Callable[[Awaitable[Any], float | None], Awaitable[Outcome[Any]]]
-"""Awaits code with a time limit: `outcome` in a new task, `LimitedTask.within` in a part of a task, `inline` without a
-limit in the task of the caller."""
 
 
-async def inline(work: Awaitable[T], _: float | None, /) -> Outcome[T]:
-    """Await `work` in this task, for a call without a time limit; return its value or its exception.
+async def outcome(code: Coroutine[Any, Any, T], seconds: float | None, grace: float = _GRACE) -> Outcome[T]:
+    """Await `code` in the current task; return its value or its exception.
+
+    After `seconds` the code is cancelled, and the error is a `DeadlineError`. Code that has not ended `grace` seconds
+    after a cancellation, by this limit or from outside, is closed and left behind.
 
     Raises:
-        asyncio.CancelledError: This task was cancelled.
-        BaseException: `work` raised an exception that ends the run; see `ends_run`.
+        asyncio.CancelledError: The task was cancelled from outside, or by `code`.
+        BaseException: `code` raised an exception that ends the run; see `ends_run`.
     """
+    task = cast("asyncio.Task[Any]", asyncio.current_task())
+    cancellations = task.cancelling()
     try:
-        return await work, None
+        future = code.send(None)
+    except StopIteration as end:
+        # Most code ends without waiting: it needs no timer.
+        return end.value, None
     except BaseException as error:
-        task = asyncio.current_task()
-        is_cancelled = isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
-        if is_cancelled or ends_run(error):
-            raise
-        return _failure(error)
+        return _failure(error, is_cancelled=task.cancelling() > cancellations)
+    waiting = _WaitingCode(code, future, task, cancellations, seconds, grace)
+    try:
+        value = await waiting
+    except BaseException as error:
+        waiting.end()
+        result = _failure(error, is_cancelled=waiting.is_cancelled())
+        if waiting.is_late and isinstance(error, asyncio.CancelledError):
+            result = None, DeadlineError()
+        waiting.forget()
+        return result
+    waiting.end()
+    waiting.forget()
+    return value, None
 
 
-async def outcome(work: Awaitable[T], seconds: float | None, grace: float | None = None) -> Outcome[T]:
-    """Await `work` in a new task; return its value or its exception.
-
-    After `seconds` the task is cancelled, and the error is a `DeadlineError`. A task that has not ended `grace` seconds
-    after it was cancelled, by this limit or from outside, is left behind.
-
-    Raises:
-        asyncio.CancelledError: The surrounding task was cancelled, or `work` cancelled the task it runs in.
-        BaseException: `work` raised an exception that ends the run.
-    """
-    task: LimitedTask[Outcome[T]] = LimitedTask(lambda task: task.within(work, seconds), _late, grace)
-    return (await results([task]))[0]
-
-
-async def _late(_: LimitedTask[Any]) -> Outcome[Any]:
-    return None, DeadlineError()
-
-
-def _failure(error: BaseException) -> Outcome[Any]:
-    # The frame that caught the exception refers to it: without it, the exception is free as soon as nobody has it.
-    if error.__traceback__ is not None:
-        error.__traceback__ = error.__traceback__.tb_next
+def _failure(error: BaseException, *, is_cancelled: bool) -> Outcome[Any]:
+    """Return the outcome of code that raised `error`, unless it is the end of the run or a cancellation of the task."""
+    if ends_run(error) or (is_cancelled and isinstance(error, asyncio.CancelledError)):
+        raise error
+    # The frames of this file refer to the exception. Without them, it is free as soon as nobody has it.
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_frame.f_globals is globals():
+        traceback = traceback.tb_next
+    error.__traceback__ = traceback
     return None, error
 
 
-class LimitedTask(Generic[T]):
-    """A task with a time limit for parts of its code. It is left behind if it ignores its cancellation.
+class _WaitingCode(Generic[T]):
+    """Code that waits for a future, as an object that a task awaits.
+
+    A task steps the object that it awaits: with `__next__` when the future that it waits for has ended, with `throw`
+    when the task was cancelled. This object forwards the steps to the code. So a cancellation that the code ignores is
+    noticed, and the next step can leave the code out.
 
     Attributes:
-        outcome: The outcome of the task, also if it was left behind; None while it runs.
+        is_late: True if the time limit was exceeded.
     """
 
-    __slots__ = ("_grace", "_instead", "_state", "_task", "_timer", "_waiter", "_work", "outcome")
+    __slots__ = (
+        "_before",
+        "_code",
+        "_ends_at",
+        "_future",
+        "_grace",
+        "_has_begun",
+        "_is_leaving",
+        "_left",
+        "_own",
+        "_reason",
+        "_stands_in",
+        "_task",
+        "_thrown",
+        "_timer",
+        "is_late",
+    )
 
     def __init__(
         self,
-        work: Callable[[LimitedTask[T]], Coroutine[Any, Any, T]],
-        instead: Callable[[LimitedTask[T]], Coroutine[Any, Any, T]],
-        grace: float | None = None,
+        code: Coroutine[Any, Any, T],
+        future: Any,
+        task: asyncio.Task[Any],
+        cancellations: int,
+        seconds: float | None,
+        grace: float,
     ) -> None:
-        """Start a task.
+        """Start the time limit.
 
         Args:
-            work: Code of the task.
-            instead: Code that runs if the task was left behind because of a time limit. Its outcome is the outcome of
-                the task.
-            grace: Seconds until the task is left behind after it was cancelled; `_GRACE` if None.
+            code: Code that was begun.
+            future: Future that the code waits for.
+            task: Current task.
+            cancellations: Number of cancellations of the task before the code was begun.
+            seconds: Time limit.
+            grace: Seconds from a cancellation until the code is left behind.
         """
-        self.outcome: Outcome[T] | None = None
-        self._instead = instead
+        self._code = code
+        self._future = future
+        self._has_begun = False
+        self._stands_in = False
+        self._task = task
+        # Cancellations of the task: before the code was begun, by this limit, and all that the code received.
+        self._before, self._own, self._thrown = cancellations, 0, 0
         self._grace = grace
-        self._state: Literal["running", "late", "cancelled", "left"] = "running"
+        self._is_leaving = False
+        self._reason: asyncio.CancelledError | None = None
+        self._left: BaseException | None = None
+        self.is_late = False
         self._timer: asyncio.TimerHandle | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._start(work)
-
-    def _start(self, work: Callable[[LimitedTask[T]], Coroutine[Any, Any, T]]) -> None:
-        self._work: Coroutine[Any, Any, T] | None = None
-        self._task = asyncio.get_running_loop().create_task(self._run(work))
-
-    async def _run(self, work: Callable[[LimitedTask[T]], Coroutine[Any, Any, T]]) -> None:
-        self._work = frame = work(self)
-        # The exception is kept: asyncio raises some at once from the loop, not from the task.
-        try:
-            result: Outcome[T] = await frame, None
-        except BaseException as error:
-            result = _failure(error)
-        # A task that was left behind has an outcome already, or will get it from another task.
-        if self._work is frame:
-            self._end(result)
-
-    def _end(self, result: Outcome[T]) -> None:
-        self._disarm()
-        self.outcome = result
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    async def within(self, work: Awaitable[R], seconds: float | None, /) -> Outcome[R]:
-        """Await a part of the code of this task, in it; return its value or its exception, like `outcome`."""
+        self._ends_at: float | None = None
         if seconds is not None:
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._expire)
-        result: Outcome[R]
-        try:
-            result = await work, None
-        except BaseException as error:
-            result = _failure(error)
-        if self._state != "cancelled":
-            self._disarm()
-        if self._state == "running" and result[1] is None:
-            return result
-        return self._checked(result)
+            self._start(seconds, self._expire)
+            self._ends_at = cast(asyncio.TimerHandle, self._timer).when()
 
-    def _checked(self, result: Outcome[R]) -> Outcome[R]:
-        """Return the outcome of a part of the code that failed, or was cancelled."""
-        error, state = result[1], self._state
-        if error is not None and ends_run(error):
-            raise error
-        if state == "left":
-            # The code raised another exception when it was closed.
-            raise GeneratorExit
-        if state == "cancelled":
-            raise asyncio.CancelledError
-        is_cancelled = isinstance(error, asyncio.CancelledError)
-        if state == "late":
-            self._state = "running"
-            self._task.uncancel()
-            if is_cancelled:
-                return None, DeadlineError()
-            return result
-        # Code that cancels "the current task" means the run.
-        if is_cancelled and self._task.cancelling():
-            raise cast(BaseException, error)
-        return result
+    def __await__(self) -> Generator[Any, None, T]:
+        return cast("Generator[Any, None, T]", self)
 
-    def _disarm(self) -> None:
+    def __next__(self) -> Any:
+        """Continue the code. Its end is a `StopIteration` with its value, or its exception."""
+        if self._left is not None:
+            raise self._left
+        if not self._has_begun:
+            self._has_begun = True
+            return self._wait_for(self._future)
+        return self._wait_for(self._code.send(None))
+
+    def send(self, _: None) -> Any:
+        """Continue the code."""
+        return self.__next__()
+
+    def throw(self, error: BaseException, *_: object) -> Any:
+        """Raise `error` in the code."""
+        if self._left is not None:
+            raise self._left
+        if not isinstance(error, asyncio.CancelledError):
+            return self._wait_for(self._code.throw(error))
+        self._thrown += 1
+        if self._stands_in and not self._future.done():
+            # The cancellation has reached only the future that stands in for this one.
+            self._future.cancel()
+        else:
+            self._future = self._code.throw(error)
+        if not self._is_leaving and self.is_cancelled():
+            # anyio recognises its cancellations.
+            self._reason = error
+            self._start_grace()
+        return self._wait_for(self._future)
+
+    def close(self) -> None:
+        """Close the code, because the coroutine that awaits it is closed."""
+        self._code.close()
+
+    def _wait_for(self, future: Any) -> Any:
+        """Return the future that the task waits for: `future`, or a future that stands in for it."""
+        self._future = future
+        # A plain future ends when it is cancelled; None is one step of the loop. A task or a group can ignore it.
+        self._stands_in = type(future) is not asyncio.Future and asyncio.isfuture(future)
+        if not self._stands_in:
+            return future
+        stand_in = asyncio.get_running_loop().create_future()
+
+        def end(_: object) -> None:
+            if not stand_in.done():
+                stand_in.set_result(None)
+
+        future.add_done_callback(end)
+        return next(stand_in.__await__())
+
+    def _start(self, seconds: float, action: Callable[[], None]) -> None:
+        """Start the timer in place of the one that runs."""
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+        self._timer = asyncio.get_running_loop().call_later(seconds, action)
+
+    def _start_grace(self) -> None:
+        self._is_leaving = True
+        self._start(self._grace, self._leave)
 
     def _expire(self) -> None:
-        self._state = "late"
-        self._leave_later()
-
-    def cancel(self) -> None:
-        """Cancel the task from outside. A second cancellation has no effect: it would interrupt the cleanup."""
-        if self.outcome is not None or self._state == "cancelled":
-            return
-        is_late = self._state == "late"
-        self._state = "cancelled"
-        if self._work is None:
-            # It has not begun.
-            self._task.cancel()
-            self._end((None, asyncio.CancelledError()))
-        elif not is_late:
-            self._leave_later()
-
-    def _leave_later(self) -> None:
-        """Cancel the task now; leave it behind if it does not end soon."""
-        self._disarm()
-        grace = _GRACE if self._grace is None else self._grace
-        # The loop may not run now, if the coroutine that awaits the task is closed.
-        self._timer = self._task.get_loop().call_later(grace, self._leave)
-        self._task.cancel()
+        """Cancel code that has exceeded its time limit."""
+        self.is_late = True
+        self._start_grace()
+        self._cancel()
 
     def _leave(self) -> None:
-        """Close the code of a task that has ignored its cancellation."""
-        was_cancelled = self._state == "cancelled"
-        work, self._state = self._work, "left"
-        self._work = None
-        error: BaseException = DeadlineError()
+        """Close code that has ignored its cancellation, and wake the task."""
+        if not self.is_late and not self.is_cancelled():
+            # The cancellation belonged to a time limit inside the code, which is over.
+            self._is_leaving = False
+            if self._ends_at is not None:
+                self._start(self._ends_at - asyncio.get_running_loop().time(), self._expire)
+            return
+        self._left = self._reason or asyncio.CancelledError()
         try:
-            # The frame ends also if the code inside ignores that it is closed: `within` raises another exception then.
-            cast("Coroutine[Any, Any, T]", work).close()
-        except BaseException as reason:
-            if ends_run(reason):
-                error = reason
+            self._code.close()
+        except BaseException as error:
+            if ends_run(error):
+                self._left = error
+        self._cancel()
+
+    def _cancel(self) -> None:
+        self._own += 1
         self._task.cancel()
-        if was_cancelled or ends_run(error):
-            self._end((None, error))
-        else:
-            # This timer runs in the context of the task, so the new task does, too.
-            self._state = "running"
-            self._start(self._instead)
 
-    async def _ended(self) -> None:
-        while self.outcome is None:
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
+    def is_cancelled(self) -> bool:
+        """Return True if the task was cancelled after the code was begun, and not by this limit."""
+        return self._task.cancelling() > self._before + self._own
 
-    async def value(self) -> T:
-        """Wait until the task has ended or was left behind; return its value.
+    def end(self) -> None:
+        """Stop the timer, and take back the cancellations by this limit."""
+        if self._timer is not None:
+            self._timer.cancel()
+        while self._own:
+            self._own -= 1
+            self._task.uncancel()
 
-        Raises:
-            BaseException: The exception of the task.
+    def forget(self) -> None:
+        """Take back the cancellations that the code received, and has answered in spite of.
+
+        A task group of Python 3.11 does not take back its cancellation of the task if a task of the group fails at the
+        end of the block.
         """
-        if self.outcome is None:
-            await self._ended()
-        value, error = cast("Outcome[T]", self.outcome)
-        if error is not None:
-            raise error
-        return value  # type: ignore[return-value]
-
-    async def left(self, reason: BaseException) -> BaseException:
-        """Wait until a cancelled task has ended or was left behind; return the exception to raise then.
-
-        That is `reason`, unless the task raised an exception that ends the run.
-        """
-        while self.outcome is None:
-            try:
-                await self._ended()
-            except asyncio.CancelledError as cancellation:
-                # anyio repeats its cancellation until the task has ended.
-                reason = cancellation
-        _, error = self.outcome
-        if error is not None and ends_run(error):
-            return error
-        return reason
-
-
-async def results(tasks: Sequence[LimitedTask[T]]) -> list[T]:
-    """Return the values of all tasks. If one raised an exception, or this task is cancelled, all tasks are cancelled.
-
-    Raises:
-        BaseException: The exception of the first task that raised one.
-    """
-    try:
-        return [await task.value() for task in tasks]
-    except BaseException as error:
-        for task in tasks:
-            task.cancel()
-        # A coroutine that is closed cannot await.
-        if isinstance(error, GeneratorExit):
-            raise
-        reason = error
-        for task in tasks:
-            reason = await task.left(reason)
-        if reason is error:
-            raise
-        raise reason  # noqa: B904 (it has its own cause)
+        while self._thrown and self.is_cancelled():
+            self._thrown -= 1
+            self._task.uncancel()

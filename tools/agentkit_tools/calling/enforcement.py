@@ -103,13 +103,17 @@ async def needs_approval(
     # A sync predicate runs on the event loop, where no time limit can stop it.
     verdict: Any = approval(arguments, context)
     if isawaitable(verdict):
-        verdict, error = await outcome(verdict, timeout)
+        verdict, error = await outcome(_awaited(verdict), timeout)
         # The call was not cancelled: code inside the predicate was.
         if isinstance(error, asyncio.CancelledError):
             raise RuntimeError("the predicate was cancelled from inside") from error
         if error is not None:
             raise error
     return bool(verdict)
+
+
+async def _awaited(verdict: Awaitable[Any]) -> Any:
+    return await verdict
 
 
 async def _repeated(

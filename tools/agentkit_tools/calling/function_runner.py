@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_tools.calling.deadline import Within
+from agentkit_tools.calling.deadline import outcome
 from agentkit_tools.calling.result_content import collect, gather
 from agentkit_tools.calling.tool_policy import ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult, failed, finished
@@ -65,7 +65,6 @@ class FunctionRunner:
         arguments: Arguments,
         context: ToolContext[Any],
         policy: ToolPolicy,
-        within: Within,
         seconds: float | None,
     ) -> ToolResult:
         """Call the function once.
@@ -76,29 +75,28 @@ class FunctionRunner:
             arguments: Its validated arguments.
             context: Its context.
             policy: The policy of the tool.
-            within: Awaits code of the tool with a time limit.
             seconds: The time limit.
         """
         if self.mode == "model":
             return finished(call, cast("ModelArguments", arguments).made, policy, self.nothing)
-        start = partial(self._start, function, arguments, context)
-        if self.mode == "sync":
+        if self.mode == "async":
+            value, error = await outcome(self._value(function, arguments, context, policy), seconds)
+        else:
             began = perf_counter()
-            value, error = await run_in_thread(partial(self._in_thread, start, call, policy), seconds)
-            if error is not None:
-                if ends_run(error, in_thread=True):
-                    raise error
-                return failed(call, error, policy)
+            in_thread = partial(self._in_thread, function, call, arguments, context, policy)
+            value, error = await run_in_thread(in_thread, seconds)
+            if error is not None and ends_run(error, in_thread=True):
+                raise error
             if isinstance(value, ToolResult):
                 return value
-            if seconds is not None:
-                seconds = max(seconds - (perf_counter() - began), 0.0)
-            # The function returned an object that can only be awaited on the event loop.
-            start = partial(_same, value)
-        result, error = await within(self._awaited(start, call, policy), seconds)
+            if error is None:
+                # The function returned an object that can only be awaited on the event loop.
+                if seconds is not None:
+                    seconds = max(seconds - (perf_counter() - began), 0.0)
+                value, error = await outcome(_awaited(value, policy.max_result_chars), seconds)
         if error is not None:
             return failed(call, error, policy)
-        return cast(ToolResult, result)
+        return finished(call, value, policy, self.nothing)
 
     def _start(self, function: Any, arguments: Arguments, context: ToolContext[Any]) -> Any:
         if self.bind is None:
@@ -106,26 +104,29 @@ class FunctionRunner:
         args, kwargs = self.bind(arguments, context)
         return function(*args, **kwargs)
 
-    def _in_thread(self, start: Callable[[], Any], call: ToolCall, policy: ToolPolicy) -> Any:
+    async def _value(self, function: Any, arguments: Arguments, context: ToolContext[Any], policy: ToolPolicy) -> Any:
+        """Call a function and await its value."""
+        value = self._start(function, arguments, context)
+        return await _awaited(value, policy.max_result_chars)
+
+    def _in_thread(
+        self, function: Any, call: ToolCall, arguments: Arguments, context: ToolContext[Any], policy: ToolPolicy
+    ) -> Any:
         """Call a sync function and make its result in a thread: both can take long."""
-        value = start()
+        value = self._start(function, arguments, context)
         if self.yields and isgenerator(value):
             value = gather(lambda: value, policy.max_result_chars)
         if isawaitable(value) or isasyncgen(value):
             return value
         return finished(call, value, policy, self.nothing)
 
-    async def _awaited(self, start: Callable[[], Any], call: ToolCall, policy: ToolPolicy) -> ToolResult:
-        """Call a function, await its value and make the result."""
-        value = start()
-        if isawaitable(value):
-            value = await value
-        if isasyncgen(value):
-            value = await collect(value, policy.max_result_chars)
-        return finished(call, value, policy, self.nothing)
 
-
-def _same(value: T) -> T:
+async def _awaited(value: Any, max_chars: int | None) -> Any:
+    """Await what a function returned."""
+    if isawaitable(value):
+        value = await value
+    if isasyncgen(value):
+        value = await collect(value, max_chars)
     return value
 
 

@@ -16,7 +16,6 @@ from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.errors import check_types
 from agentkit_prompts.limits import MAX_MESSAGE_CHARS
 from agentkit_prompts.names import misnamed
-from agentkit_tools.calling.deadline import outcome
 from agentkit_tools.calling.tool_result import ToolResult, unknown_tool
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.export import to_mcp
@@ -123,8 +122,7 @@ class _Offer:
             if isawaitable(verdict):
                 verdict = await verdict
             context.approved = bool(verdict)
-        # In a separate task also without a time limit: the cancellation of a request must end the call.
-        return await tool.call_within(call, context, outcome)
+        return await tool.call(call, context)
 
 
 def serve_mcp(

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.errors import check_types
-from agentkit_tools.calling.deadline import Within, outcome
+from agentkit_tools.calling.deadline import outcome
 from agentkit_tools.calling.tool_result import ToolResult, failed
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool import Tool
@@ -41,13 +41,12 @@ class WrappedTool(Tool):
                 setattr(self, slot, getattr(inner, slot))
         self._arounds: tuple[Around, ...] = (*getattr(inner, "_arounds", ()), around)
 
-    async def call_within(self, call: ToolCall, context: ToolContext[Any], within: Within) -> ToolResult:
+    async def call(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
         """Answer a call through the wrappers; an exception that they raise becomes an error result."""
-        # Wrappers can make several calls at once, and continue after the tool has ignored its time limit.
-        proceed: Proceed = partial(super().call_within, within=outcome)
+        proceed: Proceed = super().call
         for around in self._arounds:
             proceed = partial(around, proceed)
-        result, error = await within(_checked(proceed, call, context), None)
+        result, error = await outcome(_checked(proceed, call, context), None)
         if error is not None:
             return failed(call, error, self.policy)
         return cast(ToolResult, result)
