@@ -511,6 +511,7 @@ datasets:
         f"x = {'9' * 3_900}\nfor i in range(1000000):\n    y = x // {'7' * 1_900}",
         f"x = {'9' * 3_900}\nfor i in range(1000000):\n    y = f'{{x}}'",
         "x = 'a' * 900000\nfor i in range(1000000):\n    y = x.startswith(x)",
+        "x = 'a' * 900000\nfor i in range(1000000):\n    y = 'b' in x",
         "import copy\nx = [[0] * 1000 for i in range(200)]\nfor i in range(1000000):\n    y = copy.deepcopy(x)",
         "x = {f'k{i}': i for i in range(50000)}\nfor i in range(1000000):\n    x.update(x)",
         "x = {f'k{i}': i for i in range(50000)}\nfor i in range(1000000):\n    y = dict(**x)",

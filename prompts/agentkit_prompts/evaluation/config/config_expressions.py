@@ -103,6 +103,8 @@ class ExpressionReader(ast.NodeVisitor):
     def __init__(self) -> None:
         self.scope: Scope = ChainMap()
         self._steps = 0
+        self._visitors: dict[type[ast.AST], Callable[[Any], Any]] = {}
+        """Class of a node -> its method: making its name takes longer."""
         self._functions: dict[str, Callable[..., Any]] = {
             **FUNCTIONS,
             f"{BUILTIN}locals": lambda: _values(self.scope.maps[0]),
@@ -112,7 +114,10 @@ class ExpressionReader(ast.NodeVisitor):
     def visit(self, node: ast.AST) -> Any:
         """Run a statement, or return the value of an expression."""
         self.charge(1)
-        return super().visit(node)
+        kind = type(node)
+        if kind not in self._visitors:
+            self._visitors[kind] = getattr(self, f"visit_{kind.__name__}", self.generic_visit)
+        return self._visitors[kind](node)
 
     def generic_visit(self, node: ast.AST) -> NoReturn:
         """Refuse a construct that no shipped configuration uses."""
@@ -256,6 +261,8 @@ class ExpressionReader(ast.NodeVisitor):
             raise Unreadable(f"comparing with a {type(right).__name__}")
         if not is_scalar(left):
             raise Unreadable(f"comparing a {type(left).__name__}")
+        if is_search and isinstance(right, str):
+            self.charge(_steps_of(right))
         # Each item of the right side may be compared with all characters of the left one.
         self.charge((1 + _steps_of(left)) * items)
 
