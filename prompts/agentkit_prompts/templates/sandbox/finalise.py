@@ -104,10 +104,16 @@ def json_text(meter: Meter, value: object, indent: int | None = None, *, sort_ke
 def number_text(meter: Meter, value: float | None) -> str:
     """Return the text of a number, a truth value or None, after counting it."""
     refuse_large(value)
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    shown = int.__repr__(value) if is_number else repr(value)
+    shown = _digits(value)
     meter.make_small(len(shown))
     return shown
+
+
+def _digits(value: float | None) -> str:
+    """Return the text of a number; a class of numbers does not change it."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int.__repr__(value)
+    return repr(value)
 
 
 def _text_of_content(meter: Meter, value: object) -> str:
