@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
-from functools import partial
-from types import MappingProxyType, NoneType
-from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
 
 from typing_extensions import TypeVar
 
+from agentkit.agent.definitions import changed_definition, make_definition
 from agentkit.agent.overrides import overridden, overriding
-from agentkit.agent.startable import Startable
 from agentkit.errors import AgentDefinitionError
 from agentkit.ground.sync_driver import run_blocking, streamed
 from agentkit.ground.unknown_options import ELSEWHERE, refusing_unknown
 from agentkit.run.engine.run_options import CHANGES, RESUME, RUN, RunOptions, Tools, check_options
+from agentkit.run.parts.agent_definition import AgentDefinition
 from agentkit.run.parts.chain import Chain, Output
-from agentkit.run.parts.equipment import Equipment
-from agentkit.run.parts.limits import Limits, checked_limits
-from agentkit.run.parts.run_context import Input, placed, run_context
+from agentkit.run.parts.limits import Limits
+from agentkit.run.parts.run_context import Input, run_context
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
-from agentkit_prompts.errors import brief
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tree.layers import Layers
@@ -35,6 +33,8 @@ if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
     from agentkit.agent.agent_tool import History
+    from agentkit.durable.mapping import MapReport
+    from agentkit.durable.run_handle import RunHandle
     from agentkit.durable.runs_facade import Runs
     from agentkit.models.model import Model
     from agentkit.output.output_spec import OutputSpec
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from agentkit.run.engine.run_options import AgentOptions
     from agentkit.run.journal.journal import Journal
     from agentkit.run.parts.compaction import Compaction
-    from agentkit.run.parts.recaller import Found, RecallOptions, RecallSource
+    from agentkit.run.parts.recaller import RecallOptions, RecallSource
     from agentkit.run.parts.session import Session
     from agentkit_memory import Scope
     from agentkit_prompts.prompters.prompter import Prompter
@@ -55,11 +55,10 @@ __all__ = ["Agent"]
 
 Deps = TypeVar("Deps", default=None)
 _DEFAULT_LIMITS = Limits()
-_NOT_OF_THE_CHAIN = frozenset(("tools", "limits", "recall"))
 
 
 @refusing_unknown(**ELSEWHERE)
-class Agent(Startable[Output], Generic[Deps, Output]):
+class Agent(Generic[Deps, Output]):
     """Answers user input, calling tools on the way.
 
     Args:
@@ -85,27 +84,12 @@ class Agent(Startable[Output], Generic[Deps, Output]):
             what memory finds, or there is no model of that name.
     """
 
-    __slots__ = (
-        "_ask",
-        "_equipment",
-        "_text",
-        "chain",
-        "compaction",
-        "limits",
-        "memory",
-        "name",
-        "recall",
-        "runs",
-        "specs",
-        "tools",
-    )
+    __slots__ = ("definition", "runs")
 
-    tools: Mapping[str, Tool]
-    """The tools by name; empty when each run has its own."""
-    specs: tuple[ToolSpec, ...]
-    """The tools as the model is offered them."""
-    recall: RecallOptions | None
-    """How memory is asked; None without memory."""
+    definition: AgentDefinition[Output]
+    """The parts of the agent that its runs read."""
+    runs: Runs | None
+    """The runs that the agent was added to; `start` and `map` begin runs there."""
 
     @overload
     def __init__(
@@ -161,80 +145,67 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         name: str = "agent",
     ) -> None:
         del deps
-        self.name = _checked_name(name)
-        self.runs: Runs | None = None
-        self.memory = memory
-        self._ask: Callable[..., Found] | None = None
-        self.compaction = compaction
-        self._text = layers if isinstance(layers, AnyPrompt) and not isinstance(model, Chain) else None
-        if not isinstance(model, Chain):
-            if isinstance(model, str):
-                from agentkit.models.model_names import model as named
+        self.runs = None
+        self.definition = make_definition(
+            model,
+            layers,
+            tools=tools,
+            memory=memory,
+            recall=recall,
+            compaction=compaction,
+            output=output,
+            budget=budget,
+            tokenizer=tokenizer,
+            limits=limits,
+            name=name,
+        )
 
-                model = named(model)
-            layers = placed(layers, memory, compaction)
-            model = Chain(model, layers, output=output, budget=budget, tokenizer=tokenizer)
-        elif layers or output is not str or budget is not None or tokenizer is not None:
-            raise AgentDefinitionError(
-                "a Chain brings its layers, output type, budget and tokenizer: give them to the Chain instead",
-                name="model",
-                value="Chain",
-            )
-        if memory is not None:
-            from agentkit.run.parts import recaller
+    @property
+    def name(self) -> str:
+        """Name of the agent in journals."""
+        return self.definition.name
 
-            recaller.check_memory(memory, model.layers)
-            recall = recaller.RecallOptions() if recall is None else recall
-            self._ask = partial(recaller.recall, options=recaller.shown_options(recall, model.layers))
-        elif recall is not None:
-            raise AgentDefinitionError("recall= says how memory is asked: give the agent memory= too", name="recall")
-        if compaction is not None:
-            from agentkit.run.parts.compaction import check_compaction
+    @property
+    def chain(self) -> Chain[Output]:
+        """The prompts, the model and the type of the answer."""
+        return self.definition.chain
 
-            check_compaction(compaction, model)
-        prompter = model.prompter
-        if prompter is not None and (prompter.tools or prompter.history):
-            raise AgentDefinitionError(
-                "an agent has tools and a history of its own: give it the tools, and earlier turns to a session, "
-                "instead of the prompter",
-                name="layers",
-            )
-        self.chain: Chain[Output] = model
-        self._equipment = Equipment(tools, model.answer)
-        self.tools, self.specs = self._equipment.tools, self._equipment.specs
-        self.recall = recall
-        self.limits = checked_limits(limits)
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """The tools by name; empty if each run makes its tools."""
+        return self.definition.tools.tools
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The tools as they are offered to the model."""
+        return self.definition.tools.specs
+
+    @property
+    def memory(self) -> RecallSource | None:
+        """The memory that is asked before each run."""
+        return self.definition.memory
+
+    @property
+    def recall(self) -> RecallOptions | None:
+        """Options of each recall; None without memory."""
+        return self.definition.recall
+
+    @property
+    def compaction(self) -> Compaction | None:
+        """The rule for conversations that have grown long."""
+        return self.definition.compaction
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of one run."""
+        return self.definition.limits
 
     def but(self, **changes: Unpack[RunOptions[Any, Any]]) -> Agent[Deps, Any]:
         """Return a copy of the agent with other parts: see the first options of `RunOptions`. Raises like the class."""
         check_options("but", changes, CHANGES)
-        from agentkit.models.model_names import changed_model
-
-        chain, text = self.chain, self._text
-        memory, compaction = changes.get("memory", self.memory), changes.get("compaction", self.compaction)
-        if not changes.keys() <= _NOT_OF_THE_CHAIN:
-            layers: Any = chain.prompter or chain.layers
-            if "layers" in changes:
-                layers = changes["layers"]
-                text = layers if isinstance(layers, AnyPrompt) else None
-            chain = Chain(
-                changed_model(chain.model, changes),
-                layers if text is None else placed(text, memory, compaction),
-                output=changes.get("output", chain.output),
-                tokenizer=chain.tokenizer,
-                budget=changes.get("budget", chain.budget),
-                redact=chain.redact,
-            )
-        changed: Agent[Deps, Any] = Agent(
-            chain,
-            tools=changes.get("tools", self._equipment.given),
-            memory=memory,
-            recall=changes.get("recall", None if memory is None else self.recall),
-            compaction=compaction,
-            limits=changes.get("limits", self.limits),
-            name=self.name,
-        )
-        changed._text = text
+        changed = cast("Agent[Deps, Any]", object.__new__(Agent))  # its parts are checked already
+        changed.runs = None
+        changed.definition = changed_definition(self.definition, changes)
         return changed
 
     def override(self, **changes: Unpack[RunOptions[Any, Any]]) -> AbstractContextManager[None]:
@@ -250,38 +221,16 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         return self.chain.additional_kwargs_schema
 
     def context(self, user_input: Input, session: Session | None = None) -> PromptContext:
-        """Return the context of a run, without what memory would recall and tools that each run makes for itself."""
+        """Return the context of a run, without recalled items and without tools that each run makes."""
         return run_context(self.chain, self.specs, user_input, session, "")
 
     def compose(
         self, user_input: Input, *, session: Session | None = None, scope: Scope | str | None = None
     ) -> Composition:
-        """Return what a run would send first, recalling but not sending or keeping anything."""
-        return self._now()._composed(user_input, session, scope)
+        """Return the first composition of a run. Memory is asked; nothing is sent or stored."""
+        from agentkit.agent.first_prompt import first_prompt
 
-    def _composed(self, user_input: Input, session: Session | None, scope: Scope | str | None) -> Composition:
-        memory = self.memory
-        if memory is not None or session is not None or scope is not None:
-            from agentkit.run.parts.recaller import in_scope
-            from agentkit.run.parts.session import checked_session
-
-            memory = in_scope(memory, checked_session(session), scope)
-        ctx = self.context(user_input, session)
-        self.chain.preflight(ctx.user_input)
-        if self.compaction is not None:
-            from agentkit.run.parts.compaction import as_compacted
-
-            ctx = as_compacted(self.compaction, self.chain, ctx, session)
-        if self._equipment.is_own:
-            tools = run_blocking(self._equipment.at(ctx))
-            ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values()]))
-        if memory is not None and self._ask is not None:
-            from agentkit.run.engine.loop import remembering, visible
-
-            is_cut = session is not None and len(ctx.conversation) < len(session.conversation)
-            found = self._ask(memory, ctx.user_input.text, session, visible(self.chain, ctx, is_cut=is_cut))
-            ctx = remembering(ctx, found)
-        return self.chain.compose(ctx)
+        return first_prompt(overridden(self).definition, user_input, session, scope)
 
     async def run(self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]) -> RunResult[Output]:
         """Answer one user input.
@@ -306,18 +255,16 @@ class Agent(Startable[Output], Generic[Deps, Output]):
             NothingToContinue: There is no input, and nothing without an answer.
         """
         check_options("run", options, RUN)
-        return await self._now(options)._begin(user_input, options)
+        from agentkit.run.engine.start import start_run
 
-    def _now(self, options: Mapping[str, Any] = MappingProxyType({})) -> Agent[Deps, Output]:
-        """Return this agent as it is in the block of an `override`, and with the changes that one run is given."""
+        return await start_run(self._defined(options), user_input, options)
+
+    def _defined(self, options: Mapping[str, Any]) -> AgentDefinition[Output]:
+        """Return the definition of one run: in a block of `override`, and with the changes of its options."""
+        definition = overridden(self).definition
         if CHANGES.isdisjoint(options):
-            return overridden(self)
-        return overridden(self).but(**{name: options[name] for name in CHANGES.intersection(options)})
-
-    def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> Coroutine[Any, Any, RunResult[Output]]:
-        import agentkit.run.engine.begin_or_resume  # only runs need it; `from` takes three times as long
-
-        return agentkit.run.engine.begin_or_resume.begin_run(self, self._equipment, self._ask, user_input, options)
+            return definition
+        return changed_definition(definition, {name: options[name] for name in CHANGES.intersection(options)})
 
     async def resume(
         self, journal: Journal | Path | str, /, **options: Unpack[RunOptions[Deps, Output]]
@@ -336,14 +283,9 @@ class Agent(Startable[Output], Generic[Deps, Output]):
             AgentError: As `run` does.
         """
         check_options("resume", options, RESUME)
-        return await self._now(options)._go_on(journal, options)
+        from agentkit.run.engine.start import resume_run
 
-    def _go_on(
-        self, journal: Journal | Path | str, options: Mapping[str, Any]
-    ) -> Coroutine[Any, Any, RunResult[Output]]:
-        from agentkit.run.engine.begin_or_resume import resume_run
-
-        return resume_run(self, self._equipment, self._ask, journal, options)
+        return await resume_run(self._defined(options), journal, options)
 
     def run_sync(self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]) -> RunResult[Output]:
         """Answer one user input from code that is not async, also inside a running event loop. See `run`."""
@@ -354,6 +296,50 @@ class Agent(Startable[Output], Generic[Deps, Output]):
     ) -> RunResult[Output]:
         """Go on with a run from code that is not async. See `resume`."""
         return run_blocking(self.resume(journal, **options))  # pyright: ignore[reportArgumentType]  # `journal` is positional
+
+    async def start(self, user_input: Input | None, **options: Unpack[RunOptions[Any, Any]]) -> RunHandle[Output]:
+        """Begin a run that outlives this process, on the workers of the `Runs` that this agent was added to.
+
+        Args:
+            user_input: As `run` takes it.
+            **options: See `RunOptions`. The same `run_id` with the same input is the run that there is.
+
+        Raises:
+            AgentDefinitionError: The agent was added to no `Runs`.
+            RunIdTaken: There is a run of this id, of another agent or input.
+            PromptError: Kwargs that the prompts require are missing; nothing was started.
+        """
+        return await self._runs_of().start(self, user_input, **options)
+
+    async def map(
+        self, inputs: Iterable[Input], *, name: str, out: Path | str, **options: Unpack[RunOptions[Any, Any]]
+    ) -> MapReport:
+        """Begin a durable run for each of many inputs, and write how they end, in the order of the inputs.
+
+        It may be stopped and asked for again, with the same name, inputs and file: runs that there are go on, and
+        answers that are written stay.
+
+        Args:
+            inputs: Each as `run` takes it; 10,000 are no problem. The run of input 7 is `name/7`.
+            name: Unique in the database.
+            out: The file: a line of JSON for each input.
+            **options: See `RunOptions`.
+
+        Raises:
+            DurableError: Inputs that cannot be run, by their numbers, or a file that is that of something else, cannot
+                be written, or is being written by a map; nothing was started. Or the disk is full meanwhile.
+            RunIdTaken: There is a map of this name with other inputs; nothing was started.
+        """
+        return await self._runs_of().map(self, inputs, name=name, out=out, **options)
+
+    def _runs_of(self) -> Runs:
+        if self.runs is None:
+            raise AgentDefinitionError(
+                f"agent {self.name!r} was added to no runs, so that no worker would find it: "
+                "runs = Runs('sqlite:///runs.db'); runs.add(agent)",
+                name=self.name,
+            )
+        return self.runs
 
     def as_tool(
         self,
@@ -419,16 +405,3 @@ class Agent(Startable[Output], Generic[Deps, Output]):
             return self.run(user_input, **heard)
 
         return run
-
-
-def _checked_name(name: object) -> str:
-    """Return the name of an agent.
-
-    Raises:
-        AgentDefinitionError: It is no text.
-    """
-    if isinstance(name, str):
-        return name
-    raise AgentDefinitionError(
-        f"name: expected text, which journals call the agent by, got {brief(name, 40)}", name="name"
-    )

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
 
 from agentkit.durable.durable_errors import DurableError
 from agentkit.durable.stored.run_request import RunRequest, SessionName
 from agentkit.errors import AgentDefinitionError
-from agentkit.run.parts.chain import Chain
+from agentkit.run.parts.agent_definition import AgentDefinition
 from agentkit.run.parts.session import Session
-from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_prompts.names import nearest
-from agentkit_tools.tool import Tool
 
 __all__ = ["AddedAgent", "AddedAgents", "DurableAgent", "OpenSession"]
 
@@ -24,17 +22,12 @@ OpenSession: TypeAlias = Callable[[SessionName], Session]
 class DurableAgent(Protocol):
     """What is needed of an agent."""
 
-    name: str
     runs: Any
 
     @property
-    def chain(self) -> Chain[Any]: ...
+    def name(self) -> str: ...
     @property
-    def tools(self) -> Mapping[str, Tool]: ...
-    @property
-    def specs(self) -> tuple[ToolSpec, ...]: ...
-    @property
-    def memory(self) -> Any: ...
+    def definition(self) -> AgentDefinition[Any]: ...
     @property
     def resume(self) -> Callable[..., Any]: ...
 
@@ -66,7 +59,7 @@ class AddedAgent:
         """
         if self.sessions is not None:
             return self.sessions(name)
-        memory = self.agent.memory
+        memory: Any = self.agent.definition.memory
         within, base = getattr(memory, "within", None), getattr(memory, "scope", None)
         if within is None or base is None:
             raise AgentDefinitionError(

@@ -22,8 +22,8 @@ def version_of(agent: Any) -> str:
 
     Of code, such as the methods of a prompt or a selector, it has the names only.
     """
-    chain = agent.chain
-    model, specs = chain.model, agent.specs
+    chain = agent.definition.chain
+    model, specs = chain.model, agent.definition.tools.specs
     parts = [
         chain.layers,
         [(spec.name, spec.description, spec.parameters, spec.strict, spec.native) for spec in specs],

@@ -170,7 +170,7 @@ class RunHandle(Generic[Output]):
             output: Any = found["output"]
             added = self._agents.find(self._store.request(self.run_id))
             if added is not None and found["finish_reason"] != "limit":
-                output = added.agent.chain.answer.of_data(output)
+                output = added.agent.definition.chain.answer.of_data(output)
             return EndedRun(output, self.run_id, journal.usage, found["steps"], found["finish_reason"], journal)
         if state == "paused":
             waiting = found["waiting"]

@@ -188,7 +188,7 @@ class Attempt:
             await self._stored(lambda: self._store.tables.take(self.run_id))
             is_cut = result.limit is not None
             try:
-                output = _storable(result.output if is_cut else added.agent.chain.answer.data(result.output))
+                output = _storable(result.output if is_cut else added.agent.definition.chain.answer.data(result.output))
             except (ValueError, TypeError, RecursionError) as error:
                 raise JournalError(f"the answer cannot be stored as JSON: {error}", name="output") from error
             return {

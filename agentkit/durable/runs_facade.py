@@ -26,9 +26,9 @@ from agentkit.durable.stored.run_tables import WorkerRow
 from agentkit.durable.worker import Worker
 from agentkit.errors import AgentDefinitionError, named_problems
 from agentkit.ground.threads import in_thread
-from agentkit.run.engine.beginning import new_journal
 from agentkit.run.engine.run_options import RunOptions, check_options
-from agentkit.run.parts.equipment import check_deps
+from agentkit.run.engine.start import new_journal
+from agentkit.run.parts.agent_tools import check_deps
 from agentkit.run.parts.recaller import in_scope
 from agentkit.run.parts.session import checked_session
 from agentkit_prompts.names import nearest
@@ -104,7 +104,7 @@ class Runs:
             problems.append(f"approval_timeout={approval_timeout!r:.40}: expected seconds above 0, or None")
         if problems:
             raise AgentDefinitionError(f"runs.add: {'; '.join(problems)}", **named_problems(problems))
-        check_deps(agent.tools.values(), deps)
+        check_deps(agent.definition.tools.tools.values(), deps)
         self.agents.add(AddedAgent(agent, version or version_of(agent), deps, sessions, approval_timeout))
         agent.runs = self
 
@@ -161,10 +161,9 @@ class Runs:
         if problems:
             raise DurableError(f"start: {'; '.join(problems)}; nothing was started", **named_problems(problems))
         session = options.get("session")
-        agent = added.agent
+        agent = added.agent.definition
         memory = in_scope(agent.memory, checked_session(session), options.get("scope"))
-        about = {"run_id": run_id, "session": session}
-        journal = new_journal(agent.name, agent.chain, agent.specs, memory, user_input, about)
+        journal = new_journal(agent, memory, user_input, session, run_id)
         if user_input is not None:
             agent.chain.preflight(journal.context.user_input)
         named = None

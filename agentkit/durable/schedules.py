@@ -186,7 +186,7 @@ def begin_scheduled(store: DurableStore, agents: AddedAgents, at: str, context: 
     journal.run_id = run_id
     added = [one for one in agents.all if one.agent.name == request.agent]
     if added:
-        journal.context = journal.context.evolve(tools=added[-1].agent.specs)
+        journal.context = journal.context.evolve(tools=added[-1].agent.definition.tools.specs)
         request = replace(request, version=added[-1].version)
     request = replace(request, head=journal.dumps())
     with suppress(RunIdTaken):  # begun by a worker that has another version

@@ -10,8 +10,9 @@ from typing import Any
 
 from agentkit.agent.agent import Agent
 from agentkit.errors import JournalError
-from agentkit.run.engine.loop import is_repair, remembering
+from agentkit.run.engine.loop import remembering
 from agentkit.run.journal.journal import Journal
+from agentkit.run.parts.repairs import is_repair
 from agentkit.run.parts.run_context import with_key
 from agentkit.run.parts.session import InMemorySession, Session
 from agentkit_prompts.context.conversation import Conversation

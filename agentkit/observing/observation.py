@@ -17,7 +17,7 @@ from agentkit.errors import AgentDefinitionError, Paused
 from agentkit.models.model import NO_USAGE, Model, Reply
 from agentkit.models.providers import PROVIDERS
 from agentkit.run.engine.loop import RunResult
-from agentkit.run.engine.observed_driver import ToolEnded, observed_by, observer
+from agentkit.run.engine.observed import ToolEnded, observed_by, observer
 from agentkit.run.journal.journal import Journal
 from agentkit.run.journal.trace import (
     SentLayers,

@@ -1,55 +1,38 @@
-"""The agent loop: a generator that does no I/O.
-
-It yields effects and receives their results; drivers perform them. Everything an agent decides is on this page.
-"""
+"""The agent loop. It does no I/O: it awaits `Steps`, and everything an agent decides is on this page."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from operator import is_
 from types import MappingProxyType
-from typing import Any, Generic, cast
+from typing import Any, Generic, NamedTuple
 
 from agentkit.errors import LimitExceeded, NothingToContinue, OutputError, OutputStopped, RunIdReused
 from agentkit.models.model import NO_USAGE, Reply, Usage
-from agentkit.output.output_validators import Checked
-from agentkit.run.engine.effects import (
-    Append,
-    AskApproval,
-    Begin,
-    Beginning,
-    CallModel,
-    CallTools,
-    CheckOutput,
-    Compact,
-    Effect,
-    Equip,
-    Recall,
-    SelectExamples,
-)
+from agentkit.run.engine.run_setup import RunSetup
+from agentkit.run.engine.steps import Steps, ToolRound
 from agentkit.run.journal.journal import Journal
 from agentkit.run.journal.trace import TraceSpan
 from agentkit.run.parts.chain import Chain, Output
 from agentkit.run.parts.citations import Citation, citations, unknown_labels
-from agentkit.run.parts.compaction import Compacted
 from agentkit.run.parts.decisions import Decision
-from agentkit.run.parts.limits import Limits
 from agentkit.run.parts.recaller import Found
+from agentkit.run.parts.repairs import is_repair, repair_message
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.select_examples import needs_selection
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
-from agentkit_prompts.context.prompt_context import PromptContext, RecalledMessage, UserInput
+from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.context.short_repr import short_repr
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
 
-__all__ = ["RunResult", "is_repair", "remembering", "run_loop", "visible"]
+__all__ = ["RunResult", "remembering", "run_loop", "visible"]
 
-_REPAIR = "Answer again, with valid JSON only."
-"""How a message ends that asks the model to repair its answer."""
 _NO_DECISIONS: Mapping[str, Decision] = MappingProxyType({})
 
 
@@ -105,208 +88,314 @@ class RunResult(Generic[Output]):
         return next((one.text for one in reversed(self.messages) if one.role == "assistant" and one.text), "")
 
 
-def run_loop(
-    chain: Chain[Output],
-    ctx: PromptContext,
-    tools: Mapping[str, Tool] | None,
-    limits: Limits,
-    journal: Journal,
-    *,
-    recalls: bool = False,
-    compacts: bool = False,
-    equips_steps: bool = False,
-    memo: Memo | None = None,
-) -> Generator[Effect, Any, RunResult[Output]]:
+async def run_loop(run: RunSetup[Output], steps: Steps) -> RunResult[Output]:
     """Answer one user input.
 
-    Args:
-        chain: What the prompt is made with, and what reads the answer.
-        ctx: The context, without the conversation of a session and without what memory finds.
-        tools: The tools by name; None where each run has its own.
-        limits: What the run may use.
-        journal: Names the run, and goes into its result. The keys of its appends begin with the id of the run.
-        recalls: Whether memory is asked.
-        compacts: Whether a long conversation is compacted.
-        equips_steps: Whether each step has tools of its own.
-        memo: Fragments rendered for earlier turns.
-    """
-    run_id, goes_on = journal.run_id, journal.goes_on
-    begun: Beginning = yield Begin(run_id, goes_on)
-    if begun.conversation is not ctx.conversation:
-        ctx = ctx.evolve(conversation=begun.conversation)
-    messages, repairs, step = begun.done, 0, 0
-    seen: set[str] = set()
-    read: tuple[Output, Message | None] | None = None
-    if messages:
-        repairs, step = sum(map(is_repair, messages)), sum([message.role == "assistant" for message in messages])
-        seen.update([call.id for message in messages for call in message.tool_calls])
-        if _is_answer(messages[-1]):
-            answer = Reply(messages[-1])
-            read = yield from _read(chain, answer, messages, step, may_repair=repairs < limits.repairs)
-        if goes_on and read is not None and read[1] is None:
-            raise NothingToContinue(
-                "the last message of the conversation is an answer: give the run an input",
-                name="user_input",
-                value="answered",
-            )
-        if not goes_on and messages[0] != ctx.user_input.message:
-            raise RunIdReused(run_id)
-        ctx = ctx.evolve(
-            user_input=UserInput(messages[0].content, ctx.user_input.additional_kwargs),
-            intermediate=Conversation(messages[1:]),
-        )
-    chain.preflight(ctx.user_input)
-    usage, is_cut = NO_USAGE, False
-    if compacts and len(ctx.conversation):
-        made: Compacted = yield Compact(ctx)
-        usage, is_cut = made.usage, made.messages > 0
-        ctx = ctx.evolve(conversation=ctx.conversation[made.messages :], summary=made.summary)
-    if tools is None:
-        tools = cast("Mapping[str, Tool]", (yield Equip(ctx)))
-        ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values()]))
-    if needs_selection(chain.layers):
-        ctx = ctx.evolve(selections=(yield SelectExamples(ctx)))
-    if recalls:
-        ctx = remembering(ctx, (yield Recall(ctx.user_input.text, visible(chain, ctx, memo, is_cut=is_cut))))
-    composition = chain.compose(ctx, memo=memo)  # before anything is kept: a prompt that cannot render costs nothing
-    if not messages:
-        messages = (ctx.user_input.message,)
-        yield Append(messages, f"{run_id}:0")
-    elif read is not None:
-        output, repair = read
-        if repair is None:
-            return RunResult(output, messages, composition, usage, step, "stop", run_id, journal)
-        yield Append((repair,), f"{run_id}:{step}:repair")
-        messages += (repair,)
-        ctx = ctx.evolve(intermediate=ctx.intermediate.append(repair))
-        composition, repairs = chain.compose(ctx, memo=memo), repairs + 1
-    gone: set[str] = set()
-    while True:
-        if limits.steps is not None and step >= limits.steps:
-            raise LimitExceeded("steps", limits.steps, "the model did not come to an answer; allow more")
-        step += 1
-        reply: Reply = chain.answer.reply((yield CallModel(composition, step)))
-        usage = usage + reply.usage
-        message = reply.message
-        if message.tool_calls:
-            message = _with_own_ids(message, seen, step)
-            if limits.tool_calls is not None and len(seen) > limits.tool_calls:
-                raise LimitExceeded("tool_calls", limits.tool_calls, "allow more, or offer fewer tools")
-            asking = _asking(message.tool_calls, tools)
-            decisions: Mapping[str, Decision] = (yield AskApproval(asking, step)) if asking else _NO_DECISIONS
-            calls = {call.id: call for call in message.tool_calls}
-            results: dict[str, ToolResult] = {}
-            known = len(gone)
-            while calls:
-                traffic = ctx.conversation, messages, (message,)
-                result, inside = yield CallTools(tuple(calls.values()), step, decisions, usage, traffic)
-                results[result.call_id] = result
-                del calls[result.call_id]
-                if inside is not None:
-                    usage = usage + inside
-                if result.status == "unavailable":  # it failed too often: the model is not offered it any more
-                    gone.add(result.name)
-            fresh = (message, *[results[call.id].message for call in message.tool_calls])
-            if len(gone) > known:
-                ctx = ctx.evolve(tools=tuple([spec for spec in ctx.tools if spec.name not in gone]))
-            if (final := _final(message, tools, results)) is not None:  # its result is the answer
-                answered = Message("assistant", final.message.text)
-                try:
-                    output = chain.parse(Reply(answered))
-                except OutputError:
-                    yield Append(fresh, f"{run_id}:{step}")
-                    raise
-                yield Append((*fresh, answered), f"{run_id}:{step}")
-                messages += (*fresh, answered)
-                return RunResult(output, messages, composition, usage, step, "stop", run_id, journal)
-            ending = None if chain.answer.tool is None else chain.answer.ending(message, results)
-            if ending is not None and ending.ok:  # the function that takes the answer was called
-                output, text = chain.answer.returned(ending)
-                output, repair = yield from _check(chain, output, step, may_repair=repairs < limits.repairs)
-                fresh += (repair or Message("assistant", text),)
-                yield Append(fresh, f"{run_id}:{step}")
-                if repair is None:
-                    messages += fresh
-                    return RunResult(output, messages, composition, usage, step, "stop", run_id, journal)
-            else:
-                yield Append(fresh, f"{run_id}:{step}")
-            if ending is not None:
-                if repairs >= limits.repairs:
-                    raise chain.answer.failed(ending)
-                repairs += 1
-        else:
-            repair = yield Append((message,), f"{run_id}:{step}")
-            if repair is None:
-                may_repair = repairs < limits.repairs
-                output, repair = yield from _read(chain, reply, (), step, may_repair=may_repair)
-                if repair is None:
-                    messages += (message,)
-                    return RunResult(output, messages, composition, usage, step, reply.finish_reason, run_id, journal)
-            repairs += 1
-            yield Append((repair,), f"{run_id}:{step}:repair")
-            fresh = (message, repair)
-        messages += fresh
-        limits.check(usage)
-        before = ctx.intermediate
-        ctx = ctx.evolve(intermediate=before.append(*fresh) if len(before) else Conversation(fresh))
-        if equips_steps:
-            tools = cast("Mapping[str, Tool]", (yield Equip(ctx)))
-            ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values() if tool.name not in gone]))
-        composition = chain.compose(ctx, memo=memo)
-
-
-def is_repair(message: Message | RecalledMessage) -> bool:
-    """Return whether a message asks the model to repair its answer."""
-    return message.role == "user" and message.text.endswith(_REPAIR)
-
-
-def _is_answer(message: Message) -> bool:
-    return message.role == "assistant" and not message.tool_calls
-
-
-def _read(
-    chain: Chain[Output], reply: Reply, messages: Sequence[Message], step: int, *, may_repair: bool
-) -> Generator[Effect, Any, tuple[Output, Message | None]]:
-    """Return the answer of a reply, or the message that asks the model to repair it; `messages` are those of the run.
+    A replay awaits nothing that suspends: `run_loop(run, steps).send(None)` returns at its end.
 
     Raises:
-        OutputError: It is not the output type, or a validator does not take it, and it may not be repaired.
+        LimitExceeded: The run used more than its limits allow.
+        OutputError: The answer is not the output type, after all repair turns.
+        NothingToContinue: The run has no input, and the last message of the conversation is an answer.
+        RunIdReused: An earlier run of this id had another input.
     """
-    if chain.answer.tool is not None and len(messages) > 1 and messages[-2].role == "tool":
-        output = chain.answer.restored(reply.message.text)  # the function was called by an earlier attempt
-    else:
+    chain, limits = run.definition.chain, run.definition.limits
+    turn = _Turn(run, steps)
+    await turn.begin()
+    while turn.result is None:
+        if limits.steps is not None and turn.step >= limits.steps:
+            raise LimitExceeded("steps", limits.steps, "the model did not come to an answer; allow more")
+        turn.step += 1
+        reply = chain.answer.reply(await steps.call_model(turn.composition, turn.step))
+        turn.usage += reply.usage
+        if reply.message.tool_calls:
+            await turn.call_tools(reply.message)
+        else:
+            await turn.read_answer(reply)
+        if turn.result is None:
+            limits.check(turn.usage)
+            await turn.compose_next()
+    return turn.result
+
+
+class _Answer(NamedTuple):
+    """The answer of a reply, or the message that asks the model to repair it."""
+
+    output: Any
+    repair: Message | None
+
+
+class _Turn(Generic[Output]):
+    """One run between two steps: its context, its messages and its counts."""
+
+    __slots__ = (
+        "chain",
+        "composition",
+        "ctx",
+        "messages",
+        "repairs",
+        "result",
+        "run",
+        "seen",
+        "step",
+        "steps",
+        "tools",
+        "unavailable",
+        "usage",
+    )
+
+    composition: Composition
+    """The next prompt."""
+    tools: Mapping[str, Tool]
+    """The tools that the model may call, by name."""
+
+    def __init__(self, run: RunSetup[Output], steps: Steps) -> None:
+        self.run = run
+        self.steps = steps
+        self.chain: Chain[Output] = run.definition.chain
+        self.ctx = run.ctx
+        self.messages: tuple[Message, ...] = ()
+        self.usage: Usage = NO_USAGE
+        self.step = 0
+        self.repairs = 0
+        self.seen: set[str] = set()  # the ids of all calls
+        self.unavailable: set[str] = set()  # the names of tools that failed too often
+        self.result: RunResult[Output] | None = None
+
+    # The beginning
+
+    async def begin(self) -> None:
+        """Read the conversation, complete the context and store the message of the user."""
+        conversation, stored = await self.steps.begin()
+        if conversation is not self.ctx.conversation:
+            self.ctx = self.ctx.evolve(conversation=conversation)
+        answer = await self._continue(stored) if stored else None
+        self.chain.preflight(self.ctx.user_input)
+        await self._complete_context()
+        # The prompt is composed before anything is stored: one that cannot be rendered changes no conversation.
+        self._compose()
+        if not stored:
+            self.messages = (self.ctx.user_input.message,)
+            await self.steps.append(self.messages, f"{self.run.journal.run_id}:0")
+        elif answer is not None and answer.repair is None:
+            self._finish(answer.output)
+        elif answer is not None and answer.repair is not None:
+            await self._ask_repair(answer.repair)
+            self._add(answer.repair)
+            self._compose()
+
+    async def _continue(self, stored: tuple[Message, ...]) -> _Answer | None:
+        """Continue after the messages that an earlier attempt stored; return its answer, if there was one."""
+        run = self.run
+        self.messages = stored
+        self.repairs = sum(map(is_repair, stored))
+        self.step = sum([message.role == "assistant" for message in stored])
+        self.seen.update([call.id for message in stored for call in message.tool_calls])
+        answer = None
+        if stored[-1].role == "assistant" and not stored[-1].tool_calls:
+            answer = await self._read(Reply(stored[-1]), stored)
+        if run.journal.goes_on:
+            if answer is not None and answer.repair is None:
+                raise NothingToContinue(
+                    "the last message of the conversation is an answer: give the run an input",
+                    name="user_input",
+                    value="answered",
+                )
+        elif stored[0] != self.ctx.user_input.message:
+            raise RunIdReused(run.journal.run_id)
+        self.ctx = self.ctx.evolve(
+            user_input=UserInput(stored[0].content, self.ctx.user_input.additional_kwargs),
+            intermediate=Conversation(stored[1:]),
+        )
+        return answer
+
+    async def _complete_context(self) -> None:
+        """Add summary, tools, examples and recalled items to the context."""
+        definition, steps = self.run.definition, self.steps
+        is_cut = False
+        if definition.compaction is not None and len(self.ctx.conversation):
+            compacted = await steps.compact(self.ctx)
+            self.usage, is_cut = compacted.usage, compacted.messages > 0
+            conversation = self.ctx.conversation[compacted.messages :]
+            self.ctx = self.ctx.evolve(conversation=conversation, summary=compacted.summary)
+        if definition.tools.is_per_run:
+            await self._make_tools()
+        else:
+            self.tools = definition.tools.tools
+        if needs_selection(self.chain.layers):
+            self.ctx = self.ctx.evolve(selections=await steps.select_examples(self.ctx))
+        if self.run.memory is not None:
+            shown = visible(self.chain, self.ctx, self.run.memo, is_cut=is_cut)
+            self.ctx = remembering(self.ctx, await steps.recall(self.ctx.user_input.text, shown))
+
+    # Replies without tool calls
+
+    async def read_answer(self, reply: Reply) -> None:
+        """Store a reply; end the run with its answer, or ask the model to repair it."""
+        message = reply.message
+        repair = await self.steps.append((message,), f"{self.run.journal.run_id}:{self.step}")
+        if repair is None:
+            answer = await self._read(reply)
+            if answer.repair is None:
+                self._finish(answer.output, (message,), reply.finish_reason)
+                return
+            repair = answer.repair
+        await self._ask_repair(repair)
+        self._add(message, repair)
+
+    async def _read(self, reply: Reply, messages: Sequence[Message] = ()) -> _Answer:
+        """Read an answer; `messages` are those of an earlier attempt, which ends with it.
+
+        Raises:
+            OutputError: The answer is not the output type, or a validator refused it, and no repair is left.
+        """
+        if self.chain.answer.tool is not None and len(messages) > 1 and messages[-2].role == "tool":
+            # The earlier attempt called the function that takes the answer; the message has its return value.
+            return await self._check(self.chain.answer.restored(reply.message.text))
         try:
-            output = chain.parse(reply)
+            output = self.chain.parse(reply)
         except OutputError as error:
-            if not may_repair or isinstance(error, OutputStopped):
+            if isinstance(error, OutputStopped) or not self._may_repair:
                 raise
-            return cast(Output, None), _repairing(error)
-    return (yield from _check(chain, output, step, may_repair=may_repair))
+            return _Answer(None, repair_message(error))
+        return await self._check(output)
 
+    async def _check(self, output: Any) -> _Answer:
+        """Call the validators with an output."""
+        if not self.chain.answer.validators:
+            return _Answer(output, None)
+        checked = await self.steps.check_output(output, self.step)
+        if checked.problem is None:
+            return _Answer(checked.output, None)
+        error = self.chain.answer.refused(output, checked.problem)
+        if not self._may_repair:
+            raise error
+        return _Answer(output, repair_message(error))
 
-def _check(
-    chain: Chain[Output], output: Output, step: int, *, may_repair: bool
-) -> Generator[Effect, Any, tuple[Output, Message | None]]:
-    """Return what the validators make of an answer, or the message that asks the model to answer again."""
-    if not chain.answer.validators:
-        return output, None
-    checked: Checked = yield CheckOutput(output, chain.answer.validators, step)
-    if checked.problem is None:
-        return checked.output, None
-    error = chain.answer.refused(output, checked.problem)
-    if not may_repair:
-        raise error
-    return output, _repairing(error)
+    @property
+    def _may_repair(self) -> bool:
+        return self.repairs < self.run.definition.limits.repairs
 
+    async def _ask_repair(self, repair: Message) -> None:
+        self.repairs += 1
+        await self.steps.append((repair,), f"{self.run.journal.run_id}:{self.step}:repair")
 
-def _repairing(error: OutputError) -> Message:
-    return Message("user", f"{error}. {_REPAIR}")
+    # Replies with tool calls
+
+    async def call_tools(self, message: Message) -> None:
+        """Run the calls of a reply, and store the reply with their results."""
+        message = _with_unique_ids(message, self.seen, self.step)
+        allowed = self.run.definition.limits.tool_calls
+        if allowed is not None and len(self.seen) > allowed:
+            raise LimitExceeded("tool_calls", allowed, "allow more, or offer fewer tools")
+        asking = _asking(message.tool_calls, self.tools)
+        decisions = await self.steps.ask_approval(asking, self.step) if asking else _NO_DECISIONS
+        before = self.ctx.conversation, self.messages, (message,)
+        round_ = ToolRound(message.tool_calls, self.step, decisions, self.usage, before)
+        results: dict[str, ToolResult] = {}
+
+        def ended(result: ToolResult, inside: Usage | None) -> None:
+            results[result.call_id] = result
+            if inside is not None:
+                round_.usage = self.usage = self.usage + inside
+
+        try:
+            await self.steps.call_tools(round_, ended)
+        except (Exception, asyncio.CancelledError):
+            # Tools of a round that was cut short may have changed the world: the conversation keeps their results.
+            if len(results) == len(message.tool_calls):
+                with suppress(Exception):
+                    await self._end_round(message, results, is_cut=True)
+            raise
+        self._withdraw_failed(results)
+        await self._end_round(message, results)
+
+    def _withdraw_failed(self, results: Mapping[str, ToolResult]) -> None:
+        """Offer tools that failed too often no more."""
+        failed = {result.name for result in results.values() if result.status == "unavailable"}
+        if not failed <= self.unavailable:
+            self.unavailable |= failed
+            self.ctx = self.ctx.evolve(tools=self._offered(self.ctx.tools))
+
+    async def _end_round(self, message: Message, results: Mapping[str, ToolResult], *, is_cut: bool = False) -> None:
+        """Store a round of tool calls; end the run if one of its results is the answer."""
+        fresh = (message, *[results[call.id].message for call in message.tool_calls])
+        key = f"{self.run.journal.run_id}:{self.step}"
+        final = _final(message, self.tools, results)
+        if final is not None:
+            await self._end_with_final(final, fresh, key)
+            return
+        ending = None
+        if self.chain.answer.tool is not None:
+            ending = self.chain.answer.ending(message, results)
+        if ending is None:
+            await self.steps.append(fresh, key)
+        elif not ending.ok:
+            await self.steps.append(fresh, key)
+            if not self._may_repair:
+                raise self.chain.answer.failed(ending)
+            self.repairs += 1
+        elif is_cut and self.chain.answer.validators:
+            return  # the run was cut before the answer was checked: the next attempt checks it
+        else:
+            output, text = self.chain.answer.returned(ending)
+            answer = await self._check(output)
+            fresh += (answer.repair or Message("assistant", text),)
+            await self.steps.append(fresh, key)
+            if answer.repair is None:
+                self._finish(answer.output, fresh)
+                return
+            self.repairs += 1
+        self._add(*fresh)
+
+    async def _end_with_final(self, final: ToolResult, fresh: tuple[Message, ...], key: str) -> None:
+        """End the run with the result of a final tool as the answer."""
+        answer = Message("assistant", final.message.text)
+        try:
+            output = self.chain.parse(Reply(answer))
+        except OutputError:
+            await self.steps.append(fresh, key)
+            raise
+        await self.steps.append((*fresh, answer), key)
+        self._finish(output, (*fresh, answer))
+
+    # The next prompt, and the end
+
+    async def compose_next(self) -> None:
+        """Compose the prompt of the next step."""
+        if self.run.definition.tools.is_per_step:
+            await self._make_tools()
+        self._compose()
+
+    async def _make_tools(self) -> None:
+        self.tools = await self.steps.tools(self.ctx)
+        self.ctx = self.ctx.evolve(tools=self._offered([tool.spec for tool in self.tools.values()]))
+
+    def _offered(self, specs: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple([spec for spec in specs if spec.name not in self.unavailable])
+
+    def _compose(self) -> None:
+        self.composition = self.chain.compose(self.ctx, memo=self.run.memo)
+
+    def _add(self, *fresh: Message) -> None:
+        """Add messages to the run, and to the context of the next prompt."""
+        self.messages += fresh
+        before = self.ctx.intermediate
+        self.ctx = self.ctx.evolve(intermediate=before.append(*fresh) if len(before) else Conversation(fresh))
+
+    def _finish(self, output: Any, fresh: tuple[Message, ...] = (), reason: str = "stop") -> None:
+        """End the run with its answer."""
+        journal = self.run.journal
+        messages = self.messages + fresh
+        self.result = RunResult(
+            output, messages, self.composition, self.usage, self.step, reason, journal.run_id, journal
+        )
 
 
 def visible(chain: Chain[Any], ctx: PromptContext, memo: Memo | None = None, *, is_cut: bool = False) -> int | None:
-    """Return how many messages of the conversation a prompt shows before anything is recalled; None for all.
+    """Return the number of messages of the conversation that a prompt shows before recall; None for all.
 
-    `is_cut` says that the conversation of `ctx` is the end of a longer one.
+    `is_cut`: the conversation of `ctx` is the end of a longer one.
     """
     if (chain.budget is None and not hasattr(chain.model, "fitted")) or not len(ctx.conversation):
         return len(ctx.conversation) if is_cut else None
@@ -314,9 +403,9 @@ def visible(chain: Chain[Any], ctx: PromptContext, memo: Memo | None = None, *, 
 
 
 def remembering(ctx: PromptContext, found: Found) -> PromptContext:
-    """Return the context with what was recalled; facts come after those it has.
+    """Return the context with recalled items; recalled facts come after the facts of the context.
 
-    What asked a model to repair its answer stands in the name of the user, and may quote the model: it is left out.
+    Requests to repair an answer are left out: they have the role of the user, and may quote the model.
     """
     recalled = tuple([message for message in found.recalled if not is_repair(message)])
     knowledge = (*ctx.knowledge, *found.knowledge)
@@ -324,30 +413,34 @@ def remembering(ctx: PromptContext, found: Found) -> PromptContext:
 
 
 def _asking(calls: tuple[ToolCall, ...], tools: Mapping[str, Tool]) -> tuple[ToolCall, ...]:
-    """Return the calls of tools that may need approval; a tool denies what was not approved."""
+    """Return the calls of tools that may need approval; a tool denies a call that was not approved."""
     return tuple([call for call in calls if call.name in tools and tools[call.name].policy.approval != "never"])
 
 
 def _final(message: Message, tools: Mapping[str, Tool], results: Mapping[str, ToolResult]) -> ToolResult | None:
-    """Return the result of the first call that ends the run: that of a final tool which ran to its end."""
+    """Return the first successful result of a final tool, which ends the run."""
     for call in message.tool_calls:
-        if (tool := tools.get(call.name)) is not None and tool.policy.final and results[call.id].ok:
+        tool = tools.get(call.name)
+        if tool is not None and tool.policy.final and results[call.id].ok:
             return results[call.id]
     return None
 
 
-def _with_own_ids(message: Message, seen: set[str], step: int) -> Message:
-    """Give a call without an id, or with one this run has seen, another: results, approval, idempotency go by it.
+def _with_unique_ids(message: Message, seen: set[str], step: int) -> Message:
+    """Give each call an id that is unique in the run: results, approval and idempotency keys use it.
 
-    One with a slash gets another too: a slash stands between the id of a call and those of the agent that it runs.
+    An id with a slash is replaced too: a slash separates the id of a call from the ids of the agent that it runs.
     """
     calls = []
     for number, call in enumerate(message.tool_calls, 1):
-        own = call.id
-        if not own or own in seen or "/" in own:
-            own = f"call_{step}_{number}"
-            while own in seen:
-                own += "_"
-        seen.add(own)
-        calls.append(call if own is call.id else replace(call, id=own))
-    return message if all(map(is_, calls, message.tool_calls)) else replace(message, tool_calls=tuple(calls))
+        call_id = call.id
+        if not call_id or call_id in seen or "/" in call_id:
+            call_id = f"call_{step}_{number}"
+            while call_id in seen:
+                call_id += "_"
+            call = replace(call, id=call_id)
+        seen.add(call_id)
+        calls.append(call)
+    if all(map(is_, calls, message.tool_calls)):
+        return message
+    return replace(message, tool_calls=tuple(calls))

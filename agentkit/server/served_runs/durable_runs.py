@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from agentkit.agent.agent import Agent
 from agentkit.durable.added_agents import AddedAgent
 from agentkit.durable.durable_errors import DatabaseUnavailable, RunIdTaken, WorkerError
 from agentkit.durable.run_handle import entry_events
@@ -23,9 +22,8 @@ from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.engine.loop import RunResult
 from agentkit.run.engine.run_options import RunOptions
 from agentkit.run.journal.journal import Journal
-from agentkit.run.parts.chain import Chain
+from agentkit.run.parts.agent_definition import AgentDefinition
 from agentkit.run.parts.decisions import Decision
-from agentkit.run.parts.recaller import RecallSource
 from agentkit.run.parts.session import Session
 from agentkit.runs.run_errors import RunNotFound
 from agentkit.runs.run_record import RunEvent, RunRecord, usage_since
@@ -37,8 +35,6 @@ from agentkit.server.served_runs.run_services import RunServices
 from agentkit.server.server_errors import Conflict
 from agentkit.server.session_store import Owner
 from agentkit_memory import Scope
-from agentkit_prompts.context.prompt_context import ToolSpec
-from agentkit_tools import Tool
 
 __all__ = ["DurableRuns"]
 
@@ -262,24 +258,8 @@ class _OfTenants:
         self._agents = agents
 
     @property
-    def _now(self) -> Agent[Any, Any]:
-        return next(one for one in self._agents if one.name == self.name).agent
-
-    @property
-    def chain(self) -> Chain[Any]:
-        return self._now.chain
-
-    @property
-    def tools(self) -> Mapping[str, Tool]:
-        return self._now.tools
-
-    @property
-    def specs(self) -> tuple[ToolSpec, ...]:
-        return self._now.specs
-
-    @property
-    def memory(self) -> RecallSource | None:
-        return self._now.memory
+    def definition(self) -> AgentDefinition[Any]:
+        return next(one for one in self._agents if one.name == self.name).agent.definition
 
     def resume(self, journal: Journal, /, **options: Any) -> Coroutine[Any, Any, RunResult[Any]]:
         """Go on with a run; see `Agent.resume`."""

@@ -42,7 +42,7 @@ def with_client_tools(agent: Agent[Any, Any], declared: Sequence[ClientTool]) ->
         BadRequest: The agent has a tool of that name, or two have one name.
         ToolDefinitionError: A schema is invalid.
     """
-    given = agent._equipment.given
+    given = agent.definition.tools.given
     own: list[Any] = list(given) if isinstance(given, list | tuple) else [given]
     taken = set(agent.tools)
     for at, one in enumerate(declared):

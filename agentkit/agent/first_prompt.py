@@ -1,0 +1,40 @@
+"""The first prompt of a run that does not take place: for tests, for tools that show prompts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agentkit.ground.sync_driver import run_blocking
+from agentkit.run.engine.loop import remembering, visible
+from agentkit.run.parts.recaller import in_scope
+from agentkit.run.parts.run_context import Input, run_context
+from agentkit.run.parts.session import Session, checked_session
+from agentkit_prompts.composition.composition import Composition
+
+if TYPE_CHECKING:
+    from agentkit.run.parts.agent_definition import AgentDefinition
+    from agentkit_memory import Scope
+
+__all__ = ["first_prompt"]
+
+
+def first_prompt(
+    definition: AgentDefinition[Any], user_input: Input, session: Session | None, scope: Scope | str | None
+) -> Composition:
+    """Return the first composition of a run; see `Agent.compose`."""
+    chain, tools = definition.chain, definition.tools
+    memory = in_scope(definition.memory, checked_session(session), scope)
+    ctx = run_context(chain, tools.specs, user_input, session, "")
+    chain.preflight(ctx.user_input)
+    if definition.compaction is not None:
+        from agentkit.run.parts.compaction import as_compacted
+
+        ctx = as_compacted(definition.compaction, chain, ctx, session)
+    if tools.is_per_run:
+        made = run_blocking(tools.at(ctx))
+        ctx = ctx.evolve(tools=tuple([tool.spec for tool in made.values()]))
+    if memory is not None:
+        is_cut = session is not None and len(ctx.conversation) < len(session.conversation)
+        shown = visible(chain, ctx, is_cut=is_cut)
+        ctx = remembering(ctx, definition.found(memory, ctx.user_input.text, session, shown))
+    return chain.compose(ctx)

@@ -1,0 +1,258 @@
+"""`Journalled`: steps that are answered from a journal as far as it goes, and stored in it from there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from copy import copy
+from typing import Any
+
+from agentkit.errors import JournalError
+from agentkit.models.model import Reply, Usage
+from agentkit.models.prices import Price
+from agentkit.output.output_validators import Checked
+from agentkit.run.engine.steps import Beginning, Ended, Steps, ToolRound
+from agentkit.run.journal.journal import Journal
+from agentkit.run.journal.journal_file import Keeper
+from agentkit.run.journal.trace import SentLayers
+from agentkit.run.parts.compaction import Compacted
+from agentkit.run.parts.decisions import Decision
+from agentkit.run.parts.recaller import Found
+from agentkit.run.parts.repairs import is_repair
+from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.prompt_context import PromptContext, Selection, ToolSpec
+from agentkit_tools.calling.tool_result import ToolResult
+from agentkit_tools.tool import Tool
+
+__all__ = ["Journalled"]
+
+_log = logging.getLogger("agentkit")
+_log.addHandler(logging.NullHandler())  # the application decides where its log goes
+
+
+class Journalled:
+    """Wraps the steps of a run: replays those that its journal has, performs and stores the others.
+
+    A journal has one entry for each result. It has neither the conversation, which its session stores, nor functions:
+    `begin`, `tools` and a passed `check_output` are performed again in a replay.
+
+    Args:
+        steps: Performs the steps.
+        journal: Receives the results; it begins with the entries of `known`.
+        known: The journal of earlier attempts.
+        price: Price of the model, for journals with the tokens of each layer.
+
+    Attributes:
+        sent: The composition of the last model call.
+        keeper: Writes the journal; before each step is performed, all lines are written.
+
+    Raises:
+        JournalError: The run takes another step than the journal has the result of.
+    """
+
+    __slots__ = ("_at", "_is_cut", "_is_logged", "_journal", "_known", "_price", "_steps", "keeper", "sent")
+
+    def __init__(
+        self, steps: Steps, journal: Journal, known: Journal | None = None, price: Price | None = None
+    ) -> None:
+        self._steps = steps
+        self._journal = journal
+        self._known = [] if known is None else [*known.entries]
+        self._at = 0
+        self._price = price
+        self._is_cut = False
+        self._is_logged = _log.isEnabledFor(logging.DEBUG)
+        self.sent: Composition | None = None
+        self.keeper: Keeper | None = None
+
+    async def begin(self, at: tuple[int, int] | None = None) -> Beginning:
+        is_known = self._is_known("Begin")
+        if is_known:
+            at = self._next()
+        await self._ready("Begin")
+        begun = await self._steps.begin(at)
+        if not is_known:
+            self._journal.add("Begin", (len(begun.conversation), len(begun.done)))
+        return begun
+
+    async def compact(self, ctx: PromptContext) -> Compacted:
+        if self._is_known("Compact"):
+            known: Compacted = self._next()
+            return known
+        await self._ready("Compact")
+        compacted = await self._steps.compact(ctx)
+        self._journal.add("Compact", compacted)
+        return compacted
+
+    async def tools(self, ctx: PromptContext) -> Mapping[str, Tool]:
+        is_known = self._is_known("Equip")
+        specs: tuple[ToolSpec, ...] = self._next() if is_known else ()
+        await self._ready("Equip")
+        tools = await self._steps.tools(ctx)
+        if is_known:
+            return _as_offered(specs, tools)
+        self._journal.add("Equip", tuple([tool.spec for tool in tools.values()]))
+        return tools
+
+    async def select_examples(self, ctx: PromptContext) -> tuple[Selection, ...]:
+        if self._is_known("SelectExamples"):
+            known: tuple[Selection, ...] = self._next()
+            return known
+        await self._ready("SelectExamples")
+        selections = await self._steps.select_examples(ctx)
+        self._journal.add("SelectExamples", selections)
+        return selections
+
+    async def recall(self, query: str, visible: int | None) -> Found:
+        if self._is_known("Recall"):
+            known: Found = self._next()
+            return known
+        await self._ready("Recall")
+        found = await self._steps.recall(query, visible)
+        self._journal.add("Recall", found)
+        return found
+
+    async def append(self, messages: tuple[Message, ...], key: str) -> Message | None:
+        if self._is_known("Append"):
+            if self._known[self._at].answer != messages:
+                raise self._mismatch("Append")
+            self._next()
+            return self._stored_repair()
+        if self._is_cut:
+            self._check_is_ours()
+        elif self._journal.session is not None:
+            await self._ready("Append")
+        elif self._is_logged:
+            self._note("Append")
+        await self._steps.append(messages, key)
+        self._journal.add("Append", messages)
+        return None
+
+    async def call_model(self, composition: Composition, step: int) -> Reply:
+        self.sent = composition
+        if self._is_known("CallModel"):
+            known: Reply = self._next()
+            return known
+        await self._ready("CallModel")
+        reply = await self._steps.call_model(composition, step)
+        layers = None
+        if self._journal.has_layers:
+            layers = SentLayers.of(composition, reply.usage, self._price)
+        self._journal.add("CallModel", reply, layers)
+        return reply
+
+    async def ask_approval(self, calls: tuple[ToolCall, ...], step: int) -> Mapping[str, Decision]:
+        if self._is_known("AskApproval"):
+            known: Mapping[str, Decision] = self._next()
+            return known
+        await self._ready("AskApproval")
+        decisions = await self._steps.ask_approval(calls, step)
+        self._journal.add("AskApproval", decisions)
+        return decisions
+
+    async def call_tools(self, round_: ToolRound, ended: Ended) -> None:
+        left = {call.id: call for call in round_.calls}
+        while left and self._is_known("CallTools"):
+            result, inside = self._known[self._at].answer
+            if result.call_id not in left:
+                raise self._mismatch("CallTools")
+            self._next()
+            del left[result.call_id]
+            ended(result, inside)
+        if not left:
+            return
+
+        def stored(result: ToolResult, inside: Usage | None) -> None:
+            self._journal.add("CallTools", (result, inside))
+            ended(result, inside)
+
+        if len(left) < len(round_.calls):
+            round_.calls = tuple(left.values())
+        await self._ready("CallTools")
+        try:
+            await self._steps.call_tools(round_, stored)
+        except (Exception, asyncio.CancelledError):
+            self._is_cut = True
+            raise
+
+    async def check_output(self, output: Any, step: int) -> Checked:
+        is_known = self._is_known("CheckOutput")
+        known: Checked | None = self._next() if is_known else None
+        if known is not None and known.problem is not None:
+            return known
+        await self._ready("CheckOutput")
+        checked = await self._steps.check_output(output, step)
+        if not is_known:
+            self._journal.add("CheckOutput", checked)
+        return checked
+
+    # The journal of earlier attempts
+
+    def _is_known(self, name: str) -> bool:
+        """Return True if the journal has the result of this step."""
+        if self._at == len(self._known):
+            return False
+        if self._known[self._at].effect != name:
+            raise self._mismatch(name)
+        return True
+
+    def _next(self) -> Any:
+        """Return the next result of the journal."""
+        answer = self._known[self._at].answer
+        self._at += 1
+        return answer
+
+    def _stored_repair(self) -> Message | None:
+        """Return the message that asked the model to repair its answer, if it is the next entry."""
+        if self._at == len(self._known):
+            return None
+        entry = self._known[self._at]
+        message = entry.answer[-1] if entry.effect == "Append" and entry.answer else None
+        return message if isinstance(message, Message) and is_repair(message) else None
+
+    def _mismatch(self, name: str) -> JournalError:
+        stored = self._known[self._at].effect
+        return JournalError(
+            f"journal of run {self._journal.run_id!r}: it goes on with {stored}, the run with {name}: "
+            "it is the journal of another agent, or the agent has changed since",
+            name=stored,
+            value=name,
+        )
+
+    # Before a step is performed
+
+    async def _ready(self, name: str) -> None:
+        """Wait until the results of earlier steps are written: they would be lost if this step ended the process."""
+        if self.keeper is not None:
+            await self.keeper.written()
+        if self._is_logged:
+            self._note(name)
+
+    def _note(self, name: str) -> None:
+        _log.debug("run %s: %s", self._journal.run_id, name)
+
+    def _check_is_ours(self) -> None:
+        """Refuse to store a round that was cut short because another process continues the run."""
+        if self.keeper is not None and self.keeper.is_taken:
+            raise JournalError(f"run {self._journal.run_id!r}: another process continues it", value="taken")
+
+
+def _as_offered(specs: tuple[ToolSpec, ...], tools: Mapping[str, Tool]) -> dict[str, Tool]:
+    """Return the tools that the model was offered, with the specs of then and the functions of now.
+
+    Raises:
+        JournalError: Some of them do not exist any more.
+    """
+    gone = [spec.name for spec in specs if spec.name not in tools]
+    if gone:
+        raise JournalError(
+            f"the run was offered tools that are gone: {', '.join(gone)}", name="tools", value=", ".join(gone)
+        )
+    offered: dict[str, Tool] = {}
+    for spec in specs:
+        tool = copy(tools[spec.name])
+        tool.spec = spec
+        offered[spec.name] = tool
+    return offered

@@ -1,0 +1,40 @@
+"""`RunSetup`: one run before its first step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic
+
+from agentkit.run.journal.journal import Journal
+from agentkit.run.journal.journal_file import Keep
+from agentkit.run.parts.agent_definition import AgentDefinition
+from agentkit.run.parts.chain import Output
+from agentkit.run.parts.recaller import RecallSource
+from agentkit.run.parts.session import Session
+from agentkit_prompts.composition.compose import Memo
+from agentkit_prompts.context.prompt_context import PromptContext
+
+__all__ = ["RunSetup"]
+
+
+@dataclass(slots=True)
+class RunSetup(Generic[Output]):
+    """The agent, the input and the surroundings of one run, checked."""
+
+    definition: AgentDefinition[Output]
+    journal: Journal
+    """Names the run, and stores its steps."""
+    ctx: PromptContext
+    """The input, without the conversation of a session and without what memory finds."""
+    memory: RecallSource | None
+    """The memory of the agent in the scope of the run."""
+    session: Session | None
+    deps: Any
+    memo: Memo
+    """Fragments rendered for earlier turns."""
+    known: Journal | None = None
+    """The journal of earlier attempts; None for a new run."""
+    is_new: bool = False
+    """True if no earlier run can have this id."""
+    keep: Keep | None = None
+    """The file or function that receives each line of the journal."""

@@ -1,0 +1,50 @@
+"""`AgentDefinition`: the parts of an agent that its runs read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic
+
+from agentkit.run.parts.agent_tools import AgentTools
+from agentkit.run.parts.chain import Chain, Output
+from agentkit.run.parts.limits import Limits
+from agentkit_prompts.tree.leaves import AnyPrompt
+
+if TYPE_CHECKING:
+    from agentkit.run.parts.compaction import Compaction
+    from agentkit.run.parts.recaller import Found, RecallOptions, RecallSource
+    from agentkit.run.parts.session import Session
+
+__all__ = ["AgentDefinition"]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDefinition(Generic[Output]):
+    """The parts of an agent, checked. An agent with changes has another definition."""
+
+    name: str
+    """Name of the agent in journals."""
+    chain: Chain[Output]
+    """The prompts, the model and the type of the answer."""
+    tools: AgentTools
+    limits: Limits
+    memory: RecallSource | None
+    recall: RecallOptions | None
+    """Options of each recall; None without memory."""
+    compaction: Compaction | None
+    text: AnyPrompt | None
+    """The only prompt, as it was given; if the memory changes, what it finds is placed around this prompt again."""
+
+    def found(self, memory: RecallSource, query: str, session: Session | None, visible: int | None) -> Found:
+        """Ask a memory, with the options of this agent. It may wait for a disk or a network.
+
+        Args:
+            memory: The memory of the agent, in the scope of the run.
+            query: The text to find.
+            session: The session of the run.
+            visible: Number of the latest messages that the prompt shows; None for all.
+        """
+        from agentkit.run.parts import recaller
+
+        options = recaller.shown_options(self.recall, self.chain.layers)
+        return recaller.recall(memory, query, session, visible, options)
