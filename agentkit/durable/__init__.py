@@ -1,5 +1,17 @@
 """Durable runs: runs that outlive their process, on any number of workers. See `Runs` for how a server uses them."""
 
-from agentkit_prompts.lazy import exports_of_stub
+from agentkit_prompts.lazy import exports
 
-__getattr__, __dir__, __all__ = exports_of_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = exports(
+    __name__,
+    {
+        "agentkit.durable.durable_errors": "DatabaseUnavailable RunCancelled RunFailed RunIdTaken WorkerError",
+        "agentkit.durable.mapping": "MapReport",
+        "agentkit.durable.run_costs": "RunCost",
+        "agentkit.durable.run_handle": "EndedRun RunHandle",
+        "agentkit.durable.runs_facade": "Runs",
+        "agentkit.durable.schedules": "ScheduleInfo",
+        "agentkit.durable.stored.run_info": "RunInfo",
+        "agentkit.runs.run_errors": "DurableError RunNotFound",
+    },
+)

@@ -3,6 +3,13 @@
 `routes(source)` needs the extra `server`.
 """
 
-from agentkit_prompts.lazy import exports_of_stub
+from agentkit_prompts.lazy import exports
 
-__getattr__, __dir__, __all__ = exports_of_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = exports(
+    __name__,
+    {
+        "agentkit.inspector.inspector_routes": "routes",
+        "agentkit.inspector.local_source": "LocalSource",
+        "agentkit.inspector.source": "InspectorSource SourceOf",
+    },
+)

@@ -1,5 +1,11 @@
 """What users import from `agentkit.memory`: every public name of the memory layer."""
 
-from agentkit_prompts.lazy import exports_of_stub
+from agentkit_prompts.lazy import exports
 
-__getattr__, __dir__, __all__ = exports_of_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = exports(
+    __name__,
+    {
+        "agentkit.agent.fact_extraction": "FoundFacts fact_extractor fact_layers",
+    },
+    all_of=("agentkit_memory",),
+)

@@ -1,5 +1,24 @@
 """Models: what a composition is sent to, and what comes back."""
 
-from agentkit_prompts.lazy import exports_of_stub
+from agentkit_prompts.lazy import exports
 
-__getattr__, __dir__, __all__ = exports_of_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = exports(
+    __name__,
+    {
+        "agentkit.models.anthropic.anthropic_model": "AnthropicModel",
+        "agentkit.models.completion.completion_model": "CompletionModel",
+        "agentkit.models.fallback": "FallbackModel",
+        "agentkit.models.model": "Delta Model OnDelta Reply Usage",
+        "agentkit.models.model_errors": (
+            "ModelAuthError ModelError ModelInterrupted ModelRateLimited ModelReplyCut ModelReplyError "
+            "ModelRequestError ModelUnavailable ToolsTwiceWarning"
+        ),
+        "agentkit.models.offline.offline_model": "OfflineModel",
+        "agentkit.models.offline.scripted_model": "ScriptedModel",
+        "agentkit.models.openai.compatible": "DeepSeekModel GeminiModel",
+        "agentkit.models.openai.openai_chat": "OpenAIModel",
+        "agentkit.models.openai.openai_responses": "OpenAIResponsesModel",
+        "agentkit.models.prices": "Price",
+        "agentkit.models.settings": "ModelSettings",
+    },
+)

@@ -1,5 +1,10 @@
 """OpenTelemetry for all runs of a process: `observe`."""
 
-from agentkit_prompts.lazy import exports_of_stub
+from agentkit_prompts.lazy import exports
 
-__getattr__, __dir__, __all__ = exports_of_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = exports(
+    __name__,
+    {
+        "agentkit.observing.observation": "Observation Redact observe",
+    },
+)

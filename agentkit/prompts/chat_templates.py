@@ -1,5 +1,5 @@
 """What users import from `agentkit.prompts.chat_templates`."""
 
-from agentkit_prompts.lazy import exports_of_stub
+from agentkit_prompts.lazy import exports
 
-__getattr__, __dir__, __all__ = exports_of_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = exports(__name__, {}, all_of=("agentkit_prompts.chat_templates",))

@@ -1,5 +1,15 @@
 """What users import from `agentkit.prompts.evaluation`."""
 
-from agentkit_prompts.lazy import exports_of_stub
+from agentkit_prompts.lazy import exports
 
-__getattr__, __dir__, __all__ = exports_of_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = exports(
+    __name__,
+    {
+        "agentkit.model_evaluation.evaluation_result": "Evaluation EvaluationFailed EvaluationProgress RowResult",
+        "agentkit.model_evaluation.row_files": "load_rows",
+        "agentkit.model_evaluation.run_evaluation": "run run_sync",
+        "agentkit.model_evaluation.scores": "choice_match exact_match numeric_match",
+        "agentkit_memory": "BM25Retriever",
+    },
+    all_of=("agentkit_prompts.evaluation",),
+)

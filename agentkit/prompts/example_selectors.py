@@ -1,5 +1,11 @@
 """What users import from `agentkit.prompts.example_selectors`."""
 
-from agentkit_prompts.lazy import exports_of_stub
+from agentkit_prompts.lazy import exports
 
-__getattr__, __dir__, __all__ = exports_of_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = exports(
+    __name__,
+    {
+        "agentkit_prompts.tree.example_selectors": "KeywordSelector LengthSelector MMRSelector VectorSelector",
+        "agentkit_prompts.tree.examples": "ExampleSelector StaticSelector",
+    },
+)

@@ -1,5 +1,33 @@
 """Layer 2 of agentkit: conversations, documents and recall. Import it as `agentkit.memory`."""
 
-from agentkit_prompts.lazy import exports_of_stub
+from agentkit_prompts.lazy import exports
 
-__getattr__, __dir__, __all__ = exports_of_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = exports(
+    __name__,
+    {
+        "agentkit_memory.conversations.stored_session": "StoredSession",
+        "agentkit_memory.embedders.local_embedders": "FastembedEmbedder SentenceTransformersEmbedder",
+        "agentkit_memory.embedders.openai_embedder": "OpenAIEmbedder",
+        "agentkit_memory.errors": (
+            "AlreadyUsed EmbedderError HeadMoved IndexBroken IndexUnavailable IngestError InvalidArgument "
+            "NotFound StoreClosed StoreCorrupt StoreError StoreUnavailable"
+        ),
+        "agentkit_memory.facts.drafts": "FactDraft Turn",
+        "agentkit_memory.index.opening": "qdrant_indexes",
+        "agentkit_memory.index.vector_index": "Hit Point VectorIndex",
+        "agentkit_memory.ingest.ingest_options": "IngestOptions",
+        "agentkit_memory.memory": "Memory",
+        "agentkit_memory.recall.candidates": "Pool",
+        "agentkit_memory.recall.question": "Question",
+        "agentkit_memory.recall.recall_filter": "RecallFilter",
+        "agentkit_memory.recall.recall_policy": "POLICIES RecallPolicy",
+        "agentkit_memory.recall.recall_result": "Recall",
+        "agentkit_memory.recall.retrievers": "BM25Retriever DenseRetriever",
+        "agentkit_memory.recall.scorers": "AnswerScorer DateScorer QuestionScorer RecencyScorer SpeakerScorer",
+        "agentkit_memory.reembed.gate": "Gate",
+        "agentkit_memory.scope": "Scope",
+        "agentkit_memory.store.records": "StoredFact",
+        "agentkit_memory.terms.bm25_vectors": "SparseVector",
+        "agentkit_prompts.ranking.embedder": "Embedder",
+    },
+)

@@ -1,5 +1,12 @@
 """Prompters: prompts from an instruction with slots. Import it as `agentkit.prompts.prompters`."""
 
-from agentkit_prompts.lazy import exports_of_stub
+from agentkit_prompts.lazy import exports
 
-__getattr__, __dir__, __all__ = exports_of_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = exports(
+    __name__,
+    {
+        "agentkit_prompts.errors": "PrompterError",
+        "agentkit_prompts.prompters.presets": "AlpacaPrompter ChatPrompter EmptyPrompter",
+        "agentkit_prompts.prompters.prompter": "LAZYLLM_SYSTEM Prompter",
+    },
+)
