@@ -254,13 +254,13 @@ class Agent(Generic[Deps, Output]):
             RunBusy: A run of that `run_id` is going on already.
             NothingToContinue: There is no input, and nothing without an answer.
         """
-        check_options("run", options, RUN)
         from agentkit.run.engine.start import start_run
 
-        return await start_run(self._defined(options), user_input, options)
+        return await start_run(self._defined("run", options, RUN), user_input, options)
 
-    def _defined(self, options: Mapping[str, Any]) -> AgentDefinition[Output]:
-        """Return the definition of one run: in a block of `override`, and with the changes of its options."""
+    def _defined(self, method: str, options: Mapping[str, Any], valid: frozenset[str]) -> AgentDefinition[Output]:
+        """Check the options of a method, and return the definition of its run, with the changes of the options."""
+        check_options(method, options, valid)
         definition = overridden(self).definition
         if CHANGES.isdisjoint(options):
             return definition
@@ -282,10 +282,9 @@ class Agent(Generic[Deps, Output]):
             RunBusy: The run is going on already.
             AgentError: As `run` does.
         """
-        check_options("resume", options, RESUME)
         from agentkit.run.engine.start import resume_run
 
-        return await resume_run(self._defined(options), journal, options)
+        return await resume_run(self._defined("resume", options, RESUME), journal, options)
 
     def run_sync(self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]) -> RunResult[Output]:
         """Answer one user input from code that is not async, also inside a running event loop. See `run`."""
@@ -369,9 +368,10 @@ class Agent(Generic[Deps, Output]):
         Raises:
             ToolDefinitionError: An additional kwarg is called like `argument`, or the policy makes no sense.
         """
-        from agentkit.agent.agent_tool import agent_tool
+        from agentkit.agent.agent_tool import AgentAsTool
 
-        return agent_tool(self, name, description, argument, history, policy)
+        as_tool = AgentAsTool(lambda: overridden(self).definition, name, argument, history)
+        return as_tool.tool(description, policy)
 
     def stream(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]

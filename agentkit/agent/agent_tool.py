@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from agentkit.errors import ApprovalError, JournalError, Paused
-from agentkit.run.engine.events import Nested, PromptComposed, ToolFinished, ToolProgress, ToolStarted
-from agentkit.run.engine.nested_runs import Nesting, current_run
-from agentkit.run.journal.journal import inner_id
-from agentkit.run.parts.decisions import Approver, Decision, Decisions, Denied
+from agentkit.run.engine.current_run import CurrentRun, InnerRun, current_run
+from agentkit.run.engine.events import PromptComposed, ToolFinished, ToolProgress, ToolStarted
+from agentkit.run.parts.agent_definition import AgentDefinition
+from agentkit.run.parts.decisions import Denied
+from agentkit.run.parts.run_context import run_context
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_tools.calling.tool_result import ToolResult
@@ -21,10 +20,9 @@ from agentkit_tools.tool_context import ToolContext
 
 if TYPE_CHECKING:
     from agentkit.run.engine.loop import RunResult
-    from agentkit_prompts.schemas.params import JsonSchema
     from agentkit_tools.calling.tool_policy import PolicyOptions
 
-__all__ = ["History", "agent_tool"]
+__all__ = ["AgentAsTool", "History"]
 
 History: TypeAlias = Literal["none", "text", "all"] | Callable[[tuple[Message, ...]], Iterable[Message]]
 """What an agent that is a tool sees of the conversation before: nothing, the texts, all, or what a function returns.
@@ -34,92 +32,118 @@ _SECONDS = 600.0
 """Time limit, if the policy has none."""
 
 
-class _Agent(Protocol):
-    """What is needed of an agent."""
+class AgentAsTool:
+    """A tool whose calls are runs of an agent; see `Agent.as_tool`.
 
-    @property
-    def additional_kwargs_schema(self) -> JsonSchema | None: ...
-    @property
-    def run(self) -> Callable[..., Awaitable[RunResult[Any]]]: ...
-    @property
-    def resume(self) -> Callable[..., Awaitable[RunResult[Any]]]: ...
-    @property
-    def context(self) -> Callable[..., PromptContext]: ...
-
-
-def agent_tool(
-    agent: _Agent, name: str, description: str, argument: str, history: History, policy: PolicyOptions
-) -> Tool[..., Any]:
-    """Return a tool whose calls are runs of an agent; see `Agent.as_tool`.
-
-    Raises:
-        ToolDefinitionError: An additional kwarg is called like `argument`, or policy or history make no sense.
+    Args:
+        definition: Returns the agent as it is when the tool is called.
+        name: Name of the tool.
+        argument: Parameter that is the user input of the agent.
+        history: The messages before the call that the agent sees.
     """
-    if not callable(history) and history not in _HISTORIES:
-        known = ", ".join(map(repr, _HISTORIES))
-        raise ToolDefinitionError(
-            f"tool {name}: history={history!r:.60} is not one of {known}, and no function",
-            tool=name,
-            names=["history"],
-        )
-    needs = agent.additional_kwargs_schema or {}
-    properties = needs.get("properties", {})
-    if argument in properties:
-        by = ", ".join(properties[argument].get("x-required-by", ())) or "a prompt"
-        raise ToolDefinitionError(
-            f"tool {name}: {argument!r} is what the agent is asked, and an additional kwarg that {by} requires:"
-            " choose another name with `argument=...`",
-            tool=name,
-            names=[argument],
-        )
-    kwargs = {  # who requires one is the agent's own business
-        kwarg: {key: value for key, value in schema.items() if key != "x-required-by"}
-        for kwarg, schema in properties.items()
-    }
-    asked = {"type": "string", "description": "What to ask, with everything that has to be known for it."}
-    parameters = {
-        **needs,
-        "type": "object",
-        "properties": {argument: asked, **kwargs},
-        "required": [argument, *needs.get("required", ())],
-        "additionalProperties": False,
-    }
 
-    async def answer(_context: ToolContext[Any], **arguments: Any) -> Any:
-        outer, call_id = current_run(), _context.call_id
-        emit = outer.emit if outer is not None else None
-        listener: Any = None if emit is None else lambda event: emit(Nested(call_id, name, event))
-        if outer is None and _context.run is not None:  # no run of ours is around it: a server, perhaps
-            listener = partial(_report, _context)
-        asked: Any = UserInput(arguments.pop(argument), additional_kwargs=arguments)
-        if history != "none":
-            asked = PromptContext(user_input=asked, conversation=_seen(history, _context.messages))
-        options = {
-            "deps": _context.deps,
-            "on_event": listener,
+    def __init__(
+        self, definition: Callable[[], AgentDefinition[Any]], name: str, argument: str, history: History
+    ) -> None:
+        if not callable(history) and history not in _HISTORIES:
+            known = ", ".join(map(repr, _HISTORIES))
+            raise ToolDefinitionError(
+                f"tool {name}: history={history!r:.60} is not one of {known}, and no function",
+                tool=name,
+                names=["history"],
+            )
+        self._definition = definition
+        self._name = name
+        self._argument = argument
+        self._history = history
+
+    def tool(self, description: str, policy: PolicyOptions) -> Tool[..., Any]:
+        """Return the tool.
+
+        Raises:
+            ToolDefinitionError: An additional kwarg has the name of the argument, or the policy is invalid.
+        """
+
+        async def answer(_context: ToolContext[Any], **arguments: Any) -> Any:
+            return await self._answer(_context, arguments)
+
+        policy.setdefault("timeout", _SECONDS)
+        return Tool.from_json_schema(self._name, description, self._parameters(), answer, **policy)
+
+    def _parameters(self) -> dict[str, Any]:
+        """Return the schema of the arguments: the input, and the additional kwargs that the prompts require."""
+        argument = self._argument
+        required = self._definition().chain.additional_kwargs_schema or {}
+        properties = required.get("properties", {})
+        if argument in properties:
+            by = ", ".join(properties[argument].get("x-required-by", ())) or "a prompt"
+            raise ToolDefinitionError(
+                f"tool {self._name}: {argument!r} is what the agent is asked, and an additional kwarg that {by} "
+                "requires: choose another name with `argument=...`",
+                tool=self._name,
+                names=[argument],
+            )
+        kwargs = {  # the prompts that require a kwarg are internals of the agent
+            kwarg: {key: value for key, value in schema.items() if key != "x-required-by"}
+            for kwarg, schema in properties.items()
         }
-        if outer is None or call_id not in [call.id for call in outer.calls]:  # nothing could go on with it
-            approve = outer.approve if outer is not None and callable(outer.approve) else _nobody
-            result = await agent.run(asked, approve=approve, run_id=_context.idempotency_key, **options)
-            return result.output
-        options["approve"] = _approver(outer, call_id)
-        known = outer.unfinished.pop(call_id, None)
+        asked = {"type": "string", "description": "What to ask, with everything that has to be known for it."}
+        return {
+            **required,
+            "type": "object",
+            "properties": {argument: asked, **kwargs},
+            "required": [argument, *required.get("required", ())],
+            "additionalProperties": False,
+        }
+
+    async def _answer(self, context: ToolContext[Any], arguments: dict[str, Any]) -> Any:
+        """Answer a call with a run."""
+        outer = current_run()
+        asked: Any = UserInput(arguments.pop(self._argument), additional_kwargs=arguments)
+        if self._history != "none":
+            asked = PromptContext(user_input=asked, conversation=_seen(self._history, context.messages))
+        options = {"deps": context.deps, "on_event": self._listener(outer, context), "approve": _nobody}
+        inner = None if outer is None else outer.inner_run(context.call_id)
+        if outer is None or inner is None:
+            # No run could pause with this one, so a person cannot be asked later.
+            if outer is not None and callable(outer.approve):
+                options["approve"] = outer.approve
+            return (await self._start(asked, context, options)).output
+        options["approve"] = inner.approve
         try:
-            with outer.calling(call_id):
-                if known is not None and known.context.user_input == agent.context(asked).user_input:
-                    result = await agent.resume(known, **options)
-                else:
-                    result = await agent.run(asked, run_id=_context.idempotency_key, **options)
+            with inner.starting():
+                result = await self._start_or_resume(inner, asked, context, options)
         except Exception as error:
-            if isinstance(error, Paused | ApprovalError | JournalError):  # nothing that the model could answer
-                outer.stopped.setdefault(call_id, error)
-            if call_id not in outer.stopped:
+            if not inner.stops(error):
                 raise
-            return ToolResult(call_id, name, f"{name} was stopped.", "denied")
+            return ToolResult(context.call_id, self._name, f"{self._name} was stopped.", "denied")
         return result.output
 
-    policy.setdefault("timeout", _SECONDS)
-    return Tool.from_json_schema(name, description, parameters, answer, **policy)
+    async def _start(self, asked: Any, context: ToolContext[Any], options: dict[str, Any]) -> RunResult[Any]:
+        from agentkit.run.engine.start import start_run
+
+        return await start_run(self._definition(), asked, {**options, "run_id": context.idempotency_key})
+
+    async def _start_or_resume(
+        self, inner: InnerRun, asked: Any, context: ToolContext[Any], options: dict[str, Any]
+    ) -> RunResult[Any]:
+        """Resume the run of an earlier attempt, if it had the same input."""
+        from agentkit.run.engine.start import resume_run
+
+        definition = self._definition()
+        if inner.known is not None:
+            ctx = run_context(definition.chain, definition.tools.specs, asked, None, "")
+            if inner.known.context.user_input == ctx.user_input:
+                return await resume_run(definition, inner.known, options)
+        return await self._start(asked, context, options)
+
+    def _listener(self, outer: CurrentRun | None, context: ToolContext[Any]) -> Any:
+        """Return the listener of a run: that of the outer run, or one that reports progress, such as to a server."""
+        if outer is not None:
+            return outer.nested_listener(context.call_id, self._name)
+        if context.run is not None:
+            return lambda event: _report(context, event)
+        return None
 
 
 def _report(context: ToolContext[Any], event: Any) -> None:
@@ -143,25 +167,6 @@ def _seen(history: History, messages: tuple[Message, ...]) -> tuple[Message, ...
         return before
     texts = [message for message in before if message.role in ("user", "assistant", "system") and message.text]
     return tuple([replace(message, tool_calls=()) if message.tool_calls else message for message in texts])
-
-
-def _approver(outer: Nesting, call_id: str) -> Approver | Decisions | None:
-    """Return what decides about the calls of the agent of a call, which have its id in front for the run around it."""
-    approve = outer.approve
-    if callable(approve):
-
-        async def ask(call: ToolCall) -> Decision | bool:
-            try:
-                answer = approve(replace(call, id=inner_id(call_id, call.id)))
-                return await answer if isinstance(answer, Awaitable) else answer
-            except Exception as error:  # it ends the run that it was given to
-                outer.stopped[call_id] = error
-                raise
-
-        return ask
-    start = inner_id(call_id, "")
-    own = {call: made for call, made in (approve or {}).items() if isinstance(call, str) and call.startswith(start)}
-    return {call.removeprefix(start): made for call, made in own.items()}
 
 
 def _nobody(call: ToolCall) -> Denied:

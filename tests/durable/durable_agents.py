@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentkit import Agent, Composition, Limits, Message, Reply, Runs, ScriptedModel, ToolCall, ToolContext, Usage, tool
-from agentkit.run.engine.nested_runs import current_run
+from agentkit.run.engine.current_run import current_run
 
 HOME = Path(os.environ["DURABLE_TEST_HOME"])
 PAUSE = float(os.environ.get("DURABLE_TEST_PAUSE", "0.01"))

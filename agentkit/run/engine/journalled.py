@@ -52,7 +52,7 @@ class Journalled:
         JournalError: The run takes another step than the journal has the result of.
     """
 
-    __slots__ = ("_at", "_is_cut", "_is_logged", "_journal", "_known", "_price", "_steps", "keeper", "sent")
+    __slots__ = ("_at", "_is_cut", "_is_logged", "_journal", "_known", "_price", "_replays", "_steps", "keeper", "sent")
 
     def __init__(
         self, steps: Steps, journal: Journal, known: Journal | None = None, price: Price | None = None
@@ -61,6 +61,7 @@ class Journalled:
         self._journal = journal
         self._known = [] if known is None else [*known.entries]
         self._at = 0
+        self._replays = bool(self._known)
         self._price = price
         self._is_cut = False
         self._is_logged = _log.isEnabledFor(logging.DEBUG)
@@ -68,9 +69,9 @@ class Journalled:
         self.keeper: Keeper | None = None
 
     async def begin(self, at: tuple[int, int] | None = None) -> Beginning:
-        is_known = self._is_known("Begin")
+        is_known = self._replays
         if is_known:
-            at = self._next()
+            at = self._next("Begin")
         await self._ready("Begin")
         begun = await self._steps.begin(at)
         if not is_known:
@@ -78,8 +79,8 @@ class Journalled:
         return begun
 
     async def compact(self, ctx: PromptContext) -> Compacted:
-        if self._is_known("Compact"):
-            known: Compacted = self._next()
+        if self._replays:
+            known: Compacted = self._next("Compact")
             return known
         await self._ready("Compact")
         compacted = await self._steps.compact(ctx)
@@ -87,18 +88,19 @@ class Journalled:
         return compacted
 
     async def tools(self, ctx: PromptContext) -> Mapping[str, Tool]:
-        is_known = self._is_known("Equip")
-        specs: tuple[ToolSpec, ...] = self._next() if is_known else ()
+        specs: tuple[ToolSpec, ...] | None = None
+        if self._replays:
+            specs = self._next("Equip")
         await self._ready("Equip")
         tools = await self._steps.tools(ctx)
-        if is_known:
+        if specs is not None:
             return _as_offered(specs, tools)
         self._journal.add("Equip", tuple([tool.spec for tool in tools.values()]))
         return tools
 
     async def select_examples(self, ctx: PromptContext) -> tuple[Selection, ...]:
-        if self._is_known("SelectExamples"):
-            known: tuple[Selection, ...] = self._next()
+        if self._replays:
+            known: tuple[Selection, ...] = self._next("SelectExamples")
             return known
         await self._ready("SelectExamples")
         selections = await self._steps.select_examples(ctx)
@@ -106,8 +108,8 @@ class Journalled:
         return selections
 
     async def recall(self, query: str, visible: int | None) -> Found:
-        if self._is_known("Recall"):
-            known: Found = self._next()
+        if self._replays:
+            known: Found = self._next("Recall")
             return known
         await self._ready("Recall")
         found = await self._steps.recall(query, visible)
@@ -115,10 +117,9 @@ class Journalled:
         return found
 
     async def append(self, messages: tuple[Message, ...], key: str) -> Message | None:
-        if self._is_known("Append"):
-            if self._known[self._at].answer != messages:
-                raise self._mismatch("Append")
-            self._next()
+        if self._replays:
+            if self._next("Append") != messages:
+                raise self._mismatch("Append", "Append")
             return self._stored_repair()
         if self._is_cut:
             self._check_is_ours()
@@ -132,8 +133,8 @@ class Journalled:
 
     async def call_model(self, composition: Composition, step: int) -> Reply:
         self.sent = composition
-        if self._is_known("CallModel"):
-            known: Reply = self._next()
+        if self._replays:
+            known: Reply = self._next("CallModel")
             return known
         await self._ready("CallModel")
         reply = await self._steps.call_model(composition, step)
@@ -144,8 +145,8 @@ class Journalled:
         return reply
 
     async def ask_approval(self, calls: tuple[ToolCall, ...], step: int) -> Mapping[str, Decision]:
-        if self._is_known("AskApproval"):
-            known: Mapping[str, Decision] = self._next()
+        if self._replays:
+            known: Mapping[str, Decision] = self._next("AskApproval")
             return known
         await self._ready("AskApproval")
         decisions = await self._steps.ask_approval(calls, step)
@@ -154,11 +155,10 @@ class Journalled:
 
     async def call_tools(self, round_: ToolRound, ended: Ended) -> None:
         left = {call.id: call for call in round_.calls}
-        while left and self._is_known("CallTools"):
-            result, inside = self._known[self._at].answer
+        while left and self._replays:
+            result, inside = self._next("CallTools")
             if result.call_id not in left:
-                raise self._mismatch("CallTools")
-            self._next()
+                raise self._mismatch("CallTools", "CallTools")
             del left[result.call_id]
             ended(result, inside)
         if not left:
@@ -178,42 +178,37 @@ class Journalled:
             raise
 
     async def check_output(self, output: Any, step: int) -> Checked:
-        is_known = self._is_known("CheckOutput")
-        known: Checked | None = self._next() if is_known else None
-        if known is not None and known.problem is not None:
-            return known
+        known: Checked | None = None
+        if self._replays:
+            known = self._next("CheckOutput")
+            if known.problem is not None:
+                return known
         await self._ready("CheckOutput")
         checked = await self._steps.check_output(output, step)
-        if not is_known:
+        if known is None:
             self._journal.add("CheckOutput", checked)
         return checked
 
     # The journal of earlier attempts
 
-    def _is_known(self, name: str) -> bool:
-        """Return True if the journal has the result of this step."""
-        if self._at == len(self._known):
-            return False
-        if self._known[self._at].effect != name:
-            raise self._mismatch(name)
-        return True
-
-    def _next(self) -> Any:
-        """Return the next result of the journal."""
-        answer = self._known[self._at].answer
+    def _next(self, name: str) -> Any:
+        """Return the next result of the journal, which must be of the step `name`."""
+        entry = self._known[self._at]
+        if entry.effect != name:
+            raise self._mismatch(entry.effect, name)
         self._at += 1
-        return answer
+        self._replays = self._at < len(self._known)
+        return entry.answer
 
     def _stored_repair(self) -> Message | None:
         """Return the message that asked the model to repair its answer, if it is the next entry."""
-        if self._at == len(self._known):
+        if not self._replays:
             return None
         entry = self._known[self._at]
         message = entry.answer[-1] if entry.effect == "Append" and entry.answer else None
         return message if isinstance(message, Message) and is_repair(message) else None
 
-    def _mismatch(self, name: str) -> JournalError:
-        stored = self._known[self._at].effect
+    def _mismatch(self, stored: str, name: str) -> JournalError:
         return JournalError(
             f"journal of run {self._journal.run_id!r}: it goes on with {stored}, the run with {name}: "
             "it is the journal of another agent, or the agent has changed since",

@@ -173,7 +173,7 @@ class _Turn(Generic[Output]):
         self.chain.preflight(self.ctx.user_input)
         await self._complete_context()
         # The prompt is composed before anything is stored: one that cannot be rendered changes no conversation.
-        self._compose()
+        self.composition = self.chain.compose(self.ctx, memo=self.run.memo)
         if not stored:
             self.messages = (self.ctx.user_input.message,)
             await self.steps.append(self.messages, f"{self.run.journal.run_id}:0")
@@ -182,7 +182,7 @@ class _Turn(Generic[Output]):
         elif answer is not None and answer.repair is not None:
             await self._ask_repair(answer.repair)
             self._add(answer.repair)
-            self._compose()
+            self.composition = self.chain.compose(self.ctx, memo=self.run.memo)
 
     async def _continue(self, stored: tuple[Message, ...]) -> _Answer | None:
         """Continue after the messages that an earlier attempt stored; return its answer, if there was one."""
@@ -365,7 +365,7 @@ class _Turn(Generic[Output]):
         """Compose the prompt of the next step."""
         if self.run.definition.tools.is_per_step:
             await self._make_tools()
-        self._compose()
+        self.composition = self.chain.compose(self.ctx, memo=self.run.memo)
 
     async def _make_tools(self) -> None:
         self.tools = await self.steps.tools(self.ctx)
@@ -373,9 +373,6 @@ class _Turn(Generic[Output]):
 
     def _offered(self, specs: Sequence[Any]) -> tuple[Any, ...]:
         return tuple([spec for spec in specs if spec.name not in self.unavailable])
-
-    def _compose(self) -> None:
-        self.composition = self.chain.compose(self.ctx, memo=self.run.memo)
 
     def _add(self, *fresh: Message) -> None:
         """Add messages to the run, and to the context of the next prompt."""

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from agentkit.models.model import Model, Reply
+from agentkit.run.engine.current_run import CurrentRun
 from agentkit.run.engine.loop import RunResult
-from agentkit.run.engine.nested_runs import Nesting
 from agentkit.run.engine.run_setup import RunSetup
 from agentkit.run.engine.run_steps import RunSteps
 from agentkit.run.engine.steps import Ended, ToolRound
@@ -64,14 +64,14 @@ class ObservedSteps(RunSteps):
 
     __slots__ = ("_began", "_by")
 
-    def __init__(self, setup: RunSetup[Any], nesting: Nesting, by: Observer) -> None:
-        super().__init__(setup, nesting)
+    def __init__(self, setup: RunSetup[Any], run: CurrentRun, by: Observer) -> None:
+        super().__init__(setup, run)
         self._by = by
         self._began: dict[str, ToolEnded] = {}  # by the ids of the calls without a result
 
     async def send(self, model: Model, composition: Composition, step: int | None = None) -> Reply:
         session = None if self._setup.session is None else self._setup.session.id
-        is_streamed = self._nesting.emit is not None and step is not None
+        is_streamed = self._run.emit is not None and step is not None
         with self._by.model_call(model, composition, session=session, is_streamed=is_streamed) as ended:
             reply = await super().send(model, composition, step)
             ended(reply)
@@ -91,7 +91,7 @@ class ObservedSteps(RunSteps):
                 self._began.popitem()[1](None)
 
     def _tool_calls(self, round_: ToolRound, ended: Ended) -> ToolCalls:
-        calls = _ObservedCalls(self._setup, self._nesting, self._tools, self._calls, round_, ended)
+        calls = _ObservedCalls(self._setup, self._run, self._tools, self._calls, round_, ended)
         calls.observe(self._by, self._began)
         return calls
 

@@ -14,8 +14,8 @@ from agentkit.models.model import NO_USAGE, Model, Reply, Usage
 from agentkit.models.model_errors import ModelReplyError
 from agentkit.output.output_validators import Checked, checked_output
 from agentkit.run.engine import events
+from agentkit.run.engine.current_run import CurrentRun
 from agentkit.run.engine.listening import DeltaListener
-from agentkit.run.engine.nested_runs import Nesting
 from agentkit.run.engine.run_setup import RunSetup
 from agentkit.run.engine.steps import Beginning, Ended, ToolRound
 from agentkit.run.engine.tool_calls import CallWaits, ToolCalls, call_name, what_stopped
@@ -52,7 +52,7 @@ class RunSteps:
         "_calls",
         "_chain",
         "_is_cut",
-        "_nesting",
+        "_run",
         "_setup",
         "_tools",
         "round_problem",
@@ -61,10 +61,10 @@ class RunSteps:
         "writing",
     )
 
-    def __init__(self, setup: RunSetup[Any], nesting: Nesting) -> None:
+    def __init__(self, setup: RunSetup[Any], run: CurrentRun) -> None:
         self._setup = setup
         self._chain = setup.definition.chain
-        self._nesting = nesting
+        self._run = run
         self._tools = setup.definition.tools.tools
         self._calls: dict[str, int] = {}  # counted by name of the tool; see `ToolContext.calls`
         if setup.known is not None:
@@ -137,9 +137,9 @@ class RunSteps:
 
     async def send(self, model: Model, composition: Composition, step: int | None = None) -> Reply:
         """Send a composition and count its tokens. Listeners receive events of a step; a summary has no step."""
-        nesting, emit = self._nesting, self._nesting.emit
-        price = nesting.price if model is self._chain.model else nesting.checked_price(model)
-        reserved, usage = nesting.reserve(composition, price), NO_USAGE
+        spending, emit = self._run.spending, self._run.emit
+        price = spending.price if model is self._chain.model else spending.checked_price(model)
+        reserved, usage = spending.reserve(composition, price), NO_USAGE
         try:
             if emit is None or step is None:
                 reply = await model.request(composition)
@@ -153,11 +153,11 @@ class RunSteps:
             if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
                 raise ModelReplyError(_no_reply(reply), model=model.name)
             if price is not None:
-                reply = nesting.priced(reply, composition, price)
+                reply = spending.priced(reply, composition, price)
             usage = reply.usage
         finally:
-            nesting.spend(usage, reserved)
-        if step is not None:
+            spending.spend(usage, reserved)
+        if emit is not None and step is not None:
             await self._tell(events.ModelReplied, step, reply)
         return reply
 
@@ -175,7 +175,7 @@ class RunSteps:
     # Tools
 
     async def ask_approval(self, calls: tuple[ToolCall, ...], step: int) -> Mapping[str, Decision]:
-        approve = self._nesting.approve
+        approve = self._run.approve
         asked = [call for call in calls if await self._needs_approval(call)]
         if asked:
             await self._tell(events.ApprovalAsked, step, tuple(asked))
@@ -202,9 +202,9 @@ class RunSteps:
         return await self._tools[call.name].needs_approval(call, context)
 
     async def call_tools(self, round_: ToolRound, ended: Ended) -> None:
-        nesting = self._nesting
+        run = self._run
         self._check_used(round_)
-        nesting.calls = round_.calls
+        run.begin_calls(round_.calls)
         running = self._tool_calls(round_, ended)
         try:
             calls = round_.calls if not round_.decisions else await running.allowed()
@@ -214,11 +214,11 @@ class RunSteps:
         except (Exception, asyncio.CancelledError):
             self._is_cut = True
             # Another process that has taken the run over makes these calls again.
-            if nesting.keeper is None or not nesting.keeper.is_taken:
+            if run.keeper is None or not run.keeper.is_taken:
                 self._cut_short(running)
             raise
-        if nesting.stopped:
-            raise what_stopped(round_.calls, nesting.stopped)
+        if run.stopped:
+            raise what_stopped(round_.calls, run.stopped)
 
     def _cut_short(self, running: ToolCalls) -> None:
         try:
@@ -230,7 +230,7 @@ class RunSteps:
         self.round_problem = f"The results of the tool calls could not be kept: {describe_error(error)}"
 
     def _tool_calls(self, round_: ToolRound, ended: Ended) -> ToolCalls:
-        return ToolCalls(self._setup, self._nesting, self._tools, self._calls, round_, ended)
+        return ToolCalls(self._setup, self._run, self._tools, self._calls, round_, ended)
 
     def _check_used(self, round_: ToolRound) -> None:
         """Refuse decisions about calls of this round that need none.
@@ -238,7 +238,7 @@ class RunSteps:
         Raises:
             ApprovalError: The tools have changed since the run paused; names the calls, none of which ran.
         """
-        approve = self._nesting.approve
+        approve = self._run.approve
         if approve is None or not isinstance(approve, Mapping):
             return
         ignored = [call_name(call) for call in round_.calls if call.id in approve and call.id not in round_.decisions]
@@ -261,10 +261,10 @@ class RunSteps:
         Raises:
             ApprovalError: Names all of them.
         """
-        given, journal = self._nesting.approve, self._nesting.journal
-        if not isinstance(given, Mapping) or not given or journal is None:
+        given = self._run.approve
+        if not isinstance(given, Mapping) or not given:
             return
-        inside, decided = self._nesting.unfinished, journal.decisions
+        inside, decided = self._run.unfinished, self._run.decided
         unknown = [call for call in given if call not in asked and call not in decided and _outer(call) not in inside]
         if unknown:
             waiting = f"; those that wait: {', '.join(sorted(asked))}" if asked else ""
@@ -278,8 +278,8 @@ class RunSteps:
 
     async def _tell(self, event: Callable[..., events.Event[Any]], *args: Any) -> None:
         """Make an event, pass it to the listener, and wait until the listener has taken it."""
-        if self._nesting.emit is not None:
-            taken = self._nesting.emit(event(*args))
+        if self._run.emit is not None:
+            taken = self._run.emit(event(*args))
             if taken is not None:
                 await taken
 

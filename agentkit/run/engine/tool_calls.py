@@ -24,7 +24,7 @@ from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool_context import ToolContext
 
 if TYPE_CHECKING:
-    from agentkit.run.engine.nested_runs import Nesting
+    from agentkit.run.engine.current_run import CurrentRun
     from agentkit.run.engine.run_setup import RunSetup
     from agentkit_tools.tool import Tool
 
@@ -38,7 +38,7 @@ class ToolCalls:
 
     Args:
         setup: The run.
-        nesting: The run, as runs inside of it see it.
+        run: The run, as runs inside of it see it.
         tools: The tools by name.
         counts: Counts the calls of each tool.
         round_: The calls.
@@ -48,7 +48,7 @@ class ToolCalls:
     def __init__(
         self,
         setup: RunSetup[Any],
-        nesting: Nesting,
+        run: CurrentRun,
         tools: Mapping[str, Tool],
         counts: dict[str, int],
         round_: ToolRound,
@@ -56,7 +56,7 @@ class ToolCalls:
     ) -> None:
         self._deps = setup.deps
         self._run_id = setup.journal.run_id
-        self._nesting = nesting
+        self._run = run
         self._tools = tools
         self._counts = counts
         self._round = round_
@@ -86,7 +86,7 @@ class ToolCalls:
 
     def report(self, call_id: str, message: str, done: float | None, total: float | None) -> None:
         """Pass the progress of a call to the listener, from any thread; after its end it has none."""
-        if self._nesting.emit is None:
+        if self._run.emit is None:
             return
         try:
             is_here = asyncio.get_running_loop() is self._event_loop
@@ -99,7 +99,7 @@ class ToolCalls:
                 self._event_loop.call_soon_threadsafe(self._tell, call_id, message, done, total)
 
     def _tell(self, call_id: str, message: str, done: float | None, total: float | None) -> None:
-        emit, call = self._nesting.emit, self._left.get(call_id)
+        emit, call = self._run.emit, self._left.get(call_id)
         if emit is None or call is None or self._is_failed:
             return
         with suppress(BaseException):  # a listener failed: the next event that the run itself has ends it
@@ -131,35 +131,35 @@ class ToolCalls:
         return ToolContext(self._deps, self._run_id, call.id, approved=approved, calls=self._counts, run=self)
 
     def on_start(self, call: ToolCall) -> Awaitable[None] | None:
-        nesting = self._nesting
-        if nesting.stopped and self._is_behind(call):
+        run = self._run
+        if run.stopped and self._is_behind(call):
             raise CallWaits
-        if nesting.keeper is not None:
-            nesting.keeper.check()  # the calls before it may have taken hours
+        if run.keeper is not None:
+            run.keeper.check()  # the calls before it may have taken hours
         self._started.add(call.id)
-        if nesting.emit is None:
+        if run.emit is None:
             return None
-        return nesting.emit(events.ToolStarted(self.step, call))
+        return run.emit(events.ToolStarted(self.step, call))
 
     def on_end(self, result: ToolResult) -> Awaitable[None] | None:
-        nesting = self._nesting
-        if nesting.unfinished and result.call_id in nesting.unfinished and result.status in ("success", "error"):
-            nesting.stopped[result.call_id] = JournalError(_changed(result), name=result.call_id)
+        run = self._run
+        if run.unfinished and result.call_id in run.unfinished and result.status in ("success", "error"):
+            run.stop(result.call_id, JournalError(_changed(result), name=result.call_id))
         if result.error is not None:
             self._note_failure(result, result.error)
         # A stopped agent has no result: the run stops with it, and both continue together.
-        if self._is_failed or result.call_id in nesting.stopped or result.call_id not in self._left:
+        if self._is_failed or result.call_id in run.stopped or result.call_id not in self._left:
             return None
         self._end(result)
-        if nesting.keeper is not None and self._left:
-            nesting.keeper.begin()  # other calls may take hours
-        if nesting.emit is None:
+        if run.keeper is not None and self._left:
+            run.keeper.begin()  # other calls may take hours
+        if run.emit is None:
             return None
-        return nesting.emit(events.ToolFinished(self.step, result))
+        return run.emit(events.ToolFinished(self.step, result))
 
     def _end(self, result: ToolResult) -> None:
         """Pass a result on, with the usage of runs inside of the call."""
-        usage = self._nesting.inner_usage(self._left.values(), result.call_id)
+        usage = self._run.spending.inner_usage(self._left.values(), result.call_id)
         self._is_failed = True
         self._ended(result, usage)
         self._is_failed = False
@@ -167,11 +167,10 @@ class ToolCalls:
 
     def _note_failure(self, result: ToolResult, error: BaseException) -> None:
         """Stop the run if an agent in the tool paused; log other errors."""
-        stopped = self._nesting.stopped
         paused = inner_pause(error)
         if paused is not None:
-            stopped.setdefault(result.call_id, paused)
-        if not self._is_failed and result.call_id not in stopped and _log.isEnabledFor(logging.WARNING):
+            self._run.stop(result.call_id, paused)
+        if not self._is_failed and result.call_id not in self._run.stopped and _log.isEnabledFor(logging.WARNING):
             trace = clean("".join(traceback.format_exception(error)))  # a handler has to encode it
             _log.warning("run %s: the tool %s failed (%s)\n%s", self._run_id, result.name, result.call_id, trace)
 
@@ -184,7 +183,7 @@ class ToolCalls:
             is_behind = is_behind or (is_sequential and has_stopped)
             if other.id == call.id:
                 return is_behind
-            if other.id in self._nesting.stopped:
+            if other.id in self._run.stopped:
                 has_stopped, is_behind = True, is_behind or is_sequential
         return False
 

@@ -44,9 +44,12 @@ def run_context(
             raise ContextError("PromptContext", [("user_input.messages", what)])
         conversation = _NO_CONVERSATION if session is None else session.conversation
         ctx = PromptContext(user_input=cast(UserInput, user_input), conversation=conversation, tools=tools)
-    if kept := getattr(session, "additional_kwargs", None):
+    kept = getattr(session, "additional_kwargs", None)
+    if kept:
         ctx = _with_kept(ctx, kept)
-    return with_key(ctx, chain, session, run_id)
+    if chain.fenced:
+        ctx = with_key(ctx, chain, session, run_id)
+    return ctx
 
 
 def with_history(chain: Chain[Any], user_input: Input | None, options: Mapping[str, Any]) -> Input | None:

@@ -1,0 +1,197 @@
+"""`Attempt`: one attempt at a run: claims it, limits its time, keeps its journal, and ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Generic, TypeVar, cast
+
+from agentkit.errors import LimitExceeded, RunBusy, SessionBusy
+from agentkit.run.engine.current_run import CurrentRun
+from agentkit.run.engine.events import RunFinished
+from agentkit.run.engine.journalled import Journalled
+from agentkit.run.engine.listening import Listening
+from agentkit.run.engine.loop import RunResult, run_loop
+from agentkit.run.engine.run_setup import RunSetup
+from agentkit.run.engine.run_steps import RunSteps
+from agentkit.run.journal.journal_file import keeping
+from agentkit.run.parts.chain import Output
+from agentkit.run.parts.decisions import inner_pause
+from agentkit_tools.calling.deadline import DeadlineError, outcome
+
+__all__ = ["Attempt"]
+
+T = TypeVar("T")
+_GRACE = 6.0
+"""Seconds that a run has to end after its time limit: more than its tools have after they are cancelled."""
+_MIN_SECONDS = 0.1
+"""Seconds that a listener has to take the end of a run, also if the time of the run is over."""
+
+
+class Attempt(Generic[Output]):
+    """One attempt at a run: from its first step to its end, or from the last step of its journal.
+
+    Args:
+        setup: The run.
+        run: The run, as runs inside of it see it.
+        steps: Performs its steps.
+        listening: Its listener.
+    """
+
+    __slots__ = ("_began", "_listening", "_run", "_setup", "_stepping", "_steps")
+
+    def __init__(self, setup: RunSetup[Output], run: CurrentRun, steps: RunSteps, listening: Listening | None) -> None:
+        self._setup = setup
+        self._run = run
+        self._steps = steps
+        self._stepping = Journalled(steps, setup.journal, setup.known, run.spending.price)
+        self._listening = listening
+        self._began = 0.0
+
+    async def result(self) -> RunResult[Output]:
+        """Perform the run to its end.
+
+        Raises:
+            SessionBusy: Another run is using the session.
+            RunBusy: A run of this id is going on.
+            LimitExceeded: The run used more than its limits allow.
+            BaseException: The error that ended it, with the attributes `messages`, `usage` and `journal`.
+        """
+        limits = self._setup.definition.limits
+        try:
+            with self._claimed():
+                if limits.seconds is None:
+                    result = await self._performed()
+                else:
+                    self._began = asyncio.get_running_loop().time()
+                    result = await self._within(limits.seconds, self._performed())
+        except BaseException as raised:
+            error = inner_pause(raised) or raised
+            self._complete(error)
+            if error is not raised:
+                raise error from error.__cause__
+            cut = None
+            if isinstance(error, LimitExceeded) and limits.on_limit == "return" and not self._steps.round_problem:
+                cut = self._cut(error)
+            if cut is None:
+                raise
+            result = cut
+        if self._listening is not None:
+            await self._tell_end(result, self._listening)
+        return result
+
+    async def _performed(self) -> RunResult[Output]:
+        """Perform the loop, and write the journal if it is kept."""
+        setup = self._setup
+        if setup.keep is None:
+            return await self._looped()
+        async with keeping(setup.journal, setup.keep, setup.known) as keeper:
+            self._run.keep(keeper)
+            return await self._looped()
+
+    async def _looped(self) -> RunResult[Output]:
+        setup, keeper = self._setup, self._run.keeper
+        self._stepping.keeper = keeper
+        result = await run_loop(setup, self._stepping)
+        if keeper is not None:
+            await keeper.written()
+        if setup.known is not None:
+            self._steps.check_decisions()
+        return result
+
+    async def _within(self, seconds: float, work: Awaitable[T]) -> T:
+        """Await a part of the run; cancel it after `seconds`.
+
+        Raises:
+            LimitExceeded: The run took longer than its limit allows.
+        """
+        # The steps are cancelled first and closed a few seconds later, so that they can store results of tools.
+        result, error = await outcome(_awaited(work), seconds, grace=_GRACE)
+        if isinstance(error, DeadlineError):
+            allowed = self._setup.definition.limits.seconds or seconds
+            raise LimitExceeded("seconds", allowed, "allow more time, or use faster tools and listeners") from None
+        if error is not None:
+            raise error
+        return cast(T, result)
+
+    async def _tell_end(self, result: RunResult[Output], listening: Listening) -> None:
+        """Pass the end of the run to the listener, in the time that is left."""
+        result.listener_errors = listening.errors
+        seconds = self._setup.definition.limits.seconds
+        try:
+            taken = listening.emit(RunFinished(result))
+            if taken is not None and seconds is not None:
+                left = self._began + seconds - asyncio.get_running_loop().time()
+                await self._within(max(left, _MIN_SECONDS), taken)
+            elif taken is not None:
+                await taken
+        except BaseException as error:
+            self._complete(error)
+            raise
+
+    @contextmanager
+    def _claimed(self) -> Iterator[None]:
+        """Claim the run and its conversation until the end of the block; sessions may share a conversation."""
+        journal, session = self._setup.journal, self._setup.session
+        run_key = journal.agent, journal.run_id
+        conversation: object = None
+        if session is not None:
+            conversation = getattr(session, "address", None) or id(session)
+            if _RUNNING.setdefault(conversation, self) is not self:
+                raise SessionBusy(session.id)
+        if _RUNNING.setdefault(run_key, self) is not self:
+            if session is not None:
+                del _RUNNING[conversation]
+            raise RunBusy(journal.run_id)
+        self._run.begin(journal, self._setup.known)
+        try:
+            yield
+        finally:
+            self._run.end()
+            _RUNNING.pop(run_key, None)
+            writing = self._steps.writing
+            if session is not None and writing is not None:
+                # A write that hangs was left behind: no other run may use the conversation before its end.
+                writing.add_done_callback(lambda _: _RUNNING.pop(conversation, None))
+            elif session is not None:
+                _RUNNING.pop(conversation, None)
+
+    def _complete(self, error: BaseException) -> None:
+        """Give an error the messages, the usage and the journal of the run."""
+        journal, steps, problem = self._setup.journal, self._steps, self._steps.round_problem
+        with suppress(Exception):  # an exception without attributes
+            if problem and problem not in getattr(error, "__notes__", ()):
+                error.add_note(problem)
+            error.messages = (*journal.messages, *steps.unstored)  # type: ignore[attr-defined]
+            error.usage, error.journal = journal.usage + steps.usage_outside, journal  # type: ignore[attr-defined]
+
+    def _cut(self, error: LimitExceeded) -> RunResult[Output] | None:
+        """Return the result of a run that reached a limit: its last text, if the answer is text.
+
+        None if nothing was sent, and no prompt can be composed.
+        """
+        journal, sent = self._setup.journal, self._stepping.sent
+        if sent is None:
+            try:
+                sent = self._setup.definition.chain.compose(self._setup.ctx)
+            except Exception:
+                return None
+        output: Any = None
+        if sent.output is None:
+            texts = [message.text for message in journal.messages if message.role == "assistant" and message.text]
+            output = texts[-1] if texts else ""
+        steps = sum([entry.effect == "CallModel" for entry in journal.entries])
+        return RunResult(output, journal.messages, sent, journal.usage, steps, "limit", journal.run_id, journal, error)
+
+
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work
+
+
+_RUNNING: dict[object, object] = {}
+"""Claims of runs and of conversations. `setdefault` is atomic, also between threads."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_RUNNING.clear)  # the runs go on in the parent process only
