@@ -5,14 +5,17 @@ evaluated again at each level, so a schema of forty lines can take years.
 
 A schema has a weight for each group of values: how often it is applied to each of them, at most. Groups are weighed
 from the whole value inwards, and the sizes of errors are added up from the innermost values outwards.
+
+A value that takes too long is weighed again with the memory of the library: whether an object or a list matches a
+schema that contains itself is computed once. A tree with eight kinds of containers then costs as much for each level.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from functools import cached_property
 from heapq import heapify, heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from agentkit_prompts.context.nested import iter_nodes
 from agentkit_prompts.schemas.schema_graph import SchemaGraph, SchemaNode
@@ -32,6 +35,7 @@ _COPIES = 2
 """Times that the errors inside alternatives are copied into the error of the schema with these alternatives."""
 _MAX_HASHED_BITS = 62
 _BITS_PER_COMPARISON = 32
+_Weights: TypeAlias = dict[ValueGroup, dict[int, int]]
 _TOO_LONG = "takes too long to check: shorten it, or simplify its schema"
 
 
@@ -68,45 +72,90 @@ class ValueCost:
 
     def __init__(self, graph: SchemaGraph, value: Any) -> None:
         self._graph = graph
-        self._value = value
         try:
             self._groups = grouped(value, graph.places)
         except TooManyGroupsError:
             raise TooExpensiveError(_TOO_LONG) from None
-        self._weights: dict[ValueGroup, dict[int, int]] = {group: {} for group in self._groups}
-        """Group -> index of a schema -> its weight."""
-        self._weights[self._groups[0]][graph.root] = 1
-        self._evaluations = self._steps = 0
-        for group in self._groups:
-            self._weigh(group)
+        self._weights: _Weights | None = None
+        try:
+            self._weights = _Weighing(graph, self._groups, value).weights
+        except TooExpensiveError:
+            if not graph.remembered:
+                raise
+            # A value can be valid that takes too long without remembered results. Its errors are not made: for them
+            # the library follows each reference again.
+            _Weighing(graph, self._groups, value, graph.remembered)
 
     @property
     def allows_one_error(self) -> bool:
         """True if the library can describe one error in time."""
-        return self._errors(of_one=True).largest_alternative <= _MAX_UNITS
+        return self._weights is not None and self._errors(self._weights, of_one=True).largest_alternative <= _MAX_UNITS
 
     @property
     def allows_all_errors(self) -> bool:
         """True if the library can list all errors in time."""
-        return self._errors(of_one=False).all_with_copies <= _MAX_UNITS
+        return self._weights is not None and self._errors(self._weights, of_one=False).all_with_copies <= _MAX_UNITS
 
-    def _errors(self, *, of_one: bool) -> _Errors:
+    def _errors(self, weights: _Weights, *, of_one: bool) -> _Errors:
         errors = _Errors(self._graph, self._groups, of_one=of_one)
         # Parts are before the group that contains them, and schemas applied in place before the others.
         for group in reversed(self._groups):
-            errors.add(group, sorted(self._weights[group]))
+            errors.add(group, sorted(weights[group]))
         return errors
+
+
+class _Weighing:
+    """Weighs the schemas that are applied to each group of a value.
+
+    Attributes:
+        weights: Group -> index of a schema -> its weight.
+
+    Raises:
+        TooExpensiveError: The evaluations, or weighing them, take too long.
+    """
+
+    def __init__(
+        self, graph: SchemaGraph, groups: list[ValueGroup], value: Any, remembered: Set[tuple[int, int]] = frozenset()
+    ) -> None:
+        self._graph = graph
+        self._value = value
+        self._remembered = remembered
+        self._evaluations = self._steps = 0
+        self.weights: _Weights = {group: {} for group in groups}
+        self.weights[groups[0]][graph.root] = 1
+        for group in groups:
+            self._weigh(group)
 
     def _weigh(self, group: ValueGroup) -> None:
         """Add the weights of the schemas that are applied to a group to the weights of its parts."""
-        weights = self._weights[group]
+        weights = self.weights[group]
+        if self._remembered:
+            # The library remembers results for objects and lists only.
+            scalars = group.size - group.containers
+            self._apply_in_place(dict(weights), group, scalars, frozenset())
+            self._apply_in_place(weights, group, group.containers, self._remembered)
+        else:
+            self._apply_in_place(weights, group, group.size, frozenset())
+        for index, weight in weights.items():
+            for inner, part in _applied_to_parts(self._graph.nodes[index], group):
+                self._steps += 1
+                weights_of_part = self.weights[part]
+                weights_of_part[inner] = weights_of_part.get(inner, 0) + weight
+
+    def _apply_in_place(
+        self, weights: dict[int, int], group: ValueGroup, size: int, remembered: Set[tuple[int, int]]
+    ) -> None:
+        """Complete the weights of the schemas that are applied to a group, and charge for values of a size in it."""
         waiting = [-index for index in weights]
         heapify(waiting)
+        targets: set[int] = set()
         while waiting:
             # A schema has a larger index than those that it applies in place, so its weight is complete.
             index = -heappop(waiting)
+            # All remembered references to a schema evaluate it once.
+            weights[index] += index in targets
             node, weight = self._graph.nodes[index], weights[index]
-            self._charge(node, weight, group)
+            self._charge(node, weight, group, size)
             for inner in node.in_place:
                 # A schema that leads back to itself without reaching a part of the value adds nothing.
                 if inner >= index:
@@ -114,15 +163,14 @@ class ValueCost:
                 if inner not in weights:
                     weights[inner] = 0
                     heappush(waiting, -inner)
-                weights[inner] += weight
-            for inner, part in _applied_to_parts(node, group):
-                self._steps += 1
-                weights_of_part = self._weights[part]
-                weights_of_part[inner] = weights_of_part.get(inner, 0) + weight
+                if (index, inner) in remembered:
+                    targets.add(inner)
+                else:
+                    weights[inner] += weight
 
-    def _charge(self, node: SchemaNode, weight: int, group: ValueGroup) -> None:
+    def _charge(self, node: SchemaNode, weight: int, group: ValueGroup, size: int) -> None:
         self._steps += 1 + len(node.in_place) + len(node.required) + len(group.properties) + len(group.items)
-        evaluations = node.evaluations * group.size
+        evaluations = node.evaluations * size
         if node.has_unique_items:
             evaluations += self._comparisons
         self._evaluations += weight * evaluations

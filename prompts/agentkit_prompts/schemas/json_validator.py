@@ -100,7 +100,7 @@ class JsonValidator:
         if self._validator.is_valid(value):
             return []
         if not cost.allows_one_error:
-            return [SchemaProblem((), "anyOf", "matches none of the alternatives, which are too many to list")]
+            return [SchemaProblem((), "anyOf", "does not match the schema, and its problems are too many to list")]
         if cost.allows_all_errors:
             return list(self._listed(value))
         # One error costs little, even if all of them would contain a large schema again and again.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from agentkit_prompts.context.nested import iter_nodes
@@ -24,6 +26,12 @@ _NOT_LINEAR = re.compile(r"\(\?(?:[=!>]|<[=!])|\\[1-9kK]")
 """Look-around, atomic groups and back-references, in a pattern."""
 _ALTERNATIVES = frozenset({"anyOf", "oneOf", "not"})
 _UNEVALUATED = frozenset({"unevaluatedProperties", "unevaluatedItems"})
+_WITHOUT_MEMORY = frozenset({*_UNEVALUATED, "$id", "$anchor", "$dynamicAnchor", "$dynamicRef"})
+"""Keywords that make the library evaluate or compile the same schema again, so that it has several memories."""
+_DEFINITION = re.compile(r"#/(?:\$defs|definitions)/[^/]+")
+"""Reference to a schema that the library compiles only for references."""
+_MAX_STEPS = 200_000
+"""Schemas that are visited to find the references with a memory, at most half a microsecond each."""
 _LISTED = ("enum", "const", "required", "dependentRequired")
 """Keywords whose values are read with each value, and are a part of an error."""
 _WITH_ONE_SCHEMA = (
@@ -61,6 +69,12 @@ class SchemaNode:
     all_properties: tuple[int, ...]
     all_items: tuple[int, ...]
 
+    @property
+    def applied(self) -> Iterable[int]:
+        """The indexes of all schemas that it applies to a value or its parts."""
+        by_place = (self.in_place, self.prefix, self.additional, self.rest, self.names)
+        return chain(self.properties.values(), self.all_properties, self.all_items, *by_place)
+
     def of_property(self, name: str | None) -> tuple[int, ...]:
         """Return the schemas of a property; None stands for the names that no schema of the document names."""
         if name is not None and name in self.properties:
@@ -94,6 +108,40 @@ class SchemaGraph:
             longest_prefix=max([len(node.prefix) for node in self.nodes]),
             with_names=any(node.names for node in self.nodes),
         )
+
+    @cached_property
+    def remembered(self) -> Set[tuple[int, int]]:
+        """References whose results the library remembers for each object and list: (schema, target) as indexes.
+
+        They are the references that can only be reached through their target: the library finds them while it compiles
+        the target.
+        """
+        if not _WITHOUT_MEMORY.isdisjoint(chain.from_iterable(self._kept)):
+            return frozenset()
+        references: dict[int, list[int]] = {}
+        for index, schema in enumerate(self._kept):
+            if _DEFINITION.fullmatch(str(schema.get("$ref"))):
+                references.setdefault(self._index(self._references.target(schema["$ref"])), []).append(index)
+        steps = 0
+        remembered: set[tuple[int, int]] = set()
+        for target, sources in references.items():
+            others = self._reachable_without(target)
+            steps += len(self.nodes)
+            if steps > _MAX_STEPS:
+                break
+            remembered.update([(source, target) for source in sources if source not in others])
+        return remembered
+
+    def _reachable_without(self, target: int) -> set[int]:
+        """Return the schemas that are applied to a value, or to a part of it, if the target is left out."""
+        reached = {target}
+        waiting = [self.root]
+        while waiting:
+            index = waiting.pop()
+            if index not in reached:
+                reached.add(index)
+                waiting += self.nodes[index].applied
+        return reached - {target}
 
     def _ordered(self, document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         """Yield each schema after those that it applies in place, and index it."""

@@ -50,6 +50,7 @@ class ValueGroup:
 
     Attributes:
         count: Number of the values.
+        containers: Number of the values that are objects or lists.
         size: Number of the values, and units of their characters and digits.
         largest: The size of the largest value, without its parts.
         most: Number of values of the group in one value of the group around it, at most.
@@ -58,12 +59,12 @@ class ValueGroup:
         names: The names of properties, as texts, if a schema is applied to them.
     """
 
-    __slots__ = ("count", "items", "largest", "most", "names", "properties", "size", "values")
+    __slots__ = ("containers", "count", "items", "largest", "most", "names", "properties", "size", "values")
 
     def __init__(self, most: int, values: list[Any]) -> None:
         self.values = values
         self.most = most
-        self.count, self.size, self.largest = 0, 0, 1
+        self.containers, self.count, self.size, self.largest = 0, 0, 0, 1
         self.properties: dict[str | None, ValueGroup] = {}
         self.items: dict[int | None, ValueGroup] = {}
         self.names: ValueGroup | None = None
@@ -92,6 +93,7 @@ class ValueGroup:
             elif value is not None and not -_MAX_CHEAP < value < _MAX_CHEAP:
                 numbers.append(value)
         self._measure([len(text) // CHARS_PER_UNIT for text in texts], [*map(number_units, numbers)])
+        self.containers = len(objects) + len(lists)
         self._divide_objects([value for value in objects if value], places)
         self._divide_lists([value for value in lists if value], places)
         # The values themselves are not needed any more: their parts are in the next groups.

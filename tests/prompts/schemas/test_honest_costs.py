@@ -207,6 +207,22 @@ def messages() -> Any:
     return {"messages": turn * 500}
 
 
+BLOCKS = {
+    **fields(page=ref("block")),
+    "$defs": {
+        "block": {"anyOf": [*[ref(f"block{kind}") for kind in range(8)], TEXT]},
+        **{f"block{kind}": tagged(f"block{kind}", children=listed(ref("block"))) for kind in range(8)},
+    },
+}
+
+
+def blocks(levels: int) -> Any:
+    value: Any = "Hello"
+    for level in range(levels):
+        value = {"kind": f"block{level % 8}", "children": ["before", value, value if level < 8 else "after"]}
+    return {"page": value}
+
+
 class Case(NamedTuple):
     schema: dict[str, Any]
     value: Callable[[], Any]
@@ -246,3 +262,11 @@ def test_the_place_of_one_wrong_value_is_named(name: str) -> None:
     problems = JsonValidator(case.schema).problems(value)
     assert process_time() - start < MAX_SECONDS
     assert case.path in [problem.path[: len(case.path)] for problem in problems]
+
+
+def test_kinds_of_containers_do_not_multiply_with_their_depth() -> None:
+    validator = JsonValidator(BLOCKS)
+    start = process_time()
+    assert validator.problems(blocks(60)) == []
+    assert validator.problems({"page": {"kind": "block0", "children": [blocks(60)]}})
+    assert process_time() - start < MAX_SECONDS
