@@ -141,7 +141,7 @@ def inspect(order: dict[str, Any], say: Any) -> None:
         index = memory._store.indexes.catch_up()
         report = memory.admin.verify()
         with memory._store.database.read() as connection:
-            shown = "documents WHERE generation >= 0"  # a removed document is hidden at once, then taken apart
+            shown = "documents WHERE generation > 0"  # a document that is being removed is hidden
             uris = dict(connection.execute(text(f"SELECT id, uri FROM {shown}")).all())
             rows = connection.execute(text("SELECT text, document_id FROM items WHERE kind = 'chunk'")).all()
             every = set(connection.scalars(text("SELECT id FROM items")))

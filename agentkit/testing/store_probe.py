@@ -63,15 +63,20 @@ class StoreProbe:
 
         Returns:
             The columns of the table; `text` is the whole text of a turn, which may be stored in its message only, and
-            None if that is damaged.
+            None if that is damaged. The place and the metadata of a chunk are those in the shown generation.
         """
         from sqlalchemy import select
 
-        from agentkit_memory.database.tables import items
+        from agentkit_memory.database.tables import document_chunks, documents, items
+        from agentkit_memory.store.item_rows import PLACE, SHOWN_CHUNK, place_column
         from agentkit_memory.store.item_text import ITEM_TEXT
 
-        columns = [ITEM_TEXT if column.name == "text" else column for column in items.c]
-        chosen = select(*columns).order_by(*items.c["scope_id", "kind", "branch_id", "document_id", "position", "id"])
+        columns = {column.name: column for column in items.c} | {name: place_column(name) for name in PLACE}
+        columns["text"] = ITEM_TEXT
+        rows = select(*columns.values()).select_from(items)
+        rows = rows.outerjoin(documents, documents.c.id == items.c.document_id).outerjoin(document_chunks, SHOWN_CHUNK)
+        owner = items.c["scope_id", "kind", "branch_id", "document_id"]
+        chosen = rows.order_by(*owner, columns["position"], items.c.id)
         return self.rows(chosen if kind is None else chosen.where(items.c.kind == kind))
 
     def rows(self, statement: str | Executable, /, **values: object) -> Sequence[Row[Any]]:

@@ -138,21 +138,25 @@ class Memory:
                 `IngestReport.errors`.
             StoreError: The database cannot be written.
         """
-        from agentkit_memory.ingest.documents import DocumentStore
+        from agentkit_memory.ingest.document_writer import DocumentWriter
         from agentkit_memory.ingest.find_files import given_paths
         from agentkit_memory.ingest.pipeline import ingest_files
         from agentkit_memory.store.outbox import pending
 
         given, how = given_paths(paths), given_options(options, on_progress)
-        own = self._own_scope()
-        index = partial(self._store.index_if_free, own)  # what others wait for is not embedded here
-        index()  # first: without the extra it needs, nothing is left half done
-        store = DocumentStore(self._store.database, own, self.scope.key)
-        report = ingest_files(store, given, how, on_progress, index)
-        index()
-        waiting = pending(self._store.database)
+        store, own = self._store, self._own_scope()
+
+        def index() -> None:  # what others wait for is not embedded here
+            store.index_if_free(own)
+
+        if not store.indexes.is_open:  # first: without the extra it needs, nothing is left half done
+            index()
+        writer = DocumentWriter(store.database, own, self.scope.key)
+        report = ingest_files(writer, given, how, on_progress, index)
+        store.index_if_free(own)
+        waiting = pending(store.database)
         if waiting:
-            self._store.catch_up_later()
+            store.catch_up_later()
         return replace(report, pending=waiting)
 
     def recall(

@@ -51,10 +51,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for scope in (BAD, GOOD):
             memory.within(scope).session("s").append(Message("user", "zebra that waits"))
             memory.within(scope).recall_logs()
-        StoreProbe(memory).execute(
-            """INSERT INTO chunk_moves SELECT document_id, id, 9, position, start, "end", line, meta FROM items
-            WHERE document_id IS NOT NULL"""
-        )
     return home
 
 
@@ -102,7 +98,7 @@ CASES = [
     ("items", "id = x'ff'", FACT),
     ("items", "meta = '{'", FACT),
     ("items", "role = 'x'", f"kind = 'turn' AND branch_id = {MAIN}"),
-    ("chunk_moves", f"position = {NO_UTF_8}", DOCUMENTS),
+    ("document_chunks", f"position = {NO_UTF_8}", DOCUMENTS),
     ("recall_logs", f"query = {NO_UTF_8}", f"scope_id = {ITS}"),
     ("recall_logs", "candidates = '[1]'", f"scope_id = {ITS}"),
     ("recall_logs", "took_us = 'long'", f"scope_id = {ITS}"),
@@ -368,7 +364,7 @@ OWNERLESS = [
     f"UPDATE branches SET id = 999999 WHERE id = {MAIN}",
     f"UPDATE messages SET branch_id = {NO_UTF_8} WHERE branch_id = {MAIN} AND seq = 2",
     f"DELETE FROM conversations WHERE id = {TALK}",
-    "UPDATE chunk_moves SET document_id = 'x'",
+    "UPDATE document_chunks SET document_id = 'x'",
     "UPDATE images SET document_id = 'x' WHERE document_id = (SELECT min(document_id) FROM images)",
 ]
 

@@ -31,8 +31,16 @@ from agentkit_memory.conversations.branch import EDIT
 from agentkit_memory.conversations.message_rows import dump
 from agentkit_memory.conversations.turns import REDACTED
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.rows import column_problem, is_text, raw_rows
-from agentkit_memory.database.tables import METADATA, branches, documents, item_sources, items, messages
+from agentkit_memory.database.rows import column_problem, is_name, is_text, raw_rows
+from agentkit_memory.database.tables import (
+    METADATA,
+    branches,
+    document_chunks,
+    documents,
+    item_sources,
+    items,
+    messages,
+)
 from agentkit_memory.errors import StoreCorrupt
 from agentkit_memory.store.item_rows import forget_items, in_batches
 from agentkit_memory.store.metadata import read_metadata
@@ -46,7 +54,7 @@ __all__ = ["corrupt_rows", "file_problems", "move_corrupt_rows"]
 _READERS: Mapping[str, Mapping[str, Callable[[Any], object]]] = {
     "documents": {"meta": read_metadata},
     "items": {"meta": read_metadata},
-    "chunk_moves": {"meta": read_metadata},
+    "document_chunks": {"meta": read_metadata},
     "recall_logs": LOG_READERS,
     "messages": {"body": MESSAGES.validate_json},
     "branch_notes": {"body": json.loads},
@@ -65,7 +73,7 @@ class _Moved(NamedTuple):
     key: Mapping[str, Any]
     """Primary key of the row."""
     owner: Any
-    """Document of an item, or branch of a message; None for other rows."""
+    """Document of an item or a chunk, or branch of a message; None for other rows."""
     digest: int
 
 
@@ -110,7 +118,7 @@ def _content_problem(table: Table, row: Mapping[str, Any]) -> tuple[str, str]:
 def move_corrupt_rows(database: Database, path: Path) -> int:
     """Write damaged rows to a new file of JSON lines, then remove them; return their number.
 
-    The turn of a damaged message, and the facts that were taken from a damaged item or such a turn, are moved too. A
+    The item of a damaged chunk or message, and the facts that were taken from a damaged item, are moved too. A
     message becomes a redacted message, so that the other messages keep their numbers. A document that lost a chunk is
     written again by the next ingestion of its file. If the process ends before all rows are removed, another repair
     moves the rest.
@@ -133,22 +141,28 @@ def move_corrupt_rows(database: Database, path: Path) -> int:
 
 
 def _moved(table: Table, row: Mapping[str, Any]) -> _Moved:
-    owner = {items: "document_id", messages: "branch_id"}.get(table)
+    owner = {items: "document_id", document_chunks: "document_id", messages: "branch_id"}.get(table)
     key = {column.name: row[column.name] for column in table.primary_key}
     return _Moved(key, row[owner] if owner else None, hash(tuple(row.values())))
 
 
 def _with_derived(connection: Connection, corrupt: Iterator[RowProblem]) -> Iterator[RowProblem]:
-    """Yield damaged rows, then the turns of damaged messages, then the facts that were taken from these items."""
+    """Yield damaged rows, the items of damaged chunks and messages, and the facts that were taken from these items."""
     ids: set[object] = set()
+    of_chunks: set[str] = set()
     numbers: dict[object, list[object]] = {}
     """Numbers of damaged messages, by their branches."""
     for each in corrupt:
         if each.table is items:
             ids.add(each.row["id"])
+        elif each.table is document_chunks and is_name(each.row["item_id"]):
+            of_chunks.add(each.row["item_id"])
         elif each.table is messages:
             numbers.setdefault(each.row["branch_id"], []).append(each.row["seq"])
         yield each
+    for row in _rows_of(connection, of_chunks - ids):
+        ids.add(row.id)
+        yield RowProblem(items, row._asdict(), "document_id", "has a damaged chunk")
     for branch, damaged in numbers.items():
         for row in _turns_of(connection, branch, damaged):
             if row.id not in ids:
@@ -162,9 +176,14 @@ def _with_derived(connection: Connection, corrupt: Iterator[RowProblem]) -> Iter
             facts.update(row.item_id for row in raw_rows(connection, derived, {}) if is_text(row.item_id))
         ahead = facts - ids
         ids |= ahead
-        for some in in_batches(sorted(ahead, key=str)):
-            for row in raw_rows(connection, select(items).where(items.c.id.in_(some)), {}):
-                yield RowProblem(items, row._asdict(), "source", "is a damaged item")
+        for row in _rows_of(connection, ahead):
+            yield RowProblem(items, row._asdict(), "source", "is a damaged item")
+
+
+def _rows_of(connection: Connection, ids: Collection[object]) -> Iterator[Any]:
+    """Yield the rows of items, as they are stored."""
+    for some in in_batches(sorted(ids, key=str)):
+        yield from raw_rows(connection, select(items).where(items.c.id.in_(some)), {})
 
 
 def _turns_of(connection: Connection, branch: object, damaged: Sequence[object]) -> Iterator[Any]:
@@ -203,7 +222,7 @@ def _remove(
     for owner in [*owners]:
         if owner is None or owner in leaving or not is_text(owner):
             del owners[owner]
-    if table is items:
+    if table in (items, document_chunks):
         for some in in_batches(owners):
             incomplete = update(documents).where(documents.c.id.in_(some), documents.c.content_hash != "")
             connection.execute(incomplete.values(content_hash=_UNKNOWN_HASH, stamp=""))

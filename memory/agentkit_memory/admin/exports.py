@@ -89,7 +89,7 @@ def exported_rows(path: Path) -> Callable[[], Iterator[Batch]]:
 
     Raises:
         StoreCorrupt: It is cut or damaged; up to ten problems are named with their lines.
-        StoreVersion: A newer version of agentkit wrote it.
+        StoreVersion: Another version of agentkit wrote it.
     """
     try:
         _check_digest(path)
@@ -151,11 +151,10 @@ def _check_header(path: Path, line: bytes) -> None:
         version, revision = header[_NAME], header["revision"]
     except (ValueError, TypeError, KeyError, RecursionError):
         raise _cut(path, 1) from None
-    known = isinstance(version, int) and version <= _FORMAT and isinstance(revision, str) and revision <= REVISION
-    if not known:
+    if version != _FORMAT or revision != REVISION:
         raise StoreVersion(
-            f"{path}: an export in format {version!r:.20} at revision {revision!r:.20}; this agentkit reads up to "
-            f"format {_FORMAT} at revision {REVISION!r}: upgrade agentkit",
+            f"{path}: an export in format {version!r:.20} at revision {revision!r:.20}; this agentkit reads format "
+            f"{_FORMAT} at revision {REVISION!r}: restore it with the agentkit that wrote it, and open that store",
             path=str(path),
             name="format",
             value=str(version),

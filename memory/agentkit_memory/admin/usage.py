@@ -11,6 +11,7 @@ from agentkit_memory.database.rows import raw_texts
 from agentkit_memory.database.tables import (
     branches,
     conversations,
+    document_chunks,
     documents,
     images,
     items,
@@ -46,6 +47,7 @@ _ALL = select(
     _of(func.sum(func.length(images.c.content)), documents, images),
     _of(func.sum(func.length(messages.c.body)), conversations, branches, messages)
     + _of(func.sum(func.length(ITEM_TEXT) + func.length(items.c.meta)), items)
+    + _of(func.sum(func.length(document_chunks.c.meta)), items, document_chunks)
     + _of(func.sum(func.length(recall_logs.c.candidates)), recall_logs),
 ).group_by(_owner.c.tenant)
 """The fields of `Usage` in one statement, which sees one moment."""

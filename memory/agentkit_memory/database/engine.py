@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,7 +15,6 @@ from sqlalchemy import Connection, Engine, Insert, Table, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from agentkit_memory.checks import is_time
 from agentkit_memory.database.deferred_writes import DeferredWrites
 from agentkit_memory.database.driver_errors import code_of, translate
 from agentkit_memory.database.migrate import REVISION, current_revision, migrate
@@ -135,7 +135,8 @@ class Database:
             StoreError: The given clock returned something else.
         """
         now: object = self._clock()
-        if not is_time(now):
+        # No large integer, infinity or NaN.
+        if isinstance(now, bool) or not isinstance(now, int | float) or not abs(now) <= sys.float_info.max:
             raise StoreError(
                 f"{self.where}: expected seconds since 1970 from the clock that was given, got {now!r}", name="clock"
             )

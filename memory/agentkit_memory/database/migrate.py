@@ -1,27 +1,29 @@
-"""Brings a database to the newest revision. Alembic is imported only to upgrade an older one."""
+"""Brings a database to the newest revision. Alembic is imported only to upgrade an older database."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Column, Connection, MetaData, String, Table, inspect, select
 
+from agentkit_memory.database.conversions import CONVERSIONS
 from agentkit_memory.database.tables import METADATA
 from agentkit_memory.errors import StoreVersion
 
 __all__ = ["MIGRATIONS", "REVISION", "current_revision", "migrate"]
 
-REVISION = "0010"
-"""The newest revision in `migrations/versions`."""
+REVISION = "2026_01"
+"""The newest revision in `migrations/versions`. The names of revisions are in the order of the alphabet."""
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
-# As Alembic makes it. A table of its own: `METADATA` is what a revision is compared with.
+# As Alembic makes it. It is in other metadata: `METADATA` is compared with the tables of a revision.
 _VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 
 
 def current_revision(connection: Connection) -> str | None:
-    """Return the revision the database is at, or None when it is empty."""
+    """Return the revision of the database, or None if it is empty."""
     return connection.scalar(select(_VERSION.c.version_num)) if inspect(connection).has_table(_VERSION.name) else None
 
 
@@ -29,7 +31,7 @@ def migrate(connection: Connection, where: str) -> None:
     """Make the tables of a new database, or upgrade those of an older one, inside the transaction of `connection`.
 
     Raises:
-        StoreVersion: The database is at a revision this version does not know.
+        StoreVersion: This version does not know the revision of the database.
     """
     now = current_revision(connection)
     if now is None:
@@ -44,9 +46,11 @@ def migrate(connection: Connection, where: str) -> None:
 
     scripts = ScriptDirectory(str(MIGRATIONS))
     if now not in {script.revision for script in scripts.walk_revisions()}:
+        advice = "upgrade agentkit, or open another store"
+        if now < REVISION:
+            advice = "a version before the first release wrote it: open a new store, and ingest its documents again"
         raise StoreVersion(
-            f"{where}: at revision {now!r:.60}, this version of agentkit knows up to {REVISION!r}; "
-            "upgrade agentkit, or open another store",
+            f"{where}: at revision {now!r:.60}, this version of agentkit reads {REVISION!r}; {advice}",
             path=where,
             name="revision",
             value=now,
@@ -55,6 +59,12 @@ def migrate(connection: Connection, where: str) -> None:
     def steps(revision: tuple[str, ...], _: MigrationContext) -> list[RevisionStep]:
         return list(scripts._upgrade_revs(REVISION, revision))  # type: ignore[arg-type]
 
-    context = MigrationContext.configure(connection, opts={"fn": steps, "script": scripts})
+    def convert(*, step: Any, **_: object) -> None:
+        conversion = CONVERSIONS.get(step.up_revision_id)
+        if conversion is not None:
+            conversion(connection)
+
+    options = {"fn": steps, "script": scripts, "on_version_apply": [convert]}
+    context = MigrationContext.configure(connection, opts=options)
     with Operations.context(context):
         context.run_migrations()

@@ -1,4 +1,4 @@
-"""The tables. A new store is made from them, an older one upgraded by `migrations/`; a test compares the two."""
+"""The tables. A new store is made from them; a later revision in `migrations/` changes the tables of stored ones."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = [
     "METADATA",
     "branch_notes",
     "branches",
-    "chunk_moves",
     "conversations",
+    "document_chunks",
     "documents",
     "embeddings",
     "erasures",
@@ -143,10 +143,10 @@ tool_calls = Table(
     sqlite_with_rowid=False,
 )
 
-# Of a document that takes several transactions, the items of the next `generation` are written beside those that are
-# shown; they are shown, and the others no longer, when the generation is counted up. `stage` names who writes them. A
-# generation of -1 shows nothing: the document is being removed. `stamp` holds the times and size of the file when
-# it was read; it is empty where these would not show a later change.
+# Each content of a document has a `generation`, from 1. A document shows the chunks of one generation, and none if that
+# is 0 (nothing was published yet) or -1 (it is being removed). `stage` names the attempt that wrote it last, until no
+# chunks of other generations are left. `stamp` holds the times and size of the file when it was read; it is empty where
+# these would not show a later change.
 documents = Table(
     "documents",
     METADATA,
@@ -162,11 +162,12 @@ documents = Table(
     Column("stamp", Text, nullable=False, server_default=""),
     Column("meta", Text, nullable=False, server_default="{}"),  # of a given one; its chunks have it too
     UniqueConstraint("scope_id", "uri"),
+    _partial("ix_documents_unsettled", "stage != ''", "scope_id"),
 )
 
-# Recallable items: a `chunk` of a document, a `turn` of a conversation, a `fact`. The neighbours of a chunk are the
-# positions next to its own in the document, those of a turn the messages next to it in the branch. `text` is empty
-# where it is that of the whole message, and read there (`item_text.py`).
+# Recallable items: a `chunk` of a document, a `turn` of a conversation, a `fact`. The neighbours of a turn are the
+# messages next to it in the branch. `text` is empty where it is that of the whole message, and read there
+# (`item_text.py`). The place and the metadata of a chunk are in `document_chunks`; here they are 0 and empty.
 items = Table(
     "items",
     METADATA,
@@ -177,7 +178,7 @@ items = Table(
     Column("position", Integer, nullable=False),
     Column("title", Text, nullable=False),
     Column("text", Text, nullable=False),
-    Column("content_hash", String(64), nullable=False),  # of a chunk: whether it changed; else empty
+    Column("content_hash", String(64), nullable=False),  # of an image; else empty
     Column("start", BigInteger, nullable=False),
     Column("end", BigInteger, nullable=False),
     Column("line", Integer, nullable=False),
@@ -191,28 +192,25 @@ items = Table(
     Column("valid_to", Float(53)),
     Column("superseded_by", String(36)),
     Column("meta", Text, nullable=False, server_default="{}"),
-    Column("first_generation", Integer, nullable=False, server_default="0"),  # of its document, see there
-    Column("last_generation", Integer),
-    _partial("ix_items_leaving", "last_generation IS NOT NULL", "document_id"),
-    _partial("ix_items_of_document", "document_id IS NOT NULL", "document_id", "position"),
+    _partial("ix_items_of_document", "document_id IS NOT NULL", "document_id"),
     _partial("ix_items_of_branch", "branch_id IS NOT NULL", "branch_id", "position"),
     Index(None, "scope_id", "kind", "position"),
     Index(None, "scope_id", "created_at"),
 )
 
-# Where chunks stand in the next generation of their document that are shown elsewhere in this one. Once the generation
-# is shown, the places are written into the rows of the chunks.
-chunk_moves = Table(
-    "chunk_moves",
+# The chunks of each generation of a document. A chunk whose heading and text stay the same is one item in all of them.
+document_chunks = Table(
+    "document_chunks",
     METADATA,
-    Column("document_id", ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True),
-    Column("item_id", String(36), primary_key=True),
-    Column("generation", Integer, nullable=False),
+    Column("item_id", ForeignKey("items.id", ondelete="CASCADE"), primary_key=True),
+    Column("generation", Integer, primary_key=True, autoincrement=False),
+    Column("document_id", ForeignKey("documents.id", ondelete="CASCADE"), nullable=False),
     Column("position", Integer, nullable=False),
     Column("start", BigInteger, nullable=False),
     Column("end", BigInteger, nullable=False),
     Column("line", Integer, nullable=False),
     Column("meta", Text, nullable=False),
+    Index("ix_document_chunks_in_order", "document_id", "generation", "position"),
     sqlite_with_rowid=False,
 )
 

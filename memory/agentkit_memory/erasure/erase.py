@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, FromClause, bindparam, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, FromClause, bindparam, delete, func, or_, select, update
 
 from agentkit_memory.checks import is_whole
 from agentkit_memory.conversations.removal import delete_conversation
@@ -73,10 +73,9 @@ _SEGMENTS = (
     f"removed points, without their texts, are in the files of a large index until these are rewritten: {_LATER}"
 )
 _OWNERLESS = {
-    table: key.parent.not_in(select(key.column))
+    table: or_(*(key.parent.not_in(select(key.column)) for key in owned))
     for table in METADATA.sorted_tables
-    for key in table.foreign_keys
-    if key.ondelete and not key.parent.nullable
+    if (owned := [key for key in table.foreign_keys if key.ondelete and not key.parent.nullable])
 }
 """Tables whose rows go with an owner, and the condition that it is gone."""
 _LEAVES = (vector_state.c.want < 0) & (vector_state.c.want != vector_state.c.have)

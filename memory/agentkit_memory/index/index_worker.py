@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Worker"]
 
-_NO_ID = "it is damaged: its id is not a UUID, and no index takes it"
-
 _state = vector_state.c
 _this_space = _state.space == bindparam("this")
 _mine = (_this_space, _state.want != _state.have, _state.leased_by == bindparam("me"))
@@ -54,11 +52,6 @@ _free_rows = (
 )
 _free_removals = _free_rows.where(_state.want < 0)
 _free_of_scope = _free_rows.where(_state.scope_id == bindparam("only"))
-
-
-def _is_sound(title: object, text: object, scope: object) -> bool:
-    """True if an item can be indexed: its row and its message are not damaged."""
-    return is_name(title) and is_name(text) and isinstance(scope, int)
 
 
 def _lease(free: Select[str, str]) -> Update:
@@ -116,6 +109,23 @@ class _Task:
     """Name of what has the vector: the text or the image."""
     dense: Sequence[float] | None = None
     problem: str = ""
+    is_point: bool = True
+    """False for a damaged id, which no index takes."""
+
+
+def _task(row: Row[Any]) -> _Task | None:
+    """Return the task of a leased row of the outbox with its item; None if the driver cannot decode the id."""
+    if not is_text(row.item_id):
+        return None
+    text: str | None = None
+    if row.want > 0 and is_name(row.title) and is_name(row.text) and isinstance(row.scope_id, int):
+        text = indexed_text(row.title, row.text)
+    task = _Task(row.item_id, row.want, row.attempts, text, row.scope_id, is_point=is_point_id(row.item_id))
+    if row.kind == IMAGE:
+        task.image = row.document_id
+    if row.want > 0 and not task.is_point:
+        task.problem = "it is damaged: its id is not a UUID, and no index takes it"
+    return task
 
 
 class Worker:
@@ -160,27 +170,29 @@ class Worker:
             IndexUnavailable: The database refers to another index of this space now.
             IndexBroken: The index failed. The items are free for the next try.
         """
-        started = self._database.clock()
-        taken = self._take(started)
+        started, taken = self._take()
         if not taken:
             return 0
-        damaged = [task for task in taken if not is_point_id(task.item)]  # what is to be removed of them is in no index
-        tasks = [task for task in taken if is_point_id(task.item)] if damaged else taken
+        tasks = [task for task in taken if task.is_point]
+        corrupt = [task for task in taken if not task.is_point]
         try:
             failpoint("worker.leased")
             self._vectorise(tasks)
             failpoint("worker.embedded")
-            if self._database.clock() - started > self._lease / 3:
+            # Only a model takes long.
+            if self._encoder is not None and self._database.clock() - started > self._lease / 3:
                 tasks = self._renew(tasks)
             self._write(tasks)
         except BaseException:
             self._database.change(lambda connection: connection.execute(RELEASE, self._who))
             raise
-        self._acknowledge(tasks + damaged)
+        self._acknowledge(tasks + corrupt)
         failpoint("worker.acknowledged")
-        return len(tasks) + len(damaged)
+        return len(tasks) + len(corrupt)
 
-    def _take(self, now: float) -> list[_Task]:
+    def _take(self) -> tuple[float, list[_Task]]:
+        """Lease items; return the time of the lease, and the items."""
+        now = self._database.clock()
         # Read first: mostly there is nothing to do, and then no write lock is needed.
         look = {"this": self._space, "now": now, "most": self._batch, **self._only}
         with self._database.read() as connection:
@@ -193,31 +205,16 @@ class Worker:
                 name="index",
             )
         if not free:
-            return []
+            return now, []
         lease = {**look, **self._who, "until": now + self._lease}
 
         def take(connection: Connection) -> Sequence[Row[Any]]:
             connection.execute(self._lease_some, lease)
-            return self._leased(connection)
+            return raw_rows(connection, _LEASED, self._who)
 
         rows = self._database.change(take)
         self.others = self.others or not rows  # who took what was free a moment ago
-        return [
-            _Task(
-                item,
-                want,
-                attempts,
-                indexed_text(title, text) if want > 0 and _is_sound(title, text, scope) else None,
-                scope,
-                document if kind == IMAGE else "",
-                problem="" if want < 0 or is_point_id(item) else _NO_ID,
-            )
-            for item, want, attempts, title, text, scope, kind, document in map(tuple, rows)
-        ]
-
-    def _leased(self, connection: Connection) -> Sequence[Row[Any]]:
-        """Return the leased rows with their items; those of deleted items have none."""
-        return [row for row in raw_rows(connection, _LEASED, self._who) if is_text(row.item_id)]
+        return now, [task for row in rows if (task := _task(row)) is not None]
 
     def _renew(self, tasks: list[_Task]) -> list[_Task]:
         """Extend the leases that are still held; drop the other tasks."""
@@ -252,15 +249,14 @@ class Worker:
                     task.problem = task.problem or _problem(f"{type(error).__name__}: {error}")
 
     def _write(self, tasks: Sequence[_Task]) -> None:
-        self.index.upsert(
-            [
-                Point(task.item, task.want, task.scope_id, document_vector(task.text), task.dense)
-                for task in tasks
-                if task.text is not None
-            ]
-        )
-        failpoint("worker.upserted")
         gone = [task.item for task in tasks if task.text is None]
+        points = [
+            Point(task.item, task.want, task.scope_id, document_vector(task.text), task.dense)
+            for task in tasks
+            if task.text is not None
+        ]
+        self.index.upsert(points)
+        failpoint("worker.upserted")
         if gone:
             self.index.delete(gone)
             failpoint("worker.deleted")

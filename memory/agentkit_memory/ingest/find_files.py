@@ -62,24 +62,24 @@ class SourceFile:
         return FORMATS.get(self.path.suffix.lower(), "text")
 
 
-def given_paths(paths: object) -> list[str | os.PathLike[str]]:
-    """Return one path or several as a list.
+def given_paths(paths: object) -> list[Path]:
+    """Return one path or several as a list, with `~` expanded.
 
     Raises:
         IngestError: It is something else.
     """
     if isinstance(paths, str | os.PathLike):
-        return [paths]
+        return [expanded(paths)]
     several = isinstance(paths, Iterable) and not isinstance(paths, bytes | Mapping)
     given: list[object] = list(paths) if several else [paths]  # type: ignore[call-overload]
     right = [each for each in given if isinstance(each, str | os.PathLike)]
     if len(right) < len(given):
         wrong = [repr(each)[:80] for each in given if not isinstance(each, str | os.PathLike)]
         raise IngestError("ingest", f"expected paths of files and folders, got {', '.join(wrong[:5])}")
-    return right
+    return [expanded(each) for each in right]
 
 
-def find_files(paths: Iterable[str | os.PathLike[str]], *, images: bool = False) -> Iterator[SourceFile | IngestError]:
+def find_files(paths: Iterable[Path], *, images: bool = False) -> Iterator[SourceFile | IngestError]:
     """Yield each file once: those named, whatever their ending, and the files of folders whose ending is known.
 
     Hidden files and folders inside a folder, and links to folders, are skipped. A link that is named is the file that
@@ -88,7 +88,7 @@ def find_files(paths: Iterable[str | os.PathLike[str]], *, images: bool = False)
     """
     seen: set[bytes] = set()  # digests, which are smaller than paths
     for given in paths:
-        for file in _find(expanded(given), images):
+        for file in _find(given, images):
             if isinstance(file, SourceFile):
                 name = blake2b(os.fsencode(file.path), digest_size=16).digest()
                 if name in seen:

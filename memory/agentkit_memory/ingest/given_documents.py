@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -15,14 +15,14 @@ from sqlalchemy import bindparam, select
 from agentkit_memory.checks import MAX_BYTES, is_whole
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.rows import corrupt_row, is_name, raw_rows, sound_rows
-from agentkit_memory.database.tables import documents, items
+from agentkit_memory.database.tables import document_chunks, documents, items
 from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.chunks import CHUNKER, Chunk, chunk_blocks
-from agentkit_memory.ingest.documents import DocumentStore
+from agentkit_memory.ingest.document_removal import finish_removals, forget_document
+from agentkit_memory.ingest.document_writer import DocumentWriter, NewDocument, Version
 from agentkit_memory.ingest.find_files import FORMATS, Format, SourceFile
-from agentkit_memory.ingest.images import checked_alt, checked_image
+from agentkit_memory.ingest.images import checked_alt, checked_image, image_chunk
 from agentkit_memory.ingest.ingest_options import IngestOptions
-from agentkit_memory.ingest.leftovers import finish_removals, forget_document
 from agentkit_memory.ingest.pipeline import READERS
 from agentkit_memory.ingest.readers.blocks import Part
 from agentkit_memory.ingest.readers.file_stream import GivenStream
@@ -49,15 +49,15 @@ _FIND = _ROW.where(documents.c.source == bindparam("named")).order_by(documents.
 _FIND_ONE = _ROW.where(documents.c.id == bindparam("document"))
 _IDS = _FIND.with_only_columns(documents.c.id)
 _CHUNKS = (
-    select(*items.c["id", "text", "title", "position", "start", "end", "line", "meta"])
-    .join(documents, documents.c.id == items.c.document_id)
+    select(*items.c["id", "text", "title"], *document_chunks.c["position", "start", "end", "line", "meta"])
+    .join(document_chunks, document_chunks.c.item_id == items.c.id)
+    .join(documents, documents.c.id == document_chunks.c.document_id)
     .where(
         documents.c.id == bindparam("document"),
-        items.c.position > bindparam("after"),
-        items.c.first_generation <= documents.c.generation,
-        items.c.last_generation.is_(None) | (items.c.last_generation >= documents.c.generation),
+        document_chunks.c.generation == documents.c.generation,
+        document_chunks.c.position > bindparam("after"),
     )
-    .order_by(items.c.position)
+    .order_by(document_chunks.c.position)
     .limit(bindparam("most"))
 )
 
@@ -104,28 +104,30 @@ class Documents:
             )
         if isinstance(content, str) and kind in ("pdf", "image"):
             kind = "text"
-        store = DocumentStore(self._database, scope_id(self._database, self._scope), self._scope.key)
-        uri = _GIVEN + quote(source, safe="/:")
+        writer = DocumentWriter(self._database, scope_id(self._database, self._scope), self._scope.key)
+        document = NewDocument(_GIVEN + quote(source, safe="/:"), source, self._database.clock(), meta, image)
         cut = [CHUNKER, kind, title, meta, hashlib.blake2b(data, digest_size=24).hexdigest()]
         cut += [image.id] if image is not None else []
         digest = hashlib.blake2b("\0".join(cut).encode(), digest_size=24).hexdigest()
-        is_new = store.id_of(uri) not in self._ids(source) or store.find(uri)[0] != digest
-        if is_new and image is not None:
-            store.write_image(uri, source, image, alt, (digest, ""), title, meta)
-        elif is_new:
+        stored = writer.find(document.uri)
+        if stored.content_hash != digest or writer.id_of(document.uri) not in self._ids(source):
             with GivenStream(SourceFile(Path(source), source), data, IngestOptions()) as reading:
 
-                def seal() -> tuple[str, str]:
+                def seal() -> Version:
                     reading.finish()
-                    return digest, ""
+                    return Version(digest)
 
-                blocks = chain([Part(title=title)] if title else [], READERS[kind](reading))
-                store.write(uri, source, _with_metadata(source, chunk_blocks(blocks), meta), seal, meta=meta)
-        if is_new:
+                chunks: Iterable[Chunk]
+                if image is not None:
+                    chunks = [image_chunk(image, alt, title, meta)]
+                else:
+                    blocks = chain([Part(title=title)] if title else [], READERS[kind](reading))
+                    chunks = _with_metadata(source, chunk_blocks(blocks), meta)
+                writer.write(document, chunks, seal)
             self._changed()
-        finish_removals(self._database, store.scope_id)
-        (document,) = self._rows(_FIND_ONE, document=store.id_of(uri))
-        return document
+        finish_removals(self._database, writer.scope_id)
+        (found,) = self._rows(_FIND_ONE, document=writer.id_of(document.uri))
+        return found
 
     def list(self, *, after: str = "", limit: int = 100) -> tuple[StoredDocument, ...]:
         """Return documents of exactly this scope, in order of their sources.

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-from agentkit_memory.checks import MAX_BYTES, expanded
+from agentkit_memory.checks import MAX_BYTES
 from agentkit_memory.errors import IngestError, StoreCorrupt
-from agentkit_memory.ingest.chunks import CHUNKER, chunk_blocks
-from agentkit_memory.ingest.documents import DocumentStore
+from agentkit_memory.ingest.chunks import CHUNKER, Chunk, chunk_blocks
+from agentkit_memory.ingest.document_removal import finish_removals, remove_gone
+from agentkit_memory.ingest.document_writer import DocumentWriter, NewDocument, Version
 from agentkit_memory.ingest.find_files import Format, SourceFile, find_files, is_gone, is_same_folder
-from agentkit_memory.ingest.images import MAX_IMAGE, checked_alt, checked_image
+from agentkit_memory.ingest.images import MAX_IMAGE, checked_alt, checked_image, image_chunk
 from agentkit_memory.ingest.ingest_options import IngestOptions
-from agentkit_memory.ingest.leftovers import finish_removals
 from agentkit_memory.ingest.readers.blocks import Block, Part
 from agentkit_memory.ingest.readers.file_stream import PIECE, FileStream
 from agentkit_memory.ingest.readers.html import html_blocks
@@ -48,8 +47,8 @@ READERS: Mapping[Format, Callable[[FileStream], Iterator[Block | Part]]] = {
 
 
 def ingest_files(
-    store: DocumentStore,
-    paths: Iterable[str | os.PathLike[str]],
+    writer: DocumentWriter,
+    given: Sequence[Path],
     options: IngestOptions,
     on_progress: Callable[[IngestProgress], None] | None = None,
     on_stored: Callable[[], None] | None = None,
@@ -59,16 +58,17 @@ def ingest_files(
     Raises:
         StoreError: The database cannot be written. The files before the one at fault are stored.
     """
-    given = [expanded(path) for path in paths]
-    run = _Run(store, options, on_progress, on_stored)
+    run = _Run(writer, options, on_progress, on_stored)
     if on_progress is not None:
         run.count(given)
-    gone = [path for path in given if not is_folder(path) and _remove_named(store, run, path)]
+    gone = [path for path in given if not is_folder(path) and run.remove_named(path)]
     rest = [path for path in given if path not in gone]
     for file in find_files(rest, images=options.alt_text is not None):
         run.take(file)
-    finish_removals(store.database, store.scope_id)
-    run.removed += [name for folder in given if is_folder(folder) for name in _remove_gone(store, folder)]
+    finish_removals(writer.database, writer.scope_id)
+    for path in given:
+        if is_folder(path):
+            run.remove_gone_from(path)
     return run.report()
 
 
@@ -77,19 +77,19 @@ class _Run:
 
     def __init__(
         self,
-        store: DocumentStore,
+        writer: DocumentWriter,
         options: IngestOptions,
         on_progress: Callable[[IngestProgress], None] | None,
         on_stored: Callable[[], None] | None,
     ) -> None:
-        self._store = store
+        self._writer = writer
         self._options = options
         self._on_progress = on_progress
         self._on_stored = on_stored
         self._outcomes: dict[str, list[str]] = {"added": [], "changed": [], "unchanged": []}
         self._errors: list[IngestError] = []
         self._repaired: list[IngestError] = []
-        self.removed: list[str] = []
+        self._removed: list[str] = []
         self._total = self._total_bytes = 0
         self._done = self._done_bytes = 0
         self._chunks = self._waiting = 0
@@ -97,7 +97,7 @@ class _Run:
         self._read = self._reported = 0  # bytes of the file that is being read
         self._staged = 0  # chunks of it that are written
 
-    def count(self, given: list[Path]) -> None:
+    def count(self, given: Sequence[Path]) -> None:
         """Count the files and their bytes, for the progress."""
         for file in find_files(given, images=self._options.alt_text is not None):
             self._total += 1
@@ -115,10 +115,7 @@ class _Run:
             outcome, written = self._ingest(file)
             self._outcomes[outcome].append(file.source)
             self._chunks += written
-            self._waiting += written
-            if self._on_stored is not None and self._waiting >= WORTH_INDEXING:
-                self._waiting = 0
-                self._on_stored()
+            self._count_waiting(written - self._staged)
         except IngestError as error:
             self._errors.append(error)
         except StoreCorrupt as error:  # a damaged row of one document keeps nobody from the others
@@ -133,51 +130,93 @@ class _Run:
             added=tuple(self._outcomes["added"]),
             changed=tuple(self._outcomes["changed"]),
             unchanged=tuple(self._outcomes["unchanged"]),
-            removed=tuple(self.removed),
+            removed=tuple(self._removed),
             errors=tuple(self._errors),
             repaired=tuple(self._repaired),
             chunks=self._chunks,
         )
 
+    def remove_named(self, path: Path) -> bool:
+        """Remove what is stored of a named file or folder that is gone; return True if there was anything."""
+        try:
+            if os.path.lexists(path) or not is_gone(path.absolute().as_uri()):
+                return False
+            addresses = dict.fromkeys((Path(os.path.realpath(path)).as_uri(), path.absolute().as_uri()))
+        except (OSError, ValueError):  # a name that no file can have
+            return False
+        return self._remove(addresses, is_gone)
+
+    def remove_gone_from(self, folder: Path) -> None:
+        """Remove documents of a folder, by its real and its given path, whose files are gone."""
+        real = folder.resolve()
+
+        def is_gone_from_folder(uri: str) -> bool:
+            return is_gone(uri, real)
+
+        self._remove(dict.fromkeys((real.as_uri(), folder.absolute().as_uri())), is_gone_from_folder)
+
+    def _remove(self, addresses: Iterable[str], is_gone: Callable[[str], bool]) -> bool:
+        database, scope_id = self._writer.database, self._writer.scope_id
+        removed = [
+            name for each in addresses for name in remove_gone(database, scope_id, each, is_gone, is_same_folder)
+        ]
+        self._removed += removed
+        return bool(removed)
+
     def _ingest(self, file: SourceFile) -> tuple[str, int]:
-        if len(file.uri) > MAX_BYTES:
+        """Store a file unless it is stored already; return the outcome and the number of its chunks."""
+        uri, kind, now = file.uri, file.format, self._writer.database.clock()
+        if len(uri) > MAX_BYTES:
             raise IngestError(
                 file.source,
-                f"has an address of {len(file.uri):,} bytes, at most {MAX_BYTES:,} can be stored; shorten its path, in "
+                f"has an address of {len(uri):,} bytes, at most {MAX_BYTES:,} can be stored; shorten its path, in "
                 "which a character that is not ASCII counts as six bytes or more",
             )
-        alt = self._alt_text(file) if file.format == "image" else ""
-        digest, known_stamp = self._store.find(file.uri)
-        with FileStream(file, self._options, self._on_bytes) as reading:
-            stamp = self._stamp(reading, alt)
-            if digest:
-                if stamp and known_stamp == stamp:
-                    return "unchanged", 0
-                for _ in reading.pieces():
-                    pass
-                if digest in self._names(file, reading.digest, alt):
-                    if stamp:
-                        self._store.put_stamp(file.uri, stamp)
-                    return "unchanged", 0
-                reading.rewind()
-                self._read = self._reported = 0
+        alt = self._alt_text(file) if kind == "image" else ""
+        # What the chunks depend on besides the bytes of the file.
+        cut = [CHUNKER, kind, self._options.record_key if kind == "records" else alt]
+        stored = self._writer.find(uri)
+        with FileStream(file, self._options, self._on_bytes if self._on_progress is not None else None) as reading:
+            stamp = self._stamp(reading, cut, now)
+            if stored.content_hash and self._is_stored(uri, stored, reading, stamp, cut):
+                return "unchanged", 0
 
-            def seal() -> tuple[str, str]:
+            def seal() -> Version:
                 damaged = reading.finish()
-                names = self._names(file, reading.digest, alt)
+                names = self._names(cut, reading.digest)
                 if damaged is None:
-                    return names[0], stamp
+                    return Version(names[0], stamp)
                 self._repaired.append(damaged)
-                return names[-1], stamp
+                return Version(names[-1], stamp)
 
-            if file.format == "image":
-                content = b"".join(islice(reading.pieces(), _MAX_PIECES))
-                image = checked_image(file.source, Image(content, name=file.path.name))
-                new = self._store.write_image(file.uri, file.source, image, alt, seal())
-                return ("added" if new else "changed"), 1
-            chunks = chunk_blocks(READERS[file.format](reading))
-            new, written = self._store.write(file.uri, file.source, chunks, seal, self._on_queued, self._on_staged)
-        return ("added" if new else "changed"), written
+            image: Image | None = None
+            chunks: Iterable[Chunk]
+            if kind == "image":
+                image = self._image(reading)
+                chunks = [image_chunk(image, alt)]
+            else:
+                chunks = chunk_blocks(READERS[kind](reading))
+            document = NewDocument(uri, file.source, now, image=image)
+            written = self._writer.write(document, chunks, seal, self._on_staged)
+        return ("added" if written.is_new else "changed"), written.chunks
+
+    def _is_stored(self, uri: str, stored: Version, reading: FileStream, stamp: str, cut: Sequence[str]) -> bool:
+        """Return True if a file is stored with its present content, which is read unless its stamp tells."""
+        if stamp and stored.stamp == stamp:
+            return True
+        for _ in reading.pieces():
+            pass
+        if stored.content_hash in self._names(cut, reading.digest):
+            if stamp:
+                self._writer.put_stamp(uri, stamp)
+            return True
+        reading.rewind()
+        self._read = self._reported = 0
+        return False
+
+    def _image(self, reading: FileStream) -> Image:
+        content = b"".join(islice(reading.pieces(), _MAX_PIECES))
+        return checked_image(reading.file.source, Image(content, name=reading.file.path.name))
 
     def _alt_text(self, file: SourceFile) -> str:
         """Return the alt text of an image.
@@ -199,18 +238,17 @@ class _Run:
             ) from error
         return storable(checked_alt(file.source, alt))
 
-    def _stamp(self, reading: FileStream, alt: str) -> str:
+    def _stamp(self, reading: FileStream, cut: Sequence[str], now: float) -> str:
         """Return a stamp that will differ if the file is changed; empty where its times cannot show that."""
-        if reading.changed_ns + _MIN_AGE_NS > self._store.database.clock() * 1e9:
+        if reading.changed_ns + _MIN_AGE_NS > now * 1e9:
             return ""
-        return f"{reading.stamp}:{self._names(reading.file, '', alt)[-1]}"
+        return f"{reading.stamp}:{self._names(cut, '')[-1]}"
 
-    def _names(self, file: SourceFile, digest: str, alt: str) -> list[str]:
+    def _names(self, cut: Sequence[str], digest: str) -> list[str]:
         """Return the hashes under which the chunks of a file are stored: of its bytes, and of how they are cut."""
-        cut = [CHUNKER, file.format, self._options.record_key if file.format == "records" else alt, digest]
-        names = [_hash(cut)]
+        names = [_hash([*cut, digest])]
         if self._options.lenient:
-            names.append(_hash([*cut, "lenient"]))
+            names.append(_hash([*cut, digest, "lenient"]))
         return names
 
     def _on_bytes(self, count: int) -> None:
@@ -220,13 +258,16 @@ class _Run:
             self._report_progress()
 
     def _on_staged(self, chunks: int) -> None:
-        self._staged = chunks
+        self._staged += chunks
+        self._count_waiting(chunks)
         self._report_progress()
 
-    def _on_queued(self) -> None:
-        if self._on_stored is not None:
+    def _count_waiting(self, chunks: int) -> None:
+        """Count chunks that were written, and have them indexed whenever there are enough."""
+        self._waiting += chunks
+        if self._on_stored is not None and self._waiting >= WORTH_INDEXING:
+            self._waiting = 0
             self._on_stored()
-        self._report_progress()
 
     def _report_progress(self) -> None:
         if self._on_progress is not None:
@@ -251,25 +292,3 @@ def _size(file: SourceFile) -> int:
 
 def _hash(parts: list[str]) -> str:
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=24).hexdigest()
-
-
-def _remove_named(store: DocumentStore, run: _Run, path: Path) -> bool:
-    """Remove what was stored of a named file or folder that is gone; return whether there was anything."""
-    try:
-        if not is_gone(path.absolute().as_uri()) or os.path.lexists(path):
-            return False
-        addresses = dict.fromkeys((Path(os.path.realpath(path)).as_uri(), path.absolute().as_uri()))
-    except (OSError, ValueError):  # a name that no file can have
-        return False
-    removed = [name for uri in addresses for name in store.remove_at(uri, is_gone)]
-    removed += [name for uri in addresses for name in store.remove_below(uri, is_gone, is_same_folder)]
-    run.removed += removed
-    return bool(removed)
-
-
-def _remove_gone(store: DocumentStore, folder: Path) -> list[str]:
-    """Remove documents of a folder, by its real and its given path, whose files are gone."""
-    real = folder.resolve()
-    addresses = dict.fromkeys((real.as_uri(), folder.absolute().as_uri()))
-    gone = partial(is_gone, folder=real)
-    return [name for uri in addresses for name in store.remove_below(uri, gone, is_same_folder)]

@@ -8,16 +8,26 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import sys
+from functools import partial
 
 __all__ = ["VARIABLE", "failpoint"]
 
 VARIABLE = "AGENTKIT_FAILPOINT"
 
+_EVENT = "agentkit.failpoint"
 _name, _, _count = os.environ.get(VARIABLE, "").partition(":")
 _passes = itertools.count(1)  # counting on is atomic: threads pass here
 
+failpoint = partial(sys.audit, _EVENT)
+"""Marks that the program is at the failpoint with this name. Without a hook, Python ignores such an event at once."""
 
-def failpoint(name: str) -> None:
-    """Mark that the program is at the failpoint `name`."""
-    if name == _name and next(_passes) == int(_count or 1):
+
+def _kill(event: str, arguments: tuple[object, ...]) -> None:
+    """Kill the process at the pass of the failpoint that the environment names."""
+    if event == _EVENT and arguments == (_name,) and next(_passes) == int(_count or 1):
         os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
+
+
+if _name:
+    sys.addaudithook(_kill)

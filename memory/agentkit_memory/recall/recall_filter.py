@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from sqlalchemy import BindParameter, ColumnElement, bindparam, func, or_, select
 
 from agentkit_memory.checks import is_time
-from agentkit_memory.database.tables import branches, conversations, documents, items
+from agentkit_memory.database.tables import branches, conversations, document_chunks, documents, items
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.metadata import MAX_DEPTH, read_metadata
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from agentkit_memory.store.stored_item import StoredItem
 
 __all__ = ["RecallFilter", "seconds"]
+
+_chunk = document_chunks.alias("chunk")
+"""Chunks of items in any generation of their documents."""
 
 _KINDS = (CHUNK, IMAGE, TURN, FACT)
 _BOUNDS = {
@@ -118,7 +121,8 @@ class RecallFilter:
         if self.until is not None:
             conditions.append(at < seconds(self.until))
         if any(not isinstance(each, Mapping) or each.get("exists") is not False for each in self.metadata.values()):
-            conditions.append(items.c.meta != "{}")
+            of_chunk = select(_chunk.c.item_id).where(_chunk.c.item_id == items.c.id, _chunk.c.meta != "{}")
+            conditions.append(or_(items.c.meta != "{}", of_chunk.exists()))
         return conditions
 
 

@@ -35,6 +35,7 @@ from agentkit_memory.database.rows import is_text, raw_rows
 from agentkit_memory.database.tables import (
     branches,
     conversations,
+    document_chunks,
     documents,
     embeddings,
     item_sources,
@@ -54,6 +55,8 @@ __all__ = [
     "FACT",
     "IMAGE",
     "NAMESPACE",
+    "PLACE",
+    "SHOWN_CHUNK",
     "TURN",
     "Forgotten",
     "content_hash",
@@ -61,6 +64,7 @@ __all__ = [
     "forget_items",
     "in_batches",
     "lasting",
+    "place_column",
     "read_around",
     "read_ids",
     "read_items",
@@ -80,21 +84,35 @@ _BATCH = 500
 T = TypeVar("T")
 
 
+PLACE = ("position", "start", "end", "line", "meta")
+"""The columns that a chunk has in each generation of its document, instead of in its item."""
+SHOWN_CHUNK = and_(document_chunks.c.item_id == items.c.id, document_chunks.c.generation == documents.c.generation)
+"""Joins the chunk of an item in the generation that its document shows."""
+
+
+def place_column(name: str) -> ColumnElement[Any]:
+    """Return a column of `PLACE`; the row of the item contains it if the item is no chunk."""
+    return func.coalesce(document_chunks.c[name], items.c[name]).label(name)
+
+
 _COLUMNS = (
     select(
         *items.c["id", "kind", "scope_id"],
         ITEM_TEXT,
-        *items.c["title", "position", "start", "end", "line"],
+        items.c.title,
+        *map(place_column, ("position", "start", "end", "line")),
         func.coalesce(items.c.document_id, ""),
         func.coalesce(documents.c.source, ""),
         func.coalesce(documents.c.uri, ""),
         items.c.branch_id,
         func.coalesce(conversations.c.name, ""),
         func.coalesce(branches.c.name, ""),
-        *items.c["speaker", "role", "said_at", "created_at", "meta"],
+        *items.c["speaker", "role", "said_at", "created_at"],
+        place_column("meta"),
     )
     .select_from(items)
     .outerjoin(documents, documents.c.id == items.c.document_id)
+    .outerjoin(document_chunks, SHOWN_CHUNK)
     .outerjoin(branches, branches.c.id == items.c.branch_id)
     .outerjoin(conversations, conversations.c.id == branches.c.conversation_id)
 )
@@ -124,14 +142,8 @@ def lasting() -> ColumnElement[bool]:
     )
 
 
-# While a document is being written, its former generation is shown.
-_SHOWN = or_(
-    items.c.document_id.is_(None),
-    and_(
-        items.c.first_generation <= documents.c.generation,
-        or_(items.c.last_generation.is_(None), items.c.last_generation >= documents.c.generation),
-    ),
-)
+# Chunks of generations that the document does not show are left out.
+_SHOWN = or_(items.c.document_id.is_(None), document_chunks.c.item_id.is_not(None))
 _VALID = (wanted(), _SHOWN, lasting())
 
 
@@ -287,7 +299,11 @@ def read_ids(
 def _newest_of(scope: int, most: int) -> Subquery:
     """Return the ids of the newest items of a scope that are valid and shown; its index has them in order."""
     shown = select(items.c.id).select_from(items).outerjoin(documents, documents.c.id == items.c.document_id)
-    newest = shown.where(items.c.scope_id == scope, *_VALID).order_by(items.c.created_at.desc())
+    newest = (
+        shown.outerjoin(document_chunks, SHOWN_CHUNK)
+        .where(items.c.scope_id == scope, *_VALID)
+        .order_by(items.c.created_at.desc())
+    )
     return newest.limit(most).subquery()
 
 

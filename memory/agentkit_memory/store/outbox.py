@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, String, bindparam, delete, func, insert, literal_column, or_, select, text, update
 
 from agentkit_memory.database.engine import Database, upserts
-from agentkit_memory.database.tables import documents, items, vector_spaces, vector_state
-from agentkit_memory.store.spaces import FACTS, active_space
+from agentkit_memory.database.tables import items, vector_spaces, vector_state
+from agentkit_memory.store.spaces import FACTS
 from agentkit_memory.terms.bm25_vectors import SPACE
 
 __all__ = [
@@ -65,23 +65,14 @@ _WITHDRAW = (
     .values(want=-(_state.want + 1), **_ANEW)
 )
 _this_space = _state.space == bindparam("this")
-_PENDING = select(func.count()).select_from(vector_state).where(_this_space, _state.want != _state.have)
-_any_state = vector_state.alias("any_state")
-# Items of a document's next generation are enqueued once that is complete; until then they are not missing.
-_DUE = or_(
-    items.c.first_generation == 0,
-    ~select(documents.c.id)
-    .where(documents.c.id == items.c.document_id, documents.c.generation < items.c.first_generation)
-    .exists(),
-    select(_any_state.c.item_id).where(_any_state.c.item_id == items.c.id).exists(),
-)
+_active_space = select(vector_spaces.c.space).where(vector_spaces.c.state == "active").limit(1).scalar_subquery()
+_PENDING = select(func.count()).where(_state.space == func.coalesce(_active_space, SPACE), _state.want != _state.have)
 MISSING = select(
     items.c.id, bindparam("this", type_=String), literal_column("1"), literal_column("0"), items.c.scope_id
 ).where(
     items.c.superseded_by.is_(None),
     or_(items.c.valid_to.is_(None), items.c.valid_to > bindparam("now")),
     ~select(_state.item_id).where(_state.item_id == items.c.id, _this_space).exists(),
-    _DUE,
 )
 _BACKFILL = insert(vector_state).from_select(["item_id", "space", "want", "have", "scope_id"], MISSING)
 _DROP_TOMBSTONES = delete(vector_state).where(_this_space, _state.want < 0)
@@ -152,7 +143,7 @@ def withdraw(connection: Connection, item_ids: Sequence[str]) -> None:
 def pending(database: Database) -> int:
     """Return how many items wait for the index of the active space."""
     with database.read() as connection:
-        return int(connection.scalar(_PENDING, {"this": active_space(connection).name}) or 0)
+        return int(connection.scalar(_PENDING) or 0)
 
 
 def backfill(connection: Connection, space: str, now: float) -> None:

@@ -36,8 +36,7 @@ _HOLD = select(scopes.c.id).where(scopes.c.id == bindparam("scope")).with_for_up
 
 
 def _find(connection: Connection, scope: Scope) -> int | None:
-    names = zip(_NAMES, scope.names, strict=True)
-    found: int | None = connection.scalar(_FIND, {f"its_{column.name}": name for column, name in names})
+    found: int | None = connection.scalar(_FIND, {f"its_{name}": getattr(scope, name) for name in NAMES})
     return found
 
 

@@ -82,7 +82,8 @@ def space_name(model: str) -> str:
 def _space(row: Row[Any]) -> Space:
     made = Space(*row)
     texts = (made.name, made.index_id, made.model, made.state)
-    if not all(isinstance(text, str) for text in texts) or not is_whole(made.dimensions, 0, MAX_DIMENSIONS):
+    is_sized = type(made.dimensions) is int and 0 <= made.dimensions <= MAX_DIMENSIONS
+    if not is_sized or not all(isinstance(text, str) for text in texts):
         raise _damaged(made.name)
     return made
 

@@ -22,7 +22,7 @@ Role = Literal["system", "user", "assistant", "tool"]
 _ROLES = frozenset(get_args(Role))
 _TEXT_OR_NONE = (str, NoneType)
 
-MESSAGE_FORMAT = 2
+MESSAGE_FORMAT = 1
 """Version of the stored form of a message, as `MESSAGES` writes it; it reads all versions up to this one."""
 
 

@@ -83,7 +83,7 @@ def test_what_is_restored_is_what_was_stored_and_is_found(
     copy = tmp_path / "copy"
     assert write(either, copy) > 0
     before = rows(either)
-    assert {name for name, held in before.items() if not held} == {"embeddings", "chunk_moves", "images"}
+    assert {name for name, held in before.items() if not held} == {"embeddings", "images"}
     with Memory.open(tmp_path / "second") as second:
         counts = second.admin.restore(copy)
         assert rows(second) == before

@@ -1,7 +1,8 @@
-"""The migrations make the tables the code expects, on both databases."""
+"""A store has the tables of the code; a later revision changes stored tables and rows, on both databases."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,16 +11,17 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect, text
+from sqlalchemy import Connection, inspect, text
 
 from agentkit.memory import Memory
-from agentkit.prompts import Message
 from agentkit.testing import StoreProbe
-from agentkit_memory.database.engine import Database
-from agentkit_memory.database.migrate import MIGRATIONS, REVISION, current_revision
+from agentkit_memory.database import engine, migrate
+from agentkit_memory.database.conversions import CONVERSIONS
+from agentkit_memory.database.migrate import MIGRATIONS, REVISION
 from agentkit_memory.database.tables import METADATA
+from agentkit_memory.errors import StoreVersion
 from tests.cases import for_cases
-from tests.memory.database.first_revision import migrate_to_first
+from tests.raising import raises
 
 
 def test_the_newest_revision_is_the_one_the_code_asks_for() -> None:
@@ -40,60 +42,65 @@ def test_a_new_store_has_exactly_the_tables_of_the_code(either: Memory) -> None:
     check_tables(either)
 
 
-FIRST = """
-INSERT INTO scopes VALUES (1, 'local', '', '', '');
-INSERT INTO conversations VALUES (1, 1, 's', 5.0);
-INSERT INTO branches VALUES (1, 1, 'main', 2);
-INSERT INTO messages VALUES (1, 1, 'k', 1, '{"role":"user","content":"hello"}', 6.0);
-INSERT INTO messages VALUES (1, 2, NULL, 1,
-  '{"role":"assistant","content":"hi","tool_calls":[],"tool_call_id":null,"name":null}', 7.0);
-INSERT INTO documents VALUES ('d', 1, 'file:///zoo.md', 'zoo.md', 'x', 1, 8.0);
-INSERT INTO items VALUES ('6b1c9d1e-4c63-5d0e-9d0b-3a6b8c2f7e51', 1, 'chunk', 'd', 0, 'Zoo', 'Zebras are striped.', 'y',
-  0, 19, 1, 8.0);
+NEXT = """
+from alembic import op
+from sqlalchemy import Column, Text
+
+revision, down_revision, branch_labels, depends_on = "2026_02", "2026_01", None, None
+
+
+def upgrade():
+    op.add_column("documents", Column("title", Text, nullable=False, server_default=""))
 """
-"""What the first revision stored: bodies as it wrote them."""
+"""A revision that a next version might have."""
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_a_store_of_the_first_revision_keeps_what_it_holds(
-    kind: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture(params=["sqlite", "postgresql"])
+def target(request: pytest.FixtureRequest, home: Path) -> Path | str:
+    if request.param == "sqlite":
+        return home
+    address: str = request.getfixturevalue("fresh_postgres")
+    return address
+
+
+def test_a_next_version_converts_stored_rows_once(
+    target: Path | str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target = str(tmp_path / "store") if kind == "sqlite" else request.getfixturevalue("fresh_postgres")
-    with monkeypatch.context() as old:
-        old.setattr("agentkit_memory.database.engine.REVISION", "0001")
-        old.setattr("agentkit_memory.database.engine.migrate", migrate_to_first)
-        first = Database.open(tmp_path / "store" / "memory.db" if kind == "sqlite" else target)
-        with first.write() as connection:
-            assert current_revision(connection) == "0001"
-            for statement in filter(str.strip, FIRST.split(";\n")):
-                connection.execute(text(statement.replace('":', '"\\:')))
-        first.close()
+    converted: list[int] = []
+
+    def add_titles(connection: Connection) -> None:
+        converted.append(connection.execute(text("UPDATE documents SET title = 'About ' || source")).rowcount)
+
     with Memory.open(target, index=tmp_path / "index") as memory:
-        session = memory.session("s")
-        assert [message.text for message in session.conversation] == ["hello", "hi"]
-        assert len(session.append(Message("user", "hello"), key="k")) == 2
-        assert {found.text for found in memory.recall("zebras striped")} == {"Zebras are striped."}
-        memory.worker().drain()
-        assert [turn.text for turn in StoreProbe(memory).items("turn")] == ["hello", "hi"]
-        assert memory.admin.verify().ok
-        check_tables(memory)
+        memory.documents.add("Zebras are striped.", source="zebras")
+    folder = shutil.copytree(MIGRATIONS, tmp_path / "migrations")
+    (folder / "versions" / "2026_02_titles.py").write_text(NEXT)
+    monkeypatch.setattr(migrate, "MIGRATIONS", folder)
+    monkeypatch.setattr(migrate, "CONVERSIONS", {"2026_02": add_titles})
+    monkeypatch.setattr(migrate, "REVISION", "2026_02")
+    monkeypatch.setattr(engine, "REVISION", "2026_02")
+    for _ in range(2):
+        with Memory.open(target, index=tmp_path / "index") as memory:
+            assert [found.text for found in memory.recall("zebras")] == ["Zebras are striped."]
+            assert StoreProbe(memory).values("SELECT title FROM documents") == ["About zebras"]
+            assert StoreProbe(memory).values("SELECT version_num FROM alembic_version") == ["2026_02"]
+    assert converted == [1]
 
 
-def test_turns_that_were_stored_with_their_texts_keep_them(home: Path) -> None:
-    with Memory.open(home) as memory:
-        memory.session("s").append(Message("user", "a zebra before"))
-        memory.worker().drain()
-        probe = StoreProbe(memory)
-        probe.execute("UPDATE items SET text = 'a zebra before'")
-        probe.execute("DROP INDEX ix_items_scope_id_created_at")  # which revision 0010 makes
-        probe.execute("UPDATE alembic_version SET version_num = '0008'")
-    with Memory.open(home) as memory:
-        memory.session("s").append(Message("user", "a zebra after"))
-        memory.worker().drain()
-        assert {found.text for found in memory.recall("zebra")} == {"a zebra before", "a zebra after"}
-        probe = StoreProbe(memory)
-        assert probe.values("SELECT version_num FROM alembic_version") == [REVISION]
-        assert probe.values("SELECT text FROM items ORDER BY position") == ["a zebra before", ""]
+def test_every_conversion_belongs_to_a_revision() -> None:
+    revisions = {each.revision for each in ScriptDirectory(str(MIGRATIONS)).walk_revisions()}
+    assert revisions >= set(CONVERSIONS)
+
+
+@pytest.mark.parametrize("revision", ["0010", "2999_01"])
+def test_a_store_of_another_revision_is_refused_and_stays_as_it_is(
+    target: Path | str, tmp_path: Path, revision: str
+) -> None:
+    with Memory.open(target, index=tmp_path / "index") as memory:
+        StoreProbe(memory).execute(f"UPDATE alembic_version SET version_num = '{revision}'")
+    for _ in range(2):
+        with raises(StoreVersion, name="revision", value=revision):
+            Memory.open(target, index=tmp_path / "index")
 
 
 @pytest.mark.long

@@ -17,9 +17,9 @@ import pytest
 from agentkit.memory import IngestError, IngestOptions, Memory
 from agentkit.testing import StoreProbe
 from agentkit_memory.database.engine import Database
-from agentkit_memory.ingest import documents, staging
+from agentkit_memory.ingest import document_removal, document_writer
 from agentkit_memory.ingest.chunks import Chunk, chunk_blocks
-from agentkit_memory.ingest.documents import DocumentStore
+from agentkit_memory.ingest.document_writer import DocumentWriter, NewDocument, Version
 from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
 from agentkit_memory.ingest.report import IngestProgress
 from agentkit_memory.process.failpoints import VARIABLE
@@ -30,9 +30,9 @@ PARTS = 60
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is long and what is a batch, in numbers a test can write quickly."""
-    monkeypatch.setattr(documents, "MAX_WHOLE", 12)
-    monkeypatch.setattr(documents, "BATCH", 8)
+    """Make batches so small that a test can write several quickly."""
+    monkeypatch.setattr(document_writer, "BATCH", 8)
+    monkeypatch.setattr(document_removal, "BATCH", 8)
 
 
 def manual(word: str, parts: int = PARTS, *, changed: int = -1, inserted: str = "") -> str:
@@ -269,16 +269,17 @@ def test_a_file_that_is_replaced_while_it_is_read_is_reported(memory: Memory, do
 
 
 def test_of_two_at_once_the_last_to_begin_goes_on(either: Memory, database: Database) -> None:
-    store = DocumentStore(database, StoreProbe(either).scope_id, either.scope.key)
+    writer = DocumentWriter(database, StoreProbe(either).scope_id, either.scope.key)
+    document = NewDocument("file:///a", "a", 0.0)
 
     def chunks(word: str) -> Iterator[Chunk]:
         for number in range(PARTS):
             yield Chunk(number, number, number + 1, 1, "", f"Part {word} number{number}")
             if word == "zebra" and number == 30:
-                store.write("file:///a", "a", chunks("violin"), lambda: ("2", ""))
+                writer.write(document, chunks("violin"), lambda: Version("2"))
 
     with raises(IngestError, source="a"):
-        store.write("file:///a", "a", chunks("zebra"), lambda: ("1", ""))
+        writer.write(document, chunks("zebra"), lambda: Version("1"))
     assert texts(either) == ["violin"] * PARTS
     check(either, PARTS)
 
@@ -309,8 +310,9 @@ def test_readers_see_one_version_or_the_other_and_nothing_else(either: Memory, d
 CHILD = """if True:
     import sys
     from agentkit_memory import Memory
-    from agentkit_memory.ingest import documents, staging
-    documents.MAX_WHOLE, documents.BATCH, staging.WORTH_INDEXING = 12, 8, 1
+    from agentkit_memory.ingest import document_removal, document_writer, pipeline
+    document_removal.BATCH = document_writer.BATCH = 8
+    pipeline.WORTH_INDEXING = 1
     with Memory.open(sys.argv[1], **({"index": sys.argv[3]} if sys.argv[3] else {})) as memory:
         print("open", flush=True)
         memory.ingest(sys.argv[2])
@@ -346,9 +348,10 @@ def zebra_file(place: tuple[str, str], docs: Path) -> Path:
 FAILPOINTS = [
     "document.staged",
     "document.staged:4",
-    "document.queued",
     "worker.flushed",
-    "document.published",
+    "items.enqueued:3",
+    "items.removed",
+    "items.committed",
     "document.swept",
 ]
 
@@ -363,7 +366,7 @@ def test_killed_between_any_two_writes_it_is_the_old_or_the_new(place: tuple[str
         file.write_text(manual(new))
         assert child(place[0], docs, place[1], failpoint).wait() == -signal.SIGKILL, failpoint
         with opened(place) as memory:
-            shown = new if failpoint.startswith(("document.published", "document.swept")) else old
+            shown = new if failpoint in ("items.committed", "document.swept") else old
             assert texts(memory) == [shown] * PARTS, failpoint
             assert len(memory.recall(shown, limit=200)) == PARTS, failpoint
             memory.ingest(docs)
@@ -375,7 +378,7 @@ def test_killed_between_any_two_writes_it_is_the_old_or_the_new(place: tuple[str
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
 def test_killed_while_chunks_move_they_end_in_their_places(place: tuple[str, str], docs: Path) -> None:
     file = zebra_file(place, docs)
-    for number, failpoint in enumerate(("document.staged:3", "document.published", "document.moved")):
+    for number, failpoint in enumerate(("document.staged:3", "items.removed", "items.committed", "document.swept")):
         file.write_text(manual("zebra", inserted=f"violin number{number}\n\n" * (number + 1)))
         assert child(place[0], docs, place[1], failpoint).wait() == -signal.SIGKILL, failpoint
         with opened(place) as memory:
@@ -429,10 +432,6 @@ def test_killed_at_any_moment_it_goes_on(home: Path, docs: Path) -> None:
         memory.ingest(docs)
         assert sorted(texts(memory)) == sorted(f"zebra{n}" for n in range(6) for _ in range(80 if n % 2 else 5))
         check(memory, 255)
-
-
-def test_batches_are_bounded() -> None:
-    assert staging.BATCH <= 1000
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")

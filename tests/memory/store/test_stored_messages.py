@@ -1,8 +1,7 @@
-"""Messages open as they were stored, in every version of the stored form that there was."""
+"""Messages are read as they were stored."""
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -10,66 +9,42 @@ from typing import Any
 import pytest
 
 from agentkit.memory import InvalidArgument, Memory
-from agentkit.prompts import Audio, Image, Message, Text, Thinking, ToolCall, Url
+from agentkit.prompts import Image, Message, Text, Thinking, ToolCall, Url
 from agentkit.testing import StoreProbe
-from agentkit_prompts.context.messages import MESSAGE_FORMAT
 
-STORED = Path(__file__).parent.parent / "stored"
 PIXEL = b"\x89PNG\r\n\x1a\n"
-WRITTEN: dict[int, list[Message]] = {
-    1: [
-        Message("system", "Be brief."),
-        Message(
-            "user",
-            (
-                Text("What is this?"),
-                Image(PIXEL, name="a.png"),
-                Image(Url("https://example.org/cat.png")),
-                Audio(Path("sounds/hello.wav")),
-            ),
+WRITTEN = [
+    Message("system", "Be brief."),
+    Message(
+        "user",
+        (Text("What is this?"), Image(PIXEL, name="a.png"), Image(Url("https://example.org/cat.png"))),
+    ),
+    Message("assistant", "I look it up.", (ToolCall("c1", "look", '{"q": "café"}'),)),
+    Message("tool", (Text("found"),), tool_call_id="c1", name="look"),
+    Message(
+        "user",
+        (
+            Text("Look.", opaque={"anthropic": {"citations": [{"start": 0}]}}),
+            Image(PIXEL, opaque={"openai": {"image_url": {"detail": "high"}}}),
         ),
-        Message("assistant", "I look it up.", (ToolCall("c1", "look", '{"q": "café"}'),)),
-        Message("tool", (Text("found"),), tool_call_id="c1", name="look"),
-        Message("assistant", "A cat."),
-    ],
-    2: [
-        Message(
-            "user",
-            (
-                Text("Look.", opaque={"anthropic": {"citations": [{"start": 0}]}}),
-                Image(PIXEL, opaque={"openai": {"image_url": {"detail": "high"}}}),
-            ),
-        ),
-        Message(
-            "assistant",
-            (Text("No.", kind="refusal"),),
-            (ToolCall("c1", "look", opaque={"openai": {"extra_content": {"google": {"thought_signature": "s"}}}}),),
-            thinking=(Thinking("hm", "anthropic", "sig"), Thinking(provider="anthropic", redacted="abc", at=1)),
-            opaque={"openai": {"reasoning_details": [{"type": "x"}]}},
-        ),
-        Message("tool", "r", tool_call_id="c1", name="look"),
-    ],
-}
-"""What was appended to the session `trip` of each file, by the code that wrote its version."""
+    ),
+    Message(
+        "assistant",
+        (Text("No.", kind="refusal"),),
+        (ToolCall("c1", "look", opaque={"openai": {"extra_content": {"google": {"thought_signature": "s"}}}}),),
+        thinking=(Thinking("hm", "anthropic", "sig"), Thinking(provider="anthropic", redacted="abc", at=1)),
+        opaque={"openai": {"reasoning_details": [{"type": "x"}]}},
+    ),
+    Message("tool", "r", tool_call_id="c1", name="look"),
+]
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_session_of_every_version_opens_as_it_was_written(version: int, home: Path) -> None:
-    home.mkdir()
-    (home / "memory.db").write_bytes(gzip.decompress((STORED / f"messages_format_{version}.sqlite.gz").read_bytes()))
-    with Memory.open(home) as opened:
-        assert set(StoreProbe(opened).values("SELECT format FROM messages")) == {version}
-        session = opened.session("trip")
-        assert list(session.conversation) == WRITTEN[version]
-        session.append(Message("user", "Thanks."))
+def test_a_session_opens_as_it_was_written_and_each_message_has_its_format(home: Path) -> None:
+    with Memory.open(home) as memory:
+        memory.session("trip").append(*WRITTEN)
     with Memory.open(home) as again:
-        assert list(again.session("trip").conversation) == [*WRITTEN[version], Message("user", "Thanks.")]
-
-
-def test_there_is_a_file_of_every_version() -> None:
-    assert {path.name for path in STORED.iterdir()} == {
-        f"messages_format_{version}.sqlite.gz" for version in range(1, MESSAGE_FORMAT + 1)
-    }
+        assert list(again.session("trip").conversation) == WRITTEN
+        assert set(StoreProbe(again).values("SELECT format FROM messages")) == {1}
 
 
 def test_a_session_takes_messages_in_the_form_of_a_provider(memory: Memory) -> None:

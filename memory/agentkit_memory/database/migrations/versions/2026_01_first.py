@@ -1,0 +1,10 @@
+"""The first revision of a store. New stores are made from the tables at once; later revisions change stored ones."""
+
+revision = "2026_01"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Do nothing: a store at this revision has its tables."""

@@ -1,0 +1,171 @@
+"""Removes documents, and chunks that no document shows any more, in batches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from sqlalchemy import BindParameter, Connection, bindparam, delete, literal_column, or_, select, update
+
+from agentkit_memory.checks import is_whole
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.rows import decode_rows, is_name, raw_rows
+from agentkit_memory.database.tables import document_chunks, documents, items
+from agentkit_memory.errors import StoreCorrupt
+from agentkit_memory.process.failpoints import failpoint
+from agentkit_memory.store.item_rows import forget_items
+
+__all__ = ["BATCH", "finish_removals", "forget_document", "forget_generations", "remove_gone", "settle"]
+
+_LOG = logging.getLogger("agentkit.memory")
+
+BATCH = 512
+"""Chunks of one transaction."""
+
+_PAGE = 1000
+_HIDDEN = -1
+
+_this = documents.c.id == bindparam("this")
+_of_document = document_chunks.c.document_id == bindparam("this")
+_other = document_chunks.alias("other")
+_shown: BindParameter[int] = bindparam("shown")
+_stays = select(_other.c.item_id).where(_other.c.item_id == document_chunks.c.item_id)
+_SOME = (
+    select(document_chunks.c.item_id, _stays.where(_other.c.generation >= _shown).exists().label("stays"))
+    .where(_of_document, document_chunks.c.generation < _shown)
+    .limit(bindparam("most"))
+)
+_SOME_STAGED = (
+    select(document_chunks.c.item_id, _stays.where(_other.c.generation <= _shown).exists().label("stays"))
+    .where(_of_document, document_chunks.c.generation > _shown)
+    .limit(bindparam("most"))
+)
+_these = document_chunks.c.item_id.in_(bindparam("ids", expanding=True))
+_DROP = delete(document_chunks).where(_of_document, document_chunks.c.generation < _shown, _these)
+_DROP_STAGED = delete(document_chunks).where(_of_document, document_chunks.c.generation > _shown, _these)
+_LOCK = select(documents.c.generation).where(_this).with_for_update()
+_is_staged = select(document_chunks.c.item_id).where(_of_document, document_chunks.c.generation > _shown)
+_SETTLED = update(documents).where(_this, ~_is_staged.exists()).values(stage="")
+_HIDE = update(documents).where(_this).values(generation=_HIDDEN, content_hash="", stamp="", stage="removal")
+_ITEMS = select(items.c.id).where(items.c.document_id == bindparam("this")).limit(bindparam("most"))
+_FORGET = delete(documents).where(_this)
+_UNSETTLED = select(documents.c.id, documents.c.generation).where(
+    documents.c.scope_id == bindparam("scope"),
+    documents.c.stage != literal_column("''"),  # no parameter: SQLite finds them by an index with this condition
+)
+
+
+def forget_generations(connection: Connection, document: str, shown: int, *, staged: bool = False) -> bool:
+    """Delete a batch of the chunks of a document that are older than the shown generation; return True at the last one.
+
+    Items that no other generation contains are deleted too.
+
+    Args:
+        connection: In a transaction that has locked the document.
+        document: Its id.
+        shown: The generation that stays.
+        staged: Delete the chunks of newer generations instead.
+    """
+    some, drop = (_SOME_STAGED, _DROP_STAGED) if staged else (_SOME, _DROP)
+    bound = {"this": document, "shown": shown}
+    rows = raw_rows(connection, some, bound | {"most": BATCH})
+    sound = [row for row in rows if is_name(row.item_id)]
+    if sound:
+        forget_items(connection, {row.item_id for row in sound if not row.stays})
+        connection.execute(drop, bound | {"ids": [row.item_id for row in sound]})
+    return len(rows) < BATCH or not sound
+
+
+def settle(database: Database, document: str) -> None:
+    """Delete the chunks of older generations than a document shows."""
+
+    def step(connection: Connection) -> bool:
+        shown = connection.scalar(_LOCK, {"this": document})
+        if not is_whole(shown, 1):  # it was removed meanwhile, or shows nothing yet
+            return True
+        is_done = forget_generations(connection, document, shown)
+        if is_done:
+            connection.execute(_SETTLED, {"this": document, "shown": shown})
+        return is_done
+
+    while not database.change(step):
+        failpoint("document.swept")
+
+
+def forget_document(database: Database, document: str) -> None:
+    """Delete a document with its items. A long one is hidden at once and then deleted in several transactions."""
+    is_hidden = False
+
+    def step(connection: Connection) -> bool:
+        if not is_hidden:
+            connection.execute(_HIDE, {"this": document})
+        elif connection.scalar(_LOCK, {"this": document}) != _HIDDEN:  # it is being written again
+            return True
+        ids = [row.id for row in raw_rows(connection, _ITEMS, {"this": document, "most": BATCH}) if is_name(row.id)]
+        forget_items(connection, ids)
+        if len(ids) == BATCH:
+            return False
+        connection.execute(_FORGET, {"this": document})  # and with it, items whose ids are damaged
+        return True
+
+    while not database.change(step):
+        is_hidden = True
+        failpoint("document.hidden")
+
+
+def finish_removals(database: Database, scope_id: int) -> None:
+    """Remove what an interrupted process left of a scope: documents to remove, and chunks of former contents."""
+    with database.read() as connection:
+        unsettled = decode_rows(connection, _UNSETTLED, {"scope": scope_id}, documents.c.id).sound
+    for row in unsettled:
+        finish = forget_document if row.generation == _HIDDEN else settle
+        try:
+            finish(database, row.id)
+        except StoreCorrupt as error:  # the other documents are finished all the same
+            _LOG.warning("the removal of a document could not be finished: %s", error)
+
+
+def remove_gone(
+    database: Database,
+    scope_id: int,
+    address: str,
+    is_gone: Callable[[str], bool],
+    is_same_folder: Callable[[str, str], bool],
+) -> list[str]:
+    """Remove the documents at an address, and in the folder at it, whose files are gone; return their sources.
+
+    Args:
+        database: Of the store.
+        scope_id: Scope of the documents.
+        address: `file:` address of a file or a folder.
+        is_gone: Returns True if the file of an address is gone.
+        is_same_folder: Compares two addresses that differ in case only: in some file systems they are one folder.
+    """
+    below = address.rstrip("/") + "/"
+    is_there = or_(documents.c.uri == address, documents.c.uri.istartswith(below, autoescape=True))
+    page = (
+        select(documents.c.id, documents.c.uri, documents.c.source)
+        .where(documents.c.scope_id == scope_id, is_there, documents.c.generation != _HIDDEN)
+        .order_by(documents.c.uri)
+        .limit(_PAGE)
+    )
+    same = {address: True}
+    removed: list[str] = []
+    last = ""
+    while True:
+        with database.read() as connection:
+            rows = raw_rows(connection, page.where(documents.c.uri > last), {})
+        sound = [row for row in rows if is_name(row.uri)]
+        for row in sound:
+            folder = row.uri[: len(below)]
+            if folder not in same:
+                same[folder] = is_same_folder(folder, below)
+            if is_name(row.id) and same[folder] and is_gone(row.uri):
+                try:
+                    forget_document(database, row.id)
+                except StoreCorrupt as error:  # it is hidden, and the other documents are removed all the same
+                    _LOG.warning("a document could not be removed: %s", error)
+                removed.append(row.source if is_name(row.source) else row.uri)
+        if len(rows) < _PAGE or not sound:
+            return removed
+        last = sound[-1].uri
