@@ -63,32 +63,46 @@ def _lines(pieces: Iterator[str]) -> Iterator[tuple[int, str | None]]:
 
 
 def _record(line: str | None, options: IngestOptions) -> tuple[str, str, str]:
-    if line is None:
-        raise _BadRecord(f"is longer than {MAX_RECORD:,} characters")
-    try:
-        record = strict_json(line)
-    except (ValueError, RecursionError) as error:
-        why = str(error)[:100] if isinstance(error, ValueError) else "it is nested too deeply"
-        raise _BadRecord(f"is not JSON ({why})") from None
-    if not isinstance(record, Mapping):
-        raise _BadRecord(f"is not an object but {type(record).__name__}")
-    texts = [
-        found for name in options.record_text if (found := _find(record, name)) is not _ABSENT and found is not None
-    ]
-    if not texts:
-        wanted = " or ".join(repr(name) for name in options.record_text)
-        raise _BadRecord(f"has no field {wanted}{nearest(options.record_text[0], [str(name) for name in record])}")
-    for found in texts:
-        if not isinstance(found, str):
-            raise _BadRecord(f"has a text that is not a string but {type(found).__name__}")
-    titles = [found for name in options.record_title if isinstance(found := _find(record, name), str)]
-    text = "\n\n".join(texts)
+    """Return the text, the title and the metadata of a record.
+
+    Raises:
+        _BadRecord: It cannot be read.
+    """
+    record = _parsed(line)
+    text = "\n\n".join(_texts(record, options))
+    titles = [title for name in options.record_title if isinstance(title := _find(record, name), str)]
+    title = " ".join(titles[0].split())[:MAX_TITLE] if titles else ""
     try:
         meta = written_metadata(_metadata(record, options), ascii_only=False)
     except ValueError as error:
         raise _BadRecord(f"has metadata that {error}") from None
-    title = " ".join(titles[0].split())[:MAX_TITLE] if titles else ""
     return _storable(text, options.lenient), _storable(title, options.lenient), _storable(meta, options.lenient)
+
+
+def _parsed(line: str | None) -> Mapping[str, Any]:
+    if line is None:
+        raise _BadRecord(f"is longer than {MAX_RECORD:,} characters")
+    try:
+        record = strict_json(line)
+    except ValueError as error:
+        raise _BadRecord(f"is not JSON ({str(error)[:100]})") from None
+    except RecursionError:
+        raise _BadRecord("is not JSON (it is nested too deeply)") from None
+    if not isinstance(record, Mapping):
+        raise _BadRecord(f"is not an object but {type(record).__name__}")
+    return record
+
+
+def _texts(record: Mapping[str, Any], options: IngestOptions) -> list[str]:
+    """Return the texts of a record, at least one."""
+    texts = [text for name in options.record_text if (text := _find(record, name)) is not _ABSENT and text is not None]
+    if not texts:
+        wanted = " or ".join(repr(name) for name in options.record_text)
+        raise _BadRecord(f"has no field {wanted}{nearest(options.record_text[0], [str(name) for name in record])}")
+    for text in texts:
+        if not isinstance(text, str):
+            raise _BadRecord(f"has a text that is not a string but {type(text).__name__}")
+    return texts
 
 
 def _metadata(record: Mapping[str, Any], options: IngestOptions) -> dict[str, Any]:

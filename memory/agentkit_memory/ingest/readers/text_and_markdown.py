@@ -31,18 +31,23 @@ class _Draft:
         self.size = 0
         self.continues = False
 
-    def add(self, line: str) -> Iterator[Block]:
+    def add(self, line: str) -> list[Block]:
+        """Add a line; return the part of the block that is full with it, if any."""
         self.lines.append(line)
         self.size += len(line)
-        if self.size >= PART:
-            yield Block("".join(self.lines), self.kind, continues=self.continues)
-            self.lines, self.size, self.continues = [], 0, True
+        if self.size < PART:
+            return []
+        part = Block("".join(self.lines), self.kind, continues=self.continues)
+        self.lines, self.size, self.continues = [], 0, True
+        return [part]
 
-    def end(self, kind: Kind = "text") -> Iterator[Block]:
-        """End the block, if there is one; the next is of the given kind."""
+    def end(self, kind: Kind = "text") -> list[Block]:
+        """Return the block, if it has lines, and begin the next one, of the given kind."""
+        ended = []
         if self.lines:
-            yield Block("".join(self.lines), self.kind, continues=self.continues)
+            ended.append(Block("".join(self.lines), self.kind, continues=self.continues))
         self.kind, self.lines, self.size, self.continues = kind, [], 0, False
+        return ended
 
 
 def text_blocks(pieces: Iterable[str], *, markdown: bool) -> Iterator[Block]:
@@ -88,45 +93,75 @@ def _markdown(lines: Iterator[str]) -> Iterator[Block]:
     front_matter, lines = _split_front_matter(lines)
     if front_matter:
         yield Block(front_matter)
-    draft = _Draft()
-    fence = ""
-    blank = True  # whether the line before was blank
-    alone = ""  # a paragraph of one line so far, which an underline makes a heading
-    starts = True  # whether this is the beginning of a line
+    reader = _MarkdownReader()
     for line in lines:
-        fresh, starts = starts, line.endswith("\n")
-        mark = line[:_MAX_MARK] if fresh else ""
-        if fence:
-            yield from draft.add(line)
-            bare = mark.strip()
-            if len(bare) >= len(fence) and not bare.strip(fence[0]):
-                yield from draft.end()
-                fence, blank, alone = "", True, ""
-        elif line.isspace():
-            blank, alone = blank or fresh, ""
-            yield from draft.add(line)
-        elif opening := _FENCE.match(mark):
-            yield from draft.end("code")
-            yield from draft.add(line)
-            fence = opening[1]
-        elif len(line) < _MAX_MARK and (heading := _HEADING.match(mark)):
-            yield from draft.end()
+        yield from reader.read(line)
+    yield from reader.draft.end()
+
+
+class _MarkdownReader:
+    """Reads lines of Markdown into blocks."""
+
+    def __init__(self) -> None:
+        self.draft = _Draft()
+        self._fence = ""  # that began the code that is being read
+        self._is_after_blank = True
+        self._only_line = ""  # of the paragraph so far, if an underline would make it a heading
+        self._starts = True  # False for the rest of a line that was cut
+
+    def read(self, line: str) -> list[Block]:
+        """Return the blocks that end with a line."""
+        starts, self._starts = self._starts, line.endswith("\n")
+        mark = line[:_MAX_MARK] if starts else ""
+        if self._fence:
+            return self._read_code(line, mark)
+        if line.isspace():
+            self._is_after_blank, self._only_line = self._is_after_blank or starts, ""
+            return self.draft.add(line)
+        if opening := _FENCE.match(mark):
+            self._fence = opening[1]
+            return [*self.draft.end("code"), *self.draft.add(line)]
+        if len(line) < _MAX_MARK and (heading := _HEADING.match(mark)):
             words = _CLOSING.sub("", line[heading.end() :].strip()).strip()
-            yield Block(line, "heading", len(heading[1]), words[:MAX_TITLE])
-            blank, alone = True, ""
-        elif alone and (underline := _UNDERLINE.match(mark)):
-            level = 1 if underline[1][0] == "=" else 2
-            draft = _Draft()
-            yield Block(alone + line, "heading", level, alone.strip())
-            blank, alone = True, ""
-        else:
-            alone = ""
-            if blank and fresh:
-                yield from draft.end("list" if _ITEM.match(mark) else "table" if _ROW.match(mark) else "text")
-                alone = line if len(line) < MAX_TITLE else ""
-            blank = False
-            yield from draft.add(line)
-    yield from draft.end()
+            self._is_after_blank, self._only_line = True, ""
+            return [*self.draft.end(), Block(line, "heading", len(heading[1]), words[:MAX_TITLE])]
+        if self._only_line and (underline := _UNDERLINE.match(mark)):
+            return [self._underlined(line, level=1 if underline[1][0] == "=" else 2)]
+        return self._read_text(line, mark, starts=starts)
+
+    def _read_code(self, line: str, mark: str) -> list[Block]:
+        blocks = self.draft.add(line)
+        bare = mark.strip()
+        if len(bare) < len(self._fence) or bare.strip(self._fence[0]):
+            return blocks
+        self._fence, self._is_after_blank, self._only_line = "", True, ""
+        return [*blocks, *self.draft.end()]
+
+    def _underlined(self, line: str, level: int) -> Block:
+        """Return the heading that the paragraph before this line is."""
+        title = self._only_line
+        self.draft = _Draft()
+        self._is_after_blank, self._only_line = True, ""
+        return Block(title + line, "heading", level, title.strip())
+
+    def _read_text(self, line: str, mark: str, *, starts: bool) -> list[Block]:
+        self._only_line = ""
+        ended: list[Block] = []
+        if self._is_after_blank and starts:
+            ended = self.draft.end(_kind_of(mark))
+            if len(line) < MAX_TITLE:
+                self._only_line = line
+        self._is_after_blank = False
+        return [*ended, *self.draft.add(line)]
+
+
+def _kind_of(mark: str) -> Kind:
+    """Return the kind of the block that a line begins."""
+    if _ITEM.match(mark):
+        return "list"
+    if _ROW.match(mark):
+        return "table"
+    return "text"
 
 
 def _split_front_matter(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
