@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 
 from agentkit.memory import IngestError, IngestOptions, Memory
 from agentkit.testing import StoreProbe
@@ -198,6 +199,52 @@ def test_an_interrupted_one_goes_on_where_it_stopped(either: Memory, docs: Path,
     assert len(kept) == (31 if word == "zebra" else 0)
     assert sorted(texts(either)) == sorted([word] * (PARTS - 1) + ["horse"])
     check(either, PARTS)
+
+
+def interrupt(memory: Memory, file: Path, word: str) -> None:
+    """Interrupt the ingestion of a file of another word after 32 chunks."""
+
+    def stop(progress: IngestProgress) -> None:
+        if progress.chunks == 32:
+            raise KeyboardInterrupt
+
+    file.write_text(manual(word))
+    with pytest.raises(KeyboardInterrupt):
+        memory.ingest(file.parent, on_progress=stop)
+
+
+def test_an_interrupted_one_whose_file_is_as_before_leaves_nothing(either: Memory, docs: Path) -> None:
+    file = docs / "a.md"
+    file.write_text(manual("zebra"))
+    either.ingest(docs)
+    interrupt(either, file, "violin")
+    assert len(either.recall("zebra", limit=200)) == PARTS and either.recall("violin") == ()
+    file.write_text(manual("zebra"))
+    assert either.ingest(docs).errors == ()
+    assert texts(either) == ["zebra"] * PARTS
+    check(either, PARTS)
+
+
+def test_an_interrupted_one_whose_file_is_gone_leaves_nothing(either: Memory, docs: Path) -> None:
+    interrupt(either, docs / "a.md", "zebra")
+    (docs / "a.md").unlink()
+    either.ingest(docs)
+    check(either, 0)
+    assert StoreProbe(either).values("SELECT count(*) FROM documents") == [0]
+
+
+def test_a_short_one_is_written_and_removed_in_one_transaction_each(either: Memory) -> None:
+    probe = StoreProbe(either)
+    probe.pause()
+    either.documents.add(manual("horse", 3), source="b")
+    commits: list[object] = []
+    event.listen(probe.engine, "commit", commits.append)
+    for word in ("zebra", "violin"):  # new, then changed
+        either.documents.add(manual(word, 3), source="a")
+        assert len(commits) == 1
+        commits.clear()
+    assert either.documents.forget("a")
+    assert len(commits) == 1
 
 
 def keeps_what_was_there(memory: Memory, file: Path, bad: bytes) -> None:
