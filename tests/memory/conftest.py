@@ -62,12 +62,12 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def fresh_postgres(postgres: str) -> str:
-    """The server with an empty database."""
-    database = Database.open(postgres)
-    with database.write() as connection:
-        connection.exec_driver_sql("DROP SCHEMA public CASCADE")
-        connection.exec_driver_sql("CREATE SCHEMA public")
-    database.close()
+    """The server with an empty database, whatever revision a test before left there."""
+    import psycopg
+
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
     return postgres
 
 
