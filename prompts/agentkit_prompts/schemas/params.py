@@ -6,13 +6,20 @@ import dataclasses
 import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from typing import Any, TypeAlias, Union, get_args, get_origin
+from functools import cached_property, lru_cache
+from types import SimpleNamespace
+from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
-from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
+from pydantic.errors import (
+    PydanticInvalidForJsonSchema,
+    PydanticSchemaGenerationError,
+    PydanticUndefinedAnnotation,
+    PydanticUserError,
+)
 from typing_extensions import is_typeddict
 
+from agentkit_prompts.caller_warnings import caller
 from agentkit_prompts.errors import PromptError, brief
 from agentkit_prompts.limits import MAX_CACHED
 from agentkit_prompts.schemas.json_validator import MAX_SCHEMA_VALUES, JsonValidator
@@ -30,6 +37,7 @@ __all__ = [
     "params_checker",
     "schema_problems",
     "to_json_schema",
+    "with_resolved_names",
 ]
 
 JsonSchema: TypeAlias = dict[str, Any]
@@ -41,33 +49,80 @@ SchemaFault: TypeAlias = tuple[str, str]
 """Place in a schema, or name of a type, and its problem."""
 
 
+def with_resolved_names(schema: ParamsSchema) -> ParamsSchema:
+    """Return a type such as `list["Page"]` with the types that these names have in the code of the caller.
+
+    Raises:
+        PromptError: A name is not defined.
+    """
+    # To pydantic a text is the name of a type; here it is probably a schema as JSON text.
+    if isinstance(schema, TypeAdapter | Mapping | type | str):
+        return schema
+    frame = caller().frame
+    annotated = SimpleNamespace(__annotations__={"schema": schema})
+    try:
+        return get_type_hints(annotated, frame.f_globals, frame.f_locals, include_extras=True)["schema"]
+    except NameError as error:
+        raise _undefined(schema, error) from error
+
+
 def _adapter(schema: TypeAdapter[Any] | type) -> TypeAdapter[Any]:
     """Return the TypeAdapter of a schema.
+
+    The adapter of a class that uses a name before the name is defined is not complete, see `_completed`.
 
     Raises:
         PromptError: pydantic cannot make a validator of it.
     """
     if isinstance(schema, TypeAdapter):
         return schema
+    if isinstance(schema, str):
+        raise _no_schema(schema)
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(schema)
-        # An adapter of a name that is not defined is made, and fails when it is used.
-        if not adapter.pydantic_complete:
-            adapter.rebuild(raise_errors=True)
-        return adapter
-    except (PydanticSchemaGenerationError, PydanticUserError, SyntaxError, LookupError, NameError, TypeError) as error:
-        value = type(schema).__name__
-        if isinstance(schema, str | int):
-            value = schema
-        raise PromptError(_adapter_problem(schema, error), name="params_schema", value=value) from error
+        return TypeAdapter(schema)
+    except (PydanticSchemaGenerationError, PydanticUserError) as error:
+        raise PromptError(
+            f"params_schema {_named(schema)}: {str(error).splitlines()[0]}; "
+            "allow it with model_config = ConfigDict(arbitrary_types_allowed=True)",
+            name="params_schema",
+            value=_value_of(schema),
+        ) from error
+    except (SyntaxError, LookupError, TypeError) as error:
+        raise _no_schema(schema) from error
 
 
-def _adapter_problem(schema: object, error: Exception) -> str:
-    if isinstance(schema, str) or not isinstance(error, PydanticSchemaGenerationError | PydanticUserError):
-        return f"params_schema: expected a type, a TypeAdapter or a JSON Schema as a mapping, got {brief(schema)}"
-    return (
-        f"params_schema {_named(schema)}: {str(error).splitlines()[0]}; "
-        "allow it with model_config = ConfigDict(arbitrary_types_allowed=True)"
+def _no_schema(schema: object) -> PromptError:
+    return PromptError(
+        f"params_schema: expected a type, a TypeAdapter or a JSON Schema as a mapping, got {brief(schema)}",
+        name="params_schema",
+        value=_value_of(schema),
+    )
+
+
+def _value_of(schema: object) -> str | int:
+    if isinstance(schema, str | int):
+        return schema
+    return type(schema).__name__
+
+
+def _completed(adapter: TypeAdapter[Any], schema: object) -> TypeAdapter[Any]:
+    """Return an adapter for which the names of classes were looked up, which may have been defined since it was made.
+
+    Raises:
+        PromptError: A name is not defined.
+    """
+    try:
+        adapter.rebuild()
+    except PydanticUndefinedAnnotation as error:
+        raise _undefined(schema, error) from error
+    return adapter
+
+
+def _undefined(schema: object, error: NameError) -> PromptError:
+    return PromptError(
+        f"params_schema {_named(schema)}: the name {error.name!r} is not defined; define it before the schema is used",
+        name="params_schema",
+        value=error.name,
     )
 
 
@@ -80,7 +135,7 @@ def to_json_schema(schema: ParamsSchema) -> JsonSchema:
     if isinstance(schema, Mapping):
         return dict(schema)
     try:
-        return _adapter(schema).json_schema()
+        return _completed(_adapter(schema), schema).json_schema()
     except PydanticInvalidForJsonSchema as error:
         raise PromptError(
             f"params_schema {_named(schema)}: no JSON Schema for it ({str(error).splitlines()[0]})"
@@ -181,8 +236,13 @@ def _config_of(kind: type) -> Mapping[str, Any]:
 
 
 def _named(schema: object) -> str:
-    name = getattr(schema, "__name__", None) or getattr(getattr(schema, "_type", None), "__name__", None)
-    return str(name or repr(schema))
+    """Return the name of a class, or a type as it is written in code."""
+    if isinstance(schema, TypeAdapter):
+        schema = schema._type
+    # Types such as `list[int]` have the name of their class.
+    if isinstance(schema, type) and not get_args(schema):
+        return schema.__name__
+    return brief(schema)
 
 
 def params_checker(schema: ParamsSchema) -> Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], list[Problem]]]:
@@ -190,20 +250,34 @@ def params_checker(schema: ParamsSchema) -> Callable[[Mapping[str, Any]], tuple[
     if isinstance(schema, Mapping):
         document, validator = dict(schema), _validator_of(schema)
         return lambda values: (_with_defaults(document, values), _json_problems(document, validator, values))
-    adapter = _adapter(schema)
-    recurses = has_recursive_union(adapter.core_schema)
+    return _TypeChecker(schema).check
 
-    def check(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Problem]]:
+
+class _TypeChecker:
+    """Checks values by a type."""
+
+    def __init__(self, schema: TypeAdapter[Any] | type) -> None:
+        self._schema = schema
+        self._given_adapter = _adapter(schema)
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        return _completed(self._given_adapter, self._schema)
+
+    @cached_property
+    def _recurses(self) -> bool:
+        return has_recursive_union(self._adapter.core_schema)
+
+    def check(self, values: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Problem]]:
+        """Return values with their defaults, and the problems of the values."""
         # pydantic tries all members of a union at each level, which doubles the time per level.
-        if recurses and (problem := recursion_problem(values)):
+        if self._recurses and (problem := recursion_problem(values)):
             return values, [("(value)", problem)]
         try:
-            checked = adapter.validate_python(dict(values))
+            checked = self._adapter.validate_python(dict(values))
         except ValidationError as error:
             return values, [(_place(item["loc"]), item["msg"]) for item in error.errors(include_url=False)]
         return {**values, **fields_of(checked)}, []
-
-    return check
 
 
 def _place(location: Iterable[int | str]) -> str:

@@ -137,8 +137,9 @@ class Template:
                 raise PromptError(f"Template: places[{brief(locale)}]: expected a pair of a file and a line")
         check = None
         if params_schema is not None:
-            from agentkit_prompts.schemas.params import check_params_schema, params_checker
+            from agentkit_prompts.schemas.params import check_params_schema, params_checker, with_resolved_names
 
+            params_schema = with_resolved_names(params_schema)
             check_params_schema(params_schema)
             check = params_checker(params_schema)
         sources = _sources(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated, Any, NewType, Optional
+from typing import Annotated, Any, ForwardRef, NewType, Optional, Union
 
 import pytest
 import typing_extensions
@@ -173,6 +173,56 @@ def test_a_params_schema_is_a_type_or_a_mapping() -> None:
         assert (caught.value.name, caught.value.value) == ("params_schema", shown)
 
 
+class Page(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    size: int
+
+
+def test_names_in_a_params_schema_are_those_of_the_caller() -> None:
+    class Local(Page):
+        pass
+
+    kinds: list[Any] = [
+        *(ForwardRef("Page"), Optional["Page"], Annotated["Page", "text"], Union["Page", "Local"]),
+        *(ForwardRef("Local"), Optional["Local"], dict[str, "int"], Annotated[dict["str", "int"], "text"]),
+    ]
+    for kind in kinds:
+        template = Template("{{ size }}", params_schema=kind)
+        assert template.render({"size": "3"}) == "3", kind
+        assert [name for name, _ in template.problems({"size": "x"})][-1].endswith("size"), kind
+        assert template.json_schema, kind
+    missing = ForwardRef("Missing")
+    for kind in (missing, Annotated[missing, 1], list[missing], dict[str, missing]):  # type: ignore[valid-type]
+        with pytest.raises(PromptError) as caught:
+            Template("x", params_schema=kind)
+        assert (caught.value.name, caught.value.value) == ("params_schema", "Missing")
+
+
+def test_a_name_in_a_class_may_be_defined_after_the_template() -> None:
+    template = Template("{{ size }}", params_schema=Early)
+    with pytest.raises(PromptError) as caught:
+        template.render({"size": "3"})
+    assert (caught.value.name, caught.value.value) == ("params_schema", "Late")
+    globals()["Late"] = Page
+    assert template.render({"size": "3"}) == "3"
+    assert template.problems({"size": "3", "late": {}}) != []
+
+
+class Early(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    size: int
+    late: Late | None = None  # type: ignore[name-defined]  # noqa: F821
+
+
+def test_the_class_of_a_name_is_checked_too() -> None:
+    class Closed(BaseModel):
+        model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+
+    with pytest.raises(PromptError) as caught:
+        Template("x", params_schema=Optional["Closed"])  # type: ignore[arg-type]
+    assert [problem.place for problem in caught.value.problems] == ["Closed"]
+
+
 def test_a_schema_that_contains_itself_is_refused() -> None:
     schema: dict[str, Any] = {"properties": {}}
     schema["properties"]["again"] = schema
@@ -209,6 +259,12 @@ def info(schema: Any, **data: Any) -> AdditionalInfoPrompt:
 
 def string(name: str) -> JsonSchema:
     return {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
+
+
+def test_unknown_keywords_may_contain_anything() -> None:
+    schema = {"properties": {"a": {"x-note": {"properties": 3, "required": 1, "definitions": [2]}}}}
+    tree = WrapPrompt(wrapped_prompts=[info(schema, name="one"), info(schema, name="two")])
+    assert tree.additional_kwargs_schema is not None
 
 
 def test_prompts_that_require_nothing_give_none() -> None:
