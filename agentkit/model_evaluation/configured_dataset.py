@@ -7,11 +7,10 @@ from typing import Any
 
 from agentkit.model_evaluation.scores import Score
 from agentkit.model_evaluation.shipped_scores import score_of_cfg
-from agentkit_prompts.errors import InContextError, Problem, Problems
+from agentkit_prompts.errors import InContextError, Problem, Problems, error_of_problems
 from agentkit_prompts.evaluation.config.infer_cfg import read_cfg, shows_examples
 from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.in_context import InContext
-from agentkit_prompts.evaluation.problems import refuse
 from agentkit_prompts.ranking.embedder import Embedder
 
 __all__ = ["configured"]
@@ -51,7 +50,7 @@ def configured(
     except InContextError as error:
         problems.append(Problem("eval_cfg", str(error).removeprefix("eval_cfg: ")))
     if problems:
-        raise refuse("", problems)
+        raise error_of_problems(InContextError, "", problems)
     reader = made["reader"]
     if not isinstance(rows, Mapping):
         if reader.train_split != reader.test_split or not shows_examples(cfg["infer_cfg"]):

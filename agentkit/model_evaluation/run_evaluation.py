@@ -31,10 +31,10 @@ from agentkit.models.model_errors import (
 from agentkit.models.settings import NO_SETTINGS, ModelSettings
 from agentkit.output.json_in_text import behind_thinking
 from agentkit_prompts.caller_warnings import warn
-from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems, brief
+from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems, brief, error_of_problems
 from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.in_context import InContext
-from agentkit_prompts.evaluation.problems import at_row, refuse
+from agentkit_prompts.evaluation.problems import at_row
 from agentkit_prompts.ranking.embedder import Embedder
 from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter, prompt_count
 
@@ -145,7 +145,7 @@ def _check(rows: object, model: object, tokenizer: object) -> None:
         text = f"expected an object with a method `count`, got {brief(tokenizer)}"
         problems.append(Problem("tokenizer", text))
     if problems:
-        raise refuse("", problems)
+        raise error_of_problems(InContextError, "", problems)
 
 
 def run_sync(

@@ -6,7 +6,7 @@ Every message has what went wrong, where, what was expected and what to do about
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
+from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack
 
 from agentkit_prompts.limits import MAX_LISTED, MAX_SHOWN_CHARS
 
@@ -33,9 +33,13 @@ __all__ = [
     "ToolFormWarning",
     "brief",
     "check_types",
+    "error_of_problems",
     "kind_of",
     "listed",
+    "raise_problems",
 ]
+
+E = TypeVar("E", bound="Picklable")
 
 
 class Place(TypedDict, total=False):
@@ -68,6 +72,41 @@ Problems: TypeAlias = list[Problem]
 def listed(problems: Iterable[Problem]) -> str:
     """Return the problems as one text."""
     return "; ".join(map(str, problems))
+
+
+def raise_problems(
+    error: Callable[..., Picklable],
+    subject: str,
+    problems: Iterable[Problem],
+    *,
+    advice: str = "",
+    cause: Exception | None = None,
+    **place: Any,
+) -> None:
+    """Raise the error that lists all problems of a subject; without problems, return.
+
+    Args:
+        error: The class of the error.
+        subject: What has the problems; may be empty.
+        problems: All problems.
+        advice: Text after the problems.
+        cause: The error that the problems were found in.
+        **place: More arguments of the error.
+    """
+    problems = list(problems)
+    if problems:
+        raise error_of_problems(error, subject, problems, advice=advice, **place) from cause
+
+
+def error_of_problems(
+    error: Callable[..., E], subject: str, problems: Iterable[Problem], *, advice: str = "", **place: Any
+) -> E:
+    """Return the error that `raise_problems` raises."""
+    problems = list(problems)
+    opening = ""
+    if subject:
+        opening = f"{subject}: "
+    return error(f"{opening}{listed(problems)}{advice}", problems=problems, **place)
 
 
 class Picklable(Exception):

@@ -15,7 +15,7 @@ from agentkit_prompts.context.json_form import strict_json
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.wire.read_parts import PartReader, plain_text_of
 from agentkit_prompts.context.wire.wire_tools import read_tools
-from agentkit_prompts.errors import ChatTemplateError, Problem, Problems, listed
+from agentkit_prompts.errors import ChatTemplateError, Problem, Problems, raise_problems
 from agentkit_prompts.names import nearest
 
 __all__ = [
@@ -129,8 +129,7 @@ def read_turns(
         # A mapping of another class can raise anything.
         except Exception as error:
             problems.append(Problem(place, f"cannot be read: {type(error).__name__}: {error}"))
-    if problems:
-        raise ChatTemplateError(f"{template}: {listed(problems)}", template=template, problems=problems)
+    raise_problems(ChatTemplateError, template, problems, template=template)
     return turns
 
 
@@ -142,8 +141,7 @@ def read_functions(tools: Tools, template: str) -> list[dict[str, Any]]:
     """
     problems: Problems = []
     functions = [tool.get("function", tool) for tool in read_tools(tools, problems)]
-    if problems:
-        raise ChatTemplateError(f"{template}: {listed(problems)}", template=template, problems=problems)
+    raise_problems(ChatTemplateError, template, problems, template=template)
     return functions
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from agentkit_prompts.context.frozen import FrozenDict, freeze
 from agentkit_prompts.context.json_problems import fits_json
-from agentkit_prompts.errors import MessageError, Problem, Problems, listed
+from agentkit_prompts.errors import MessageError, Problem, Problems, error_of_problems
 
 __all__ = ["NO_OPAQUE", "Opaque", "no_opaque", "opaque_data", "with_opaque"]
 
@@ -38,7 +38,7 @@ def opaque_data(data: object) -> FrozenDict:
         problems.append(Problem("opaque", what))
     elif fits_json(data, "opaque", problems):
         return FrozenDict(freeze(data))
-    raise MessageError(listed(problems), name="opaque", problems=problems)
+    raise error_of_problems(MessageError, "", problems, name="opaque")
 
 
 def with_opaque(wire: Mapping[str, Any], opaque: Mapping[str, Any], providers: Iterable[str]) -> FrozenDict:

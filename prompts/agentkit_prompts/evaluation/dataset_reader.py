@@ -10,8 +10,8 @@ from random import Random
 from typing import Any, TypeAlias
 
 from agentkit_prompts.context.items import Example
-from agentkit_prompts.errors import InContextError, Problem, Problems, brief
-from agentkit_prompts.evaluation.problems import problems_of_error, raise_problems, unknown_names, wrong_type
+from agentkit_prompts.errors import InContextError, Problem, Problems, brief, raise_problems
+from agentkit_prompts.evaluation.problems import problems_of_error, unknown_names, wrong_type
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate
 
 __all__ = ["DatasetReader", "Row", "part_of"]
@@ -24,22 +24,22 @@ _SLICE = re.compile(r"\[\s*(-?\d+)?\s*:\s*(-?\d+)?\s*(?::\s*(-?\d+)?\s*)?\]")
 
 @dataclass(frozen=True, slots=True)
 class DatasetReader:
-    """What of a dataset is read (`reader_cfg` of the OpenCompass and AISBench documents).
+    """Columns and rows of a dataset that are read (`reader_cfg` of the OpenCompass and AISBench documents).
 
     Raises:
         InContextError: A field has the wrong type or value; names everything at once.
     """
 
     input_columns: Sequence[str]
-    """What is asked: names, or one text of names with spaces between."""
+    """Columns of the question: names, or one text of names with spaces between them."""
     output_column: str | None = None
     """The answer; prompts hide it."""
     input_template: PromptTemplate | None = None
-    """How a row is written as a query for retrieval; the input columns, joined by spaces, when not given."""
+    """Text of a row as a query for retrieval; by default the input columns, joined by spaces."""
     output_template: PromptTemplate | None = None
-    """How its answer is written."""
+    """Text of the answer of a row."""
     train_range: float | str | None = None
-    """Which rows of the training split are read; see `part_of`."""
+    """Rows of the training split that are read; see `part_of`."""
     test_range: float | str | None = None
     train_split: str = "train"
     test_split: str = "test"
@@ -56,7 +56,7 @@ class DatasetReader:
                 part_of(range(0), getattr(self, field))
             except InContextError as error:
                 problems += problems_of_error(field, error)
-        raise_problems("reader", problems)
+        raise_problems(InContextError, "reader", problems)
         object.__setattr__(self, "input_columns", tuple(names))
 
     def split(self, dataset: Mapping[str, Sequence[Row]] | Sequence[Row]) -> tuple[Sequence[Row], Sequence[Row]]:
@@ -73,7 +73,7 @@ class DatasetReader:
         if isinstance(dataset, Mapping):
             names = dict.fromkeys((self.train_split, self.test_split))
             missing = unknown_names("", names, dataset, "no such split; add it (--rows SPLIT=FILE)")
-            raise_problems("dataset", missing)
+            raise_problems(InContextError, "dataset", missing)
             train, test = dataset[self.train_split], dataset[self.test_split]
         else:
             train = test = dataset
@@ -88,7 +88,7 @@ class DatasetReader:
         """
         problems = _problems_of_split("train", train, self.columns)
         problems += _problems_of_split("test", test, self.input_columns)
-        raise_problems("dataset", problems)
+        raise_problems(InContextError, "dataset", problems)
 
     @property
     def columns(self) -> list[str]:
@@ -99,7 +99,7 @@ class DatasetReader:
         return names
 
     def query(self, row: Row) -> str:
-        """Return what a row asks, as text to look for examples with.
+        """Return the question of a row as a query for examples.
 
         Raises:
             InContextError: An input column is not in the row; names all that are missing.

@@ -10,6 +10,7 @@ from agentkit_prompts.errors import InContextError, Problem
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader, Row
 from agentkit_prompts.evaluation.multi_turn import REPLY, InferMode, MultiTurnPromptTemplate, in_turns
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, is_marker, section
+from agentkit_prompts.evaluation.raw_template import is_messages
 from agentkit_prompts.evaluation.row_template import RowTemplate
 
 __all__ = ["dialogue_requests"]
@@ -20,13 +21,13 @@ _ROLES = {"system": "SYSTEM", "user": "HUMAN", "assistant": REPLY}
 def dialogue_requests(
     template: RowTemplate, reader: DatasetReader, row: Row, infer_mode: InferMode
 ) -> Generator[Any, str | None, list[str | None]]:
-    """Return what yields the prompts of a dialogue and is sent the answers; see `MultiTurnPromptTemplate.requests`.
+    """Return a generator of the prompts of a dialogue, which is sent the answers: `MultiTurnPromptTemplate.requests`.
 
     Of other templates a row whose columns are texts is one turn, one whose columns are lists of texts has a turn for
-    each entry, and a column that holds messages is the dialogue itself (OpenCompass, `ChatInferencer`).
+    each entry, and a column of messages is the dialogue itself (OpenCompass, `ChatInferencer`).
 
     Raises:
-        InContextError: The row makes no turns, or as the template.
+        InContextError: The row makes no turns, or the template cannot be filled.
     """
     if isinstance(template, MultiTurnPromptTemplate):
         return template.requests(row, infer_mode)
@@ -39,8 +40,10 @@ def _chat(template: RowTemplate, reader: DatasetReader, row: Row) -> list[Item]:
     column = "dialogue"
     if len(reader.input_columns) == 1:
         column = reader.input_columns[0]
-    if _is_messages(columns.get(column)):
-        return [*_of_messages(columns[column], f"column {column!r}")]
+    messages = columns.get(column)
+    # An empty list is one of texts: it has as many turns as the lists of the other columns.
+    if messages and is_messages(messages):
+        return [*_of_messages(messages, f"column {column!r}")]
     if _are(str, columns.values()):
         return _turn(template, row, reader)
     if _are_lists_of_texts(columns.values()):
@@ -112,7 +115,3 @@ def _of_messages(messages: Any, place: str) -> list[dict[str, Any]]:
         text = f"dialogue: {place} has messages of role {', '.join(wrong)}; expected {', '.join(_ROLES)}"
         raise InContextError(text, name="role", value=", ".join(wrong))
     return [{"role": _ROLES[message["role"]], "prompt": message.get("content") or ""} for message in messages]
-
-
-def _is_messages(value: object) -> bool:
-    return isinstance(value, list) and _are(Mapping, value) and all("role" in message for message in value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.composition.targets.chat_text import chat_template_of
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
-from agentkit_prompts.errors import InContextError, Problem, Problems
+from agentkit_prompts.errors import InContextError, Problem, Problems, error_of_problems, raise_problems
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader, Row
 from agentkit_prompts.evaluation.dialogues import dialogue_requests
 from agentkit_prompts.evaluation.inferencer import Inferencer
@@ -16,7 +16,7 @@ from agentkit_prompts.evaluation.meta.api_meta_template import CHAT_META, ApiMet
 from agentkit_prompts.evaluation.meta.chat_messages import chat_messages, to_messages
 from agentkit_prompts.evaluation.meta.meta_base import MetaParser, Mode
 from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
-from agentkit_prompts.evaluation.problems import at_row, raise_problems, refuse
+from agentkit_prompts.evaluation.problems import at_row
 from agentkit_prompts.evaluation.prompt_list import PromptList, copies
 from agentkit_prompts.evaluation.retrievers import fixed_rows, retrieve
 from agentkit_prompts.evaluation.row_checks import (
@@ -49,15 +49,15 @@ class RowPrompt(NamedTuple):
     row: int
     """Position of the row."""
     label: Any
-    """What is scored; None in mode `gen`."""
+    """The label that is scored; None in mode `gen`."""
     ids: tuple[int, ...]
     """Positions of the worked examples among the training rows."""
     prompt: Any
     """Text, a `PromptList`, or messages: what the template made, before a model is known."""
     final: Any
-    """What the model is sent; the prompt itself when no model was given."""
+    """The input of the model; without a model the prompt itself."""
     turn: int = 0
-    """Which request of a dialogue it is."""
+    """Number of the request in a dialogue."""
 
 
 class InContext:
@@ -101,14 +101,14 @@ class InContext:
         if end is None:
             end = "\n" * shows
         self.separator, self.end = separator, end
-        # Turns are apart already: OpenCompass puts no separators between them, whatever the retriever says.
+        # OpenCompass puts no separators between turns, whatever the retriever sets.
         if ice_template is not None and ice_template.is_dialogue:
             self.separator = self.end = ""
         self._shown: dict[tuple[int, bool], Any] = {}
         problems = problems_of_rows(reader, retriever, self._fixed, train)
         if shows:
             problems += self._problems_of_examples("ice_template" if prompt_template is None else "prompt_template")
-        raise_problems("infer_cfg", problems)
+        raise_problems(InContextError, "infer_cfg", problems)
         if shows:
             warn_of_no_place(self.prompt_template)
 
@@ -152,7 +152,7 @@ class InContext:
         return cls(train=train, **read_cfg(infer_cfg, reader_cfg, embedder))
 
     def labels(self, rows: Sequence[Row] = ()) -> list[Any]:
-        """Return what is scored: labels of the inferencer or the template, else every answer in `rows`, in order."""
+        """Return the labels to score: of the inferencer or the template, else every answer in `rows`, in order."""
         templates = (self.prompt_template, self.ice_template)
         for labels in (self.inferencer.labels, *[template.labels for template in templates if template is not None]):
             if labels:
@@ -270,7 +270,7 @@ class InContext:
         return (yield from dialogue_requests(self.prompt_template, self.reader, row, mode))
 
     def written(self, prompt: Any, model: MetaParser | ChatTemplate | None = None) -> Any:
-        """Return what a model is sent for a prompt: text, or messages, as its template makes them.
+        """Return a prompt as input of a model: text, or messages, as its template makes them.
 
         Args:
             prompt: What `prompt` or `requests` returned.
@@ -294,7 +294,7 @@ class InContext:
         ids: Sequence[int] | None = None,
         label: Any = None,
     ) -> Any:
-        """Return what a model is sent for a row: text, or messages, as its template makes them.
+        """Return a row as input of a model: text, or messages, as its template makes them.
 
         Args:
             row: Column name to value.
@@ -384,7 +384,7 @@ class InContext:
         return {**sample, "text": text + reply, "loss_spans": spans}
 
     def warn_of_doubts(self, rows: Sequence[Row], ids: Sequence[tuple[int, ...]] = ()) -> None:
-        """Warn of columns that are probably misspelt, and of rows that stand among their own worked examples, `ids`."""
+        """Warn of columns that are probably misspelt, and of rows that are among their own worked examples, `ids`."""
         warn_of_columns(rows, self.train, self.prompt_template, self.ice_template, self.reader.input_columns)
         if ids:
             warn_of_own_answers(rows, self.train, ids, self.reader.output_column)
@@ -394,13 +394,13 @@ class InContext:
         template, size = self.ice_template, len(self.train)
         if template is None:
             raise InContextError(
-                f"{len(ids)} rows are chosen as worked examples, and there is no ice_template to show them with; "
+                f"{len(ids)} rows are chosen as worked examples without an ice_template to show them; "
                 "give one, or retrieve none (ZeroRetriever)",
                 name="ice_template",
             )
         odd = ", ".join([repr(number) for number in ids if type(number) is not int or number not in range(size)])
         if odd:
-            text = f"worked examples: no row {odd} to show: there are {size}, counted from 0"
+            text = f"worked examples: no row {odd} to show: {size} rows exist, counted from 0"
             raise InContextError(text, name="ids", value=odd)
         # A template without labels shows each row in the same way, so it needs no answer.
         if template.labels:
@@ -429,9 +429,9 @@ def _distinct(values: Sequence[Any]) -> list[Any]:
 
 
 def _asked_with(prompt_template: RowTemplate | None, ice_template: RowTemplate | None) -> RowTemplate:
-    """Return the template that asks: that of the examples if there is no other."""
+    """Return the template that asks: without one, the template of the examples."""
     template = ice_template if prompt_template is None else prompt_template
     if template is None:
-        text = "missing, and so is ice_template; give one of them"
-        raise refuse("infer_cfg", [Problem("prompt_template", text)])
+        text = "missing, and so is ice_template: give one of them"
+        raise error_of_problems(InContextError, "infer_cfg", [Problem("prompt_template", text)])
     return template

@@ -8,9 +8,9 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.context.frozen import FrozenDict
-from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems, brief
+from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems, brief, raise_problems
 from agentkit_prompts.evaluation.multi_turn import InferMode
-from agentkit_prompts.evaluation.problems import raise_problems, unknown_names
+from agentkit_prompts.evaluation.problems import unknown_names
 from agentkit_prompts.names import nearest
 
 __all__ = ["ASKED", "Asks", "Inferencer"]
@@ -84,7 +84,9 @@ _OPTIONAL = frozenset(_CHECKS) - {"stopping_criteria", "gen_field_replace_token"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inferencer:
-    """How rows are asked (`inferencer` of the OpenCompass and AISBench documents). None leaves a thing to the model.
+    """Settings of the requests for rows (`inferencer` of the OpenCompass and AISBench documents).
+
+    None leaves a setting to the model.
 
     Raises:
         InContextError: There is no inferencer of that name, or a field has the wrong value or no meaning for it; names
@@ -94,8 +96,8 @@ class Inferencer:
     name: str = "GenInferencer"
     """The class of the original; see `ASKED` for those that can be run."""
     infer_mode: InferMode | None = None
-    """Which turns of a dialogue are asked, and after whose answers; `last` for `ChatInferencer` and `every` for
-    `MultiTurnGenInferencer` when not given."""
+    """Turns of a dialogue that are asked, and the source of the answers before them; by default `last` for
+    `ChatInferencer` and `every` for `MultiTurnGenInferencer`."""
     max_out_len: int | Sequence[int] | None = None
     """Tokens of a reply at most; a list has one number for each turn."""
     min_out_len: int | None = None
@@ -107,11 +109,11 @@ class Inferencer:
     max_seq_len: int | None = None
     """Tokens of a prompt at most: worked examples are left out, the last one first, until it fits."""
     gen_field_replace_token: str = ""
-    """What stands where the answer would."""
+    """Text at the place of the answer."""
     labels: Sequence[Any] | None = None
-    """What is scored, in the place of the labels of the template."""
+    """Labels that are scored instead of the labels of the template."""
     normalizing_str: str | None = None
-    """Scored in the place of what stands before the `sep_token`; its score is taken off."""
+    """Scored instead of the text before the `sep_token`; its score is subtracted."""
     generation_kwargs: Mapping[str, Any] = field(default_factory=FrozenDict)
     """`temperature`, `top_p`, `top_k`, `do_sample`."""
 
@@ -121,7 +123,7 @@ class Inferencer:
             text = f"unknown inferencer {self.name!r:.80}{nearest(str(self.name), names)}; run are {', '.join(ASKED)}"
             raise InContextError(text, name="name", value=brief(self.name))
         problems = self._problems_of_values() + self._problems_of_use() + _generation_problems(self.generation_kwargs)
-        raise_problems(f"inferencer {self.name}", problems)
+        raise_problems(InContextError, f"inferencer {self.name}", problems)
 
     def _problems_of_values(self) -> Problems:
         """Return a problem for each field with a wrong value."""
@@ -147,12 +149,12 @@ class Inferencer:
 
     @property
     def asks(self) -> Asks:
-        """How it asks; those that nothing here runs are built like `gen`."""
+        """Kind of the requests; prompts of inferencers that are not run here are built like `gen`."""
         return ASKED.get(self.name, "gen")
 
     @property
     def mode(self) -> InferMode | None:
-        """Which turns of a dialogue are asked; None if each row is one request."""
+        """Turns of a dialogue that are asked; None if each row is one request."""
         if self.asks != "dialogue":
             return None
         return self.infer_mode or _DEFAULT_MODES.get(self.name)
@@ -169,7 +171,7 @@ class Inferencer:
         own = {field.name for field in fields(cls)} - {"name", "generation_kwargs"}
         problems = unknown_names("", cfg, ("type", *own, "generation_kwargs", *_GENERATION, *_MEANINGLESS, *_FILES))
         problems += [Problem(key, _OUT) for key in _FILES if key in cfg]
-        raise_problems(f"inferencer {name}", problems)
+        raise_problems(InContextError, f"inferencer {name}", problems)
         options = {key: cfg[key] for key in own & cfg.keys()}
         # Some shipped files have labels although nothing is scored.
         if name == "GenInferencer" and options.pop("labels", None) is not None:

@@ -11,8 +11,8 @@ from itertools import zip_longest
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 from agentkit_prompts.caller_warnings import warn
-from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems
-from agentkit_prompts.evaluation.problems import raise_problems, wrong_type
+from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems, raise_problems
+from agentkit_prompts.evaluation.problems import wrong_type
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, copies, section
 from agentkit_prompts.evaluation.row_template import RowTemplate, items_of, problems_of
 from agentkit_prompts.names import nearest
@@ -70,7 +70,7 @@ class MultiTurnPromptTemplate(RowTemplate):
     """
 
     def __init__(self, template: Mapping[str, Any]) -> None:
-        raise_problems("MultiTurnPromptTemplate", problems_of(template))
+        raise_problems(InContextError, "MultiTurnPromptTemplate", problems_of(template))
         self.template = deepcopy(dict(template))
 
     def item(
@@ -125,7 +125,7 @@ class MultiTurnPromptTemplate(RowTemplate):
         if not len(questions) - 1 <= len(answers) <= len(questions):
             raise InContextError(
                 f"MultiTurnPromptTemplate: mode {infer_mode!r} needs an answer to each question, but the last may lack "
-                f"it; there are {len(questions)} questions and {len(answers)} answers",
+                f"it; the row has {len(questions)} questions and {len(answers)} answers",
                 name="answer",
             )
         return questions, answers
@@ -167,7 +167,7 @@ def _columns(row: Mapping[str, Any], names: Sequence[str]) -> list[list[Any]]:
     problems: Problems = []
     for name in names:
         problems += _problems_of_column(name, row)
-    raise_problems("MultiTurnPromptTemplate", problems)
+    raise_problems(InContextError, "MultiTurnPromptTemplate", problems)
     return [list(row[name]) for name in names]
 
 

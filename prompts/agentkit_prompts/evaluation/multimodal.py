@@ -25,12 +25,12 @@ _STARTS = {f"<AIS_{kind.upper()}_START>": kind for kind in KINDS}
 """Tag -> the kind of content that it begins."""
 
 _END = "<AIS_CONTENT_TAG>"
-"""Tag behind each piece."""
+"""Tag after each piece."""
 
 _TAG = re.compile("|".join(map(re.escape, (*_STARTS, _END))))
 
 _TWO_SCHEMES = re.compile(r"(?:file://|data:[^,]{0,80};base64,)(?:file|https?|data):")
-"""An address behind `file://`, or in place of base64."""
+"""An address after `file://`, or in place of base64."""
 
 _CONTENT = ("content", "question")
 """Columns that hold the tagged content: the first that a row has."""
@@ -75,8 +75,8 @@ class MMPromptTemplate(PromptTemplate):
         unused = [kind for kind in dict(content) if kind not in self._kinds]
         if unused:
             raise InContextError(
-                f"MMPromptTemplate: column {name!r} holds {', '.join(unused)}, which no prompt_mm of the template "
-                f"takes; add it beside {', '.join(sorted(self._kinds))}",
+                f"MMPromptTemplate: column {name!r} contains {', '.join(unused)}, which no prompt_mm of the "
+                f"template has; add it to {', '.join(sorted(self._kinds))}",
                 name=name,
                 problems=[(kind, f"prompt_mm has no {kind!r}") for kind in unused],
             )

@@ -16,7 +16,7 @@ _FLOOR = 0.25
 """Share of the mean IDF that a term has which is in more than half of the texts."""
 
 _SINGLE = r"?!;@#$%&*`()\[\]{}<>«»“”‘’„\u2012-\u2015"
-"""Characters that are terms of their own."""
+"""Characters that are separate terms."""
 _TERM = re.compile(
     rf"(?:[^\s.,:'{_SINGLE}-]|[.](?![.])|[,:](?=\d)|-(?!-)|'(?!'))+|[.]{{2,}}|--|''|`+|[,:{_SINGLE}]",
 )
@@ -68,7 +68,7 @@ class Okapi(BM25):
     def scores(self, query: str) -> list[float]:
         """Return the score of each text; it may be below 0."""
         scores = [0.0] * self.size
-        # One term after the other, so that the sums are those of the original to the last digit.
+        # One term after the other, so that the sums equal the sums of the original to the last digit.
         for term in self._tokenize(query):
             idf = self._idf_of.get(term, 0.0)
             for position, score in self._postings.get(term, ()):

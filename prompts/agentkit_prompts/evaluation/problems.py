@@ -6,25 +6,11 @@ from collections.abc import Iterable, Sequence
 from types import UnionType
 from typing import Any
 
-from agentkit_prompts.errors import InContextError, Problem, Problems, PromptError, brief, listed
+from agentkit_prompts.errors import InContextError, Problem, Problems, PromptError, brief
 from agentkit_prompts.limits import MAX_LISTED
 from agentkit_prompts.names import nearest
 
-__all__ = ["at_row", "inside", "problems_of_error", "raise_problems", "refuse", "some", "unknown_names", "wrong_type"]
-
-
-def refuse(subject: str, problems: Sequence[Problem]) -> InContextError:
-    """Return the error that lists all problems of `subject`."""
-    text = listed(problems)
-    if subject:
-        text = f"{subject}: {text}"
-    return InContextError(text, problems=problems)
-
-
-def raise_problems(subject: str, problems: Sequence[Problem]) -> None:
-    """Raise the error that lists all problems of `subject`; without problems, return."""
-    if problems:
-        raise refuse(subject, problems)
+__all__ = ["at_row", "inside", "problems_of_error", "some", "unknown_names", "wrong_type"]
 
 
 def unknown_names(place: str, given: Iterable[Any], names: Iterable[str], problem: str = "unknown key") -> Problems:

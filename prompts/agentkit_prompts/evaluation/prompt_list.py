@@ -32,7 +32,7 @@ class PromptList(list[Item]):
         return self._map(lambda text: safe_format(text, values))
 
     def replace(self, src: str, dst: str | PromptList) -> PromptList:
-        """Return the list with `dst` wherever texts and prompts hold `src`.
+        """Return the list with `dst` in place of `src` in all texts and prompts.
 
         A `PromptList` takes the place of `src` among the items; texts that become empty are left out.
 
@@ -55,8 +55,8 @@ class PromptList(list[Item]):
                 items += _replaced(item, src, dst)
             elif src in _prompt(position, item):
                 raise InContextError(
-                    f"PromptList[{position}]: {src!r} stands in the prompt of role {item.get('role')!r}, and what "
-                    "replaces it has roles of its own; put the token among the items of the list, or use text examples",
+                    f"PromptList[{position}]: {src!r} is in the prompt of role {item.get('role')!r}, and the "
+                    "items that replace it have roles; put the token among the items of the list, or use text examples",
                     path=f"[{position}]",
                     name=src,
                 )
@@ -114,12 +114,12 @@ def section(name: str, items: Iterable[Item]) -> list[Item]:
 
 
 def is_marker(item: object) -> bool:
-    """Whether an item only marks where a section begins or ends."""
+    """True if an item only marks the begin or end of a section."""
     return isinstance(item, dict) and len(item) == 2 and "section" in item and "pos" in item
 
 
 def copies(items: Iterable[Item]) -> list[Item]:
-    """Return the items, with dicts of their own."""
+    """Return the items, with copies of their dicts."""
     return [dict(item) if isinstance(item, dict) else item for item in items]
 
 
@@ -149,7 +149,7 @@ def _items(other: object) -> list[Item]:
 
 
 def _prompt(position: int, item: object) -> str:
-    """Return the text of a role item, empty where there is no text."""
+    """Return the text of a role item, or an empty text."""
     if not isinstance(item, dict):
         raise InContextError(
             f"PromptList[{position}]: expected text or a dict with a role, got {type(item).__name__} {item!r}"[:300],

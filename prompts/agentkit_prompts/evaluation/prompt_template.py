@@ -7,9 +7,9 @@ from copy import deepcopy
 from typing import Any, NamedTuple, TypeAlias
 
 from agentkit_prompts.caller_warnings import warn
-from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems, brief
+from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems, brief, raise_problems
 from agentkit_prompts.evaluation.columns import Slots, Tokens, slots
-from agentkit_prompts.evaluation.problems import inside, raise_problems, wrong_type
+from agentkit_prompts.evaluation.problems import inside, wrong_type
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, copies, section
 from agentkit_prompts.evaluation.row_template import SECTIONS, RowTemplate, items_of, located, problems_of
 from agentkit_prompts.limits import MAX_CACHED
@@ -52,7 +52,7 @@ class PromptTemplate(RowTemplate):
     ) -> None:
         problems = _problems_of_tokens(ice_token, sep_token, column_token_map)
         problems += self._problems(template, ice_token if isinstance(ice_token, str) else "")
-        raise_problems(type(self).__name__, problems)
+        raise_problems(InContextError, type(self).__name__, problems)
         if doubt := _doubt(template, ice_token):
             warn(InContextWarning(f"{type(self).__name__}: {doubt.text}", name=doubt.place))
         self.template = deepcopy(template)
@@ -241,12 +241,14 @@ def _problems_of_tokens(ice_token: object, sep_token: object, columns: object) -
     if isinstance(columns, Mapping):
         for name, token in columns.items():
             # An empty token would match between all characters.
-            problems += wrong_type(f"column_token_map[{name!r}]", token or None, str, "text that is not empty")
+            if not isinstance(token, str) or not token:
+                text = f"must be text that is not empty, got {brief(token)}"
+                problems.append(Problem(f"column_token_map[{name!r}]", text))
     return problems
 
 
 def _problems_of_prompt(prompt: object, place: str, ice_token: str) -> Problems:
-    """Return the problems of one text or dialogue; those of a dialogue have its own places."""
+    """Return the problems of one text or dialogue; problems of a dialogue have places in it."""
     if isinstance(prompt, list):
         prompt = {"round": prompt}
     if isinstance(prompt, Mapping):

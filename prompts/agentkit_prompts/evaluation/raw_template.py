@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, TypeAlias
 
-from agentkit_prompts.errors import InContextError, Problem, Problems
+from agentkit_prompts.errors import InContextError, Problem, Problems, raise_problems
 from agentkit_prompts.evaluation.columns import safe_format
-from agentkit_prompts.evaluation.problems import raise_problems, wrong_type
+from agentkit_prompts.evaluation.problems import wrong_type
 from agentkit_prompts.evaluation.row_template import RowTemplate
 
-__all__ = ["Messages", "RawPromptTemplate"]
+__all__ = ["Messages", "RawPromptTemplate", "is_messages"]
 
 Messages: TypeAlias = list[dict[str, Any]]
 """Messages with `role` and `content`, in a plain list: parsers hand it on unchanged."""
@@ -40,7 +40,7 @@ class RawPromptTemplate(RowTemplate):
         problems: Problems = []
         for position, message in enumerate(messages):
             problems += _problems(f"messages[{position}]", message, ice_token)
-        raise_problems("RawPromptTemplate", problems)
+        raise_problems(InContextError, "RawPromptTemplate", problems)
         self.messages: tuple[Any, ...] = tuple(deepcopy(message) for message in messages)
         self.format_variables = format_variables
         self.ice_token = ice_token
@@ -99,7 +99,10 @@ def _problems(place: str, message: object, ice_token: object) -> Problems:
     if isinstance(message, str) and message == ice_token:
         return []
     if not isinstance(message, Mapping):
-        return wrong_type(place, message, Mapping, f"a dict or the ice_token {ice_token!r}")
+        expected = "a dict"
+        if ice_token is not None:
+            expected = f"a dict or the ice_token {ice_token!r}"
+        return wrong_type(place, message, Mapping, expected)
     if "expand_column" in message:
         return wrong_type(f"{place}.expand_column", message["expand_column"], str, "the name of a column")
     problems = [Problem(f"{place}.{key}", "missing") for key in ("role", "content") if key not in message]
@@ -114,7 +117,7 @@ def _expanded(row: Mapping[str, Any], name: str) -> Messages:
         columns = ", ".join(map(str, row))
         raise InContextError(f"RawPromptTemplate: no column {name!r} to expand; columns: {columns}", name=name)
     messages = row[name]
-    if not _is_messages(messages):
+    if not is_messages(messages):
         raise InContextError(
             f"RawPromptTemplate: column {name!r} must contain a list of messages with roles",
             name=name,
@@ -123,7 +126,8 @@ def _expanded(row: Mapping[str, Any], name: str) -> Messages:
     return [deepcopy(dict(message)) for message in messages]
 
 
-def _is_messages(value: object) -> bool:
+def is_messages(value: object) -> bool:
+    """True if a value is a list or tuple of messages with roles; it may be empty."""
     if not isinstance(value, list | tuple):
         return False
     return all(isinstance(item, Mapping) and "role" in item for item in value)

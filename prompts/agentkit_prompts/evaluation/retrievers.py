@@ -1,4 +1,4 @@
-"""Which rows of a dataset are shown as worked examples: selectors by position, and one call for a whole split."""
+"""Selectors of rows as worked examples: by position, and in one call for a whole split."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _WORD = 0xFFFFFFFF
 
 
 class BM25Selector(KeywordSelector):
-    """The `k` examples that share most with the query by BM25, best first, with the scores of `rank_bm25`: evaluations
-    that were run by OpenCompass show the same examples here. Of equal ones the later row comes first.
+    """The `k` examples that have the most in common with the query by BM25, best first, with the scores of `rank_bm25`.
+
+    Evaluations that were run by OpenCompass show the same examples here. Of equal examples the later row is first.
 
     Args:
         k: How many; all, when there are fewer.
@@ -45,7 +46,7 @@ class BM25Selector(KeywordSelector):
 
 
 class RandomSelector:
-    """`k` examples drawn without replacement: the same ones for the same seed, and others for each row of a split.
+    """`k` examples drawn without replacement: the same for the same seed, and others for each row of a split.
 
     The draws are those of NumPy's legacy generator, without NumPy: evaluations that were run by OpenCompass or AISBench
     show the same examples here.
@@ -81,7 +82,7 @@ class RandomSelector:
 
 
 class WindowSelector:
-    """The `k` examples in front of a row's own position, in order, beginning with the last ones for the first row.
+    """The `k` examples before a row's position, in order, beginning with the last ones for the first row.
 
     Args:
         k: How many.
@@ -97,7 +98,7 @@ class WindowSelector:
         return self.select_all([query], examples)[0]
 
     def select_all(self, queries: Sequence[str], examples: Sequence[Example]) -> list[tuple[Example, ...]]:
-        """Return the window of each query by its position; past the last example it goes on with the first.
+        """Return the window of each query by its position; after the last example it continues with the first.
 
         Raises:
             InContextError: There are fewer than `k` examples.
@@ -112,7 +113,7 @@ class WindowSelector:
 def retrieve(selector: ExampleSelector, queries: Sequence[str], examples: Sequence[Example]) -> list[tuple[int, ...]]:
     """Return, for each query, the positions of the examples that a selector chooses.
 
-    A selector that looks at a query's place among the others has `select_all(queries, examples)` beside `select`.
+    A selector that looks at a query's place among the others has `select_all(queries, examples)` next to `select`.
 
     Args:
         selector: Any example selector.
@@ -203,5 +204,5 @@ def _shuffled(generator: Random, size: int) -> list[int]:
 
 def _enough(name: str, wanted: int, there: int) -> None:
     if wanted > there:
-        text = f"{name}: {wanted} examples are asked for and there are {there}; ask for fewer"
+        text = f"{name}: {wanted} examples are requested, but only {there} exist; request fewer"
         raise InContextError(text, name="k", value=wanted)

@@ -1,4 +1,4 @@
-"""What of the rows and templates of an evaluation does not go together, or is probably meant in another way."""
+"""Checks of rows and templates of an evaluation: contradictions, and probable mistakes."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def _missing_rows(reader: DatasetReader, retriever: ExampleSelector, size: int) 
     text = f"{type(retriever).__name__} shows {count} worked examples"
     if not size:
         return [Problem("train", f"{text}, {_advice_without_rows(reader)}")]
-    return [Problem("retriever.k", f"{text}, and there are {size} training rows; ask for fewer")]
+    return [Problem("retriever.k", f"{text}, but only {size} training rows exist; request fewer")]
 
 
 def _missing_ids(reader: DatasetReader, ids: Sequence[str], size: int) -> Problems:
     missing = [name for name in ids if not name.isdecimal() or int(name) >= size]
     if not missing:
         return []
-    advice = f"of {size} training rows, counted from 0"
+    advice = f"but only {size} training rows exist, counted from 0"
     if not size:
         advice = _advice_without_rows(reader)
     return [Problem("retriever.ids", f"shows row {', '.join(missing)}, {advice}")]
@@ -80,7 +80,7 @@ def _advice_without_rows(reader: DatasetReader) -> str:
     names = dict.fromkeys((reader.train_split, reader.test_split))
     splits = ", ".join(f"{name!r}: [...]" for name in names)
     return (
-        f"and there are no training rows: add --rows {reader.train_split}=FILE (Python: the rows as {{{splits}}}, "
+        f"but the training split is empty: add --rows {reader.train_split}=FILE (Python: the rows as {{{splits}}}, "
         "or train=), or use ZeroRetriever"
     )
 

@@ -34,7 +34,7 @@ class RowTemplate(Protocol):
         return True
 
     def places(self, label: Any = None) -> str:
-        """Return where examples can go: "" nowhere, "text" inside text of a role or a text, "items" among items."""
+        """Return the places for examples: "" nowhere, "text" inside text of a role or a text, "items" among items."""
         return ""
 
     def item(self, row: Mapping[str, Any], *, ice: Any = "", hide: str | None = None, instead: str = "") -> Any:

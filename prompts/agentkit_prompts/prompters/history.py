@@ -1,4 +1,4 @@
-"""What a caller may give as history and tools, read into messages and tool specs; all problems are named at once."""
+"""Readers of the history and the tools of a caller, which name all problems at once."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.context.wire.wire_tools import read_tools as wire_tools
-from agentkit_prompts.errors import MessageError, Problem, Problems, PrompterError, listed
+from agentkit_prompts.errors import MessageError, Problem, Problems, PrompterError, raise_problems
 
-__all__ = ["GivenTool", "History", "Tools", "raise_problems", "read_history", "read_tools", "tool_spec"]
+__all__ = ["GivenTool", "History", "Tools", "read_history", "read_tools", "tool_spec"]
 
 History: TypeAlias = Conversation | Sequence[Message | Mapping[str, Any] | Sequence[str]]
 """Messages, or `[question, answer]` pairs; both may be mixed."""
@@ -24,7 +24,7 @@ class SpecifiedTool(Protocol):
 
     @property
     def spec(self) -> ToolSpec:
-        """What a model reads of it."""
+        """The name, description and parameters of the tool for a model."""
         ...
 
 
@@ -37,13 +37,13 @@ def read_history(given: History | None) -> list[Message]:
     """Return the messages of a history.
 
     Raises:
-        PrompterError: Names every item that is no message and no pair, and a tool call that has no result.
+        PrompterError: Names every item that is neither a message nor a pair, and a tool call that has no result.
     """
     if given is None:
         return []
     if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
         text = f"expected a list of [question, answer] pairs or of messages, got {type(given).__name__}"
-        raise_problems([Problem("history", text)], name="history")
+        raise_problems(PrompterError, "", [Problem("history", text)], name="history")
     problems: Problems = []
     cause: MessageError | None = None
     # Identity of a question -> its answer: a provider's message can become several, so positions do not fit.
@@ -59,7 +59,7 @@ def read_history(given: History | None) -> list[Message]:
         problems += error.problems
         read = ()
     messages = _with_answers(read, answers)
-    raise_problems(problems, name="history", cause=cause)
+    raise_problems(PrompterError, "", problems, name="history", cause=cause)
     _require_complete(messages)
     return messages
 
@@ -67,7 +67,7 @@ def read_history(given: History | None) -> list[Message]:
 def _require_complete(messages: Sequence[Message]) -> None:
     if len(Conversation(messages).complete()) != len(messages):
         text = "a tool call lacks its result, or a tool result its call; give both or neither"
-        raise_problems([Problem("history", text)], name="history")
+        raise_problems(PrompterError, "", [Problem("history", text)], name="history")
 
 
 def _with_answers(questions: Sequence[Message], answers: Mapping[int, Message]) -> list[Message]:
@@ -77,19 +77,6 @@ def _with_answers(questions: Sequence[Message], answers: Mapping[int, Message]) 
         if id(message) in answers:
             messages.append(answers[id(message)])
     return messages
-
-
-def raise_problems(
-    problems: Problems,
-    subject: str = "",
-    name: str | None = None,
-    advice: str = "",
-    cause: MessageError | None = None,
-) -> None:
-    """Raise the error that lists all problems of `subject`; without problems, return."""
-    if problems:
-        opening = f"{subject}: " if subject else ""
-        raise PrompterError(f"{opening}{listed(problems)}{advice}", name=name, problems=problems) from cause
 
 
 def _question(pair: Sequence[Any], place: str, answers: dict[int, Message], problems: Problems) -> Message:
@@ -111,10 +98,10 @@ def _expected_pair(item: Sequence[object]) -> str:
 
 
 def read_tools(given: Tools | None) -> list[Mapping[str, Any]]:
-    """Return the tools as a chat request holds them: copies of what was given, key by key.
+    """Return the tools in the form of a chat request, as copies.
 
     Raises:
-        PrompterError: Names every tool that is not one, or that JSON cannot write, and every name that is there twice.
+        PrompterError: Names every value that is no tool or cannot be JSON, and every name that is given twice.
     """
     problems: Problems = []
     items: Any = () if given is None else given
@@ -124,7 +111,7 @@ def read_tools(given: Tools | None) -> list[Mapping[str, Any]]:
     if isinstance(items, list):
         problems += _problems_of_tools(items)
     problems += _repeated_names(tools)
-    raise_problems(problems, name="tools")
+    raise_problems(PrompterError, "", problems, name="tools")
     return tools
 
 
@@ -133,7 +120,7 @@ def _repeated_names(tools: Sequence[Mapping[str, Any]]) -> Problems:
     repeated = sorted([repr(name) for name, count in counts.items() if count > 1])
     if not repeated:
         return []
-    return [Problem("tools", f"{', '.join(repeated)} is there more than once")]
+    return [Problem("tools", f"{', '.join(repeated)} is given more than once")]
 
 
 def _problems_of_tools(tools: Sequence[object]) -> Problems:
@@ -151,7 +138,7 @@ def _specified(tool: object) -> object:
 def tool_spec(tool: Mapping[str, Any]) -> ToolSpec:
     """Return the spec of a tool that `read_tools` returned.
 
-    The document writes `required` beside `parameters`; it belongs inside.
+    The document writes `required` next to `parameters`; it belongs inside.
     """
     function = tool["function"]
     description = function.get("description")

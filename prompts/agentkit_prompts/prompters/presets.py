@@ -16,7 +16,7 @@ _PREAMBLE = (
 
 
 class AlpacaPrompter(Prompter):
-    """Everything the user sends goes into slots; there is no history.
+    """All input of the user fills slots; history is refused.
 
     With an instruction in two parts the block of the `extra_keys` follows the user's part.
     """
@@ -25,14 +25,14 @@ class AlpacaPrompter(Prompter):
     split: ClassVar[str] = "### Response:"
 
     def instruct(self, system: str, user: str | None, extra: str) -> tuple[str, str]:
-        """Put the words of the data set in front of the system part."""
+        """Put the words of the data set before the system part."""
         if user is None:
             return f"{_PREAMBLE}{system}\n\n{extra}", ""
         return f"{_PREAMBLE}{system}", f"{user}\n\n{extra}" if extra else user
 
 
 class ChatPrompter(Prompter):
-    """What the user sends fills the slots of the instruction; without a slot it is the user's message.
+    """Input fills the slots of the instruction; without slots it is the message of the user.
 
     With an instruction in two parts the block of the `extra_keys` follows the user's part.
     """
@@ -41,7 +41,7 @@ class ChatPrompter(Prompter):
     split: ClassVar[str] = "{soa}"
 
     def instruct(self, system: str, user: str | None, extra: str) -> tuple[str, str]:
-        """Close the instruction and the block behind it with a line break each."""
+        """End the instruction and the block after it with a line break each."""
         if user is None:
             if not system and not extra:
                 return "", ""

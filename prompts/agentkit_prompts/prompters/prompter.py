@@ -18,9 +18,9 @@ from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.frozen import thawed
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
-from agentkit_prompts.errors import ChatTemplateError, Problem, Problems, PrompterError
+from agentkit_prompts.errors import ChatTemplateError, Problem, Problems, PrompterError, raise_problems
 from agentkit_prompts.names import nearest
-from agentkit_prompts.prompters.history import History, Tools, raise_problems, read_history, read_tools, tool_spec
+from agentkit_prompts.prompters.history import History, Tools, read_history, read_tools, tool_spec
 from agentkit_prompts.prompters.prompter_chat_template import TOKENS, PrompterLayout, check_layout
 from agentkit_prompts.prompters.slots import SlotPrompt, slots_of
 from agentkit_prompts.tree.layers import Layers
@@ -29,7 +29,7 @@ from agentkit_prompts.tree.volatility import VolatilityWarning
 __all__ = ["LAZYLLM_SYSTEM", "Prompter", "SlotValues"]
 
 SlotValues: TypeAlias = Mapping[str, Any] | UserInput | str | float | None
-"""What the user sends: text, or the text of every slot by its name; numbers are written as text."""
+"""Input of a call: text, or the text of every slot by its name; numbers become text."""
 PreHook: TypeAlias = Callable[[Any, Any, Any, Any], tuple[Any, Any, Any, Any]]
 """Replaces (input, history, tools, label) before anything is read."""
 
@@ -51,21 +51,21 @@ class Prompter:
     Args:
         instruction: The instruction, with slots such as `{context}`; a str belongs to the system message, a
             dict may have a `system` and a `user` part.
-        extra_keys: More slots, each shown under its name behind the instruction.
+        extra_keys: More slots, each shown under its name after the instruction.
         tools: Tools of every call; a call must not bring its own then.
-        history: Turns in front of the history of every call.
+        history: Turns before the history of every call.
         pre_hook: Replaces (input, history, tools, label) of every call.
         show: Log what is generated, under `agentkit.prompters`.
-        system: Who the model is: the line in front of the instruction.
+        system: The line before the instruction that introduces the model.
         tokens: The tokens of a model by name; see `for_model`.
 
     Attributes:
-        slots: The names of all slots, in the order they stand in.
-        layers: What composes the messages.
-        chat_template: What writes the same messages as text for a local model.
+        slots: The names of all slots, in the order of the text.
+        layers: Composes the messages.
+        chat_template: Writes the same messages as text for a local model.
 
     Raises:
-        PrompterError: Something is given that the prompter has no place for; names all of it.
+        PrompterError: The prompter has no place for some arguments; names all of them.
     """
 
     layout: ClassVar[str] = ""
@@ -125,7 +125,7 @@ class Prompter:
     def _set_up(self, tokens: Mapping[str, str], system: str | None) -> None:
         layout = self.layout
         if system is None and "{instruction}" in layout:
-            # Without the line there is no line break after it.
+            # A line break after the line belongs to it.
             layout = layout.replace("{system}\n", "").replace("{system}", "")
         places = set(slots_of(layout))
         self.system = system
@@ -173,7 +173,7 @@ class Prompter:
     def context(
         self, input: SlotValues = None, history: History | None = None, tools: Tools | None = None
     ) -> PromptContext:
-        """Return what `layers` are rendered from for one call.
+        """Return the context of one call, for `layers`.
 
         Raises:
             PrompterError: Names all missing and unexpected slots, or what is wrong with the history or the tools.
@@ -271,7 +271,7 @@ class Prompter:
         return ctx, listed, label
 
     def _tools_of_call(self, tools: Any) -> list[Mapping[str, Any]]:
-        """Return the tools of a call, or else those of the prompter."""
+        """Return the tools of a call; without them, the tools of the prompter."""
         given = read_tools(tools)
         if given and self.tools:
             raise PrompterError(
@@ -310,19 +310,21 @@ class Prompter:
         shows_input = self.layers.input[0].input  # type: ignore[attr-defined]
         problems = [Problem(slot, "missing") for slot in self.slots if slot not in given]
         others = [key for key in given if key not in self.slots]
-        text, advice = "", ""
-        if len(others) == 1 and not problems and (shows_input or not given[others[0]]):
-            text = _text(given[others.pop()])
-        if others and shows_input:
-            advice = "; one key that is not a slot may hold the user's own text"
-        raise_problems([*problems, *self._unexpected(others), *_problems_of_values(given)], "input", advice=advice)
-        return self._with_slots(text, given)
-
-    def _with_slots(self, text: str, given: Mapping[str, Any]) -> UserInput:
-        return UserInput(text, additional_kwargs={slot: _text(given[slot]) for slot in self.slots})
+        advice = ""
+        has_input = len(others) == 1 and not problems and (shows_input or not given[others[0]])
+        if not has_input:
+            problems += self._unexpected(others)
+            if others and shows_input:
+                advice = "; one key that is not a slot may contain the user's own text"
+        problems += _problems_of_values(given)
+        raise_problems(PrompterError, "input", problems, advice=advice)
+        # Values become text after they were checked, because `str` of other values can fail.
+        slots = {slot: _text(given[slot]) for slot in self.slots}
+        text = _text(given[others[0]]) if has_input else ""
+        return UserInput(text, additional_kwargs=slots)
 
     def _unexpected(self, keys: Sequence[Any]) -> Problems:
-        advice = "; there are no slots"
+        advice = "; the prompter has no slots"
         return [Problem(str(key), f"unexpected{nearest(str(key), self.slots) or advice}") for key in keys]
 
 
@@ -367,7 +369,7 @@ def _checked(where: str, system: object, tokens: Mapping[str, object], options: 
             problems.append(Problem(name, f"unknown token{nearest(name, valid)}"))
         elif not isinstance(value, str | None):
             problems.append(Problem(name, "must be text"))
-    raise_problems(problems, where)
+    raise_problems(PrompterError, where, problems)
     return {name: token for name, token in tokens.items() if token is not None}
 
 

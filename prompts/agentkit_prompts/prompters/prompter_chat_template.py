@@ -18,9 +18,9 @@ from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.context.wire.wire_tools import openai_tool
-from agentkit_prompts.errors import ChatTemplateError, MessageError, Problem
+from agentkit_prompts.errors import ChatTemplateError, MessageError, Problem, PrompterError, raise_problems
 from agentkit_prompts.names import nearest
-from agentkit_prompts.prompters.history import GivenTool, raise_problems
+from agentkit_prompts.prompters.history import GivenTool
 
 __all__ = ["TOKENS", "PrompterLayout", "check_layout"]
 
@@ -51,7 +51,7 @@ def check_layout(name: str, layout: str, split: str) -> None:
         ("split", split in layout, f"{split!r}, after which the reply begins, is not in the layout"),
     )
     problems += [Problem(place, text) for place, is_kept, text in rules if not is_kept]
-    raise_problems(problems, f"layout of {name}")
+    raise_problems(PrompterError, f"layout of {name}", problems)
 
 
 def _unknown(kind: str, names: Sequence[str], valid: Sequence[str]) -> list[Problem]:
@@ -59,12 +59,12 @@ def _unknown(kind: str, names: Sequence[str], valid: Sequence[str]) -> list[Prob
 
 
 class PrompterLayout:
-    """How the messages of a prompter are written for one model. A `ChatTemplate`.
+    """A `ChatTemplate` that writes the messages of a prompter for one model.
 
     Args:
         layout: Text with places `{system}`, `{instruction}`, `{tools}`, `{history}`, `{user}`, `{input}` and tokens.
         split: The end of the layout from which on the model replies.
-        system: The system text that the prompter puts in front of its instruction.
+        system: The system text that the prompter puts before its instruction.
         tokens: The model's tokens by name; those it does not have are empty.
         words: Texts of the prompter itself; their headings, such as `### Instruction:`, are markers too.
     """
@@ -163,7 +163,7 @@ class PrompterLayout:
         return f"{self.tokens['tool_start_token']}\n{text}{self.tokens['tool_end_token']}\n"
 
     def _fill(self, layout: str, values: Mapping[str, str]) -> str:
-        """Fill the places, once: what is put there is not looked at again."""
+        """Fill the places once: places in the values stay as they are."""
         return _FIELD.sub(lambda match: values.get(match[1], self.tokens.get(match[1], "")), layout)
 
 

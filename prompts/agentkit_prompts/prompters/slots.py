@@ -25,7 +25,7 @@ _TEXT = ["string", "number", "boolean"]
 
 
 def slots_of(*texts: str) -> tuple[str, ...]:
-    """Return the names of the slots, each once, in the order in which they first stand."""
+    """Return the names of the slots, each once, in the order in which they first appear."""
     return tuple(dict.fromkeys(name for text in texts for name in _SLOT.findall(text)))
 
 
@@ -40,13 +40,13 @@ class SlotPrompt(BasePrompt):
     own: tuple[str, ...] = ()
     """The slots of this text."""
     lead: str | None = None
-    """A line in front, which stands alone when the text is empty."""
+    """A line before the text; of an empty text, all of it."""
     input: bool | None = None
-    """Whether the user's input follows the text; False refuses input that no slot shows, None leaves it to others."""
+    """True if the user's input follows the text. False refuses input that no slot shows; None ignores such input."""
 
     @classmethod
     def of(cls, text: str, slots: Sequence[str], *, input: bool | None = None, **data: Any) -> SlotPrompt:
-        """Make the prompt of a text that may hold some of the `slots`."""
+        """Make the prompt of a text that may contain some of the `slots`."""
         pieces: list[str] = []
         for number, piece in enumerate(_SLOT.split(text)):
             # A split by a pattern with one group gives text and slots in turn.
@@ -90,7 +90,7 @@ class SlotPrompt(BasePrompt):
         return len(self.slots) == 1 and self.slots[0] not in ctx.user_input.additional_kwargs
 
     def values(self, ctx: PromptContext) -> Mapping[str, Any]:
-        """The value of every slot, and the input where no slot shows it.
+        """Return the value of every slot, and the input if no slot shows it.
 
         Raises:
             PrompterError: Names every slot that has no value; `compose` makes a KwargsError of it, for all prompts.
@@ -109,7 +109,7 @@ class SlotPrompt(BasePrompt):
         """Render the lead and the text.
 
         Raises:
-            PrompterError: There is input, and neither a slot nor a place for it.
+            PrompterError: The input has neither a slot nor a place.
         """
         values = self.values(ctx)
         if self.input is False and values["user_input"] and ctx.user_input.input:

@@ -24,7 +24,7 @@ def flat_root(schema: Mapping[str, Any]) -> dict[str, Any]:
     for keyword in ("anyOf", "oneOf"):
         options = [resolved(option, schema) for option in root.pop(keyword, ()) if isinstance(option, Mapping)]
         _add_options(root, options)
-    # What is left of these could not be joined; the validator checks it when the tool is called.
+    # Alternatives that cannot be joined are left out; the validator checks them when the tool is called.
     for keyword in ("allOf", "$ref", "enum", "not", "const", "nullable", "if", "then", "else"):
         root.pop(keyword, None)
     return {**root, "type": "object", "properties": root.get("properties", {})}

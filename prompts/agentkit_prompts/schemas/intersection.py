@@ -19,7 +19,7 @@ class _EmptyError(Exception):
 
 
 def intersection(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a schema that accepts what both accept; None if there is no such value, or no such schema.
+    """Return a schema that accepts what both accept; None if no value is valid by both, or no schema can express it.
 
     Of two texts, and of two rules that cannot be joined, such as patterns, the first is used.
     """
@@ -59,7 +59,9 @@ def _kinds(kind: Any) -> list[str]:
 def _join_properties(first: Any, second: Any) -> Any:
     properties = dict(first)
     for name, schema in second.items():
-        properties[name] = _join_schemas(properties[name], schema) if name in properties else schema
+        if name in properties:
+            schema = _join_schemas(properties[name], schema)
+        properties[name] = schema
     return properties
 
 

@@ -177,11 +177,11 @@ def _schema_problems(schema: dict[str, Any], error: ValidationError) -> list[tup
     """Return all problems of a schema that the library refused with `error`."""
     if isinstance(error.kind, ValidationErrorKind.Referencing):
         return [("", _reference_problem(error.message))]
-    found = [*problems_of([error], {})]
+    listed = [*problems_of([error], {})]
     # The library makes all errors at once, and each contains a part of the schema.
     if sum(1 for _ in iter_nodes(schema)) < _MAX_LISTED_VALUES and len(error.message) < _MAX_LISTED_VALUES:
-        found = [*islice(problems_of(_draft_validator().iter_errors(schema), {}), MAX_LISTED)] or found
-    problems = {place_of(problem.path): _of_schema(problem) for problem in found}
+        listed = [*islice(problems_of(_draft_validator().iter_errors(schema), {}), MAX_LISTED)] or listed
+    problems = {place_of(problem.path): _of_schema(problem) for problem in listed}
     return list(problems.items())
 
 

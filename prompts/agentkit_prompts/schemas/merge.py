@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from agentkit_prompts.errors import PromptError, SchemaConflict
 from agentkit_prompts.limits import MAX_MESSAGE_CHARS
-from agentkit_prompts.schemas.keywords import DATA, as_object, rewritten
+from agentkit_prompts.schemas.keywords import DATA, NAMED, as_object, rewritten
 from agentkit_prompts.schemas.params import JsonSchema, SchemaFault, schema_problems
 from agentkit_prompts.schemas.references import resolve
 from agentkit_prompts.schemas.schema_problems import place_of
@@ -107,8 +107,8 @@ def _conflict(name: str, first: _Origin, second: _Origin) -> SchemaConflict:
 
 def _invalid(path: str, problems: list[SchemaFault]) -> PromptError:
     where = f"the additional_kwargs_schema of {path or 'the prompt'}"
-    listed = [f"{where}.{place} {problem}" if place else f"{where} {problem}" for place, problem in problems]
-    error = PromptError("; ".join(listed), problems=problems)
+    texts = [" ".join([".".join(filter(None, (where, place))), problem]) for place, problem in problems]
+    error = PromptError("; ".join(texts), problems=problems)
     error.prompt = path
     return error
 
@@ -222,7 +222,6 @@ def _with_references(schema: Any, change: Callable[[str], str]) -> Any:
 
 
 _ANNOTATIONS = frozenset({"title", "description", "examples", "$defs", REQUIRED_BY})
-_BY_NAME = frozenset({"properties", "patternProperties"})
 
 
 _Key: TypeAlias = tuple[int, int]
@@ -254,25 +253,24 @@ class _Comparison:
             if not self._join(left_key, right_key, joined):
                 # Compared, or being compared.
                 continue
-            left_label, left_parts = _label_and_parts(left)
-            right_label, right_parts = _label_and_parts(right)
-            if left_label != right_label:
+            left_outline, right_outline = _outline(left), _outline(right)
+            if left_outline.label != right_outline.label:
                 self._undo(joined)
                 return False
-            waiting += zip(left_parts, right_parts, strict=True)
+            waiting += zip(left_outline.parts, right_outline.parts, strict=True)
         return True
 
     def _followed(self, node: Any, root: JsonSchema) -> tuple[Any, _Key]:
         """Return the target of the references of a part, with the keywords next to them, and its key."""
-        first, beside = node, dict[str, Any]()
+        first, rules = node, dict[str, Any]()
         seen: set[int] = set()
         while isinstance(node, Mapping) and _is_inside(node.get("$ref")) and id(node) not in seen:
             seen.add(id(node))
-            beside = {**_rules_next_to_reference(node), **beside}
+            rules = {**_rules_next_to_reference(node), **rules}
             node = resolve(node["$ref"], root)
-        if not beside:
+        if not rules:
             return node, self._key(root, node)
-        return {**node, **beside}, self._key(root, first)
+        return {**node, **rules}, self._key(root, first)
 
     def _key(self, root: JsonSchema, node: Any) -> _Key:
         key = (id(root), id(node))
@@ -307,19 +305,28 @@ def _rules_next_to_reference(node: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in node.items() if key not in _ANNOTATIONS and key != "$ref"}
 
 
-def _label_and_parts(node: Any) -> tuple[str, list[Any]]:
-    """Return the text of a part without the schemas inside it, and these schemas."""
+class _Outline(NamedTuple):
+    """A part of a schema, cut at the parts inside it."""
+
+    label: str
+    """JSON of the part without the parts inside it."""
+    parts: list[Any]
+
+
+def _outline(node: Any) -> _Outline:
+    """Return the label of a part and the parts inside it."""
     if isinstance(node, list | tuple):
-        return f"{len(node)} items", list(node)
+        return _Outline(f"{len(node)} items", list(node))
     if not isinstance(node, Mapping):
-        return _text(node), []
+        return _Outline(_text(node), [])
     label: dict[str, Any] = {}
     parts: list[Any] = []
     for keyword in sorted(node.keys() - _ANNOTATIONS):
         value = node[keyword]
-        if keyword == "required":
+        # In unknown keywords, values of any type are possible.
+        if keyword == "required" and isinstance(value, list | tuple):
             label[keyword] = sorted(value, key=str)
-        elif keyword in _BY_NAME:
+        elif keyword in NAMED and isinstance(value, Mapping):
             label[keyword] = sorted(value)
             parts += [value[name] for name in sorted(value)]
         elif keyword in DATA:
@@ -327,7 +334,7 @@ def _label_and_parts(node: Any) -> tuple[str, list[Any]]:
         else:
             label[keyword] = None
             parts.append(value)
-    return _text(label), parts
+    return _Outline(_text(label), parts)
 
 
 def _is_inside(reference: object) -> TypeGuard[str]:
@@ -378,7 +385,7 @@ class _Expansion:
             value = node[keyword]
             if keyword in DATA:
                 result[keyword] = value
-            elif keyword in _BY_NAME and isinstance(value, Mapping):
+            elif keyword in NAMED and isinstance(value, Mapping):
                 result[keyword] = {name: self.expand(item, path) for name, item in value.items()}
             else:
                 result[keyword] = self.expand(value, path)

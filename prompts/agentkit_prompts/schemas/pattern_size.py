@@ -11,7 +11,7 @@ __all__ = ["CHARS_OF_CLASS", "is_common_pattern", "pattern_size"]
 _TOKEN = re.compile(r"\\[pP]\{[^}]*+\}|\\.|\[(?:\\.|[^\]\\])*+\]?|\{(\d+)(?:,(\d*))?\}|.", re.S)
 _CLASS = re.compile(r"\\[wdsWDSpP]")
 CHARS_OF_CLASS = 100
-"""What a class of Unicode characters takes, compared to one character."""
+"""Size of a class of Unicode characters; a character has size 1."""
 
 _UNCOMMON = re.compile(r"\(\?[=!<]|\\[1-9bBpP]|\{\d{4,}|\[\[:")
 """In a pattern: look-around, references back, borders of words, classes by name, and what takes long to compile."""

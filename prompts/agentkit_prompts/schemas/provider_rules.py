@@ -1,4 +1,4 @@
-"""What providers take as a tool: the rules as data, each with where it is written."""
+"""Rules of providers for tools, as data, each with its source."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _OPENAI_FORMATS = frozenset(["date-time", "time", "date", "duration", "email", "
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ProviderRules:
-    """What one provider takes as the name, description and parameters of a tool."""
+    """Rules of one provider for the name, description and parameters of a tool."""
 
     provider: str
     source: str
-    """Where the rules are written."""
+    """Address of the documentation of the rules."""
     keywords: frozenset[str] | None = None
     """The keywords of JSON Schema that are known; None: all, a schema only has to be valid."""
     formats: frozenset[str] = frozenset()
@@ -31,19 +31,19 @@ class ProviderRules:
     max_min_items: int | None = None
     """The largest `minItems`."""
     references: Literal["recursive", "flat", "none"] = "recursive"
-    """Whether `$ref` is known: also to what contains it, only to what does not, or not at all."""
+    """`recursive` if a schema may refer to itself, `flat` if only to others, `none` if `$ref` is unknown."""
     is_closed: bool = False
-    """Whether objects name all their properties, and `additionalProperties` is false."""
+    """True if objects name all their properties, and `additionalProperties` is false."""
     all_required: bool = False
-    """Whether every property is required: what may be left out is null."""
+    """True if every property is required: an optional property is null."""
     lists_types: bool = True
-    """Whether `type` may be a list; otherwise null is `nullable`, and other types are alternatives."""
+    """True if `type` may be a list; otherwise null is `nullable`, and other types are alternatives."""
     only_text_enums: bool = False
-    """Whether an enum lists texts only."""
+    """True if an enum lists texts only."""
     max_properties: int | None = None
     """Properties of all objects together."""
     max_levels: int | None = None
-    """How deep objects may be nested."""
+    """Maximum levels of nested objects."""
     max_enum_values: int | None = None
     """Values of all enums together."""
     max_name_chars: int | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentkit_prompts.schemas.flat_root import flat_root, resolved
 from agentkit_prompts.schemas.intersection import ANNOTATIONS, intersection
@@ -16,16 +16,16 @@ from agentkit_prompts.schemas.provider_limits import over_limits
 from agentkit_prompts.schemas.provider_rules import ProviderRules
 from agentkit_prompts.schemas.references import target_in
 
-__all__ = ["fitted", "nullable"]
+__all__ = ["Fitted", "fitted", "nullable"]
 
 _MAX_NODES = 20_000
-"""References that are written out multiply: what is larger than this is no tool anybody sends."""
+"""Schemas in a tool with its references written out, which multiply: a larger tool is not sent."""
 _MAX_JOINED = 50
 """Times that a schema is joined with the rules next to it."""
 _MAX_REFERENCES = 32
 """References inside of each other that are written out."""
 _LOST = ("patternProperties", "prefixItems")
-"""Keywords by which values are valid that the subset has no words for."""
+"""Keywords by which values are valid and that no subset has."""
 _STRUCTURE = frozenset(
     ("$defs", "$ref", "additionalProperties", "allOf", "anyOf", "const", "definitions", "enum", "items", "nullable")
 )
@@ -37,27 +37,35 @@ _ONLY_FOR = {
     **dict.fromkeys(("minLength", "maxLength", "pattern", "format"), "string"),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), "number"),
 }
-"""Keywords that say something about values of one type; about whole numbers, too, where that is number."""
+"""Keyword -> the type of the values that it is about; those about numbers are also about whole numbers."""
 _SCALARS = [{"type": kind} for kind in ("string", "number", "boolean")]
 _NULL = {"type": "null"}
 _PARTED = frozenset({"object", "array"})
 """Types of values that have parts."""
 
 
-def fitted(schema: Mapping[str, Any], rules: ProviderRules) -> tuple[dict[str, Any], list[str]]:
-    """Return the parameters of a tool in the subset of `rules`, and what does not fit into it.
+class Fitted(NamedTuple):
+    """A schema in the subset of a provider."""
 
-    Rules that the subset has no words for are left out: arguments are validated by the whole schema still. Definitions
-    are those that are referred to, under `$defs`.
+    schema: dict[str, Any]
+    problems: list[str]
+    """The parts of the original schema that do not fit into the subset."""
+
+
+def fitted(schema: Mapping[str, Any], rules: ProviderRules) -> Fitted:
+    """Write the parameters of a tool in the subset of `rules`.
+
+    Rules that the subset cannot express are left out: arguments are still validated by the whole schema. Definitions
+    without a reference are left out, too.
     """
     fitting = _Fitting(schema, rules)
     try:
-        found = fitting.fit(flat_root(schema), "", 0)
+        parameters = fitting.fit(flat_root(schema), "", 0)
     except RecursionError:
-        return {"type": "object", "properties": {}}, ["parameters is nested too deeply"]
+        return Fitted({"type": "object", "properties": {}}, ["parameters is nested too deeply"])
     if fitting.definitions:
-        found["$defs"] = fitting.definitions
-    return found, [*dict.fromkeys(fitting.problems), *over_limits(found, rules)]
+        parameters["$defs"] = fitting.definitions
+    return Fitted(parameters, [*dict.fromkeys(fitting.problems), *over_limits(parameters, rules)])
 
 
 def nullable(schema: dict[str, Any], rules: ProviderRules) -> dict[str, Any]:
@@ -168,7 +176,7 @@ class _Fitting:
     def narrowed_reference(self, reference: str, whole: Any, path: str, level: int) -> dict[str, Any]:
         """Return the intersection of a target and the rules next to the reference; `whole` is None if it is empty."""
         if whole is None or reference in self.inside:
-            self.problem(path, f"refers to {reference} beside rules of its own")
+            self.problem(path, f"refers to {reference} next to other rules")
             return {}
         return self.fit_inside(reference, whole, path, level)
 
@@ -179,7 +187,7 @@ class _Fitting:
         return {"type": "object"}
 
     def fit_inside(self, reference: str, schema: Any, path: str, level: int) -> dict[str, Any]:
-        """Return the target of a reference in the subset; references to the same target in it are known as such."""
+        """Return the target of a reference in the subset; references to the same target in it are recursive."""
         self.inside.append(reference)
         fitted_schema = self.fit(schema, path, level)
         self.inside.pop()
@@ -190,8 +198,9 @@ class _Fitting:
         name = self.names[reference] = self.named(reference)
         # The name is taken before the target is fitted: the target can refer to itself.
         self.definitions[name] = {}
-        schema = flat_root(target) if reference == "#" else target
-        self.definitions[name] = self.fit_inside(reference, schema, name, level)
+        if reference == "#":
+            target = flat_root(target)
+        self.definitions[name] = self.fit_inside(reference, target, name, level)
 
     def named(self, reference: str) -> str:
         """Return a new name for a definition."""
@@ -218,7 +227,10 @@ class _Fitting:
         fitted_options: list[dict[str, Any]] = []
         for alternative in alternatives:
             schema = self.fit(alternative, path, level)
-            fitted_options += schema["anyOf"] if schema.keys() == {"anyOf"} else [schema]
+            if schema.keys() == {"anyOf"}:
+                fitted_options += schema["anyOf"]
+            else:
+                fitted_options.append(schema)
         return _any_of(_distinct(fitted_options))
 
     def alternatives(self, node: dict[str, Any], options: Any) -> list[dict[str, Any]]:

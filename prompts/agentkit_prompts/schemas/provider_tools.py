@@ -84,7 +84,7 @@ def gemini_chat_form(tool: ToolSpec) -> Mapping[str, Any]:
 
 
 def _object(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return parameters as an object without alternatives: the very same where they are."""
+    """Return parameters as an object without alternatives; parameters that are one are returned themselves."""
     is_plain = parameters.get("type") == "object" and "properties" in parameters
     if is_plain and not any(key in parameters for key in _ROOT_ALTERNATIVES):
         return parameters

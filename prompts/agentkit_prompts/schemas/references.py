@@ -15,9 +15,8 @@ __all__ = ["APPLIED_IN_PLACE", "ReferenceTable", "in_place", "reference_cycle", 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
 _LISTS = ("anyOf", "oneOf", "allOf")
 _SINGLE = ("not", "if", "then", "else")
-_NAMED = "dependentSchemas"
 _REFERENCES = ("$ref", "$dynamicRef")
-APPLIED_IN_PLACE = (*_LISTS, *_SINGLE, _NAMED, *_REFERENCES)
+APPLIED_IN_PLACE = (*_LISTS, *_SINGLE, "dependentSchemas", *_REFERENCES)
 """Keywords whose schemas are applied to the same value as the schema that contains them."""
 
 
@@ -42,7 +41,7 @@ def _inside(value: Any, name: str) -> Any:
 
 
 def resolve(reference: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema at a reference; a schema that accepts anything if there is none at that place."""
+    """Return the schema at a reference; a schema that accepts anything if the reference leads nowhere."""
     target = target_in(document, reference)
     if target is False:
         return {"not": {}}
@@ -98,7 +97,7 @@ def in_place(schema: Mapping[str, Any], references: ReferenceTable) -> Iterator[
     for keyword in _SINGLE:
         if keyword in schema:
             yield schema[keyword]
-    dependent = schema.get(_NAMED)
+    dependent = schema.get("dependentSchemas")
     if isinstance(dependent, Mapping):
         yield from dependent.values()
     yield from _targets(schema, references)

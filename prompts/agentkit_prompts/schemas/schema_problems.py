@@ -141,7 +141,7 @@ def _is_of_another_kind(errors: Sequence[ValidationError], depth: int) -> bool:
 def _expected_at(errors: Sequence[ValidationError], depth: int) -> str:
     """Return the expected value of an alternative, for a value at that depth."""
     here = [error for error in errors if len(error.instance_path) == depth]
-    # The type says more than the other keywords.
+    # The type helps a reader more than the other keywords.
     here.sort(key=lambda error: error.kind.name not in _OF_KIND)
     if not here or here[0].kind.name == "required":
         return "an object of another form"

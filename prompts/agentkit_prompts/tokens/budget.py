@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from agentkit_prompts.errors import Problem, PromptError, brief, listed
+from agentkit_prompts.errors import Problem, PromptError, brief, raise_problems
 from agentkit_prompts.limits import MAX_COUNT
 from agentkit_prompts.names import reject_unknown_fields
 
@@ -49,9 +49,7 @@ class Size:
     def __post_init__(self) -> None:
         self._check_types()
         problems = [*self._contradictions(), *self._invalid()]
-        if problems:
-            names = ", ".join([problem.place for problem in problems])
-            raise PromptError(f"Size: {listed(problems)}", name=names, problems=problems)
+        raise_problems(PromptError, "Size", problems, name=", ".join([problem.place for problem in problems]))
 
     def _check_types(self) -> None:
         for name in ("min", "target", "max", "priority"):

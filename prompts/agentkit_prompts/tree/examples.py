@@ -10,7 +10,7 @@ from pydantic import Field
 
 from agentkit_prompts.context.items import Selection, hash_of
 from agentkit_prompts.context.prompt_context import Example, PromptContext
-from agentkit_prompts.errors import PromptError, check_types
+from agentkit_prompts.errors import Problem, Problems, PromptError, kind_of, raise_problems
 from agentkit_prompts.ranking.embedder import give_up
 from agentkit_prompts.templates.line_heads import LineHeads
 from agentkit_prompts.templates.template import Template
@@ -37,14 +37,12 @@ class StaticSelector:
     """Always the first `k` examples, or those with the given ids, in that order."""
 
     def __init__(self, k: int | None = None, *, ids: Sequence[str] | None = None) -> None:
-        check_types(
-            PromptError,
-            "StaticSelector",
-            k=(k, (int, type(None)), "a whole number of 0 or more"),
-            ids=(ids, (list, tuple, type(None)), "a list of ids"),
-        )
-        if k is not None and k < 0:
-            raise PromptError(f"StaticSelector: k must not be negative, got {k}", name="k", value=k)
+        problems = _problems_of_count(k) + _problems_of_ids(ids)
+        names = dict.fromkeys([problem.place.partition("[")[0] for problem in problems])
+        value = None
+        if isinstance(k, int) and k < 0:
+            value = k
+        raise_problems(PromptError, "StaticSelector", problems, name=", ".join(names), value=value)
         self.k = k
         self.ids: tuple[str, ...] | None = None
         if ids is not None:
@@ -65,6 +63,21 @@ class StaticSelector:
         else:
             chosen = tuple(examples)
         return chosen[: self.k]  # None is no limit
+
+
+def _problems_of_count(k: object) -> Problems:
+    if k is None or (type(k) is int and k >= 0):
+        return []
+    return [Problem("k", f"expected a whole number of 0 or more, got {kind_of(k)}")]
+
+
+def _problems_of_ids(ids: object) -> Problems:
+    if ids is None:
+        return []
+    if not isinstance(ids, list | tuple):
+        return [Problem("ids", f"expected a list of ids, got {kind_of(ids)}")]
+    wrong = [(index, name) for index, name in enumerate(ids) if not isinstance(name, str)]
+    return [Problem(f"ids[{index}]", f"expected text, got {kind_of(name)}") for index, name in wrong]
 
 
 class ExamplesPrompt(BasePrompt):

@@ -110,6 +110,9 @@ class TestChats:
         first, second = asked(icl, {"dialogue": talk, "kind": 3}, "x", "y")
         assert first == [("SYSTEM", "Be brief."), ("HUMAN", "1")]
         assert second == [*first, ("BOT", "x"), ("HUMAN", "2")]
+        assert asked(icl, {"dialogue": tuple(talk), "kind": 3}, "x", "y") == [first, second]
+        empty = configured(type="ChatInferencer", infer_mode="every")
+        assert refused(lambda: next(empty.requests({"question": [], "answer": ["x"]}))).problems
 
     def test_a_failed_turn_ends_a_dialogue_of_own_answers(self) -> None:
         icl = configured(type="ChatInferencer", infer_mode="every")

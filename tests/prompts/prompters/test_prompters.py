@@ -124,6 +124,21 @@ def test_text_cannot_fill_two_slots(given: object) -> None:
     assert fault(lambda: AlpacaPrompter("{a} {b}").generate_prompt(given)) == "a, b"  # type: ignore[call-overload]
 
 
+class Unwritable:
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def test_values_of_a_wrong_type_are_named_before_any_becomes_text() -> None:
+    prompter = ChatPrompter("{a}")
+    with pytest.raises(PrompterError) as caught:
+        prompter.generate_prompt({"a": "1", "question": Unwritable()})
+    assert [problem.place for problem in caught.value.problems] == ["question"]
+    with pytest.raises(PrompterError) as caught:
+        prompter.generate_prompt({"a": Unwritable(), "question": "x"})
+    assert [problem.place for problem in caught.value.problems] == ["a"]
+
+
 @pytest.mark.parametrize("given", [["a"], b"a", object()])
 def test_input_that_is_neither_text_nor_slots_is_refused(given: object) -> None:
     assert fault(lambda: ChatPrompter("Hi").generate_prompt(given)) == "input"  # type: ignore[call-overload]

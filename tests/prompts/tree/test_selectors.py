@@ -492,6 +492,16 @@ def test_ids_that_are_not_there_are_named() -> None:
     assert (caught.value.name, caught.value.value) == ("k", -1)
 
 
+def test_all_problems_of_a_static_selector_are_named() -> None:
+    with pytest.raises(PromptError) as caught:
+        StaticSelector(-2, ids=["a", 1, "b", None])  # type: ignore[list-item]
+    assert [problem.place for problem in caught.value.problems] == ["k", "ids[1]", "ids[3]"]
+    assert (caught.value.name, caught.value.value) == ("k, ids", -2)
+    with pytest.raises(PromptError) as caught:
+        StaticSelector(True, ids="ab")
+    assert [problem.place for problem in caught.value.problems] == ["k", "ids"]
+
+
 def test_examples_stay_whole_under_any_budget() -> None:
     prompt = ExamplesPrompt(examples=KITCHEN, selector=KeywordSelector(4), size=Size(cut="items"))
     for budget in range(20, 90, 3):

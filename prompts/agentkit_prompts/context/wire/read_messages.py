@@ -13,7 +13,7 @@ from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.context.wire.read_parts import PartReader
 from agentkit_prompts.context.wire.wire_form import form_of, mappings_in
 from agentkit_prompts.context.wire.write_anthropic import OPENING
-from agentkit_prompts.errors import MessageError, Problem, brief, check_types, listed
+from agentkit_prompts.errors import MessageError, Problem, brief, check_types, error_of_problems
 from agentkit_prompts.names import nearest
 
 __all__ = ["REASONING", "read_messages", "thought_in"]
@@ -75,7 +75,7 @@ def read_messages(
     messages = reader.messages()
     if reader.problems:
         problems = sorted(reader.problems, key=lambda problem: _index(problem, where))
-        raise MessageError(listed(problems), problems=problems)
+        raise error_of_problems(MessageError, "", problems)
     if form == "anthropic" and messages[:1] == [Message("user", OPENING)]:
         # The writer of this form added it, because the API requires a first message of the user.
         del messages[0]

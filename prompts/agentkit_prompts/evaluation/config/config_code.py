@@ -68,7 +68,7 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
             self.scope = outer
 
     def _run_statement(self, node: ast.stmt, file: str) -> None:
-        """Run a statement of a file. If that fails, the variables that it sets are unread, and the file goes on."""
+        """Run a statement of a file. If that fails, its variables stay unread, and the next one runs."""
         scope = self.scope
         # One file lists many datasets, and most users need one of them: a failure costs its own variables only.
         try:

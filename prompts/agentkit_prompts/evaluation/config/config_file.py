@@ -28,7 +28,7 @@ _VALUE_SIZE = MAX_INPUT_BYTES // MAX_VALUES
 
 
 class _Variables(dict[str, Any]):
-    """The variables of a file. One that could not be read says why when it is asked for."""
+    """The variables of a file. An access to a variable that could not be read raises the reason."""
 
     def __init__(self, file: Path, read: Mapping[str, Any]) -> None:
         super().__init__()
@@ -317,7 +317,7 @@ def _text(file: Path, limit: int, folder: Path | None = None) -> str:
     try:
         return read_regular_text(file, limit, folder=folder)
     except FileNotFoundError as error:
-        raise InContextError(f"{file}: there is no such file; check the path", path=str(file)) from error
+        raise InContextError(f"{file}: file not found; check the path", path=str(file)) from error
     except (OSError, ValueError) as error:
         raise InContextError(f"{file}: cannot be read ({error})", path=str(file), value=limit) from error
 

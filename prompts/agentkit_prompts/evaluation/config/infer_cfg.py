@@ -8,12 +8,12 @@ from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from agentkit_prompts.errors import InContextError, Problem, Problems, PromptError, brief
+from agentkit_prompts.errors import InContextError, Problem, Problems, PromptError, brief, raise_problems
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader
 from agentkit_prompts.evaluation.inferencer import Inferencer
 from agentkit_prompts.evaluation.multi_turn import MultiTurnPromptTemplate
 from agentkit_prompts.evaluation.multimodal import MMPromptTemplate
-from agentkit_prompts.evaluation.problems import problems_of_error, raise_problems, some, unknown_names, wrong_type
+from agentkit_prompts.evaluation.problems import problems_of_error, some, unknown_names, wrong_type
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate
 from agentkit_prompts.evaluation.raw_template import RawPromptTemplate
 from agentkit_prompts.evaluation.retrievers import BM25Selector, RandomSelector, WindowSelector
@@ -28,7 +28,7 @@ __all__ = ["read_cfg", "shows_examples"]
 
 _KEYS = ("prompt_template", "ice_template", "retriever", "inferencer")
 _LENGTH = "max_out_len"
-"""Some configurations have it beside the inferencer."""
+"""Some configurations have it next to the inferencer."""
 _TEMPLATES: dict[str, Any] = {
     kind.__name__: kind for kind in (PromptTemplate, RawPromptTemplate, MultiTurnPromptTemplate, MMPromptTemplate)
 }
@@ -68,7 +68,7 @@ _RETRIEVERS: dict[str, tuple[Callable[[_Settings, Embedder | None], ExampleSelec
     "BM25Retriever": (lambda cfg, _: BM25Selector(cfg.get("ice_num", 1)), ()),
     "TopkRetriever": (_nearest, ("sentence_transformers_model_name", "tokenizer_name", "batch_size")),
 }
-"""Type in a configuration -> what makes the selector, and the keys that it takes beside the common ones."""
+"""Type in a configuration -> function that makes the selector, and its keys next to the common keys."""
 
 
 def read_cfg(
@@ -84,7 +84,7 @@ def read_cfg(
         arguments[key] = _template(infer_cfg.get(key), f"infer_cfg[{key!r}]", problems)
     arguments |= _retriever(infer_cfg.get("retriever"), embedder, problems)
     arguments |= _inferencer(infer_cfg.get("inferencer"), infer_cfg.get(_LENGTH), problems)
-    raise_problems("", problems)
+    raise_problems(InContextError, "", problems)
     return arguments
 
 
@@ -144,7 +144,7 @@ def _problems_of_settings(cls: Any, settings: _Settings, place: str) -> Problems
 
 
 def _template_class(kind: object) -> Any:
-    """Return the class of a template: a class of the caller, or the class here of that name; None if there is none."""
+    """Return the class of a template: a class of the caller, or the class here of that name; None if neither exists."""
     # A class of another suite has the name of one here, and is replaced by it; a template of the caller is used.
     if isinstance(kind, type) and hasattr(kind, "ice_item"):
         return kind

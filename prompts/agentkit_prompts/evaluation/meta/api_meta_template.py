@@ -10,12 +10,12 @@ from copy import deepcopy
 from typing import Any, cast
 
 from agentkit_prompts.caller_warnings import warn
-from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems, brief
+from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems, brief, raise_problems
 from agentkit_prompts.evaluation.meta.chat_messages import chat_messages
 from agentkit_prompts.evaluation.meta.meta_base import MetaParser, Mode, without_roles
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat, read_meta
 from agentkit_prompts.evaluation.meta.walk import Script, Turn, read_prompt
-from agentkit_prompts.evaluation.problems import raise_problems, wrong_type
+from agentkit_prompts.evaluation.problems import wrong_type
 from agentkit_prompts.evaluation.prompt_list import PromptList
 
 __all__ = ["CHAT_META", "ApiMetaTemplate"]
@@ -24,11 +24,11 @@ CHAT_META: Mapping[str, Any] = {
     "round": [{"role": "HUMAN", "api_role": "HUMAN"}, {"role": "BOT", "api_role": "BOT", "generate": True}],
     "reserved_roles": [{"role": "SYSTEM", "api_role": "SYSTEM"}],
 }
-"""What chat models of the documents use where no meta template is given."""
+"""Meta template of the chat models of the documents."""
 
 
 class ApiMetaTemplate(MetaParser):
-    """Which messages an API is sent for a prompt (OpenCompass document, API models).
+    """Messages of an API for a prompt (OpenCompass document, API models).
 
     `config` is a meta template whose roles have an `api_role` (else their own name), or a list of messages whose
     contents are put in front of the prompt's messages of the same role. None or an empty one is no template: then
@@ -96,7 +96,7 @@ class ApiMetaTemplate(MetaParser):
             script = _without_texts(script)
         messages = self._messages(script, meta)
         if not messages:
-            text = "prompt: there is nothing to send; give it at least one item before the reply of the model"
+            text = "prompt: it has nothing to send; give it at least one item before the reply of the model"
             raise InContextError(text, name="prompt")
         return self._begin(meta) + messages
 
@@ -184,7 +184,7 @@ def _messages(config: Sequence[object]) -> list[dict[str, Any]]:
     problems: Problems = []
     for index, message in enumerate(config):
         problems += _problems_of_message(f"[{index}]", message)
-    raise_problems("meta template", problems)
+    raise_problems(InContextError, "meta template", problems)
     return [deepcopy(dict(cast("Mapping[str, Any]", message))) for message in config]
 
 

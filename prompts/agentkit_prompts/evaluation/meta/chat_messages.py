@@ -11,9 +11,16 @@ from typing import Any, TypeGuard
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.context.wire.read_parts import PartReader
-from agentkit_prompts.errors import ChatTemplateError, InContextError, MessageError, Problem, Problems, brief, listed
+from agentkit_prompts.errors import (
+    ChatTemplateError,
+    InContextError,
+    MessageError,
+    Problem,
+    Problems,
+    brief,
+    raise_problems,
+)
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat
-from agentkit_prompts.evaluation.problems import raise_problems
 from agentkit_prompts.evaluation.prompt_list import PromptList, section
 from agentkit_prompts.limits import MAX_CACHED
 from agentkit_prompts.names import nearest
@@ -59,7 +66,7 @@ def chat_messages(prompt: str | PromptList | Sequence[Any]) -> list[dict[str, An
         return [{"role": "user", "content": deepcopy(list(prompt))}]
     problems: Problems = []
     messages = [_message(position, item, problems) for position, item in enumerate(prompt)]
-    raise_problems("chat messages", problems)
+    raise_problems(InContextError, "chat messages", problems)
     return messages
 
 
@@ -115,22 +122,17 @@ def as_prompt_list(
     if not messages:
         problems.append(Problem("messages", "empty; give at least one message of the user"))
     items = [_item(f"messages[{position}]", message, roles, problems) for position, message in enumerate(messages)]
-    _raise_problems(problems)
+    raise_problems(ChatTemplateError, "meta template", problems)
     opening = _count_of_instructions(messages, meta, roles)
     dialogue = _turns(items[opening:])
     if meta is not None:
-        _raise_problems(_problems_of_order(dialogue, meta, roles, ask=ask))
+        raise_problems(ChatTemplateError, "meta template", _problems_of_order(dialogue, meta, roles, ask=ask))
         if ask:
             dialogue.append({"role": roles["assistant"], "prompt": "", "generate": True})
     prompt = PromptList(section("begin", items[:opening]))
     if dialogue:
         prompt += section("round", dialogue)
     return prompt
-
-
-def _raise_problems(problems: Problems) -> None:
-    if problems:
-        raise ChatTemplateError(f"meta template: {listed(problems)}", problems=problems)
 
 
 def _item(place: str, message: object, roles: Mapping[str, str], problems: Problems) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What both flavours of a meta template share: which prompts there are, and how one without a template is joined."""
+"""Base of both kinds of meta templates: reading prompts, and joining a prompt without a template."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from agentkit_prompts.context.parts import Text
 from agentkit_prompts.context.wire.read_parts import PartReader
-from agentkit_prompts.errors import InContextError, Problem, Problems, brief
+from agentkit_prompts.errors import InContextError, Problem, Problems, brief, error_of_problems, raise_problems
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat
-from agentkit_prompts.evaluation.problems import raise_problems, refuse, wrong_type
+from agentkit_prompts.evaluation.problems import wrong_type
 from agentkit_prompts.evaluation.prompt_list import PromptList, is_marker
 from agentkit_prompts.names import nearest
 
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 Mode: TypeAlias = Literal["gen", "ppl"]
-"""`gen`: the model goes on where its reply begins. `ppl`: the whole prompt is scored, reply included."""
+"""`gen`: the model continues at the start of its reply. `ppl`: the whole prompt is scored, reply included."""
 
 Prompt: TypeAlias = "str | PromptList | Sequence[str | PromptList | Mapping[str, Any] | Sequence[Any]]"
 """One prompt (text, `PromptList`, list of messages), or a list or tuple of prompts."""
@@ -47,7 +47,7 @@ class MetaParser(ABC):
         return self._meta.eos_token_id
 
     def parse(self, prompt: Prompt, mode: Mode = "gen") -> Any:
-        """Return what a model is sent for a prompt; of a list of prompts, a list.
+        """Return a prompt as input of a model; for a list of prompts, a list.
 
         Text is returned as it is. In mode `gen` the result ends where the model's reply begins, in `ppl` it is whole.
 
@@ -73,7 +73,7 @@ class MetaParser(ABC):
 
     @abstractmethod
     def _conversation(self, messages: Sequence[Mapping[str, Any]], mode: Mode) -> Any:
-        """Return what is sent for a list of messages with a role and content."""
+        """Return a list of messages with roles and contents as input of a model."""
 
     def _text(self, flat: Sequence[str | int]) -> str:
         """Return texts and token ids as one text, each run of ids decoded at once."""
@@ -135,7 +135,7 @@ def without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
     """
     problems: Problems = []
     lines = [_line(position, item, problems) for position, item in enumerate(items) if not is_marker(item)]
-    raise_problems("prompt", problems)
+    raise_problems(InContextError, "prompt", problems)
     return _joined(lines)
 
 
@@ -212,7 +212,7 @@ def media_text(part: object) -> str:
     problems: Problems = []
     result = PartReader(problems, allow_media=True).part(part, "content part")
     if result is None:
-        raise refuse("", problems)
+        raise error_of_problems(InContextError, "", problems)
     if isinstance(result, Text):
         return result.text
     return result.alt

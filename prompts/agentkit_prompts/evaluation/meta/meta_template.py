@@ -29,7 +29,7 @@ __all__ = ["MetaTemplate"]
 
 
 class MetaTemplate(MetaParser):
-    """How a prompt is written for a completion model (OpenCompass document).
+    """Text of a prompt for a completion model (OpenCompass document).
 
     `config` has `begin`, `round`, `end`, `reserved_roles` and `eos_token_id`; None or an empty dict is no template:
     then the texts of the items are joined by newlines. Markers are text, or lists of texts and token ids.
@@ -58,7 +58,7 @@ class MetaTemplate(MetaParser):
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
-        """What only the template may write: stop words, and the markers around roles."""
+        """Texts that only the template may write: stop words, and the markers around roles."""
         meta = self._meta
         if meta is None:
             return ()
@@ -104,7 +104,7 @@ class MetaTemplate(MetaParser):
         """
         if tools:
             raise ChatTemplateError(
-                "meta template: there is no place for tools in it; describe them in the system message (ToolPrompt)",
+                "meta template: it has no place for tools; describe them in the system message (ToolPrompt)",
                 name="tools",
             )
         if kwargs:

@@ -1,4 +1,4 @@
-"""How a model wants each role to be written: the configuration of a meta template, read and checked as a whole.
+"""Form of each role for a model: the configuration of a meta template, read and checked as a whole.
 
 The document: OpenCompass, meta template (`begin`, `round`, `end`, `reserved_roles`, `eos_token_id`).
 """
@@ -13,8 +13,8 @@ from types import UnionType
 from typing import Any, TypeAlias
 
 from agentkit_prompts.caller_warnings import warn
-from agentkit_prompts.errors import InContextWarning, Problem, Problems, brief
-from agentkit_prompts.evaluation.problems import inside, raise_problems, unknown_names, wrong_type
+from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems, brief, raise_problems
+from agentkit_prompts.evaluation.problems import inside, unknown_names, wrong_type
 
 __all__ = ["MetaFormat", "Pieces", "RoleFormat", "read_marker", "read_meta"]
 
@@ -30,7 +30,7 @@ _ROLE_KEYS = ("role", "api_role", "begin", "prompt", "end", "generate")
 
 @dataclass(frozen=True, slots=True)
 class RoleFormat:
-    """How one role is written: `begin`, the text of the dataset (else `prompt`), `end`.
+    """Form of one role: `begin`, the text of the dataset (else `prompt`), `end`.
 
     `generate` marks the role of the model, `api_role` is its name in an API.
     """
@@ -67,7 +67,7 @@ class MetaFormat:
 
     @cached_property
     def roles(self) -> dict[str, RoleFormat]:
-        """All roles by name, those of the round first."""
+        """All roles by name, the roles of the round first."""
         return {role.role: role for role in (*self.speakers, *self.reserved)}
 
     @property
@@ -79,7 +79,7 @@ class MetaFormat:
 
     @property
     def ids(self) -> list[str]:
-        """Where markers hold token ids."""
+        """Places of markers that contain token ids."""
         holders = {"begin": self.begin, "end": self.end}
         for role in self.roles.values():
             holders |= {f"begin of role {role.role!r}": role.begin, f"end of role {role.role!r}": role.end}
@@ -115,7 +115,7 @@ def read_meta(config: Mapping[str, Any], *, api: bool) -> MetaFormat:
         end=read_marker(config.get("end"), "end", problems),
         first=first,
     )
-    raise_problems("meta template", problems)
+    raise_problems(InContextError, "meta template", problems)
     return result
 
 
@@ -141,7 +141,8 @@ def _entries(config: Mapping[str, Any], key: str, problems: Problems) -> dict[st
     if values is None:
         return {}
     if not isinstance(values, list | tuple):
-        problems += wrong_type(key, values, list, f"a list; write {key}=[{{'role': ...}}]")
+        text = f"must be a list, got {brief(values)}; write {key}=[{{'role': ...}}]"
+        problems.append(Problem(key, text))
         return {}
     entries: dict[str, str | RoleFormat] = {}
     for index, value in enumerate(values):

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from agentkit_prompts.caller_warnings import warn
-from agentkit_prompts.errors import InContextWarning, Problem, Problems
+from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems, raise_problems
 from agentkit_prompts.evaluation.meta.meta_base import parts_of
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat, Pieces, RoleFormat, read_marker
-from agentkit_prompts.evaluation.problems import raise_problems, wrong_type
+from agentkit_prompts.evaluation.problems import wrong_type
 from agentkit_prompts.names import nearest
 
 __all__ = ["Script", "Turn", "read_prompt"]
@@ -74,10 +74,10 @@ def read_prompt(meta: MetaFormat, items: Iterable[object], *, gen: bool) -> Scri
         turns = _turns(meta, section, problems)
         is_cut = gen and section is cutter.last_round and _cut_at_reply(meta, turns)
         script += turns
-        # What comes after the reply is not sent, so it is not read either.
+        # Items after the reply are not sent, so they are not read either.
         if is_cut:
             break
-    raise_problems("prompt", problems)
+    raise_problems(InContextError, "prompt", problems)
     return script
 
 
@@ -238,7 +238,7 @@ def _last_round(meta: MetaFormat, turns: list[Turn]) -> list[Turn]:
 
 
 def _turn(meta: MetaFormat, item: _Item, problems: Problems) -> Turn | None:
-    """Merge the fields of a dataset's item into those of the model's role; None for a role that is unknown."""
+    """Merge the fields of a dataset's item into the model's role; None for an unknown role."""
     fields, place = item.fields, f"[{item.position}]"
     role = _role(meta, item, problems)
     if role is None:
@@ -284,7 +284,7 @@ def _use_default_text(turn: Turn) -> None:
 
 
 def _marker(item: _Item, key: str, default: Pieces, problems: Problems) -> Pieces:
-    """Return what an item is begun or ended with. An item that sets it to None has no marker."""
+    """Return the marker at the begin or end of an item. An item that sets it to None has no marker."""
     if key not in item.fields:
         return default
     return read_marker(item.fields[key], f"[{item.position}].{key}", problems)
