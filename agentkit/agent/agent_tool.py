@@ -105,7 +105,7 @@ class AgentAsTool:
         options = {"deps": context.deps, "on_event": self._listener(outer, context), "approve": _nobody}
         inner = None if outer is None else outer.inner_run(context.call_id)
         if outer is None or inner is None:
-            # No run could pause with this one, so a person cannot be asked later.
+            # No run could pause with this one, so a person cannot be asked later: only a function decides now.
             if outer is not None and callable(outer.approve):
                 options["approve"] = outer.approve
             return (await self._start(asked, context, options)).output

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
 
 from agentkit.errors import LimitExceeded, RunBusy, SessionBusy
@@ -40,7 +40,10 @@ class Attempt(Generic[Output]):
         listening: Its listener.
     """
 
-    __slots__ = ("_began", "_listening", "_run", "_setup", "_stepping", "_steps")
+    __slots__ = ("_began", "_conversation", "_listening", "_run", "_setup", "_stepping", "_steps")
+
+    _conversation: object
+    """Key of the conversation among the claims."""
 
     def __init__(self, setup: RunSetup[Output], run: CurrentRun, steps: RunSteps, listening: Listening | None) -> None:
         self._setup = setup
@@ -61,13 +64,17 @@ class Attempt(Generic[Output]):
         """
         limits = self._setup.definition.limits
         try:
-            with self._claimed():
+            self._claim()
+            try:
                 if limits.seconds is None:
                     result = await self._performed()
                 else:
                     self._began = asyncio.get_running_loop().time()
                     result = await self._within(limits.seconds, self._performed())
+            finally:
+                self._release()
         except BaseException as raised:
+            # An agent that plain code of a tool runs cannot pause this run: the error says what to do instead.
             error = inner_pause(raised) or raised
             self._complete(error)
             if error is not raised:
@@ -101,14 +108,14 @@ class Attempt(Generic[Output]):
             self._steps.check_decisions()
         return result
 
-    async def _within(self, seconds: float, work: Awaitable[T]) -> T:
+    async def _within(self, seconds: float, work: Coroutine[Any, Any, T]) -> T:
         """Await a part of the run; cancel it after `seconds`.
 
         Raises:
             LimitExceeded: The run took longer than its limit allows.
         """
         # The steps are cancelled first and closed a few seconds later, so that they can store results of tools.
-        result, error = await outcome(_awaited(work), seconds, grace=_GRACE)
+        result, error = await outcome(work, seconds, grace=_GRACE)
         if isinstance(error, DeadlineError):
             allowed = self._setup.definition.limits.seconds or seconds
             raise LimitExceeded("seconds", allowed, "allow more time, or use faster tools and listeners") from None
@@ -121,42 +128,40 @@ class Attempt(Generic[Output]):
         result.listener_errors = listening.errors
         seconds = self._setup.definition.limits.seconds
         try:
-            taken = listening.emit(RunFinished(result))
-            if taken is not None and seconds is not None:
+            if seconds is None:
+                await listening.emit(RunFinished(result))
+            else:
                 left = self._began + seconds - asyncio.get_running_loop().time()
-                await self._within(max(left, _MIN_SECONDS), taken)
-            elif taken is not None:
-                await taken
+                await self._within(max(left, _MIN_SECONDS), listening.emit(RunFinished(result)))
         except BaseException as error:
             self._complete(error)
             raise
 
-    @contextmanager
-    def _claimed(self) -> Iterator[None]:
-        """Claim the run and its conversation until the end of the block; sessions may share a conversation."""
+    def _claim(self) -> None:
+        """Claim the run and its conversation; several sessions may have one conversation."""
         journal, session = self._setup.journal, self._setup.session
-        run_key = journal.agent, journal.run_id
-        conversation: object = None
         if session is not None:
-            conversation = getattr(session, "address", None) or id(session)
-            if _RUNNING.setdefault(conversation, self) is not self:
+            self._conversation = getattr(session, "address", None) or id(session)
+            if _RUNNING.setdefault(self._conversation, self) is not self:
                 raise SessionBusy(session.id)
-        if _RUNNING.setdefault(run_key, self) is not self:
+        if _RUNNING.setdefault((journal.agent, journal.run_id), self) is not self:
             if session is not None:
-                del _RUNNING[conversation]
+                del _RUNNING[self._conversation]
             raise RunBusy(journal.run_id)
         self._run.begin(journal, self._setup.known)
-        try:
-            yield
-        finally:
-            self._run.end()
-            _RUNNING.pop(run_key, None)
-            writing = self._steps.writing
-            if session is not None and writing is not None:
-                # A write that hangs was left behind: no other run may use the conversation before its end.
-                writing.add_done_callback(lambda _: _RUNNING.pop(conversation, None))
-            elif session is not None:
-                _RUNNING.pop(conversation, None)
+
+    def _release(self) -> None:
+        """Release the run and its conversation."""
+        journal, writing = self._setup.journal, self._steps.writing
+        self._run.end()
+        _RUNNING.pop((journal.agent, journal.run_id), None)
+        if self._setup.session is None:
+            return
+        if writing is None:
+            _RUNNING.pop(self._conversation, None)
+        else:
+            # A write that hangs was left behind: no other run may use the conversation before its end.
+            writing.add_done_callback(lambda _: _RUNNING.pop(self._conversation, None))
 
     def _complete(self, error: BaseException) -> None:
         """Give an error the messages, the usage and the journal of the run."""
@@ -173,6 +178,7 @@ class Attempt(Generic[Output]):
         None if nothing was sent, and no prompt can be composed.
         """
         journal, sent = self._setup.journal, self._stepping.sent
+        # The limit may be reached before the first prompt, but a result shows a prompt.
         if sent is None:
             try:
                 sent = self._setup.definition.chain.compose(self._setup.ctx)
@@ -184,10 +190,6 @@ class Attempt(Generic[Output]):
             output = texts[-1] if texts else ""
         steps = sum([entry.effect == "CallModel" for entry in journal.entries])
         return RunResult(output, journal.messages, sent, journal.usage, steps, "limit", journal.run_id, journal, error)
-
-
-async def _awaited(work: Awaitable[T]) -> T:
-    return await work
 
 
 _RUNNING: dict[object, object] = {}

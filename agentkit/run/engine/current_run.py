@@ -11,7 +11,7 @@ from typing import NamedTuple
 from agentkit.errors import ApprovalError, JournalError, LimitExceeded, Paused
 from agentkit.models.model import Model
 from agentkit.run.engine.events import Nested
-from agentkit.run.engine.listening import Emit, Listener
+from agentkit.run.engine.listening import Listener, Listening
 from agentkit.run.engine.spending import Spending
 from agentkit.run.journal.journal import Journal, inner_id
 from agentkit.run.journal.journal_file import Keeper
@@ -38,7 +38,7 @@ class CurrentRun:
 
     Args:
         limits: The limits of the run.
-        emit: Passes an event to the listener; None without a listener.
+        listening: The listener; None without one.
         approve: Decides about calls.
         model: The model of its agent.
 
@@ -61,8 +61,8 @@ class CurrentRun:
         "_token",
         "_unfinished",
         "approve",
-        "emit",
         "keeper",
+        "listening",
         "spending",
     )
 
@@ -71,8 +71,10 @@ class CurrentRun:
     _deepest: int
     """The number of runs that may be around a run inside of this one."""
 
-    def __init__(self, limits: Limits, emit: Emit | None, approve: Approver | Decisions | None, model: Model) -> None:
-        self.emit = emit
+    def __init__(
+        self, limits: Limits, listening: Listening | None, approve: Approver | Decisions | None, model: Model
+    ) -> None:
+        self.listening = listening
         self.approve = approve
         self.keeper: Keeper | None = None
         self._journal: Journal | None = None
@@ -81,6 +83,7 @@ class CurrentRun:
         self._unfinished: dict[str, Journal] = {}
         self._place = _current_place.get()
         self._around: tuple[CurrentRun, ...] = ()
+        # The strictest run around this one decides: an inner agent cannot allow itself more.
         self._deepest = limits.nested_runs
         if self._place is not None:
             outer = self._place.run
@@ -108,6 +111,7 @@ class CurrentRun:
             self._unfinished = known.unfinished
             self.spending.resume(known.usage)
         if self._call_id:
+            # The outer journal has the lines of this run, so that both are resumed from one file.
             outer = self._around[0]
             if outer._journal is not None:
                 outer._journal.add_inner(self._call_id, journal, is_new=known is None)
@@ -150,10 +154,10 @@ class CurrentRun:
 
     def nested_listener(self, call_id: str, name: str) -> Listener | None:
         """Return the listener of a run inside of a call; None if this run has none. `name`: name of the tool."""
-        emit = self.emit
-        if emit is None:
+        listening = self.listening
+        if listening is None:
             return None
-        return lambda event: emit(Nested(call_id, name, event))
+        return lambda event: listening.emit(Nested(call_id, name, event))
 
     def inner_run(self, call_id: str) -> InnerRun | None:
         """Return the run of an agent as the tool of a call; None if the call is not one of the round.
@@ -210,7 +214,9 @@ class InnerRun:
         async def ask(call: ToolCall) -> Decision | bool:
             try:
                 answer = approve(replace(call, id=inner_id(self._call_id, call.id)))
-                return await answer if isinstance(answer, Awaitable) else answer
+                if isinstance(answer, Awaitable):
+                    answer = await answer
+                return answer
             except Exception as error:  # it ends the run that it was given to
                 self._outer.stop(self._call_id, error)
                 raise

@@ -121,6 +121,7 @@ class Journalled:
             if self._next("Append") != messages:
                 raise self._mismatch("Append", "Append")
             return self._stored_repair()
+        # A round that was cut short is stored at once: the writer of the journal may be what hangs.
         if self._is_cut:
             self._check_is_ours()
         elif self._journal.session is not None:
@@ -139,6 +140,7 @@ class Journalled:
         await self._ready("CallModel")
         reply = await self._steps.call_model(composition, step)
         layers = None
+        # Counting the tokens of each layer takes longer than the step: only kept and observed journals need them.
         if self._journal.has_layers:
             layers = SentLayers.of(composition, reply.usage, self._price)
         self._journal.add("CallModel", reply, layers)
@@ -181,6 +183,7 @@ class Journalled:
         known: Checked | None = None
         if self._replays:
             known = self._next("CheckOutput")
+            # A journal has the problem of an output, but not the output that a validator returned.
             if known.problem is not None:
                 return known
         await self._ready("CheckOutput")

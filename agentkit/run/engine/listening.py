@@ -14,7 +14,7 @@ from agentkit.output.partial_output import GrowingOutput
 from agentkit.run.engine.events import Event, PartialOutput, TextDelta, ToolProgress, delta_event
 from agentkit_prompts.composition.declarations import OutputRequest
 
-__all__ = ["DeltaListener", "Emit", "Listener", "ListenerErrors", "Listening", "PassOn", "both", "streaming"]
+__all__ = ["DeltaListener", "Listener", "ListenerErrors", "Listening", "PassOn", "both", "streaming"]
 
 T = TypeVar("T")
 
@@ -23,9 +23,6 @@ Listener: TypeAlias = Callable[[Event[Any]], "Awaitable[object] | None"]
 PassOn: TypeAlias = Callable[[T], Awaitable[None]]
 """Passes an event, or a part of an answer, on to who iterates."""
 ListenerErrors: TypeAlias = Literal["raise", "report"]
-Emit: TypeAlias = Callable[[Event[Any]], "Awaitable[None] | None"]
-"""Passes an event on; what it returns has to be awaited before there is another one."""
-
 _MAX_ERRORS = 16
 """How many errors of a listener are reported."""
 _MAX_WAITING = 64
@@ -34,7 +31,7 @@ _log = logging.getLogger("agentkit")
 
 
 class _Text:
-    """Deltas of one step that nobody waited to be taken: together they take no more room than the text."""
+    """Deltas of one step that wait together: they take no more memory than the text."""
 
     __slots__ = ("pieces", "step")
 
@@ -48,20 +45,17 @@ class _Text:
 
 
 class Listening:
-    """Who listens to one run.
+    """The listener of one run. It is called with one event at a time, in order.
 
     Args:
-        listener: What is called.
-        errors: Whether an exception it raises ends the run, or is reported.
+        listener: Is called with each event.
+        errors: `raise` if an exception of the listener ends the run, `report` if it is only listed.
 
     Raises:
-        TypeError: The listener cannot be called, or `errors` is neither.
+        TypeError: The listener cannot be called, or `errors` is another value.
     """
 
     __slots__ = ("_failure", "_is_plain", "_listener", "_lock", "_raises", "_waiting", "errors")
-
-    _is_plain: bool
-    """Whether every event is passed on at once: the listener is not async, and nothing it raised ends the run."""
 
     def __init__(self, listener: Listener, errors: ListenerErrors) -> None:
         if not callable(listener):
@@ -69,52 +63,78 @@ class Listening:
         if errors not in ("raise", "report"):
             raise TypeError(f"on_event_error: expected 'raise' or 'report', got {errors!r:.80}")
         self.errors: list[Exception] = []
-        """What it raised, where that is reported."""
+        """The exceptions of the listener, if they are reported."""
         self._listener = listener
         self._raises = errors == "raise"
-        self._waiting: deque[Event[Any] | _Text | Awaitable[object]]  # where the listener is async
-        self._lock: asyncio.Lock | None = None  # where the listener is async
         self._failure: BaseException | None = None
+        # A listener that returns nothing is called at once. From its first awaitable on, events wait in a queue.
         self._is_plain = True
+        self._waiting: deque[Event[Any] | _Text | Awaitable[object]] = deque()
+        self._lock: asyncio.Lock | None = None
 
-    def emit(self, event: Event[Any]) -> Awaitable[None] | None:
-        """Pass an event on. What is returned has to be awaited before there is another one."""
+    async def emit(self, event: Event[Any]) -> None:
+        """Pass an event on, and wait until the listener has taken it."""
+        self.queue(event)
+        if not self._is_plain:
+            await self._taken()
+
+    def queue(self, event: Event[Any]) -> None:
+        """Pass an event on without waiting. If the listener is async, it is called when the run waits for it."""
         if self._is_plain:
-            try:
-                answer = self._listener(event)
-            except BaseException as error:
-                self._failed(error)
-                return None
-            if answer is None or not isawaitable(answer):
-                return None
-            self._is_plain, self._lock, self._waiting = False, asyncio.Lock(), deque()
-            self._waiting.append(answer)
-            return self
+            self._call(event)
+            return
         if self._failure is not None:  # it was raised where it did not end the run, as in a tool
             raise self._failure
-        waiting = self._waiting
-        if type(event) is ToolProgress and waiting and _is_of(waiting[-1], event):
-            waiting[-1] = event
-        elif not (type(event) is TextDelta and waiting and self._joins(event)):
-            waiting.append(event)
-        return self
+        if not self._joins(event):
+            self._waiting.append(event)
 
-    def _joins(self, event: TextDelta) -> bool:
-        """Add a delta to the one before it, where nobody waited for that one to be taken."""
-        last = self._waiting[-1]
-        if isinstance(last, TextDelta) and last.step == event.step:
-            last = self._waiting[-1] = _Text(last)
-        if isinstance(last, _Text) and last.step == event.step:
-            last.pieces.append(event.text)
-            return True
-        return False
+    @property
+    def has_waiting(self) -> bool:
+        """True if events wait for the listener."""
+        return bool(self._waiting)
 
     def __await__(self) -> Generator[Any, Any, None]:
-        """Wait until every event so far was taken; may be left alone."""
+        """Wait until the listener has taken every event so far."""
         return self._taken().__await__()
 
+    def _call(self, event: Event[Any]) -> None:
+        try:
+            answer = self._listener(event)
+        except BaseException as error:
+            self._failed(error)
+            return
+        if answer is not None and isawaitable(answer):
+            self._is_plain = False
+            self._lock = asyncio.Lock()
+            self._waiting.append(answer)
+
+    def _joins(self, event: Event[Any]) -> bool:
+        """Join an event with one that waits, so that a model or a tool that does not wait fills no memory."""
+        waiting = self._waiting
+        last = waiting[-1] if waiting else None
+        if isinstance(event, ToolProgress):
+            if isinstance(last, ToolProgress) and last.call.id == event.call.id:
+                waiting[-1] = event
+                return True
+        elif isinstance(event, PartialOutput):
+            if isinstance(last, PartialOutput) and last.step == event.step:
+                waiting[-1] = event
+                return True
+        elif type(event) is TextDelta:
+            # The text of an answer that grows waits before the partial output that was made of it.
+            at = -2 if isinstance(last, PartialOutput) and len(waiting) > 1 else -1
+            text = waiting[at] if waiting else None
+            if isinstance(text, TextDelta):
+                text = waiting[at] = _Text(text)
+            if isinstance(text, _Text) and text.step == event.step:
+                text.pieces.append(event.text)
+                return True
+        return False
+
     async def _taken(self) -> None:
-        assert self._lock is not None
+        """Call the listener with the events that wait, until there are none."""
+        if self._lock is None:
+            return
         async with self._lock:
             while self._waiting:
                 first: Any = self._waiting.popleft()
@@ -136,11 +156,6 @@ class Listening:
         if len(self.errors) < _MAX_ERRORS:
             self.errors.append(error)
             _log.warning("a listener failed", exc_info=error)
-
-
-def _is_of(waiting: object, event: ToolProgress) -> bool:
-    """Whether what waits is the progress of the same call."""
-    return isinstance(waiting, ToolProgress) and waiting.call.id == event.call.id
 
 
 def both(listener: Listener | None, pass_on: PassOn[Event[Any]]) -> Listener:
@@ -183,47 +198,34 @@ async def streaming(run: Callable[[PassOn[T]], Coroutine[Any, Any, object]]) -> 
 
 
 class DeltaListener:
-    """What a model is given to pass its reply on to: it makes events of the pieces, and of an answer that grows.
+    """Takes the pieces of a reply from a model: makes events of them, and of an answer that grows.
 
     Args:
-        emit: Passes an event on.
+        listening: The listener of the run.
         step: The step of the run.
-        request: How an answer of a type was asked for; None for text.
+        request: The request for an answer of a type; None for text.
     """
 
-    __slots__ = ("_emit", "_growing", "_step")
+    __slots__ = ("_growing", "_listening", "_step")
 
-    def __init__(self, emit: Emit, step: int, request: OutputRequest | None) -> None:
-        self._emit = emit
+    def __init__(self, listening: Listening, step: int, request: OutputRequest | None) -> None:
+        self._listening = listening
         self._step = step
         self._growing = None if request is None else GrowingOutput(request)
 
-    def __call__(self, delta: Delta) -> Awaitable[None] | None:
-        taken = self._emit(delta_event(self._step, delta))
-        if self._growing is None or (grown := self._growing.add(delta)) is None:
-            return taken
-        event = PartialOutput(self._step, grown)
-        return self._emit(event) if taken is None else _Then(taken, self._emit, event)
+    def __call__(self, delta: Delta) -> Awaitable[None]:
+        """Take a piece. A model that awaits the result is no faster than the listener."""
+        self._listening.queue(delta_event(self._step, delta))
+        if self._growing is not None:
+            self._queue_partial(self._growing.add(delta))
+        return self._listening
 
-    def end(self) -> Awaitable[None] | None:
-        """Pass on what of an answer was not seen yet."""
-        if self._growing is None or (grown := self._growing.now()) is None:
-            return None
-        return self._emit(PartialOutput(self._step, grown))
+    async def end(self) -> None:
+        """Pass on the rest of an answer that grew."""
+        if self._growing is not None:
+            self._queue_partial(self._growing.now())
+        await self._listening
 
-
-class _Then:
-    """Passes an event on when the one before it was taken; nothing happens where nobody waits for that."""
-
-    __slots__ = ("_before", "_emit", "_event")
-
-    def __init__(self, before: Awaitable[None], emit: Emit, event: Event[Any]) -> None:
-        self._before = before
-        self._emit = emit
-        self._event = event
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        yield from self._before.__await__()
-        taken = self._emit(self._event)
-        if taken is not None:
-            yield from taken.__await__()
+    def _queue_partial(self, grown: Any) -> None:
+        if grown is not None:
+            self._listening.queue(PartialOutput(self._step, grown))

@@ -169,7 +169,10 @@ class _Turn(Generic[Output]):
         conversation, stored = await self.steps.begin()
         if conversation is not self.ctx.conversation:
             self.ctx = self.ctx.evolve(conversation=conversation)
-        answer = await self._continue(stored) if stored else None
+        answer = None
+        if stored:
+            answer = await self._continue(stored)
+        # Missing kwargs are found before memory is asked, and before a model writes a summary.
         self.chain.preflight(self.ctx.user_input)
         await self._complete_context()
         # The prompt is composed before anything is stored: one that cannot be rendered changes no conversation.
@@ -289,7 +292,9 @@ class _Turn(Generic[Output]):
         if allowed is not None and len(self.seen) > allowed:
             raise LimitExceeded("tool_calls", allowed, "allow more, or offer fewer tools")
         asking = _asking(message.tool_calls, self.tools)
-        decisions = await self.steps.ask_approval(asking, self.step) if asking else _NO_DECISIONS
+        decisions = _NO_DECISIONS
+        if asking:
+            decisions = await self.steps.ask_approval(asking, self.step)
         before = self.ctx.conversation, self.messages, (message,)
         round_ = ToolRound(message.tool_calls, self.step, decisions, self.usage, before)
         results: dict[str, ToolResult] = {}
@@ -354,6 +359,7 @@ class _Turn(Generic[Output]):
         try:
             output = self.chain.parse(Reply(answer))
         except OutputError:
+            # The tool may have changed the world: its result is stored although it is no answer.
             await self.steps.append(fresh, key)
             raise
         await self.steps.append((*fresh, answer), key)

@@ -71,7 +71,7 @@ class ObservedSteps(RunSteps):
 
     async def send(self, model: Model, composition: Composition, step: int | None = None) -> Reply:
         session = None if self._setup.session is None else self._setup.session.id
-        is_streamed = self._run.emit is not None and step is not None
+        is_streamed = self._run.listening is not None and step is not None
         with self._by.model_call(model, composition, session=session, is_streamed=is_streamed) as ended:
             reply = await super().send(model, composition, step)
             ended(reply)
@@ -87,6 +87,7 @@ class ObservedSteps(RunSteps):
         try:
             await super().call_tools(round_, ended)
         finally:
+            # Calls without a result were cut short: their spans end here.
             while self._began:
                 self._began.popitem()[1](None)
 

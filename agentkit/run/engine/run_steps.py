@@ -81,7 +81,8 @@ class RunSteps:
         setup = self._setup
         if setup.is_new and at is None and not setup.journal.goes_on:
             # The common case looks nothing up, so it needs no thread.
-            return Beginning((setup.ctx if setup.session is None else setup.session).conversation)
+            source = setup.ctx if setup.session is None else setup.session
+            return Beginning(source.conversation)
         return await in_thread(_beginning, setup, at)
 
     async def compact(self, ctx: PromptContext) -> Compacted:
@@ -137,19 +138,19 @@ class RunSteps:
 
     async def send(self, model: Model, composition: Composition, step: int | None = None) -> Reply:
         """Send a composition and count its tokens. Listeners receive events of a step; a summary has no step."""
-        spending, emit = self._run.spending, self._run.emit
-        price = spending.price if model is self._chain.model else spending.checked_price(model)
+        spending, listening = self._run.spending, self._run.listening
+        price = spending.price
+        if model is not self._chain.model:
+            price = spending.checked_price(model)  # a summary may have a model of its own
         reserved, usage = spending.reserve(composition, price), NO_USAGE
         try:
-            if emit is None or step is None:
+            if listening is None or step is None:
                 reply = await model.request(composition)
             else:
-                await self._tell(events.PromptComposed, step, composition)
-                deltas = DeltaListener(emit, step, composition.output)
+                await listening.emit(events.PromptComposed(step, composition))
+                deltas = DeltaListener(listening, step, composition.output)
                 reply = await model.request(composition, on_delta=deltas)
-                taken = deltas.end()
-                if taken is not None:
-                    await taken
+                await deltas.end()
             if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
                 raise ModelReplyError(_no_reply(reply), model=model.name)
             if price is not None:
@@ -157,8 +158,8 @@ class RunSteps:
             usage = reply.usage
         finally:
             spending.spend(usage, reserved)
-        if emit is not None and step is not None:
-            await self._tell(events.ModelReplied, step, reply)
+        if listening is not None and step is not None:
+            await listening.emit(events.ModelReplied(step, reply))
         return reply
 
     async def _send_summary(self, model: Model, composition: Composition) -> Reply:
@@ -207,7 +208,9 @@ class RunSteps:
         run.begin_calls(round_.calls)
         running = self._tool_calls(round_, ended)
         try:
-            calls = round_.calls if not round_.decisions else await running.allowed()
+            calls = round_.calls
+            if round_.decisions:
+                calls = await running.allowed()
             await call_tools(calls, self._tools, running.context, on_start=running.on_start, on_end=running.on_end)
         except CallWaits:
             pass
@@ -267,7 +270,9 @@ class RunSteps:
         inside, decided = self._run.unfinished, self._run.decided
         unknown = [call for call in given if call not in asked and call not in decided and _outer(call) not in inside]
         if unknown:
-            waiting = f"; those that wait: {', '.join(sorted(asked))}" if asked else ""
+            waiting = ""
+            if asked:
+                waiting = f"; those that wait: {', '.join(sorted(asked))}"
             raise ApprovalError(
                 f"approve: no call that waits has the id {', '.join(sorted(map(repr, unknown)))}{waiting}",
                 name="approve",
@@ -278,22 +283,24 @@ class RunSteps:
 
     async def _tell(self, event: Callable[..., events.Event[Any]], *args: Any) -> None:
         """Make an event, pass it to the listener, and wait until the listener has taken it."""
-        if self._run.emit is not None:
-            taken = self._run.emit(event(*args))
-            if taken is not None:
-                await taken
+        if self._run.listening is not None:
+            await self._run.listening.emit(event(*args))
 
 
 def _outer(call: object) -> str | None:
     """Return the id of the call whose agent a decision is for; None if it is for the run itself."""
-    return call.partition("/")[0] if isinstance(call, str) and "/" in call else None
+    if isinstance(call, str) and "/" in call:
+        return call.partition("/")[0]
+    return None
 
 
 def _no_reply(answer: object) -> str:
     got = type(answer).__name__
     if isinstance(answer, Reply):
         message: object = answer.message
-        got = f"one of the role {message.role}" if isinstance(message, Message) else type(message).__name__
+        got = type(message).__name__
+        if isinstance(message, Message):
+            got = f"one of the role {message.role}"
     return f"expected a Reply with an assistant Message, got {got}"
 
 

@@ -86,7 +86,10 @@ class Spending:
         if not self._is_limited:
             return _NOTHING
         tokens = composition.tokens
-        money = 0.0 if price is None else price.of(Usage(tokens, tokens))
+        money = 0.0
+        if price is not None:
+            # Nobody knows the cost of the reply: it is taken to be as long as the prompt.
+            money = price.of(Usage(tokens, tokens))
         runs = (self, *self._around)
         for run in runs:
             run._check_room(tokens, money)
@@ -98,12 +101,16 @@ class Spending:
         """Refuse a prompt if what is used, and reserved by other prompts, leaves no room for it."""
         limits, reserved = self._limits, self._reserved
         if limits.tokens is not None:
-            wanted = reserved.tokens + tokens if reserved.tokens else 0
+            wanted = 0
+            if reserved.tokens:
+                wanted = reserved.tokens + tokens
             if self._tokens + wanted > limits.tokens:
                 advice = f"other runs use what is left, and the next prompt takes about {tokens}; allow more"
                 raise LimitExceeded("tokens", limits.tokens, advice)
         if limits.money is not None:
-            cost = reserved.money + money if reserved.money else 0.0
+            cost = 0.0
+            if reserved.money:
+                cost = reserved.money + money
             if self._money + cost > limits.money:
                 advice = f"other runs use what is left, and the next prompt takes about {money:.2g} of them; allow more"
                 raise LimitExceeded("money", limits.money, advice)

@@ -74,7 +74,11 @@ async def resume_run(
     definition: AgentDefinition[Output], journal: Journal | Path | str, options: Mapping[str, Any]
 ) -> RunResult[Output]:
     """Resume a run from its journal; see `Agent.resume`."""
-    known = journal if isinstance(journal, Journal) else await in_thread(Journal.read, journal)
+    # A journal may come from a file or a network drive, and its session from a database: both are read in threads.
+    if isinstance(journal, Journal):
+        known = journal
+    else:
+        known = await in_thread(Journal.read, journal)
     keep = kept_in(known, options.get("journal"))
     session = checked_session(options.get("session"))
     await in_thread(check_journal, known, definition.name, session, options.get("approve"))
@@ -112,10 +116,15 @@ def new_journal(
             f"run_id: expected text, such as 'order-17', got {brief(run_id, 40)}: idempotency keys are made of it",
             name="run_id",
         )
-    asked = "" if user_input is None else user_input
+    asked = user_input
+    if asked is None:
+        asked = ""  # the run continues with the last question of the session
     ctx = run_context(definition.chain, definition.tools.specs, asked, session, run_id)
-    scope = None if memory is None else getattr(getattr(memory, "scope", None), "names", None)
-    session_id = None if session is None else session.id
+    scope = session_id = None
+    if memory is not None:
+        scope = getattr(getattr(memory, "scope", None), "names", None)
+    if session is not None:
+        session_id = session.id
     return Journal(definition.name, run_id, ctx, session_id, user_input is None, scope)
 
 
@@ -132,17 +141,16 @@ async def _perform(setup: RunSetup[Output], options: Mapping[str, Any]) -> RunRe
     needing = definition.tools.declared()[1]
     if needing:
         check_deps(needing, setup.deps)
-    listening = emit = None
+    listening = None
     listener = options.get("on_event")
     if "on_event_error" in options and "on_event" not in options:
         raise TypeError("on_event_error: there is no on_event whose errors it is about")
     if listener is not None:
         listening = Listening(listener, options.get("on_event_error", "raise"))
-        emit = listening.emit
     approve = options.get("approve")
     if approve is not None:
         approve = checked_approver(approve)
-    run = CurrentRun(definition.limits, emit, approve, definition.chain.model)
+    run = CurrentRun(definition.limits, listening, approve, definition.chain.model)
     by = observer()
     if by is None:
         return await Attempt(setup, run, RunSteps(setup, run), listening).result()

@@ -86,7 +86,7 @@ class ToolCalls:
 
     def report(self, call_id: str, message: str, done: float | None, total: float | None) -> None:
         """Pass the progress of a call to the listener, from any thread; after its end it has none."""
-        if self._run.emit is None:
+        if self._run.listening is None:
             return
         try:
             is_here = asyncio.get_running_loop() is self._event_loop
@@ -99,13 +99,13 @@ class ToolCalls:
                 self._event_loop.call_soon_threadsafe(self._tell, call_id, message, done, total)
 
     def _tell(self, call_id: str, message: str, done: float | None, total: float | None) -> None:
-        emit, call = self._run.emit, self._left.get(call_id)
-        if emit is None or call is None or self._is_failed:
+        listening, call = self._run.listening, self._left.get(call_id)
+        if listening is None or call is None or self._is_failed:
             return
         with suppress(BaseException):  # a listener failed: the next event that the run itself has ends it
-            taken = emit(events.ToolProgress(self.step, call, message, done, total))
-            if taken is not None and (self._telling is None or self._telling.done()):
-                self._telling = self._event_loop.create_task(_await(taken))
+            listening.queue(events.ToolProgress(self.step, call, message, done, total))
+            if listening.has_waiting and (self._telling is None or self._telling.done()):
+                self._telling = self._event_loop.create_task(_await(listening))
 
     # The calls
 
@@ -132,14 +132,15 @@ class ToolCalls:
 
     def on_start(self, call: ToolCall) -> Awaitable[None] | None:
         run = self._run
+        # Calls after a sequential one see its effect; a stopped call has had none yet.
         if run.stopped and self._is_behind(call):
             raise CallWaits
         if run.keeper is not None:
             run.keeper.check()  # the calls before it may have taken hours
         self._started.add(call.id)
-        if run.emit is None:
+        if run.listening is None:
             return None
-        return run.emit(events.ToolStarted(self.step, call))
+        return run.listening.emit(events.ToolStarted(self.step, call))
 
     def on_end(self, result: ToolResult) -> Awaitable[None] | None:
         run = self._run
@@ -153,13 +154,14 @@ class ToolCalls:
         self._end(result)
         if run.keeper is not None and self._left:
             run.keeper.begin()  # other calls may take hours
-        if run.emit is None:
+        if run.listening is None:
             return None
-        return run.emit(events.ToolFinished(self.step, result))
+        return run.listening.emit(events.ToolFinished(self.step, result))
 
     def _end(self, result: ToolResult) -> None:
         """Pass a result on, with the usage of runs inside of the call."""
         usage = self._run.spending.inner_usage(self._left.values(), result.call_id)
+        # Set until the result is stored: if that raises, no other result of the round may be.
         self._is_failed = True
         self._ended(result, usage)
         self._is_failed = False

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Generic, NamedTuple
 
 from agentkit.run.parts.agent_tools import AgentTools
 from agentkit.run.parts.chain import Chain, Output
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["AgentDefinition"]
 
 
-@dataclass(frozen=True, slots=True)
-class AgentDefinition(Generic[Output]):
+class AgentDefinition(NamedTuple, Generic[Output]):
     """The parts of an agent, checked. An agent with changes has another definition."""
 
     name: str

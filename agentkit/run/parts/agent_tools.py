@@ -40,9 +40,11 @@ class AgentTools:
         self._answer = answer
         toolsets = [source for source in _sources(given) if type(source) is not Tool and _makes_tools(source)]
         self.is_per_run = bool(toolsets)
-        self.is_per_step = any(getattr(toolset, "is_each_step", False) for toolset in toolsets)
+        self.is_per_step = False
         self.tools: Mapping[str, Tool] = {}
-        if not toolsets:
+        if toolsets:
+            self.is_per_step = any(getattr(toolset, "is_each_step", False) for toolset in toolsets)
+        else:
             self.tools = answer.equipped(by_name(self.given))
         self.specs: tuple[ToolSpec, ...] = tuple([tool.spec for tool in self.tools.values()])
         self._declared: tuple[Declarations, tuple[Tool, ...]] | None = None
