@@ -5,7 +5,7 @@
     python benchmarks/durable_chaos.py --restarts 20                      # restarts PostgreSQL instead
     python benchmarks/durable_chaos.py --stops 20                         # stops workers for longer than their lease
 
-Each second run has agents inside that have agents inside, two at once: child workflows, which have to end with it. The
+Each second run has agents inside that have agents inside, two at once, which have to end with it. The
 tools honour their keys: a key acts once in a database of their own, which also notes each attempt. At the end every
 run has to have finished, every act has to have been done exactly once, and every conversation has to be valid.
 """
@@ -136,7 +136,7 @@ async def campaign(args: argparse.Namespace, home: Path, url: str, restart: Call
     from tests.durable import durable_agents
 
     runs = durable_agents.runs
-    _ = runs.store.tables  # made before the workers come
+    _ = runs.store.rows  # made before the workers come
     durable_agents.effects().close()
     workers = Workers(1 if args.sqlite else args.workers, home / "workers.log")
     try:
@@ -237,8 +237,8 @@ async def check_children(agents: Any, ids: dict[str, str]) -> list[str]:
     """Return the runs whose agents inside are not those there should be, each ended, as it is stored."""
     wrong = []
     for run_id, agent in ids.items():
-        found = [(one.workflow_id, one.status) for one in agents.runs.store.workflows.listed(inside=[run_id])]
-        if sorted(found) != sorted((own, "SUCCESS") for own in agents.ids_inside(agent, run_id)):
+        found = [(one.run_id, one.state) for one in await agents.runs.handle(run_id).inside()]
+        if sorted(found) != sorted((own, "finished") for own in agents.ids_inside(agent, run_id)):
             wrong.append(f"{run_id}: {found}")
     return wrong
 

@@ -8,10 +8,10 @@ __getattr__, __dir__, __all__ = exports(
         "agentkit.durable.durable_errors": "DatabaseUnavailable RunCancelled RunFailed RunIdTaken WorkerError",
         "agentkit.durable.mapping": "MapReport",
         "agentkit.durable.run_costs": "RunCost",
-        "agentkit.durable.run_handle": "EndedRun RunHandle",
+        "agentkit.durable.run_handle": "RunHandle",
         "agentkit.durable.runs_facade": "Runs",
         "agentkit.durable.schedules": "ScheduleInfo",
-        "agentkit.durable.stored.run_info": "RunInfo",
         "agentkit.runs.run_errors": "DurableError RunNotFound",
+        "agentkit.runs.run_record": "RunRecord WaitingCall",
     },
 )

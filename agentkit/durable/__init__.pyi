@@ -5,10 +5,10 @@ from agentkit.durable.durable_errors import RunIdTaken as RunIdTaken
 from agentkit.durable.durable_errors import WorkerError as WorkerError
 from agentkit.durable.mapping import MapReport as MapReport
 from agentkit.durable.run_costs import RunCost as RunCost
-from agentkit.durable.run_handle import EndedRun as EndedRun
 from agentkit.durable.run_handle import RunHandle as RunHandle
 from agentkit.durable.runs_facade import Runs as Runs
 from agentkit.durable.schedules import ScheduleInfo as ScheduleInfo
-from agentkit.durable.stored.run_info import RunInfo as RunInfo
 from agentkit.runs.run_errors import DurableError as DurableError
 from agentkit.runs.run_errors import RunNotFound as RunNotFound
+from agentkit.runs.run_record import RunRecord as RunRecord
+from agentkit.runs.run_record import WaitingCall as WaitingCall

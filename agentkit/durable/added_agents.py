@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
 
-from agentkit.durable.durable_errors import DurableError
 from agentkit.durable.stored.run_request import RunRequest, SessionName
 from agentkit.errors import AgentDefinitionError
 from agentkit.run.parts.agent_definition import AgentDefinition
 from agentkit.run.parts.session import Session
+from agentkit.runs.run_errors import DurableError
 from agentkit_prompts.names import nearest
 
 __all__ = ["AddedAgent", "AddedAgents", "DurableAgent", "OpenSession"]

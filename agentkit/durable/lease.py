@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from agentkit.durable.stored.run_tables import RunTables
+from agentkit.durable.stored.durable_store import DurableStore
 
 __all__ = ["Lease", "seconds_now"]
 
@@ -28,14 +28,15 @@ class Lease:
     runs while it lives, however long many writers keep it from renewing.
 
     Args:
-        tables: Where the row of the worker is.
+        store: Where the row of the worker is.
         worker: Its id.
         seconds: After which the others go on with its runs, where it has not been renewed.
         on_end: Called from a thread, again and again, while the worker must not act.
     """
 
-    def __init__(self, tables: RunTables, worker: str, seconds: float, on_end: Callable[[], None]) -> None:
-        self._tables, self._worker = tables, worker
+    def __init__(self, store: DurableStore, worker: str, seconds: float, on_end: Callable[[], None]) -> None:
+        self._rows, self._worker = store.workers, worker
+        self._is_sqlite = store.is_sqlite
         self._seconds, self._on_end = seconds, on_end
         self.is_lost = False
         """Whether the others took the worker for dead: it does nothing any more."""
@@ -49,7 +50,7 @@ class Lease:
         """Whether the runs of the worker are its own: no other one goes on with them."""
         if self.is_lost:
             return False
-        return self._tables.is_sqlite or seconds_now() - self._renewed <= self._seconds * _SAFE
+        return self._is_sqlite or seconds_now() - self._renewed <= self._seconds * _SAFE
 
     def begin(self) -> None:
         """Begin to renew it; the worker has its row."""
@@ -68,7 +69,7 @@ class Lease:
         while not (self.is_lost or self._is_over.wait(self._pause)):
             at = seconds_now()
             try:
-                is_alive = self._tables.beat(self._worker)
+                is_alive = self._rows.beat(self._worker)
             except Exception as error:
                 _log.warning("worker %s: its lease could not be renewed: %s", self._worker, error)
                 continue

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from agentkit.durable.durable_errors import DurableError
+from agentkit.runs.run_errors import DurableError
 from agentkit_prompts.system.file_locks import locked, unlock
 from agentkit_prompts.system.private_files import private_file
 

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agentkit.durable.added_agents import AddedAgent
-from agentkit.durable.durable_errors import DurableError
 from agentkit.durable.map_file import MapFile
-from agentkit.durable.stored.durable_store import PRIORITY, DurableStore
-from agentkit.durable.stored.run_request import RunRequest, check_name
+from agentkit.durable.stored.durable_store import DurableStore, StartedRun
+from agentkit.durable.stored.run_request import PRIORITY, check_name
 from agentkit.errors import named_problems
 from agentkit.ground.threads import in_thread
 from agentkit.run.engine.run_options import RunOptions, check_options
+from agentkit.runs.run_errors import DurableError, RunNotFound
+from agentkit.runs.run_record import RunsWanted
 
 __all__ = ["MapReport", "all_made", "mapped"]
 
@@ -34,8 +35,8 @@ _LIMITS = ("global_concurrency", "partition_concurrency", "worker_concurrency")
 _CONCURRENCY, _POLL = 20, 0.2
 """Of the queue of an agent that no worker has served yet."""
 
-Request = Callable[[Any, "RunOptions[Any, Any]"], tuple[RunRequest, str]]
-"""Returns what is stored of the run of an input, and its id."""
+Request = Callable[[Any, "RunOptions[Any, Any]"], StartedRun]
+"""Returns what is stored of the run of an input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ async def mapped(
     """Begin the runs of inputs that have none, and write how they end; see `Agent.map`."""
     check_options("map", options, _OPTIONS)
     wanted = await in_thread(lambda: _requested(request, inputs, name, options))
-    ids = [run_id for run_id, _ in wanted]
+    ids = [one.run_id for one in wanted]
     progress, wait = options.get("on_progress"), _MIN_WAIT
     with await in_thread(lambda: MapFile(path, ids)) as file:  # what cannot be written costs no run
         await store.ask(lambda: _begin(store, added, wanted, options))
@@ -79,9 +80,7 @@ async def mapped(
     return MapReport(len(ids), len(ids) - file.failed, file.failed, path)
 
 
-def _requested(
-    request: Request, inputs: Iterable[Any], name: str, options: RunOptions[Any, Any]
-) -> list[tuple[str, RunRequest]]:
+def _requested(request: Request, inputs: Iterable[Any], name: str, options: RunOptions[Any, Any]) -> list[StartedRun]:
     """Return what is stored of all runs.
 
     Raises:
@@ -102,17 +101,16 @@ def _requested(
         raise DurableError(f"map: {'; '.join(problems)}; nothing was started", **named_problems(problems))
     tenant = options.get("tenant", "")
 
-    def wanted(number: int, given: Any) -> tuple[str, RunRequest]:
+    def wanted(number: int, given: Any) -> StartedRun:
         try:
             about: RunOptions[Any, Any] = {
                 "run_id": f"{name}/{number}",
                 "tenant": tenant(given) if callable(tenant) else tenant,
                 "priority": options.get("priority", PRIORITY),
             }
-            made, run_id = request(given, about)
+            return request(given, about)
         except Exception as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
-        return run_id, made
 
     return all_made(f"map {name!r}", ((f"inputs[{at}]", partial(wanted, at, one)) for at, one in enumerate(inputs)))
 
@@ -142,9 +140,7 @@ def all_made(what: str, makers: Iterable[tuple[str, Callable[[], Made]]]) -> lis
     return found
 
 
-def _begin(
-    store: DurableStore, added: AddedAgent, wanted: Sequence[tuple[str, RunRequest]], options: RunOptions[Any, Any]
-) -> None:
+def _begin(store: DurableStore, added: AddedAgent, wanted: Sequence[StartedRun], options: RunOptions[Any, Any]) -> None:
     """Set the limits, and store the runs that are new."""
     rate, limits = options.get("rate"), dict[str, Any]()
     if rate is not None:  # DBOS counts whole runs in a window of time
@@ -163,21 +159,23 @@ def _begin(
         poll = queue.polling_interval_sec
         store.client.register_queue(name, polling_interval_sec=poll, **limits)
         time.sleep(2 * poll)  # workers read the limits before they wait, and take runs after that
-    store.enqueue(wanted, priority=options.get("priority", PRIORITY))
+    store.enqueue(wanted)
 
 
 def _ended(store: DurableStore, run_ids: Sequence[str]) -> list[dict[str, Any]]:
     """Return how the first of these runs ended, as far as all before them have."""
-    outcomes = store.outcomes(run_ids)
+    found = {one.run_id: one for one in store.rows.page(RunsWanted(ids=run_ids, limit=len(run_ids)))}
     lines: list[dict[str, Any]] = []
     for run_id in run_ids:
-        found = outcomes.get(run_id)
-        if found is None or found["state"] == "paused":
+        record, line = found.get(run_id), dict[str, Any]({"run_id": run_id})
+        if record is None:
+            line["error"] = {"kind": "RunNotFound", "message": str(RunNotFound(run_id))}
+        elif not record.has_ended:
             break
-        line: dict[str, Any] = {"run_id": run_id}
-        if found["state"] == "finished":
-            line |= {"output": found["output"], "finish_reason": found["finish_reason"]}
+        elif record.state == "finished":
+            line |= {"output": record.output, "finish_reason": record.finish_reason}
         else:
-            line["error"] = {"kind": found.get("kind", "RunCancelled"), "message": found.get("message", "cancelled")}
+            kind, message = record.error or ("RunCancelled", "cancelled")
+            line["error"] = {"kind": kind, "message": message}
         lines.append(line)
     return lines

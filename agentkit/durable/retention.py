@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from agentkit.durable.durable_errors import DurableError
 from agentkit.durable.schedules import SCHEDULED
-from agentkit.durable.stored.durable_store import APPLICATION, WORKFLOW, DurableStore
+from agentkit.durable.stored.durable_store import APPLICATION, DurableStore
+from agentkit.runs.run_errors import DurableError
+from agentkit.runs.run_record import RunsWanted
 
 __all__ = ["delete_ended", "delete_runs"]
 
@@ -24,13 +26,16 @@ def delete_runs(store: DurableStore, run_ids: Sequence[str]) -> int:
         RunNotFound: There is no run of one of the ids; nothing was deleted.
     """
     ids = list(dict.fromkeys(run_ids))
-    found = {info.run_id: info for at in range(0, len(ids), _PAGE) for info in store.infos(ids[at : at + _PAGE])}
+    found = {
+        record.run_id: record
+        for at in range(0, len(ids), _PAGE)
+        for record in store.rows.page(RunsWanted(ids=ids[at : at + _PAGE], limit=_PAGE))
+    }
     for run_id in ids:
         if run_id not in found:
-            store.info(run_id)  # raises that it is not there, or what it is
+            store.rows.get(run_id)  # raises that it is not there, or what it is
     ended = [run_id for run_id in ids if found[run_id].has_ended]
-    for at in range(0, len(ended), _PAGE):
-        _delete(store, ended[at : at + _PAGE])
+    store.delete(ended)
     return len(ended)
 
 
@@ -44,37 +49,28 @@ def delete_ended(store: DurableStore, older_than: timedelta, tenant: str | None 
         raise DurableError(
             f"older_than={older_than!r:.60}: expected a timedelta, 0 or more; nothing was deleted", name="older_than"
         )
-    now = datetime.now(UTC)
-
-    def ended(ids: list[str]) -> list[str]:
-        return [info.run_id for info in store.infos(ids) if info.has_ended and tenant in (None, info.tenant)]
-
     if tenant is None:
-        _sweep(store, SCHEDULED, now - max(older_than, _MIN_AGE_SCHEDULED), lambda ids: ids)
-    return _sweep(store, WORKFLOW, now - older_than, ended)
-
-
-def _sweep(store: DurableStore, name: str, before: datetime, chosen: Callable[[list[str]], list[str]]) -> int:
-    """Delete those chosen of the workflows that ended before, and return how many."""
-    kept = deleted = 0
-    while True:
-        page = store.workflows.listed(
-            [name],
-            application=APPLICATION,
-            statuses=_ENDED,
-            completed_before=before.timestamp(),
-            limit=_PAGE,
-            offset=kept,
-        )
-        ids = chosen([one.workflow_id for one in page])
-        _delete(store, ids)
+        _forget_schedules(store, datetime.now(UTC) - max(older_than, _MIN_AGE_SCHEDULED))
+    deleted, before = 0, time.time() - older_than.total_seconds()
+    while ids := store.rows.ended_before(before, tenant, _PAGE):
+        store.delete(ids)
         deleted += len(ids)
-        kept += len(page) - len(ids)
+    return deleted
+
+
+def _forget_schedules(store: DurableStore, before: datetime) -> None:
+    """Delete what DBOS notes each time a schedule is due."""
+    while True:
+        page = store.client.list_workflows(
+            name=SCHEDULED,
+            application_name=APPLICATION,
+            status=_ENDED,
+            completed_before=before.isoformat(),
+            limit=_PAGE,
+            load_input=False,
+            load_output=False,
+        )
+        if page:
+            store.client.delete_workflows([one.workflow_id for one in page])
         if len(page) < _PAGE:
-            return deleted
-
-
-def _delete(store: DurableStore, run_ids: Sequence[str]) -> None:
-    if run_ids:
-        store.workflows.delete(run_ids)
-        store.tables.forget_calls(run_ids)
+            return

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from agentkit.durable.durable_errors import DurableError
 from agentkit.durable.stored.durable_store import DurableStore
-from agentkit.durable.stored.run_info import RunInfo
+from agentkit.errors import JournalError
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.journal.journal import Journal
+from agentkit.runs.run_errors import DurableError, RunNotFound
+from agentkit.runs.run_record import RunRecord, RunsWanted
 
 __all__ = ["CostBy", "RunCost", "run_costs"]
 
@@ -46,8 +47,9 @@ def run_costs(store: DurableStore, by: CostBy, tenant: str | None = None) -> lis
         )
     found: dict[str, RunCost] = {}
     for info in _infos(store, tenant):
-        journal = store.journals([info.run_id]).get(info.run_id)
-        if journal is None:
+        try:
+            journal = store.journal(info.run_id)
+        except (JournalError, RunNotFound):
             _log.warning("run %s is not counted: its journal cannot be read, or it was deleted meanwhile", info.run_id)
             continue
         for name, usage in _parts(journal, info, by):
@@ -57,17 +59,17 @@ def run_costs(store: DurableStore, by: CostBy, tenant: str | None = None) -> lis
     return sorted(found.values(), key=lambda one: (-(one.usage.money or 0), -one.usage.input_tokens, one.name))
 
 
-def _infos(store: DurableStore, tenant: str | None) -> Iterator[RunInfo]:
+def _infos(store: DurableStore, tenant: str | None) -> Iterator[RunRecord]:
     at = 0
     while True:
-        page = store.listed(None, {"tenant": tenant}, _PAGE, at)
+        page = store.rows.page(RunsWanted(tenant=tenant, limit=_PAGE, offset=at))
         yield from page
         at += _PAGE
         if len(page) < _PAGE:
             return
 
 
-def _parts(journal: Journal, info: RunInfo, by: CostBy) -> Iterator[tuple[str, Usage]]:
+def _parts(journal: Journal, info: RunRecord, by: CostBy) -> Iterator[tuple[str, Usage]]:
     if by == "tool":
         for effect, answer, *_ in journal.entries:
             if effect == "CallTools":

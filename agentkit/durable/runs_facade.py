@@ -13,16 +13,13 @@ from typing_extensions import Unpack
 
 from agentkit.durable.added_agents import AddedAgent, AddedAgents, DurableAgent, OpenSession
 from agentkit.durable.agent_version import version_of
-from agentkit.durable.durable_errors import DurableError
 from agentkit.durable.mapping import MapReport, mapped
 from agentkit.durable.retention import delete_ended, delete_runs
 from agentkit.durable.run_costs import CostBy, RunCost, run_costs
 from agentkit.durable.run_handle import RunHandle
 from agentkit.durable.schedules import ScheduleInfo, known_schedules, schedule_names, set_schedule
-from agentkit.durable.stored.durable_store import PRIORITY, DurableStore
-from agentkit.durable.stored.run_info import RunInfo, RunState
-from agentkit.durable.stored.run_request import RunRequest, SessionName, check_name
-from agentkit.durable.stored.run_tables import WorkerRow
+from agentkit.durable.stored.durable_store import DurableStore, StartedRun
+from agentkit.durable.stored.run_request import PRIORITY, RunRequest, SessionName, check_name
 from agentkit.durable.worker import Worker
 from agentkit.errors import AgentDefinitionError, named_problems
 from agentkit.ground.threads import in_thread
@@ -31,6 +28,9 @@ from agentkit.run.engine.start import new_journal
 from agentkit.run.parts.agent_tools import check_deps
 from agentkit.run.parts.recaller import in_scope
 from agentkit.run.parts.session import checked_session
+from agentkit.runs.run_errors import DurableError
+from agentkit.runs.run_record import RunRecord, RunState, RunsWanted
+from agentkit.runs.worker_rows import WorkerRow
 from agentkit_prompts.names import nearest
 
 __all__ = ["Runs"]
@@ -48,9 +48,9 @@ class Runs:
         handle = runs.handle("bill-7")                      # the same run, from any process
         info = await handle.info()                          # info.state, info.waiting
         async for event in handle.events(follow=True): ...  # replies and tool results, as they are stored
-        ended = await handle.result()                       # EndedRun, or Paused, RunFailed, RunCancelled
+        ended = await handle.result()                       # RunRecord, or Paused, RunFailed, RunCancelled
         await handle.approve("c1", by="ada")                # or deny, cancel, resume
-        for info in await runs.list_runs(state="paused"): ...
+        for info in await runs.list_runs(state="waiting"): ...
 
     The runs themselves are done by workers: `agentkit worker MODULE`, or `with runs.worker():` in a program.
 
@@ -118,11 +118,10 @@ class Runs:
 
     def _start(self, agent: DurableAgent | str, user_input: Any, options: RunOptions[Any, Any]) -> RunHandle[Any]:
         check_options("start", options, _OPTIONS)
-        request, run_id = self.requested(self.agents.latest(agent), user_input, options)
-        priority, delay = options.get("priority", PRIORITY), options.get("delay")
-        with self.store.answering(f"then start it again with run_id={run_id!r}: it begins once"):
-            self.store.enqueue([(run_id, request)], priority=priority, delay=delay)
-        return RunHandle(self.store, self.agents, run_id)
+        started = self.requested(self.agents.latest(agent), user_input, options)
+        with self.store.answering(f"then start it again with run_id={started.run_id!r}: it begins once"):
+            self.store.enqueue([started], delay=options.get("delay"))
+        return RunHandle(self.store, self.agents, started.run_id)
 
     async def map(
         self,
@@ -136,14 +135,14 @@ class Runs:
         """Begin a run for each of many inputs, and write how they end; see `Agent.map`."""
         added = self.agents.latest(agent)
 
-        def request(user_input: Any, about: RunOptions[Any, Any]) -> tuple[RunRequest, str]:
-            made, run_id = self.requested(added, user_input, about)
-            return replace(made, is_mapped=True), run_id
+        def request(user_input: Any, about: RunOptions[Any, Any]) -> StartedRun:
+            started = self.requested(added, user_input, about)
+            return replace(started, request=replace(started.request, is_mapped=True))
 
         return await mapped(self.store, added, request, inputs, name, Path(out), options)
 
-    def requested(self, added: AddedAgent, user_input: Any, options: RunOptions[Any, Any]) -> tuple[RunRequest, str]:
-        """Return what is stored of a run, and its id: checked, and nothing stored yet."""
+    def requested(self, added: AddedAgent, user_input: Any, options: RunOptions[Any, Any]) -> StartedRun:
+        """Return what is stored of a run: checked, and nothing stored yet."""
         problems: list[str] = []
         tenant: Any = options.get("tenant", "")
         run_id = options.get("run_id")
@@ -171,9 +170,10 @@ class Runs:
             scope, branch = getattr(session, "scope", None), getattr(session, "branch", None)
             named = SessionName(session.id, None if scope is None else tuple(scope.names), branch)
             added.session(named)  # the worker has to
-        return RunRequest(
-            agent.name, added.version, journal.dumps(), named, tenant, user=options.get("user", "")
-        ), run_id
+        user = options.get("user", "")
+        request = RunRequest(agent.name, added.version, named, tenant, user=user, priority=priority)
+        asked = None if user_input is None else journal.context.user_input
+        return StartedRun(run_id, request, journal.dumps(), asked)
 
     async def schedule(
         self,
@@ -209,11 +209,8 @@ class Runs:
                 f"schedule: {', '.join(given)}: each run has its own: leave it out", name=", ".join(given)
             )
 
-        request, _ = await in_thread(lambda: self.requested(self.agents.latest(agent), user_input, options))
-        priority = options.get("priority", PRIORITY)
-        await self.store.ask(
-            lambda: set_schedule(self.store, name, request, priority, cron, timezone, catches_up=catches_up)
-        )
+        started = await in_thread(lambda: self.requested(self.agents.latest(agent), user_input, options))
+        await self.store.ask(lambda: set_schedule(self.store, name, started, cron, timezone, catches_up=catches_up))
 
     async def schedules(self) -> list[ScheduleInfo]:
         """Return the schedules, by name."""
@@ -244,10 +241,11 @@ class Runs:
         session: str | None = None,
         limit: int = 100,
         offset: int = 0,
-    ) -> list[RunInfo]:
+    ) -> list[RunRecord]:
         """Return runs, the latest first: all, or those of a state, agent, tenant, user, or id of a session."""
-        wanted = {"agent": agent, "tenant": tenant, "user": user, "session": session}
-        return await self.store.ask(lambda: [*self.store.listed(state, wanted, limit, offset)])
+        about: dict[str, Any] = {"agent": agent, "tenant": tenant, "user": user, "session": session}
+        wanted = RunsWanted(state=state, **about, is_short=True, limit=limit, offset=offset)
+        return await self.store.ask(lambda: self.store.listed(wanted))
 
     def worker(self, **options: Any) -> Worker:
         """Return a worker that does the runs of the agents that were added; see `Worker`. It has to be started."""
@@ -265,7 +263,7 @@ class Runs:
         """Delete the runs that ended so long ago, with all that is stored of them, and return how many.
 
         Args:
-            older_than: Time since they finished, failed or were cancelled. Paused ones stay.
+            older_than: Time since they finished, failed or were cancelled. Those that wait stay.
             tenant: Only those of this one.
 
         Raises:
@@ -279,7 +277,7 @@ class Runs:
 
     async def workers(self) -> list[WorkerRow]:
         """Return the workers, and those that ended lately."""
-        return await self.store.ask(lambda: self.store.tables.workers())
+        return await self.store.ask(lambda: self.store.workers.all())
 
     def close(self) -> None:
         """Close the connections; whatever is called next opens them again."""

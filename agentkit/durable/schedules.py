@@ -11,13 +11,14 @@ from datetime import datetime
 from typing import Any
 
 from agentkit.durable.added_agents import AddedAgents
-from agentkit.durable.durable_errors import DurableError, RunIdTaken
-from agentkit.durable.stored.durable_store import APPLICATION, DurableStore
-from agentkit.durable.stored.run_info import RunInfo
+from agentkit.durable.durable_errors import RunIdTaken
+from agentkit.durable.stored.durable_store import APPLICATION, DurableStore, StartedRun
 from agentkit.durable.stored.run_request import RunRequest, check_name
-from agentkit.durable.stored.run_tables import WorkerRow
 from agentkit.errors import named_problems
 from agentkit.run.journal.journal import Journal
+from agentkit.runs.run_errors import DurableError
+from agentkit.runs.run_record import RunRecord, RunsWanted
+from agentkit.runs.worker_rows import WorkerRow
 
 __all__ = [
     "SCHEDULED",
@@ -53,7 +54,7 @@ class ScheduleInfo:
     """When it is due next, in its time zone."""
     last_at: datetime | None
     """When it was due last and a worker saw to it, in its time zone; None where that has not been."""
-    last_run: RunInfo | None
+    last_run: RunRecord | None
     """The run that it began last; None before the first, or where that run was deleted."""
     problem: str | None
     """Why it will not go on by itself, such as that no worker has its agent."""
@@ -62,7 +63,7 @@ class ScheduleInfo:
 def known_schedules(store: DurableStore) -> list[ScheduleInfo]:
     """Return the schedules in a database, by name."""
     rows = sorted(_rows(store), key=lambda row: str(row["schedule_name"]))
-    alive = [one for one in store.tables.workers() if one.is_alive]
+    alive = [one for one in store.workers.all() if one.is_alive]
     found: list[ScheduleInfo] = []
     for row in rows:
         try:
@@ -97,15 +98,12 @@ def _rows(store: DurableStore) -> Sequence[Mapping[str, Any]]:
     return rows
 
 
-def _last_run(store: DurableStore, name: str) -> RunInfo | None:
+def _last_run(store: DurableStore, name: str) -> RunRecord | None:
     """Return the run that a schedule began last; None before the first, or where that run was deleted."""
-    begun = store.workflows.listed(
-        [SCHEDULED], schedule=name, statuses=["SUCCESS"], latest_first=True, with_output=True, limit=1
-    )
-    return next(iter(store.infos([one.output for one in begun if isinstance(one.output, str)])), None)
+    return next(iter(store.listed(RunsWanted(schedule=name, limit=1))), None)
 
 
-def _schedule_info(row: Mapping[str, Any], last_run: RunInfo | None, workers: Sequence[WorkerRow]) -> ScheduleInfo:
+def _schedule_info(row: Mapping[str, Any], last_run: RunRecord | None, workers: Sequence[WorkerRow]) -> ScheduleInfo:
     """Return what a row of DBOS holds; `workers` are those that are alive."""
     from zoneinfo import ZoneInfo
 
@@ -133,7 +131,7 @@ def _schedule_info(row: Mapping[str, Any], last_run: RunInfo | None, workers: Se
 
 
 def set_schedule(
-    store: DurableStore, name: str, request: RunRequest, priority: int, cron: str, timezone: str, *, catches_up: bool
+    store: DurableStore, name: str, started: StartedRun, cron: str, timezone: str, *, catches_up: bool
 ) -> None:
     """Store a schedule, in place of the one of this name.
 
@@ -168,7 +166,7 @@ def set_schedule(
                 "schedule_name": name,
                 "workflow_name": SCHEDULED,
                 "schedule": cron,
-                "context": {"name": name, "request": request.data(), "priority": priority},
+                "context": {"name": name, "request": started.request.data(), "head": started.head},
                 "cron_timezone": timezone,
                 "automatic_backfill": catches_up,
             }
@@ -181,14 +179,16 @@ def begin_scheduled(store: DurableStore, agents: AddedAgents, at: str, context: 
 
     Of the agent as this process has it, and else of the version there was when the schedule was made.
     """
-    request, run_id = RunRequest.of_data(context["request"]), f"{context['name']}/{at}"
-    journal = Journal.loads(request.head)
+    name = context["name"]
+    request, run_id = RunRequest.of_data(context["request"]), f"{name}/{at}"
+    journal = Journal.loads(context["head"])
     journal.run_id = run_id
     added = [one for one in agents.all if one.agent.name == request.agent]
     if added:
         journal.context = journal.context.evolve(tools=added[-1].agent.definition.tools.specs)
         request = replace(request, version=added[-1].version)
-    request = replace(request, head=journal.dumps())
+    request = replace(request, schedule=name)
+    asked = None if journal.goes_on else journal.context.user_input
     with suppress(RunIdTaken):  # begun by a worker that has another version
-        store.enqueue([(run_id, request)], priority=context["priority"])
+        store.enqueue([StartedRun(run_id, request, journal.dumps(), asked)])
     return run_id

@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,10 +22,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from agentkit.durable.added_agents import AddedAgents
 from agentkit.durable.durable_errors import WorkerError
 from agentkit.durable.lease import Lease, seconds_now
-from agentkit.durable.run_workflow import Attempt, TakenOver
+from agentkit.durable.run_workflow import RunAttempt, TakenOver
 from agentkit.durable.schedules import SCHEDULED, begin_scheduled, pause_damaged
-from agentkit.durable.stored.durable_store import APPLICATION, VERSION, WORKFLOW, DurableStore
-from agentkit.durable.stored.sqlite_connection import SQLiteConnection
+from agentkit.durable.stored.durable_store import APPLICATION, VERSION, WORKFLOW, DurableStore, leg_of
 from agentkit.durable.takeover import Takeover
 from agentkit.errors import named_problems
 from agentkit.ground.threads import in_thread
@@ -39,6 +38,8 @@ _SECONDS_KEPT = 86_400.0
 """How long a worker that ended is listed."""
 _SECONDS_LEFT = 10.0
 """How long attempts have to end that are handed over."""
+_SECONDS_DBOS = 2
+"""How long DBOS may wait for legs when it stops."""
 _SECONDS_AGAIN = 1.0
 """Between two attempts to begin the run of a schedule."""
 _SECONDS_SCHEDULES = 5.0
@@ -99,7 +100,10 @@ class Worker:
         self._seconds, self._grace, self._poll = lease, grace, poll
         self.id = f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}"
         """Unique: no two workers ever have the same."""
-        self._attempts: dict[str, Attempt] = {}
+        self._attempts: dict[str, RunAttempt] = {}
+        """By the ids of the runs."""
+        self._legs: set[str] = set()
+        """Those that it executes, by the ids of their workflows."""
         self._takeover = Takeover(store, self.id, lease)
         self._lease: Lease | None = None
         self._is_stopping, self._has_stopped = threading.Event(), threading.Event()
@@ -161,13 +165,13 @@ class Worker:
         from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
         _register()
-        tables, added = self._store.tables, self._agents.all
-        tables.add_worker(self.id, [one.key for one in added], self._seconds, socket.gethostname(), os.getpid())
-        self._lease = Lease(tables, self.id, self._seconds, self._leave_all)
+        workers, added = self._store.workers, self._agents.all
+        workers.add(self.id, [one.key for one in added], self._seconds, socket.gethostname(), os.getpid())
+        self._lease = Lease(self._store, self.id, self._seconds, self._leave_all)
         self._lease.begin()
         config: DBOSConfig = {
             "name": APPLICATION,
-            "system_database_url": self._store.address,
+            "system_database_engine": self._store.engine,
             "executor_id": self.id,
             "application_version": VERSION,
             "serializer": DBOSPortableJSONSerializer(),
@@ -175,8 +179,6 @@ class Worker:
             "run_migrations": False,
             "scheduler_polling_interval_sec": _SECONDS_SCHEDULES,
         }
-        if tables.is_sqlite:
-            config["db_engine_kwargs"] = {"connect_args": {"factory": SQLiteConnection}}
         self._dbos = DBOS(config=config)
         queues = {name: limits for one in added for name, limits in self._queues(one.queue).items()}
         DBOS.listen_queues([*queues])
@@ -185,10 +187,10 @@ class Worker:
             queue.set_worker_concurrency(min(self._concurrency, queue.global_concurrency or self._concurrency))
         pause_damaged(self._store)
         DBOS.launch()
-        if tables.is_sqlite:  # the lock of the file is ours: whoever had it is dead
-            for other in tables.workers():
+        if self._store.is_sqlite:  # the lock of the file is ours: whoever had it is dead
+            for other in workers.all():
                 if other.state == "alive" and other.id != self.id:
-                    tables.end_worker(other.id, "dead")
+                    workers.end(other.id, "dead")
         self._caring = threading.Thread(target=self._care, name="agentkit-worker", daemon=True)
         self._caring.start()
 
@@ -208,14 +210,11 @@ class Worker:
         self._is_stopping.set()
         for event in self._dbos.background_thread_stop_events:  # nothing is taken from the queues any more
             event.set()
-        for thread in threading.enumerate():
-            if thread.name.startswith("queue-worker-"):
-                with suppress(RuntimeError):  # it has not begun, and will see that there is nothing to do
-                    thread.join(_SECONDS_LEFT)
         self._wait_for_attempts(self._grace)
         self._leave_all()
         self._wait_for_attempts(_SECONDS_LEFT)
-        DBOS.destroy()
+        # DBOS waits for the legs that have not ended yet, and for the threads that take from queues.
+        DBOS.destroy(workflow_completion_timeout_sec=_SECONDS_DBOS if self._legs else 0)
         self._has_stopped.set()
         if self._caring is not None:
             self._caring.join()
@@ -224,26 +223,47 @@ class Worker:
         if not self.is_lost:
             try:
                 self._takeover.hand_over([self.id])
-                self._store.tables.end_worker(self.id, "stopped")
+                self._store.workers.end(self.id, "stopped")
             except SQLAlchemyError as error:
                 _log.warning("worker %s: nothing is handed over, others wait for its lease to end: %s", self.id, error)
 
     def _wait_for_attempts(self, seconds: float) -> None:
-        """Wait until all attempts have ended, and DBOS has stored how: it does so after them."""
-        until, under_way = seconds_now() + seconds, self._dbos._active_workflows_set
-        while (self._attempts or under_way.activeList()) and seconds_now() < until and not self.is_lost:
+        """Wait until all attempts have ended."""
+        until = seconds_now() + seconds
+        while self._legs and seconds_now() < until and not self.is_lost:
             time.sleep(0.02)
 
     # Attempts
 
-    async def outcome(self, run_id: str, data: Any) -> Mapping[str, Any]:
-        """Make an attempt at a run, on the event loop of DBOS."""
+    async def execute(self, workflow_id: str) -> None:
+        """Execute a leg of a run, on the event loop of DBOS.
+
+        Raises:
+            CancelledError: The run is to be begun with again.
+        """
+        if self._is_stopping.is_set() or self.is_lost:
+            raise asyncio.CancelledError
+        self._legs.add(workflow_id)
+        try:
+            await self._attempted(*leg_of(workflow_id))
+        finally:
+            self._legs.discard(workflow_id)
+
+    async def _attempted(self, run_id: str, leg: int) -> None:
+        try:
+            begin = partial(self._store.rows.begin_attempt, run_id, leg=leg, worker=self.id)
+            begun = await in_thread(begin)
+        except SQLAlchemyError as error:
+            _log.warning("run %s: its database does not answer, it is begun with again later: %s", run_id, error)
+            raise asyncio.CancelledError from error
+        if begun is None:
+            return  # it was cancelled, or queued again
         if (before := self._attempts.get(run_id)) is not None:  # cancelled and resumed before anybody looked
-            before.leave(is_taken=True)
-        attempt = Attempt(self._store, self._agents, self._dbos._sys_db, run_id, self._check_lease)
+            before.leave(is_taken=True, has_ended=True)
+        attempt = RunAttempt(self._store, self._agents, begun, self._check_lease)
         self._attempts[run_id] = attempt
         try:
-            return await attempt.outcome(data)
+            await attempt.execute()
         finally:
             if self._attempts.get(run_id) is attempt:
                 del self._attempts[run_id]
@@ -270,7 +290,7 @@ class Worker:
     def _leave_all(self) -> None:
         """End all attempts: others go on with their runs."""
         for attempt in [*self._attempts.values()]:
-            attempt.leave(is_taken=True)
+            attempt.leave(is_taken=True, has_ended=False)
 
     # Who looks after the runs of others
 
@@ -289,29 +309,24 @@ class Worker:
         if self._is_stopping.is_set():
             return
         self._takeover.from_dead_workers()
-        self._takeover.own_orphans(self._attempts.keys())
-        tables = self._store.tables
+        self._takeover.own_orphans(self._legs)
         pause_damaged(self._store)
-        tables.expire()
-        self._store.go_on_decided()
-        tables.forget_workers(_SECONDS_KEPT)
+        self._store.queue.expire()
+        self._store.workers.forget(_SECONDS_KEPT)
 
     def _leave_cancelled(self) -> None:
         """Leave attempts at runs that were cancelled, or deleted after that, or that others go on with."""
-        if attempts := dict(self._attempts):
-            for status in self._store.workflows.listed(ids=[*attempts]):
-                attempt = attempts.pop(status.workflow_id)
-                if status.status == "CANCELLED":
-                    attempt.leave(is_taken=False)
-                elif status.status == "PENDING" and status.executor_id != self.id:
-                    attempt.leave(is_taken=True)
-            for attempt in attempts.values():
-                attempt.leave(is_taken=True)
+        attempts = dict(self._attempts)
+        known = self._store.rows.fences([*attempts]) if attempts else {}
+        for run_id, attempt in attempts.items():
+            state, fence = known.get(run_id, (None, None))
+            if fence != attempt.attempt.fence:
+                attempt.leave(is_taken=state != "cancelled", has_ended=True)
 
     # One worker per SQLite file
 
     def _lock(self) -> None:
-        if not self._store.tables.is_sqlite:
+        if not self._store.is_sqlite:
             return
         path = Path(f"{self._store.url.database}-worker")
         private_file(path)
@@ -353,11 +368,11 @@ def _register() -> None:
     portable = WorkflowSerializationFormat.PORTABLE
 
     @DBOS.workflow(name=WORKFLOW, serialization_type=portable, max_recovery_attempts=None)
-    async def run(data: Any) -> Mapping[str, Any]:
-        worker, run_id = _current, DBOS.workflow_id
-        if worker is None or run_id is None:
-            raise WorkerError("a run began without a worker")
-        return await worker.outcome(run_id, data)
+    async def run(run_id: str) -> None:
+        worker, workflow_id = _current, DBOS.workflow_id
+        if worker is None or workflow_id is None:
+            raise WorkerError(f"the run {run_id} began without a worker")
+        await worker.execute(workflow_id)
 
     @DBOS.workflow(name=SCHEDULED, serialization_type=portable)
     async def start(at: Any, context: Any) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -28,6 +30,7 @@ __all__ = [
     "stored_call",
     "stored_text",
     "usage_table",
+    "workers_table",
 ]
 
 T = TypeVar("T")
@@ -43,6 +46,11 @@ _CACHED_STATEMENTS = 16
 """Compiled statements of a SQLite connection. They take up to 60 KiB each, and those with a list of ids differ with its
 length: 128, the default of Python, on 25 connections are 90 MiB after some thousand runs."""
 
+_FIRST_WITH_SUBSEC = (3, 42)
+"""The first version of SQLite that has `unixepoch('subsec')`."""
+
+_lenient_text = partial(str, encoding="utf-8", errors="replace")
+"""How text is read, so that bytes that are no UTF-8 end no statement."""
 _Key = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite counts only in a column of this type
 _metadata = sa.MetaData()
 runs_table = sa.Table(
@@ -56,6 +64,14 @@ runs_table = sa.Table(
     sa.Column("key", sa.Text),
     sa.Column("session", sa.Text),
     sa.Column("executor", sa.Text, nullable=False),
+    sa.Column("version", sa.Text, nullable=False),  # of the agent
+    sa.Column("schedule", sa.Text),  # which started it
+    sa.Column("top", sa.Text, index=True),  # of an agent that runs as a tool: the run that it is part of,
+    sa.Column("parent", sa.Text),  # the run or agent that calls it,
+    sa.Column("calls", sa.Text),  # and the calls that lead to it, as JSON
+    sa.Column("request", sa.Text),  # JSON: what an executor has to know to queue it
+    sa.Column("leg", sa.Integer, nullable=False),  # how often it was queued
+    sa.Column("worker", sa.Text),  # which executes it, or did so last
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("updated_at", sa.Float, nullable=False),
@@ -66,7 +82,7 @@ runs_table = sa.Table(
     sa.Column("outcome", sa.Text),
     sa.UniqueConstraint("tenant", "key"),
     sa.Index("ix_agentkit_runs_tenant", "tenant", "number"),
-    sa.Index("ix_agentkit_runs_state", "state"),
+    sa.Index("ix_agentkit_runs_state", "state", "worker"),
     sqlite_autoincrement=True,
 )
 lines_table = sa.Table(
@@ -109,6 +125,19 @@ usage_table = sa.Table(
     sa.Column("cached_tokens", sa.BigInteger, nullable=False),
     sa.Column("money", sa.Float, nullable=False),
 )
+workers_table = sa.Table(
+    "agentkit_workers",
+    _metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("state", sa.Text, nullable=False),  # alive, stopped or dead
+    sa.Column("beat", sa.BigInteger, nullable=False),
+    sa.Column("serves", sa.Text, nullable=False),  # JSON: [[agent, version], ...]
+    sa.Column("lease", sa.Float, nullable=False),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("pid", sa.Integer, nullable=False),
+    sa.Column("started_at", sa.Float, nullable=False),
+    sa.Column("beat_at", sa.Float, nullable=False),
+)
 _format_table = sa.Table("agentkit_store", _metadata, sa.Column("format", sa.Integer, nullable=False))
 _TABLES_BEFORE = ("run_store", "agentkit_approvals")
 """Tables that only versions before 0.1 created."""
@@ -150,9 +179,17 @@ class RunDatabase:
                     raise
                 time.sleep(_PAUSE)
 
+    @staticmethod
+    def is_in(database: sa.Inspector) -> bool:
+        """Return True if a database has tables of runs."""
+        return _format_table.name in database.get_table_names()
+
     def _create(self, connection: sa.Connection) -> None:
         """Create the tables, or convert those of an older format."""
-        if not self.is_sqlite:  # which would not wait for a table that another process creates
+        # One process creates the tables, and the others wait until they are complete.
+        if self.is_sqlite:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        else:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATING)))
         tables = set(sa.inspect(connection).get_table_names())
         if _format_table.name not in tables:
@@ -196,6 +233,10 @@ def sqlite_engine(path: str | None) -> sa.Engine:
 
 
 def _prepare(connection: Any, _: object) -> None:
+    connection.text_factory = _lenient_text
+    if sqlite3.sqlite_version_info < _FIRST_WITH_SUBSEC:  # which DBOS writes times with, from Python 3.12 on
+        connection.create_function("unixepoch", 1, lambda _: round(time.time(), 3))
+    connection.execute("PRAGMA foreign_keys=ON")
     connection.isolation_level = "IMMEDIATE"  # a reader that becomes a writer would fail beside another writer
     connection.execute(f"PRAGMA busy_timeout={_SQLITE_WAIT}")
     connection.execute("PRAGMA journal_mode=WAL")

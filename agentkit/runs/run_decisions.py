@@ -27,8 +27,11 @@ def calls_of(connection: sa.Connection, run_ids: Collection[str]) -> list[tuple[
     return [(str(row.run), waiting_call_of(row)) for row in rows]
 
 
-def ask_calls(connection: sa.Connection, now: Any, record: RunRecord, timeout: float | None) -> None:
+def ask_calls(connection: sa.Connection, now: Any, record: RunRecord, timeout: float | None) -> bool:
     """Store the calls that a run waits with; a call that is stored already stays as it is.
+
+    Returns:
+        False if all of them have been decided.
 
     Args:
         connection: The transaction.
@@ -37,13 +40,16 @@ def ask_calls(connection: sa.Connection, now: Any, record: RunRecord, timeout: f
         timeout: Seconds after which the calls are denied; None for never.
     """
     if record.state != "waiting":
-        return
-    known = {call.call_id for _, call in calls_of(connection, [record.run_id])}
+        return True
+    known = {call.call_id: call for _, call in calls_of(connection, [record.run_id])}
+    if all(call.call_id in known and known[call.call_id].decision is not None for call in record.waiting):
+        return not record.waiting
     expires = None if timeout is None else now + timeout
     for call in record.waiting:
         if call.call_id not in known:
             values = {**call_row(record.run_id, call), "asked_at": now, "expires_at": expires}
             connection.execute(sa.insert(_decisions).values(**values))
+    return True
 
 
 def store_decisions(connection: sa.Connection, now: Any, run_id: str, made: Decided, by: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import Decision
-from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = [
@@ -104,6 +104,16 @@ class RunRecord:
     session: str | None = None
     """Id of the conversation that the run continues."""
     executor: ExecutorName = "process"
+    version: str = ""
+    """Version of the agent."""
+    schedule: str | None = None
+    """Name of the schedule that started the run."""
+    parent: str | None = None
+    """The run or agent that calls this agent as a tool; None if it is no agent inside of a run."""
+    worker: str | None = None
+    """Id of the worker that executes it, or did so last."""
+    problem: str | None = None
+    """Why it does not continue by itself, such as that no worker has its agent."""
     attempts: int = 0
     """How often the run was begun or continued."""
     input: UserInput | None = None
@@ -129,6 +139,16 @@ class RunRecord:
         """True if the run finished, failed or was cancelled."""
         return self.state in ENDED
 
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """What the run added to the conversation, the user's message first; empty without the journal."""
+        return () if self.journal is None else self.journal.messages
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars of all model calls; None if a price is not known."""
+        return self.usage.money
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsWanted:
@@ -143,8 +163,12 @@ class RunsWanted:
     """Only runs that are older than the run of this id."""
     ids: Collection[str] | None = None
     """Only runs with one of these ids."""
+    schedule: str | None = None
+    is_short: bool = False
+    """Leaves out the end of runs whose answers are long."""
     limit: int = 50
     """Maximum number of runs."""
+    offset: int = 0
 
 
 def usage_since(before: Usage, now: Usage) -> Usage:

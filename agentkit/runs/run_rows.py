@@ -21,7 +21,14 @@ __all__ = ["DAMAGED", "call_row", "ended_row", "event_of", "json_text", "record_
 DAMAGED = RunError("RunStoreError", "what is stored of this run is damaged")
 """The error of a run whose row cannot be read."""
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
-_PLAIN = ("run_id", "tenant", "user", "agent", "key", "session", "executor", "state")
+_PLAIN = (
+    *("run_id", "tenant", "user", "agent", "key", "session", "executor", "version", "schedule", "parent", "worker"),
+    "state",
+)
+_NO_OUTCOME: Mapping[str, Any] = {
+    **{"output": None, "finish_reason": None, "steps": 0, "error": None},
+    **{"citations": (), "unknown_labels": (), "waiting": ()},
+}
 _OUTCOME = ("output", "finish_reason", "steps")
 
 
@@ -32,6 +39,7 @@ def run_row(record: RunRecord) -> dict[str, Any]:
         **{name: getattr(record, name) for name in _PLAIN},
         "created_at": record.created_at,
         "attempts": record.attempts,
+        "leg": 0,
         "input": None if asked is None else json_text(_input_data(asked)),
         **ended_row(record),
     }
@@ -60,7 +68,7 @@ def record_of(row: Mapping[Any, Any], waiting: Sequence[WaitingCall] = ()) -> Ru
     known |= {name: _number(row[name]) for name in ("created_at", "updated_at")}
     known["attempts"] = row["attempts"] if isinstance(row["attempts"], int) else 0
     try:
-        outcome = json.loads(row["outcome"])
+        outcome = json.loads(row["outcome"]) if row["outcome"] is not None else _NO_OUTCOME
         error = outcome["error"]
         return RunRecord(
             **known,

@@ -6,14 +6,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DatabaseError, IntegrityError
 
 from agentkit.errors import AgentDefinitionError
-from agentkit.run.journal.journal import Journal, inner_line
-from agentkit.run.parts.decisions import Decision
+from agentkit.run.journal.journal import inner_line
+from agentkit.runs.event_log import EventLog
+from agentkit.runs.inner_runs import InnerRuns
 from agentkit.runs.run_database import (
     RunDatabase,
     decisions_table,
@@ -22,15 +22,14 @@ from agentkit.runs.run_database import (
     runs_table,
     sqlite_engine,
 )
-from agentkit.runs.run_decisions import Decided, ask_calls, calls_of, not_decided, store_decisions
+from agentkit.runs.run_decisions import Decided, ask_calls, not_decided, store_decisions
 from agentkit.runs.run_errors import AttemptEnded, RunNotFound, RunStoreError
-from agentkit.runs.run_record import ENDED, RunEvent, RunRecord, RunState, RunsWanted, WaitingCall
+from agentkit.runs.run_queue import QueueLeg, queue_again
+from agentkit.runs.run_reader import RunReader, can_be_stored
+from agentkit.runs.run_record import ENDED, RunRecord, RunState
 from agentkit.runs.run_rows import (
     DAMAGED,
     ended_row,
-    event_of,
-    json_text,
-    record_of,
     run_row,
 )
 from agentkit.runs.usage_counts import UsageCounts
@@ -58,9 +57,10 @@ class Attempt:
     fence: str
     lines: int
     """Number of the next line of its journal."""
+    inside: InnerRuns
 
 
-class RunStore:
+class RunStore(RunReader):
     """Stores runs. Methods block; async code calls them in threads, and any number of threads may.
 
     Args:
@@ -73,6 +73,7 @@ class RunStore:
 
     Attributes:
         usage: What tenants used.
+        events: The events of runs of one process.
     """
 
     def __init__(self, target: Path | sa.Engine | None = None, *, keep: int | None = MAX_KEPT) -> None:
@@ -95,15 +96,17 @@ class RunStore:
             engine = sqlite_engine(None if target is None else str(target))
         self._owned = None if isinstance(target, sa.Engine) else engine
         try:
-            self._database = RunDatabase(engine, name)
+            super().__init__(RunDatabase(engine, name))
         except DatabaseError as error:
             self.close()
+            if isinstance(target, sa.Engine):
+                raise
             raise RunStoreError(f"{name}: cannot be opened as the database of runs: {error.orig}", path=name) from error
         except RunStoreError:
             self.close()
             raise
-        self._work, self._now = self._database.work, self._database.now
-        self.usage = UsageCounts(self._database)
+        self.usage = UsageCounts(self.database)
+        self.events = EventLog(self.database)
 
     def close(self) -> None:
         """Close the connections and the file, unless the connections were given. Closing twice is allowed."""
@@ -143,79 +146,29 @@ class RunStore:
             self._shrink()
         return record
 
-    def get(self, run_id: str, *, tenant: str | None = None) -> RunRecord:
-        """Return a run.
-
-        Raises:
-            RunNotFound: There is no such run, or it is a run of another tenant.
-        """
-        query = sa.select(_runs).where(_runs.c.run_id == run_id)
-        found = self._records(query if tenant is None else query.where(_runs.c.tenant == tenant))
-        if not found:
-            raise RunNotFound(run_id)
-        return found[0]
-
-    def find(self, tenant: str, key: str) -> RunRecord | None:
-        """Return the run that a tenant started with an idempotency key, or None."""
-        found = self._records(sa.select(_runs).where(_runs.c.tenant == tenant, _runs.c.key == key))
-        return found[0] if found else None
-
-    def page(self, wanted: RunsWanted) -> list[RunRecord]:
-        """Return runs, the newest first.
-
-        Raises:
-            RunNotFound: There is no run with the id `before`.
-        """
-        # Runs that are selected by id are few: they are found by it, and sorted.
-        number = _runs.c.number if wanted.ids is None else _runs.c.number + 0
-        query = sa.select(_runs).order_by(number.desc()).limit(wanted.limit)
-        for name in ("tenant", "agent", "session", "user", "state"):
-            if (value := getattr(wanted, name)) is not None:
-                query = query.where(_runs.c[name] == value)
-        if wanted.ids is not None:
-            query = query.where(_runs.c.run_id.in_(wanted.ids))
-        if wanted.before is not None:
-            before = sa.select(_runs.c.number).where(_runs.c.run_id == wanted.before)
-            if wanted.tenant is not None:
-                before = before.where(_runs.c.tenant == wanted.tenant)
-            first = self._work(lambda connection: connection.scalar(before))
-            if first is None:
-                raise RunNotFound(wanted.before)
-            query = query.where(_runs.c.number < first)
-        return self._records(query)
-
-    def delete(self, run_id: str) -> None:
-        """Delete a run with all that is stored of it; no error if there is none."""
-        self._work(lambda connection: _delete(connection, [run_id]))
-
-    def _records(self, query: sa.Select[Any]) -> list[RunRecord]:
-        def read(connection: sa.Connection) -> list[RunRecord]:
-            rows = connection.execute(query).mappings().all()
-            waiting: dict[str, list[WaitingCall]] = {}
-            if ids := [row["run_id"] for row in rows if row["state"] == "waiting"]:
-                for run_id, call in calls_of(connection, ids):
-                    if call.decision is None:
-                        waiting.setdefault(run_id, []).append(call)
-            return [record_of(row, waiting.get(row["run_id"], ())) for row in rows]
-
-        return self._work(read)
+    def delete(self, *run_ids: str) -> None:
+        """Delete runs with all that is stored of them; no error if one is not there."""
+        self._work(lambda connection: _delete(connection, run_ids))
 
     # Attempts
 
-    def begin_attempt(self, run_id: str) -> Attempt | None:
-        """Begin to execute a queued run; None if it is not queued."""
+    def begin_attempt(self, run_id: str, *, leg: int | None = None, worker: str | None = None) -> Attempt | None:
+        """Begin to execute a queued run; None if it is not queued, or in another leg."""
         fence = os.urandom(12).hex()
         row = _runs.c
         # Repeated if the connection was lost: then it may have begun already.
         is_free = sa.or_(row.state == "queued", row.fence == fence)
         begun = sa.update(_runs).where(row.run_id == run_id, is_free)
-        begun = begun.values(state="running", fence=fence, attempts=row.attempts + 1, updated_at=self._now)
+        if leg is not None:
+            begun = begun.where(row.leg == leg)
+        values = {"state": "running", "fence": fence, "worker": worker, "updated_at": self._now}
+        begun = begun.values(**values, attempts=row.attempts + 1)
 
         def begin(connection: sa.Connection) -> Attempt | None:
             if not connection.execute(begun).rowcount:
                 return None
             last = connection.scalar(sa.select(sa.func.max(_lines.c.number)).where(_lines.c.run == run_id))
-            return Attempt(run_id, fence, 0 if last is None else last + 1)
+            return Attempt(run_id, fence, 0 if last is None else last + 1, InnerRuns.read(connection, run_id))
 
         return self._work(begin)
 
@@ -227,7 +180,7 @@ class RunStore:
         """
         rows = [(attempt.lines + at, inner_line(*one)) for at, one in enumerate(lines)]
 
-        def add(connection: sa.Connection) -> None:
+        def add(connection: sa.Connection) -> InnerRuns:
             self._check(connection, attempt)
             known = sa.select(_lines.c.number).where(_lines.c.run == attempt.run_id, _lines.c.number >= attempt.lines)
             # After a lost connection they may be stored already.
@@ -235,13 +188,17 @@ class RunStore:
             fresh = [{"run": attempt.run_id, "number": at, "line": line} for at, line in rows if at not in stored]
             if fresh:
                 connection.execute(sa.insert(_lines), fresh)
+            return attempt.inside.store(connection, lines) if fresh else InnerRuns.read(connection, attempt.run_id)
 
-        self._work(add)
+        attempt.inside = self._work(add)
         attempt.lines += len(rows)
         self._characters += sum(len(line) for _, line in rows)
 
-    def end_attempt(self, attempt: Attempt, record: RunRecord, *, timeout: float | None = None) -> None:
+    def end_attempt(self, attempt: Attempt, record: RunRecord, *, timeout: float | None = None) -> bool:
         """Store how an attempt ended: the run ended, waits with its calls, or is queued again.
+
+        Returns:
+            False if the run need not wait, because all its calls have been decided: then the attempt continues.
 
         Args:
             attempt: The attempt.
@@ -253,16 +210,22 @@ class RunStore:
         """
         ended = sa.update(_runs).where(_runs.c.run_id == attempt.run_id, _runs.c.fence == attempt.fence)
 
-        def end(connection: sa.Connection) -> None:
+        def end(connection: sa.Connection) -> bool:
             if not connection.execute(ended.values(**ended_row(record), fence=None)).rowcount:
                 self._refuse(connection, attempt)
-            ask_calls(connection, self._now, record, timeout)
+            waits = ask_calls(connection, self._now, record, timeout)
+            if not waits:
+                connection.rollback()
+            return waits
 
-        self._work(end)
+        return self._work(end)
 
     def cancel(self, run_id: str) -> bool:
-        """Cancel a run; False if it has ended."""
-        cancelled = sa.update(_runs).where(_runs.c.run_id == run_id, _runs.c.state.not_in(sorted(ENDED)))
+        """Cancel a run; False if it has ended, or there is none."""
+        if not can_be_stored(run_id):
+            return False
+        is_open = sa.and_(_runs.c.state.not_in(sorted(ENDED)), _runs.c.top.is_(None))
+        cancelled = sa.update(_runs).where(_runs.c.run_id == run_id, is_open)
         values = {"state": "cancelled", "fence": None, "updated_at": self._now}
         return self._work(lambda connection: connection.execute(cancelled.values(**values)).rowcount > 0)
 
@@ -290,26 +253,14 @@ class RunStore:
 
     # Decisions
 
-    def calls(self, run_id: str) -> list[WaitingCall]:
-        """Return the calls of a run that wait or waited, in the order in which they were asked."""
-        return self._work(lambda connection: [call for _, call in calls_of(connection, [run_id])])
-
-    def decisions(self, run_id: str, journal: Journal) -> dict[str, Decision]:
-        """Return the decisions about calls of a run that its journal does not have yet, by the ids of the calls."""
-        known = journal.decisions
-        return {
-            call.call_id: call.decision
-            for call in self.calls(run_id)
-            if call.decision is not None and call.call_id not in known
-        }
-
-    def decide(self, run_id: str, made: Decided, by: str = "") -> RunState:
+    def decide(self, run_id: str, made: Decided, by: str = "", queue: QueueLeg | None = None) -> RunState:
         """Store decisions about calls of a waiting run, all or none, and queue the run if none is missing.
 
         Args:
             run_id: The run.
             made: Decisions by the ids of the calls; None for all other calls that wait.
             by: Who decided.
+            queue: Queues the run, in the same transaction.
 
         Returns:
             The state of the run: `queued`, or `waiting` for other decisions.
@@ -318,6 +269,8 @@ class RunStore:
             ApprovalError: No such call waits, or it was decided already; nothing was stored.
             RunNotFound: There is no such run.
         """
+        if not can_be_stored(run_id):
+            raise RunNotFound(run_id)
 
         def store(connection: sa.Connection) -> RunState | None:
             if not store_decisions(connection, self._now, run_id, made, by):
@@ -325,47 +278,13 @@ class RunStore:
                 return None
             row = _runs.c
             waits = sa.exists().where(_decisions.c.run == run_id, _decisions.c.decision.is_(None))
-            queued = sa.update(_runs).where(row.run_id == run_id, row.state == "waiting", ~waits)
-            is_queued = connection.execute(queued.values(state="queued", updated_at=self._now)).rowcount
-            return "queued" if is_queued else "waiting"
+            condition = sa.and_(row.run_id == run_id, row.state == "waiting", ~waits)
+            return "queued" if queue_again(connection, self._now, condition, queue) else "waiting"
 
         state = self._work(store)
         if state is None:
             raise not_decided(run_id, self.get(run_id).state, self.calls(run_id), made)
         return state
-
-    # Journals and events
-
-    def journal_text(self, run_id: str) -> str:
-        """Return the journal of a run as `Journal.loads` reads it; empty if the run has not begun."""
-        query = sa.select(_lines.c.line).where(_lines.c.run == run_id).order_by(_lines.c.number)
-        return self._work(lambda connection: "".join(connection.scalars(query)))
-
-    def journal(self, run_id: str) -> Journal | None:
-        """Return the journal of a run; None if the run has not begun.
-
-        Raises:
-            JournalError: The journal cannot be read.
-        """
-        text = self.journal_text(run_id)
-        return Journal.loads(text) if "\n" in text else None
-
-    def add_events(self, run_id: str, events: Sequence[RunEvent]) -> None:
-        """Store events of a run, after those that it has."""
-        rows = [{"run": run_id, "seq": seq, "kind": kind, "data": json_text(data)} for seq, kind, data in events]
-        if rows:
-            self._work(lambda connection: connection.execute(sa.insert(_events), rows))
-
-    def events(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[RunEvent]:
-        """Return the first events of a run after the number `after`."""
-        query = sa.select(_events.c.seq, _events.c.kind, _events.c.data).order_by(_events.c.seq).limit(limit)
-        query = query.where(_events.c.run == run_id, _events.c.seq > after)
-        return self._work(lambda connection: [event_of(row) for row in connection.execute(query)])
-
-    def last_event(self, run_id: str) -> int:
-        """Return the number of the last event of a run; 0 if it has none."""
-        query = sa.select(sa.func.max(_events.c.seq)).where(_events.c.run == run_id)
-        return self._work(lambda connection: connection.scalar(query)) or 0
 
     # How many runs are kept
 
@@ -380,8 +299,9 @@ class RunStore:
         """Delete the oldest ended runs, all but `keep`."""
         if keep is None:
             return
-        ended = sa.select(_runs.c.run_id).where(_runs.c.state.in_(sorted(ENDED)))
-        old = ended.order_by(_runs.c.number.desc()).limit(-1 if self._database.is_sqlite else None).offset(keep)
+        is_own = sa.and_(_runs.c.state.in_(sorted(ENDED)), _runs.c.executor == "process")
+        ended = sa.select(_runs.c.run_id).where(is_own)
+        old = ended.order_by(_runs.c.number.desc()).limit(-1 if self.database.is_sqlite else None).offset(keep)
         self._work(lambda connection: _delete(connection, list(connection.scalars(old))))
 
 
@@ -407,6 +327,6 @@ def _locked_file(path: Path) -> int:
 
 
 def _delete(connection: sa.Connection, run_ids: Sequence[str]) -> None:
-    for column in (_events.c.run, _lines.c.run, _decisions.c.run, _runs.c.run_id):
+    for column in (_events.c.run, _lines.c.run, _decisions.c.run, _runs.c.top, _runs.c.run_id):
         for at in range(0, len(run_ids), _PRUNE_EVERY):
             connection.execute(sa.delete(column.table).where(column.in_(run_ids[at : at + _PRUNE_EVERY])))

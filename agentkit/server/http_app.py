@@ -22,6 +22,7 @@ from starlette.routing import BaseRoute, Route
 
 from agentkit.agent.agent import Agent
 from agentkit.agent_files.loaded_agent import LoadedAgent
+from agentkit.durable.runs_facade import Runs
 from agentkit.errors import AgentDefinitionError
 from agentkit.ground.graceful_shutdown.ended_requests import EndedRequests
 from agentkit.inspector import routes as inspector_routes
@@ -37,8 +38,8 @@ from agentkit.server.endpoints.runs_api import RunEndpoints
 from agentkit.server.endpoints.sessions_api import SessionEndpoints
 from agentkit.server.openai_endpoints.openai_api import OpenAIEndpoints
 from agentkit.server.served_agents import ServedAgents
+from agentkit.server.served_runs.durable_executor import DurableExecutor
 from agentkit.server.served_runs.process_executor import ProcessExecutor
-from agentkit.server.served_runs.run_services import RunServices
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import AccessDenied, BadRequest, ServerError
 from agentkit.server.server_options import ServerOptions
@@ -65,7 +66,8 @@ class Server:
         access: The tokens; None asks for none and refuses whoever does not come from this machine: callers are then
             the tenant whose memory the agents have.
         options: What the server allows.
-        runs: Makes what starts background runs; `ProcessExecutor` where it is None.
+        runs: Durable runs, which any worker on their database continues; None executes runs in this process.
+        version: The version of the agents in durable runs; see `Runs.add`.
 
     Raises:
         AgentDefinitionError: There is no agent, or two do not go together.
@@ -79,7 +81,8 @@ class Server:
         store: RunStore | None = None,
         access: Access | None = None,
         options: ServerOptions = _OPTIONS,
-        runs: Callable[[RunServices], Executor] | None = None,
+        runs: Runs | None = None,
+        version: str | None = None,
     ) -> None:
         check_types(
             AgentDefinitionError,
@@ -89,13 +92,8 @@ class Server:
             store=(store, (RunStore, NoneType), "a RunStore, or None"),
             access=(access, (Access, NoneType), "an Access, or None"),
             options=(options, ServerOptions, "ServerOptions"),
+            runs=(runs, (Runs, NoneType), "Runs, or None"),
         )
-        if runs is not None and not callable(runs):
-            raise AgentDefinitionError(
-                f"Server: runs: expected what makes background runs, got {runs!r:.60}",
-                name="runs",
-                value=type(runs).__name__,
-            )
         self.options = options
         self.agents = ServedAgents(agents)
         self.access = access or Access(tenant=min(self.agents.tenants, default="local"))
@@ -106,16 +104,24 @@ class Server:
                 name="tenant",
                 value=self.access.tenant,
             )
-        self._owns_store = store is None
-        self.store = RunStore() if store is None else store
+        self._owns_store = store is None and runs is None
+        if runs is not None:
+            self.store = runs.store.rows
+        else:
+            self.store = RunStore() if store is None else store
         self.sessions = SessionStore(self.agents.memory or memory, options.sessions_in_memory)
         self.limits = TenantLimits(options, self.store)
         self.measures = Measures()
-        services = RunServices(self.agents, self.store, self.sessions, self.limits, options)
-        self.runs: Executor = (runs or ProcessExecutor)(services)
+        self.runs: Executor
+        if runs is None:
+            self.runs = ProcessExecutor(self.store, self.agents, self.sessions, self.limits, options)
+        else:
+            self.runs = DurableExecutor(runs, self.agents, self.sessions, self.limits, options, version)
         self._turns = Turns(self.store, self.limits, options)
         self._openai = OpenAIEndpoints(self.agents, self.store, self._turns, options)
-        self.run_endpoints = RunEndpoints(services, self.runs, self._turns.kept)
+        self.run_endpoints = RunEndpoints(
+            self.runs, self.store, self.agents, self.sessions, self.limits, options, self._turns.kept
+        )
         self._operations = OperationEndpoints(
             self.agents, self.access, self.runs, self.store, self.limits, self.measures, self._description
         )

@@ -24,7 +24,7 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database with all tables: making them takes longer than most tests."""
     path = tmp_path_factory.mktemp("runs") / "made" / "empty.db"
     runs = Runs(f"sqlite:///{path}")
-    assert runs.store.tables
+    assert runs.store.rows
     runs.close()
     return path
 

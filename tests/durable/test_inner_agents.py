@@ -1,4 +1,4 @@
-"""Agents that run as tools of a durable run are child workflows of it, and go on, wait and end with it."""
+"""Agents that run as tools of a durable run are part of it, and go on, wait and end with it."""
 
 from __future__ import annotations
 
@@ -8,25 +8,22 @@ import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from agentkit import Agent, Composition, Message, Paused, Reply, Runs, ScriptedModel, ToolCall, Usage, tool
+from agentkit import Agent, Approved, Composition, Message, Paused, Reply, Runs, ScriptedModel, ToolCall, Usage, tool
 from agentkit.cli.app import app
-from agentkit.durable import RunCancelled, RunIdTaken, RunInfo, RunNotFound
-from agentkit.durable.stored.journal_rows import JournalRows, journal_rows
-from agentkit.errors import JournalError
+from agentkit.durable import RunCancelled, RunIdTaken, RunNotFound, RunRecord
 from agentkit.models import ModelUnavailable
-from agentkit.server.served_runs.durable_records import DurableRecords
+from agentkit.runs.run_errors import AttemptEnded
 from tests.raising import raises
 from tests.waiting import LONG
 
 Working = Callable[..., Runs]
-TABLES = ("workflow_status", "workflow_input", "workflow_output", "operation_outputs")
+TABLES = {"agentkit_runs": "run_id", "agentkit_journal_lines": "run", "workflow_status": "workflow_uuid"}
+"""With the columns of the ids of runs."""
 
 
 def calling(*calls: tuple[str, str]) -> Reply:
@@ -64,15 +61,13 @@ def rows(url: str, query: str) -> list[Any]:
         return database.execute(query).fetchall()
 
 
-def known(found: list[RunInfo]) -> list[tuple[str, str | None, str]]:
+def known(found: list[RunRecord]) -> list[tuple[str, str | None, str]]:
     """Return agents, what they are inside of, by its agent, and their states."""
     agents = {info.run_id: info.agent for info in found}
-    return sorted((info.agent, agents.get(info.inside or "", info.inside), info.state) for info in found)
+    return sorted((info.agent, agents.get(info.parent or "", info.parent), info.state) for info in found)
 
 
-async def test_agents_inside_are_child_workflows_with_steps_of_their_own(
-    working: Working, url: str, tmp_path: Path
-) -> None:
+async def test_agents_inside_have_records_and_journals_of_their_own(working: Working) -> None:
     firm = Firm()
     runs = working(firm.boss)
     handle = await firm.boss.start("Pay.", run_id="r", tenant="acme", user="ada")
@@ -83,8 +78,6 @@ async def test_agents_inside_are_child_workflows_with_steps_of_their_own(
     assert known(found) == [clerk, clerk, ("payer", "clerk", "finished"), ("payer", "clerk", "finished")]
     assert {(info.tenant, info.user, info.error) for info in found} == {("acme", "ada", None)}
     assert [info.run_id for info in await runs.list_runs()] == ["r"]
-    with closing(DurableRecords(Runs(url), tmp_path / "other.db")) as records:  # those of a server are runs
-        assert [records.is_durable(own) for own in ("r", found[0].run_id)] == [True, False]
     clerks = [info for info in found if info.agent == "clerk"]
     assert {info.run_id for info in clerks} == {one.run_id for one in ended.journal.inner.values()}
     assert sorted(ended.journal.inner) == ["a ", "b\0"]
@@ -97,11 +90,6 @@ async def test_agents_inside_are_child_workflows_with_steps_of_their_own(
         assert [one.agent for one in await clerk_handle.inside()] == ["payer"]
         assert len([event async for event in clerk_handle.events(follow=True)]) == 3
         assert (await clerk_handle.trace())["name"] == "invoke_agent clerk"
-    own = rows(url, "SELECT output FROM operation_outputs WHERE workflow_uuid = 'r'")
-    assert not [text for (text,) in own if '"call\\"' in text]
-    columns = "DISTINCT status, executor_id, queue_name, owner_xid"  # nobody else ever does them
-    inner = rows(url, f"SELECT {columns} FROM workflow_status WHERE name = 'agentkit.agent'")
-    assert inner == [("SUCCESS", None, None, None)]
 
 
 async def test_agents_inside_wait_are_cancelled_and_go_on_with_the_run(working: Working) -> None:
@@ -112,7 +100,7 @@ async def test_agents_inside_wait_are_cancelled_and_go_on_with_the_run(working: 
         await handle.result(timeout=LONG)
     assert sorted(call.id for call in paused.value.calls) == ["a /c/p", "b\0/c/p"]
     before = await handle.inside()
-    assert {info.state for info in before} == {"paused"} and len(before) == 4
+    assert {info.state for info in before} == {"waiting"} and len(before) == 4
     inner = runs.handle(before[0].run_id)
     for refused in (inner.approve(), inner.cancel(), inner.resume(), inner.result(), inner.decided()):
         with raises(RunNotFound, around="r"):
@@ -144,7 +132,7 @@ async def test_an_agent_inside_that_fails_says_why_and_the_run_goes_on(working: 
     assert (await handle.result(timeout=LONG)).output == "Done."
     found = await handle.inside()
     assert known(found) == [("clerk", "r", "finished")] * 2 + [("payer", "clerk", "failed")] * 2
-    assert all("gone" in (info.error or "") for info in found if info.agent == "payer")
+    assert all("gone" in str(info.error) for info in found if info.agent == "payer")
 
 
 async def test_a_run_is_deleted_with_the_agents_inside(working: Working, url: str) -> None:
@@ -154,9 +142,11 @@ async def test_a_run_is_deleted_with_the_agents_inside(working: Working, url: st
         await (await firm.boss.start("Pay.", run_id=run_id)).result(timeout=LONG)
     kept = {"other", *[info.run_id for info in await runs.handle("other").inside()]}
     assert await runs.delete(["r"]) == 1
-    for table in TABLES:
-        stored = {own for (own,) in rows(url, f"SELECT workflow_uuid FROM {table}")}
-        assert stored == ({"other"} if table == "workflow_output" else kept)
+    stored = {
+        table: [own for (own,) in rows(url, f"SELECT DISTINCT {id} FROM {table}")] for table, id in TABLES.items()
+    }
+    assert {*stored["agentkit_runs"]} == kept and stored["agentkit_journal_lines"] == ["other"]
+    assert [leg.split("/")[1] for leg in stored["workflow_status"]] == ["other"]
     assert len(await runs.handle("other").inside()) == 4
     with pytest.raises(RunNotFound):
         await runs.handle("r").inside()
@@ -168,33 +158,23 @@ async def test_what_another_attempt_owns_is_refused_at_any_depth(runs: Runs, url
     runs.add(firm.boss)
     with runs.worker(poll=0.1, grace=0), pytest.raises(Paused):
         await (await firm.boss.start("Pay.", run_id="r")).result(timeout=LONG)
-    stored = journal_rows(runs.store.workflows, ["r"])["r"]
-    assert sorted(len(row.calls) for row in stored) == [0, 1, 1, 2, 2]
-    system = runs.store.client._sys_db
-    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
-        database.execute("UPDATE workflow_status SET status = 'PENDING', owner_xid = 'new' WHERE workflow_uuid = 'r'")
-
-    def attempt(owner: str) -> JournalRows:
-        return JournalRows(system, "r", owner, runs.store.request("r"), stored)
-
-    from dbos import error
-
+    stored = runs.store.rows
+    stored.decide("r", {None: Approved()})
+    old = stored.begin_attempt("r")
+    assert old is not None and stored.begin_attempt("r") is None
+    assert runs.store.queue.again("r", ("running",))
+    new = stored.begin_attempt("r")
     head = json.dumps({"journal": 1, "run_id": "fresh", "agent": "x"}, separators=(",", ":")) + "\n"
-    lines = [("{}\n", row.calls) for row in stored] + [(head, ("a ", "c", "n"))]
-    counted = rows(url, "SELECT count(*) FROM operation_outputs"), rows(url, "SELECT count(*) FROM workflow_status")
-    for line in lines:
-        with pytest.raises(error.DBOSWorkflowConflictIDError):
-            attempt("old").store([line])
-    assert counted == (
-        rows(url, "SELECT count(*) FROM operation_outputs"),
-        rows(url, "SELECT count(*) FROM workflow_status"),
-    )
-    owner = attempt("new")
-    owner.store(lines)
-    owner.store([("{}\n", row.calls) for row in stored])
-    after = journal_rows(runs.store.workflows, ["r"])["r"]
-    assert [len(row.lines) for row in after if row.workflow_id != "fresh"] == [len(row.lines) + 2 for row in stored]
-    assert [row.calls for row in after if row.workflow_id == "fresh"] == [("a ", "c", "n")]
+    text, inside = stored.journal_text("r"), await runs.handle("r").inside()
+    for calls in ((), ("a ",), ("a ", "c"), ("a ", "c", "n")):
+        with raises(AttemptEnded, is_cancelled=False):
+            stored.add_lines(old, [(head, calls)])
+    assert stored.journal_text("r") == text and len(await runs.handle("r").inside()) == len(inside) == 4
+    assert new is not None
+    stored.add_lines(new, [(head, ("a ", "c", "n"))])
+    assert stored.journal_text("r").startswith(text) and stored.any("fresh").state == "running"
+    (payer,) = [one for one in inside if one.run_id == stored.any("fresh").parent]
+    assert payer.agent == "payer"
 
 
 async def test_an_agent_that_is_begun_anew_has_nothing_of_what_it_did_before(working: Working, url: str) -> None:
@@ -225,21 +205,6 @@ async def test_an_agent_that_is_begun_anew_has_nothing_of_what_it_did_before(wor
     assert (await runs.handle(clerks.run_id).journal()).dumps() == journal.dumps()
 
 
-async def test_a_run_that_a_release_before_began_goes_on_as_it_was_stored(working: Working, url: str) -> None:
-    firm = Firm(approval="always")
-    runs = working(firm.boss)
-    request, _ = runs.requested(runs.agents.all[0], "Pay.", {"run_id": "r"})
-    runs.store.enqueue([("r", replace(request, format=1))])
-    handle = runs.handle("r")
-    with pytest.raises(Paused):
-        await handle.result(timeout=LONG)
-    await handle.approve()
-    ended = await handle.result(timeout=LONG)
-    assert firm.paid == ["paid", "paid"] and await handle.inside() == []
-    assert [list(one.inner) for one in ended.journal.inner.values()] == [["c"], ["c"]]
-    assert rows(url, "SELECT DISTINCT name FROM workflow_status") == [("agentkit.run",)]
-
-
 def test_the_command_line_lists_and_shows_agents_inside(working: Working, url: str) -> None:
     firm = Firm(approval="always")
     working(firm.boss)
@@ -256,25 +221,12 @@ def test_the_command_line_lists_and_shows_agents_inside(working: Working, url: s
     assert sorted(info["agent"] for info in found) == ["clerk", "clerk", "payer", "payer"]
     assert found[0]["agent"] == "clerk" and found[0]["inside"] == "r"
     shown = command("show", found[0]["run_id"])
-    assert f"{found[0]['run_id']}: paused, agent clerk, inside of r, began" in shown.stdout
+    assert f"{found[0]['run_id']}: waiting, agent clerk, inside of r, began" in shown.stdout
     assert "model calls payer" in shown.stdout
     refused = command("cancel", found[0]["run_id"])
     assert refused.exit_code == 1 and "is an agent inside of run 'r'" in refused.stderr
     assert command("list", "--inside", "nothing").exit_code == 1
-    assert command("list", "--inside", "r", "--state", "paused").exit_code == 2
-
-
-async def test_a_damaged_child_is_reported_and_hurts_no_other_run(working: Working, url: str) -> None:
-    firm = Firm()
-    runs = working(firm.boss)
-    for run_id in ("bad", "good"):
-        await (await firm.boss.start("Pay.", run_id=run_id)).result(timeout=LONG)
-    bad = (await runs.handle("bad").inside())[0].run_id
-    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
-        database.execute("UPDATE operation_outputs SET output = 'x' WHERE workflow_uuid = ?", (bad,))
-    assert {one.name: one.runs for one in await runs.costs(by="run")} == {"good": 1}
-    with raises(JournalError, name="journal"):
-        await runs.handle("bad").journal()
+    assert command("list", "--inside", "r", "--state", "waiting").exit_code == 2
 
 
 @pytest.mark.long
@@ -295,4 +247,4 @@ async def test_agents_inside_are_stored_whatever_they_and_their_calls_are_called
         assert sorted(info.agent for info in found) == ["clerk \ufffd?"] * 2 + ["payer"] * 2
         assert {info.state for info in found} == {"finished"}
         assert await runs.delete([handle.run_id]) == 1
-        assert runs.store.workflows.listed(ids=[info.run_id for info in found]) == []
+        assert not any(runs.store.rows.has(info.run_id) for info in found)

@@ -64,7 +64,7 @@ async def test_a_call_goes_on_while_the_database_is_locked_for_longer_than_the_l
     with runs.worker(lease=lease, poll=0.1, grace=0):
         handle = await agent.start("Go.", run_id=f"held-{os.getpid()}")
         await eventually(lambda: calls)
-        (before,) = [one.beat for one in runs.store.tables.workers() if one.state == "alive"]
+        (before,) = [one.beat for one in runs.store.workers.all() if one.state == "alive"]
         with locked(url, "agentkit_approvals"):
             if kind == "url":
                 await asyncio.sleep(1.2 * LEASE)
@@ -114,7 +114,7 @@ async def test_a_call_that_waits_for_another_one_does_not_begin_once_the_others_
     def pay(name: str) -> str:
         """Pay somebody. Others take this worker for dead meanwhile, as where its machine sleeps."""
         calls.append(name)
-        runs.store.tables.end_worker(worker.id, "dead")
+        runs.store.workers.end(worker.id, "dead")
         while not worker.is_lost:
             time.sleep(0.001)
         return "paid"

@@ -6,7 +6,6 @@ import gc
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,7 @@ from typer.testing import CliRunner
 from agentkit import Runs
 from agentkit.cli.app import app
 from agentkit.durable import DurableError
-from agentkit.durable.stored.run_tables import RunTables
-from agentkit.durable.stored.sqlite_connection import SQLiteConnection
+from agentkit.runs.run_record import RunsWanted
 from tests.raising import raises
 
 
@@ -27,11 +25,11 @@ def test_lists_of_ids_of_every_length_do_not_stay_in_memory(runs: Runs) -> None:
         gc.collect()
         return sum(f"{type(each).__module__}.{type(each).__name__}" == "sqlite3.Statement" for each in gc.get_objects())
 
-    assert runs.store.infos(["0"]) == []
+    assert runs.store.rows.page(RunsWanted(ids=["0"])) == []
     before = compiled()
     assert before > 0
     for length in range(2, 80):
-        assert runs.store.infos([f"{number}" for number in range(length)]) == []
+        assert runs.store.rows.page(RunsWanted(ids=[f"{number}" for number in range(length)])) == []
     assert compiled() - before < 40
 
 
@@ -40,13 +38,13 @@ def test_lists_of_ids_of_every_length_do_not_stay_in_memory(runs: Runs) -> None:
 )
 def test_what_a_sqlite_address_says_beside_its_file_is_an_error(rest: str) -> None:
     with raises(DurableError, name="url.query"):
-        assert Runs(f"sqlite{rest}").store.tables
+        assert Runs(f"sqlite{rest}").store.rows
 
 
 def test_the_time_that_dbos_asks_for_is_known_whatever_sqlite_a_python_was_built_with(runs: Runs) -> None:
     asked = sa.text("SELECT typeof(unixepoch('subsec')), unixepoch('subsec') > 1700000000")
-    with runs.store.client._sys_db.engine.connect() as connection, closing(SQLiteConnection(":memory:")) as other:
-        assert connection.execute(asked).one() == other.execute(asked.text).fetchone() == ("real", 1)
+    with runs.store.engine.connect() as connection:
+        assert connection.execute(asked).one() == ("real", 1)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -65,11 +63,10 @@ def test_processes_that_open_a_new_database_at_once_all_do(
     together = threading.Barrier(6)
 
     def make(url: sa.URL) -> None:
-        tables = RunTables(url)
+        runs = Runs(url.render_as_string(hide_password=False))
         together.wait()
-        tables.create()
-        assert tables.workers() == []
-        tables.close()
+        assert runs.store.workers.all() == []
+        runs.close()
 
     with ThreadPoolExecutor(6) as threads:
         for url in urls:
@@ -108,7 +105,7 @@ def test_a_database_whose_damage_sqlite_cannot_even_name_is_refused(url: str) ->
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         database.execute("PRAGMA writable_schema = ON")
         database.execute(
-            "UPDATE sqlite_master SET name = CAST(X'a1' AS TEXT), sql = 'nonsense' WHERE name = 'agentkit_approvals'"
+            "UPDATE sqlite_master SET name = CAST(X'a1' AS TEXT), sql = 'nonsense' WHERE name = 'agentkit_decisions'"
         )
     database.close()
     shown = CliRunner().invoke(app, ["runs", "list", "--url", url])

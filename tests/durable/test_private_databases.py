@@ -28,7 +28,7 @@ def test_what_is_no_file_keeps_its_rights(tmp_path: Path) -> None:
     pipe.chmod(0o666)
     store = Runs(f"sqlite:///{pipe}").store
     with raises(DatabaseUnavailable, name="database"), store.answering():
-        assert store.tables
+        assert store.rows
     assert stat.S_IMODE(pipe.stat().st_mode) == 0o666
 
 
@@ -45,7 +45,7 @@ def test_what_is_no_file_keeps_its_rights(tmp_path: Path) -> None:
 )
 def test_no_error_shows_a_password(address: str) -> None:
     with pytest.raises(DurableError) as caught:
-        assert Runs(address).store.tables
+        assert Runs(address).store.rows
     error: BaseException | None = caught.value
     while error is not None:
         assert "hunter2" not in str(error)

@@ -38,7 +38,7 @@ async def test_runs_begin_by_their_priority_and_not_before_their_delay(runs: Run
             await handle.result(timeout=LONG)
     assert [one for one in begun if one != "later"] == ["urgent", "first come", "last"]
     info = await handles[0].info()
-    assert (info.updated_at - info.created_at).total_seconds() >= 0.5
+    assert info.updated_at - info.created_at >= 0.5
 
 
 async def test_the_agents_inside_a_run_are_seen_and_cancelled_with_it(working: Working, url: str) -> None:

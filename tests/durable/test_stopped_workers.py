@@ -16,15 +16,15 @@ async def test_a_run_whose_end_is_being_stored_when_its_worker_stops_is_finished
     storing, stopping = threading.Event(), threading.Event()
 
     def take_long(_: Any, __: Any, statement: str, parameters: Any, *rest: Any) -> None:
-        if "UPDATE" in statement and "SUCCESS" in str(parameters):
+        if "UPDATE agentkit_runs" in statement and "finished" in str(parameters):
             storing.set()
             stopping.wait(LONG)
             time.sleep(2)
 
     agent = Agent(ScriptedModel(["Done."]), name="quick")
     runs.add(agent)
-    with runs.worker(poll=0.1, grace=LONG) as worker:
-        event.listen(worker._dbos._sys_db.engine, "before_cursor_execute", take_long)
+    with runs.worker(poll=0.1, grace=LONG):
+        event.listen(runs.store.engine, "before_cursor_execute", take_long)
         handle = await agent.start("Go.")
         await eventually(storing.is_set)
         stopping.set()

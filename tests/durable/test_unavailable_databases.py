@@ -8,7 +8,6 @@ import os
 import threading
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from tests.waiting import LONG, eventually
 async def test_calls_say_that_the_database_is_down_and_a_wait_outlasts_it(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentkit.durable.stored.run_tables._SECONDS_LOST", 0.1)
+    monkeypatch.setattr("agentkit.runs.run_database._SECONDS_LOST", 0.1)
     runs, agent = Runs(postgres_url), Agent(ScriptedModel(["x"]), name="waits")
     runs.add(agent)
     handle = await agent.start("Hello", run_id=f"down-{os.getpid()}")
@@ -99,7 +98,7 @@ async def test_what_no_database_can_hold_is_that_of_no_run(
 async def test_a_map_outlasts_a_database_that_is_away_and_each_input_acts_once(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentkit.durable.stored.run_tables._SECONDS_LOST", 0.1)
+    monkeypatch.setattr("agentkit.runs.run_database._SECONDS_LOST", 0.1)
     monkeypatch.setattr("agentkit.durable.takeover._MIN_SECONDS_ORPHANED", 0.1)
     acts, attempts, goes_on = dict[str, str](), list[str](), threading.Event()
 
@@ -138,11 +137,9 @@ def test_a_server_answers_503_while_the_database_is_away_and_its_streams_go_on_a
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("starlette", reason="needs the extra `server`")
-    from agentkit.server.served_runs.durable_records import DurableRecords
-    from agentkit.server.served_runs.durable_runs import DurableRuns
     from tests.server.serving_agents import served
 
-    monkeypatch.setattr("agentkit.durable.stored.run_tables._SECONDS_LOST", 0.1)
+    monkeypatch.setattr("agentkit.runs.run_database._SECONDS_LOST", 0.1)
     monkeypatch.setattr("agentkit.durable.takeover._MIN_SECONDS_ORPHANED", 0.1)
     goes_on = threading.Event()
 
@@ -157,9 +154,8 @@ def test_a_server_answers_503_while_the_database_is_away_and_its_streams_go_on_a
         return Message("assistant", tool_calls=(ToolCall("a", "hold", "{}"),))
 
     agent = Agent(ScriptedModel.repeat(reply), "You hold.", tools=[hold], name="holder")
-    records = DurableRecords(Runs(postgres_url))
-    options = {"store": records, "runs": partial(DurableRuns, records=records)}
-    with Memory.open(tmp_path / "home", scope="acme") as memory, served(agent.but(memory=memory), **options) as client:
+    runs = Runs(postgres_url)
+    with Memory.open(tmp_path / "home", scope="acme") as memory, served(agent.but(memory=memory), runs=runs) as client:
         run = client.post("/runs", {"agent": "holder", "input": "Go."}).json()["id"]
         with client.http.stream("GET", f"/runs/{run}/events") as stream:
             lines = stream.iter_lines()
@@ -184,7 +180,7 @@ def test_a_server_answers_503_while_the_database_is_away_and_its_streams_go_on_a
             rest = [line for line in lines if line.startswith("event: ")]
         assert rest[-2:] == ["event: run_finished", "event: end"]
         assert client.get(f"/runs/{run}").json()["output"] == "held"
-    records.close()
+    runs.close()
 
 
 async def test_a_database_that_cannot_be_opened_is_named_without_its_password(tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ def test_the_command_line_lists_decides_and_goes_on(url: str, agents: Callable[[
     with module.runs.worker(poll=0.1, grace=0):
         asyncio.run(begin())
         (info,) = [json.loads(line) for line in command("list", "--json").stdout.splitlines()]
-        assert (info["run_id"], info["state"], info["waiting"][0]["tool"]) == ("refund-1", "paused", "refund")
+        assert (info["run_id"], info["state"], info["waiting"][0]["tool"]) == ("refund-1", "waiting", "refund")
         refused = command("approve", "refund-1", "x9")
         assert refused.exit_code == 1
         assert "no call that waits has the id 'x9'; those that wait: 'r'" in refused.stderr

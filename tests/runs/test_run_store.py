@@ -163,11 +163,11 @@ def test_events_and_usage_are_kept(store: RunStore) -> None:
         RunEvent(1, "text_delta", {"text": "a\ud800\0"}),
         RunEvent(1_001, "run_finished", {"money": float("nan")}),
     ]
-    store.add_events("r", events)
-    assert store.events("r", limit=1) == events[:1] and store.last_event("r") == 1_001
-    assert store.events("r", after=1) == [RunEvent(1_001, "run_finished", {"money": None})]
+    store.events.add("r", events)
+    assert store.events.after("r", limit=1) == events[:1] and store.events.last("r") == 1_001
+    assert store.events.after("r", 1) == [RunEvent(1_001, "run_finished", {"money": None})]
     store.delete("r")
-    assert store.events("r") == [] and store.last_event("r") == 0
+    assert store.events.after("r") == [] and store.events.last("r") == 0
     for day in ("2026-11-21", "2026-11-22", "2026-11-22"):
         store.usage.add("acme", day, Usage(2, 1, 0, 0.5))
     store.usage.add("acme", "2026-11-22", Usage(1), runs=0)
@@ -178,7 +178,7 @@ def test_events_and_usage_are_kept(store: RunStore) -> None:
 def test_a_damaged_run_hurts_no_other_run(store: RunStore) -> None:
     for run_id in ("good", "bad"):
         store.add(run(run_id))
-    store._database.work(lambda c: c.execute(sa.text("UPDATE agentkit_runs SET usage = 'x' WHERE run_id = 'bad'")))
+    store.database.work(lambda c: c.execute(sa.text("UPDATE agentkit_runs SET usage = 'x' WHERE run_id = 'bad'")))
     bad, good = store.page(RunsWanted())
     assert good == run("good") and bad.error == ("RunStoreError", "what is stored of this run is damaged")
     assert [one.run_id for one in store.requeue_interrupted()] == ["good"]
@@ -225,7 +225,7 @@ def test_a_database_of_another_format_or_of_something_else_is_refused(tmp_path: 
 
 def test_the_next_format_converts_a_store_once(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     opened().add(run())
-    target = opened()._database.engine
+    target = opened().database.engine
     converted: list[int] = []
 
     def convert(connection: sa.Connection) -> None:

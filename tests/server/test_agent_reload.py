@@ -13,8 +13,6 @@ from agentkit import Composition, Message, Reply, Runs, ScriptedModel, ToolCall
 from agentkit.agent_files import SharedMemories, load_agent
 from agentkit.server import Server
 from agentkit.server.agent_reload import AgentReload
-from agentkit.server.served_runs.durable_records import DurableRecords
-from agentkit.server.served_runs.durable_runs import DurableRuns
 from tests.server.serving_agents import ended, served
 from tests.waiting import eventually, until
 
@@ -81,14 +79,13 @@ def test_durable_runs_go_on_with_the_agent_as_it_is_then(tmp_path: Path) -> None
     model = ScriptedModel.repeat(Message("assistant", tool_calls=(ToolCall("c", "price", "{}"),)), "Done.")
     memories = SharedMemories()
     load = partial(load_agent, model=model, memories=memories)
-    records = DurableRecords(Runs(f"sqlite:///{tmp_path / 'durable.db'}"), tmp_path / "runs.db")
+    runs = Runs(f"sqlite:///{tmp_path / 'durable.db'}")
     reports: list[str | None] = []
 
     def prepare(server: Server) -> None:
         AgentReload(server, load, lambda _, problem: reports.append(problem))
 
-    runs = partial(DurableRuns, records=records, version="reloaded")
-    with served(load(file), prepare=prepare, store=records, runs=runs) as client:
+    with served(load(file), prepare=prepare, runs=runs, version="reloaded") as client:
 
         def begun() -> str:
             run: str = client.post("/runs", {"agent": "a", "input": "x"}).json()["id"]
@@ -104,7 +101,7 @@ def test_durable_runs_go_on_with_the_agent_as_it_is_then(tmp_path: Path) -> None
         tools.write_text(ASKING + TOOL.format("31"))
         assert until(lambda: reports) == [None]
         assert (paid(waiting), paid(begun())) == ("31", "31")
-    records.close()
+    runs.close()
     memories.close()
 
 

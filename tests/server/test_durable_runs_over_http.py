@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +25,8 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory
 from agentkit.prompts import UserInput
 from agentkit.runs.run_record import RunRecord, RunsWanted
+from agentkit.runs.run_store import RunStore
 from agentkit.server import Access, Server, add_token
-from agentkit.server.served_runs.durable_records import DurableRecords
-from agentkit.server.served_runs.durable_runs import DurableRuns
 from agentkit.testing import Delayed
 from tests.paths import ROOT
 from tests.raising import raises
@@ -62,7 +60,7 @@ def until(client: Client, run: str, token: str, *statuses: str) -> dict[str, Any
     return dict(now)
 
 
-def assert_counted(client: Client, records: DurableRecords, run: str, runs: int) -> None:
+def assert_counted(client: Client, records: RunStore, run: str, runs: int) -> None:
     """Check that all that a run of a tenant used so far is counted once, and is waited for no more."""
     end = time.monotonic() + LONG
     wanted = runs, records.get(run).usage
@@ -71,11 +69,11 @@ def assert_counted(client: Client, records: DurableRecords, run: str, runs: int)
         time.sleep(0.05)
 
 
-def queries(records: DurableRecords, limit: int) -> int:
+def queries(records: RunStore, limit: int) -> int:
     """Return how many queries a page of runs takes."""
     found: list[str] = []
     own = threading.get_ident()  # the worker asks, too
-    engine = records.runs.store.client._sys_db.engine
+    engine = records.database.engine
 
     def note(_: Any, __: Any, statement: str, *rest: Any) -> None:
         if threading.get_ident() == own:
@@ -96,10 +94,11 @@ def test_what_a_run_used_is_counted_when_it_ends_while_the_server_stops(tmp_path
         begun.set()
         return Delayed(2, Reply(Message("assistant", "Late."), usage=Usage(7, 1)))
 
-    records = DurableRecords(Runs(f"sqlite:///{tmp_path / 'durable.db'}"))
+    runs = Runs(f"sqlite:///{tmp_path / 'durable.db'}")
+    records = runs.store.rows
     with Memory.open(tmp_path / "home", scope="acme") as memory:
         agent = Agent(ScriptedModel([late]), name="shop", memory=memory)
-        with served(agent, store=records, runs=partial(DurableRuns, records=records)) as client:
+        with served(agent, runs=runs) as client:
             run = client.post("/runs", {"agent": "shop", "input": "a"}).json()["id"]
             assert begun.wait(LONG)
         assert records.get(run).state == "finished"
@@ -110,16 +109,15 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
     access = tmp_path / "access.yaml"
     acme, other = [add_token(access, tenant, tenant, scopes=("run", "read", "approve")) for tenant in ("acme", "other")]
     agent = Agent(ScriptedModel.repeat(reply), "You pay.", tools=[pay], name="cashier")
-    records = DurableRecords(Runs(f"sqlite:///{tmp_path / 'durable.db'}"))
+    runs = Runs(f"sqlite:///{tmp_path / 'durable.db'}")
+    records = runs.store.rows
     left = RunRecord(run_id="left", tenant="acme", agent="cashier", state="running", created_at=1, updated_at=1)
     records.add(replace(left, input=UserInput("left")))  # of a request, as a server that was killed leaves it
     with raises(AgentDefinitionError, name="memory"):
-        Server([agent], store=records, runs=partial(DurableRuns, records=records))
+        Server([agent], runs=runs)
     with (
         Memory.open(tmp_path / "home", scope="acme") as memory,
-        served(
-            agent.but(memory=memory), store=records, access=Access(access), runs=partial(DurableRuns, records=records)
-        ) as client,
+        served(agent.but(memory=memory), access=Access(access), runs=runs) as client,
     ):
         (tmp_path / "sky.md").write_text("The sky is blue.", "utf-8")
         memory.ingest(tmp_path / "sky.md")
@@ -225,7 +223,7 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
         assert client.delete(f"/runs/{run}", acme).status_code == 204
         assert client.get(f"/runs/{run}", acme).status_code == 404
         assert client.get(f"/runs/{second}/journal", acme).text.count("\n") > 3
-    records.close()
+    runs.close()
 
 
 @pytest.mark.long

@@ -10,21 +10,19 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
-from agentkit import Agent, Journal, Message, Runs, ScriptedModel, ToolCall, tool
+from agentkit import Agent, Journal, Message, ScriptedModel, ToolCall, tool
 from agentkit.memory import Memory
 from agentkit.prompts import Document, UserInput
 from agentkit.runs.run_record import RunRecord
 from agentkit.server import RunStore, ServerOptions
-from agentkit.server.served_runs.durable_records import DurableRecords
-from agentkit.server.served_runs.durable_runs import DurableRuns
 from agentkit.testing import Delayed
+from tests.server.conftest import RunService
 from tests.server.serving_agents import ended, served
 from tests.waiting import LONG, until
 
@@ -124,8 +122,8 @@ def test_a_listener_hears_a_run_while_it_goes_on() -> None:
         assert "event: run_finished" in heard and 'data: {"status":"finished"}' in heard
 
 
-def test_a_run_waits_for_decisions_about_all_its_calls_and_goes_on() -> None:
-    with served(cashier(wants(ONE, TWO), "Done.")) as client:
+def test_a_run_waits_for_decisions_about_all_its_calls_and_goes_on(run_service: RunService) -> None:
+    with run_service(cashier(wants(ONE, TWO), "Done.")) as client:
         run = client.post("/runs", {"agent": "cashier", "input": "Pay.", "session": "s"}).json()["id"]
         waiting = ended(client, run)
         assert (waiting["status"], [call["id"] for call in waiting["waiting"]]) == ("waiting", ["c1", "c2"])
@@ -148,8 +146,8 @@ def test_a_run_waits_for_decisions_about_all_its_calls_and_goes_on() -> None:
         assert ids == sorted(set(ids))
 
 
-def test_a_run_is_counted_once_however_often_it_waits() -> None:
-    with served(cashier(wants(ONE), wants(TWO), "Done.", wants(ONE))) as client:
+def test_a_run_is_counted_once_however_often_it_waits(run_service: RunService) -> None:
+    with run_service(cashier(wants(ONE), wants(TWO), "Done.", wants(ONE))) as client:
 
         def counted() -> int:
             return sum([day["runs"] for day in client.get("/usage").json()["days"]])
@@ -176,8 +174,8 @@ NO_DECISIONS: list[Any] = [
 ]
 
 
-def test_only_a_decision_approves() -> None:
-    with served(cashier(wants(ONE), "Done.")) as client:
+def test_only_a_decision_approves(run_service: RunService) -> None:
+    with run_service(cashier(wants(ONE), "Done.")) as client:
         run = client.post("/runs", {"agent": "cashier", "input": "Pay."}).json()["id"]
         ended(client, run)
         for decision in NO_DECISIONS:
@@ -185,9 +183,9 @@ def test_only_a_decision_approves() -> None:
             assert client.get(f"/runs/{run}").json()["status"] == "waiting" and PAID == []
 
 
-def test_of_those_who_decide_at_once_none_is_lost_and_none_counts_twice() -> None:
+def test_of_those_who_decide_at_once_none_is_lost_and_none_counts_twice(run_service: RunService) -> None:
     calls = [(f"c{at}", "pay", f'{{"amount": {at}}}') for at in range(8)]
-    with served(cashier(wants(*calls), "Done.")) as client:
+    with run_service(cashier(wants(*calls), "Done.")) as client:
         run = client.post("/runs", {"agent": "cashier", "input": "Pay."}).json()["id"]
         ended(client, run)
         answers: list[int] = []
@@ -223,8 +221,8 @@ def test_a_run_is_cancelled_and_its_session_is_free() -> None:
         assert client.get(f"/runs/{run}").status_code == 404
 
 
-def test_a_run_that_waits_can_be_cancelled() -> None:
-    with served(cashier(wants(ONE), "Done.")) as client:
+def test_a_run_that_waits_can_be_cancelled(run_service: RunService) -> None:
+    with run_service(cashier(wants(ONE), "Done.")) as client:
         run = client.post("/runs", {"agent": "cashier", "input": "Pay."}).json()["id"]
         ended(client, run)
         assert client.post(f"/runs/{run}/cancel").json()["status"] == "cancelled"
@@ -232,9 +230,9 @@ def test_a_run_that_waits_can_be_cancelled() -> None:
         assert PAID == []
 
 
-def test_the_same_key_starts_a_run_once() -> None:
+def test_the_same_key_starts_a_run_once(run_service: RunService) -> None:
     model = ScriptedModel.repeat("Hm.")
-    with served(Agent(model, name="a")) as client:
+    with run_service(Agent(model, name="a")) as client:
         body, key = {"agent": "a", "input": "Hi", "session": "s"}, {"Idempotency-Key": "order-1"}
         runs = {client.post("/runs", body, headers=key).json()["id"] for _ in range(3)}
         assert len(runs) == 1
@@ -244,8 +242,8 @@ def test_the_same_key_starts_a_run_once() -> None:
         assert (other.status_code, other.json()["error"]["code"]) == (409, "idempotency_key_reused")
 
 
-def test_what_fails_says_so_and_what_is_internal_stays_inside() -> None:
-    with served(Agent(ScriptedModel([RuntimeError("password=hunter2")]), name="a")) as client:
+def test_what_fails_says_so_and_what_is_internal_stays_inside(run_service: RunService) -> None:
+    with run_service(Agent(ScriptedModel([RuntimeError("password=hunter2")]), name="a")) as client:
         run = client.post("/runs", {"agent": "a", "input": "Hi"}).json()["id"]
         done = ended(client, run)
         assert (done["status"], done["error"]["type"]) == ("failed", "RuntimeError")
@@ -273,8 +271,8 @@ def test_what_fails_says_so_and_what_is_internal_stays_inside() -> None:
         None,
     ],
 )
-def test_a_run_that_cannot_be_is_refused_before_anything_is_kept(body: Any) -> None:
-    with served(Agent(ScriptedModel.repeat("Hm."), name="a")) as client:
+def test_a_run_that_cannot_be_is_refused_before_anything_is_kept(run_service: RunService, body: Any) -> None:
+    with run_service(Agent(ScriptedModel.repeat("Hm."), name="a")) as client:
         answer = client.http.post("/runs", content=json.dumps(body), headers={"Content-Type": "application/json"})
         assert answer.status_code == 422, answer.text
         assert client.get("/runs").json() == {"runs": []}
@@ -342,29 +340,22 @@ def test_a_journal_of_a_newer_version_is_left_to_a_server_that_can_read_it(tmp_p
                 assert client.get("/runs/r/journal").text == newer
 
 
-@pytest.mark.parametrize("is_durable", [False, True])
-def test_a_tenant_cannot_take_all_the_room(tmp_path: Path, is_durable: bool) -> None:
-    options: dict[str, Any] = {"options": ServerOptions(runs_per_tenant=2)}
-    with Memory.open(tmp_path) as memory, ThreadPoolExecutor(4) as pool:
-        agent = Agent(ScriptedModel.repeat(Delayed(300, "late")), name="a", memory=memory)
-        if is_durable:
-            pytest.importorskip("dbos", reason="needs the extra `durable`")
-            records = DurableRecords(Runs(f"sqlite:///{tmp_path / 'durable.db'}"))
-            options |= {"store": records, "runs": partial(DurableRuns, records=records)}
-        with served(agent, **options) as client:
+def test_a_tenant_cannot_take_all_the_room(run_service: RunService) -> None:
+    agent = Agent(ScriptedModel.repeat(Delayed(300, "late")), name="a")
+    with ThreadPoolExecutor(4) as pool, run_service(agent, options=ServerOptions(runs_per_tenant=2)) as client:
 
-            def start(key: str) -> Any:
-                return client.post("/runs", {"agent": "a", "input": "Hi"}, headers={"Idempotency-Key": key})
+        def start(key: str) -> Any:
+            return client.post("/runs", {"agent": "a", "input": "Hi"}, headers={"Idempotency-Key": key})
 
-            begun = [one for one in pool.map(start, "abcd") if one.status_code == 202]  # all at once
-            assert len(begun) == 2 and start("e").status_code == 429
-            runs = [one.json() for one in begun]
-            known = next(key for key in "abcd" if start(key).status_code == 202)
-            assert start(known).json()["id"] in [run["id"] for run in runs]  # a run that there is takes no more room
-            client.post(f"/runs/{runs[0]['id']}/cancel")
-            until(lambda: start("e").status_code == 202)
-            for run in client.get("/runs").json()["runs"]:
-                client.post(f"/runs/{run['id']}/cancel")
+        begun = [one for one in pool.map(start, "abcd") if one.status_code == 202]  # all at once
+        assert len(begun) == 2 and start("e").status_code == 429
+        runs = [one.json() for one in begun]
+        known = next(key for key in "abcd" if start(key).status_code == 202)
+        assert start(known).json()["id"] in [run["id"] for run in runs]  # a run that there is takes no more room
+        client.post(f"/runs/{runs[0]['id']}/cancel")
+        until(lambda: start("e").status_code == 202)
+        for run in client.get("/runs").json()["runs"]:
+            client.post(f"/runs/{run['id']}/cancel")
 
 
 def test_an_answer_that_json_has_no_form_of_is_kept_and_shown() -> None:
@@ -407,8 +398,8 @@ def test_decisions_are_made_at_the_next_server_too(tmp_path: Path) -> None:
         assert ended(client, run)["output"] == "Done." and PAID == [3]
 
 
-def test_runs_are_listed_by_page() -> None:
-    with served(Agent(ScriptedModel.repeat("Hm."), name="a")) as client:
+def test_runs_are_listed_by_page(run_service: RunService) -> None:
+    with run_service(Agent(ScriptedModel.repeat("Hm."), name="a")) as client:
         runs = [client.post("/runs", {"agent": "a", "input": str(at)}).json()["id"] for at in range(5)]
         page = [run["id"] for run in client.get("/runs?limit=2").json()["runs"]]
         assert page == runs[:-3:-1]

@@ -14,9 +14,9 @@ import typer
 from agentkit.cli.commands.worker_command import runs_of
 from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import complain, note, progress_bar, put
-from agentkit.durable.durable_errors import DurableError
 from agentkit.durable.mapping import all_made
 from agentkit.ground.sync_driver import run_blocking
+from agentkit.runs.run_errors import DurableError
 from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_prompts.system.regular_files import read_regular
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeAlias
 
 import typer
@@ -15,11 +15,10 @@ from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import complain, note, put, put_table
 from agentkit.durable.run_handle import RunHandle
 from agentkit.durable.runs_facade import Runs
-from agentkit.durable.stored.run_info import RunInfo
-from agentkit.durable.stored.run_tables import AskedCall
 from agentkit.ground.sync_driver import run_blocking
 from agentkit.run.journal.journal import Journal, inner_id
 from agentkit.run.parts.decisions import Decision, Denied, decision_data
+from agentkit.runs.run_record import RunRecord, WaitingCall
 
 __all__ = ["runs_app"]
 
@@ -48,7 +47,7 @@ def list_(
     url: Url,
     state: Annotated[
         str | None,
-        typer.Option(metavar="STATE", help="queued, running, paused, finished, failed or cancelled."),
+        typer.Option(metavar="STATE", help="queued, running, waiting, finished, failed or cancelled."),
     ] = None,
     agent: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     tenant: Annotated[str | None, typer.Option(metavar="NAME")] = None,
@@ -61,7 +60,7 @@ def list_(
 ) -> None:
     """List runs, the latest first, with what keeps them from going on.
 
-    Example: agentkit runs list --url sqlite:///runs.db --state paused
+    Example: agentkit runs list --url sqlite:///runs.db --state waiting
     """
     wanted: dict[str, Any] = {"state": state, "agent": agent, "tenant": tenant, "session": session}
     if inside is None:
@@ -77,7 +76,7 @@ def list_(
     rows = []
     for info in found:
         waits = ", ".join(f"{call.tool} ({call.call_id})" for call in info.waiting)
-        what = info.error or info.problem or (f"waits for a decision about {waits}" if waits else "")
+        what = str(info.error or "") or info.problem or (f"waits for a decision about {waits}" if waits else "")
         whose = info.agent, info.tenant or "", info.session or ""
         rows.append((info.run_id, info.state, *whose, _time(info.created_at), what))
     put_table(("run", "state", "agent", "tenant", "session", "began", "what"), rows)
@@ -91,15 +90,15 @@ def show(run: RunId, url: Url, as_json: AsJson = False) -> None:
     """
     handle = _handle(url, run)
     info, journal = run_blocking(handle.info()), run_blocking(handle.journal())
-    decided = run_blocking(handle.decided()) if info.inside is None else ()
+    decided = run_blocking(handle.decided()) if info.parent is None else ()
     if as_json:
         lines = [json.loads(line) for line in journal.dumps().splitlines()]
         put(json.dumps({**_data(info), "decided": [_call_data(call) for call in decided], "journal": lines}))
         return
-    what = info.version if info.inside is None else f"inside of {info.inside}"
+    what = info.version if info.parent is None else f"inside of {info.parent}"
     _line(f"{info.run_id}: {info.state}, agent {info.agent}, {what}, began {_time(info.created_at)}")
-    for what in filter(None, (info.error, info.problem)):
-        _line(what)
+    for cause in filter(None, (info.error, info.problem)):
+        _line(str(cause))
     _show_journal(journal, {call.call_id: call.decided_by for call in decided})
     for call in info.waiting:
         _line(f"waits: {call.tool} {call.arguments} ({call.call_id}{f', of {call.agent}' if call.agent else ''})")
@@ -222,7 +221,7 @@ def schedules_(url: Url, as_json: AsJson = False) -> None:
     rows = []
     for one in found:
         run = one.last_run
-        became = [] if run is None else [run.state, *filter(None, (run.error, run.problem))]
+        became = [] if run is None else [run.state, *[str(what) for what in (run.error, run.problem) if what]]
         last_at = "" if one.last_at is None else _zoned(one.last_at)
         due = f"{one.cron} {one.timezone}", _zoned(one.next_at), last_at
         rows.append((one.name, one.agent, *due, ": ".join(became), one.problem or ""))
@@ -343,20 +342,24 @@ def _terms(decision: Decision) -> str:
     return "" if decision.arguments is None else f", to run with {json.dumps(dict(decision.arguments))}"
 
 
-def _data(info: RunInfo) -> dict[str, Any]:
-    data: dict[str, Any] = asdict(info)
-    for name in ("created_at", "updated_at"):
-        data[name] = data[name].isoformat()
-    data["waiting"] = [_call_data(call) for call in info.waiting]
-    return data
+def _data(run: RunRecord) -> dict[str, Any]:
+    names = ("run_id", "state", "agent", "version", "session", "tenant", "user", "worker", "attempts", "problem")
+    return {
+        **{name: getattr(run, name) for name in names},
+        "created_at": datetime.fromtimestamp(run.created_at, UTC).isoformat(),
+        "updated_at": datetime.fromtimestamp(run.updated_at, UTC).isoformat(),
+        "error": None if run.error is None else str(run.error),
+        "inside": run.parent,
+        "waiting": [_call_data(call) for call in run.waiting],
+    }
 
 
-def _call_data(call: AskedCall) -> dict[str, Any]:
+def _call_data(call: WaitingCall) -> dict[str, Any]:
     return {**asdict(call), "decision": None if call.decision is None else decision_data(call.decision)}
 
 
-def _time(when: datetime) -> str:
-    return f"{when.astimezone():%Y-%m-%d %H:%M:%S}"
+def _time(when: float) -> str:
+    return f"{datetime.fromtimestamp(when):%Y-%m-%d %H:%M:%S}"
 
 
 def _zoned(when: datetime) -> str:

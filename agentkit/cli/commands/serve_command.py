@@ -88,16 +88,13 @@ def serve(
         memory = None
         if not any(one.memory for one in loaded):
             memory = closing.enter_context(open_memory(home, embedder=embedder))
-        store: RunStore
+        store = durable = None
         if runs is None:
-            store, durable = RunStore(home / "runs.db"), None
+            store = RunStore(home / "runs.db")
+            closing.callback(store.close)
         else:
-            from agentkit.server.served_runs.durable_records import DurableRecords
-            from agentkit.server.served_runs.durable_runs import DurableRuns
-
-            store = records = DurableRecords(Runs(utf8(runs)), home / "runs.db")
-            durable = partial(DurableRuns, records=records, version=_RELOADED if reload else None)
-        closing.callback(store.close)
+            durable = Runs(utf8(runs))
+            closing.callback(durable.close)
         known = access or (home / ACCESS if (home / ACCESS).exists() else None)
         options = ServerOptions(cors_origins=tuple(cors or ()), grace_seconds=grace)
         made = Server(
@@ -107,6 +104,7 @@ def serve(
             access=None if known is None else Access(known),
             options=options,
             runs=durable,
+            version=_RELOADED if reload else None,
         )
         if reload:
             reloading = AgentReload(made, load, _report)

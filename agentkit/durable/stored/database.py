@@ -5,22 +5,22 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import event, exc
+from sqlalchemy import exc
 
-from agentkit.durable.durable_errors import DatabaseUnavailable, DurableError
-from agentkit.durable.stored.run_tables import RunTables, engine_url
-from agentkit.durable.stored.sqlite_connection import prepare
+from agentkit.durable.durable_errors import DatabaseUnavailable
+from agentkit.runs.run_database import RunDatabase, sqlite_engine
+from agentkit.runs.run_errors import DurableError
+from agentkit.runs.run_store import MAX_KEPT, RunStore
 from agentkit_prompts.system.private_files import private_database
 
-__all__ = ["address_of", "checked_url", "is_made", "opened_database", "shown_url"]
+__all__ = ["OpenedDatabase", "checked_url", "is_made", "opened_database", "shown_url"]
 
-_CACHED_STATEMENTS = 16
-"""Compiled statements that a SQLite connection keeps. They take up to 60 KiB each, and those with a list of ids differ
-with its length: 128, the default of Python, on 25 connections are 90 MiB after some thousand runs.
-"""
+_SECONDS_CONNECT = 10
+_CONNECTIONS, _MORE_CONNECTIONS = 5, 20
+"""Of a process to PostgreSQL, those that stay open and those that are opened when they are needed."""
 
 
 def checked_url(url: object) -> sa.URL:
@@ -53,13 +53,6 @@ def checked_url(url: object) -> sa.URL:
     return made
 
 
-def address_of(url: sa.URL) -> str:
-    """Return what DBOS connects to: the database, with its password and how connections are made."""
-    if url.get_backend_name() == "sqlite":
-        url = url.set(query={"cached_statements": str(_CACHED_STATEMENTS)})
-    return url.render_as_string(hide_password=False)
-
-
 def _scheme(url: object) -> str:
     """Return what an error may show of an address: the rest may hold a password."""
     scheme, found, _ = url.partition("://") if isinstance(url, str) else ("", "", "")
@@ -70,28 +63,43 @@ def is_made(url: sa.URL) -> bool:
     """Return whether a database has the tables of runs; nothing of it is made or changed."""
     if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
         return False
-    engine = sa.create_engine(engine_url(url), poolclass=sa.NullPool)
-    return RunTables.are_in(sa.inspect(engine))
+    engine = sa.create_engine(_engine_url(url), poolclass=sa.NullPool)
+    return RunDatabase.is_in(sa.inspect(engine))
 
 
-def opened_database(url: sa.URL, application: str) -> tuple[Any, RunTables]:
+class OpenedDatabase(NamedTuple):
+    """An open database of durable runs."""
+
+    client: Any
+    """The `DBOSClient` of the database."""
+    engine: sa.Engine
+    """The connections that DBOS and the store share: so one transaction can write what belongs to both."""
+    leases: sa.Engine
+    rows: RunStore
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.client.destroy()
+        self.engine.dispose()
+        self.leases.dispose()
+
+
+def opened_database(url: sa.URL, application: str) -> OpenedDatabase:
     """Open a database for one application, and make the tables that are missing.
 
     Raises:
         DurableError: DBOS is not installed.
         DatabaseUnavailable: There is no such file, and it cannot be made.
+        RunStoreError: The database has another format.
     """
-    address = address_of(url)
     try:
-        from dbos import DBOS, DBOSClient
-        from dbos._serialization import DBOSPortableJSON
+        from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
     except ImportError as error:
         raise DurableError(
             "durable runs need DBOS: pip install 'agentkit-prompt-tree[durable]'", name="dbos"
         ) from error
     logger = logging.getLogger("dbos")
-    level = logger.level
-    if level == logging.NOTSET:
+    if logger.level == logging.NOTSET:
         logger.setLevel(logging.WARNING)
     if url.get_backend_name() == "sqlite":
         try:
@@ -103,23 +111,33 @@ def opened_database(url: sa.URL, application: str) -> tuple[Any, RunTables]:
                 name="url",
                 path=shown_url(url),
             ) from error
-    tables = RunTables(url)
+        engine, leases = sqlite_engine(str(url.database)), sqlite_engine(str(url.database))
+    else:
+        address = _engine_url(url)
+        engine = sa.create_engine(address, pool_size=_CONNECTIONS, max_overflow=_MORE_CONNECTIONS, pool_pre_ping=True)
+        leases = sa.create_engine(address, pool_size=1, max_overflow=0, pool_pre_ping=True)
     try:
-        tables.create()
-        DBOS.migrate(address)
+        rows = RunStore(engine, keep=MAX_KEPT)
+        DBOS.migrate(url.render_as_string(hide_password=False))
         client = DBOSClient(
-            system_database_url=address,
-            serializer=DBOSPortableJSON,
+            system_database_engine=engine,
+            serializer=DBOSPortableJSONSerializer(),
             application_name=application,
             retry_connection_errors=False,  # without an end: whoever asks shall know
         )
-        if tables.is_sqlite:
-            event.listen(client._sys_db.engine, "connect", prepare)
-            client._sys_db.engine.dispose()  # what is open already
     except BaseException:
-        tables.close()
+        engine.dispose()
+        leases.dispose()
         raise
-    return client, tables
+    return OpenedDatabase(client, engine, leases, rows)
+
+
+def _engine_url(url: sa.URL) -> sa.URL:
+    """Return what SQLAlchemy connects to: a server that cannot be reached is given up after seconds."""
+    if url.get_backend_name() == "sqlite":
+        return url
+    url = url.set(drivername="postgresql+psycopg")
+    return url.update_query_dict({"connect_timeout": url.query.get("connect_timeout", str(_SECONDS_CONNECT))})
 
 
 def shown_url(url: sa.URL) -> str:

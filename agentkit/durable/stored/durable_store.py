@@ -1,35 +1,39 @@
-"""`DurableStore`: the durable runs in a database: what they are, how they ended, and how they go on.
+"""`DurableStore`: the durable runs in a database, and the queues of DBOS that workers take them from.
 
-One run is one DBOS workflow, and the lines of its journal are steps of it: what a run was answered is stored once, as
-our JSON, before it goes on, by a write that DBOS refuses to whoever does not own the run any more. So recovery, queues,
-priorities and schedules are those of DBOS, and going on is `Agent.resume`. Agents inside of it: see `journal_rows`.
-Journals in tables of our own beside a queue would need that fence, those retries and that retention written again.
+The runs are in tables of ours: journals, decisions, states. DBOS says when a worker works on a run: each time a run is
+to go on, it is a new workflow, a leg, that is queued in the transaction that stores why. A leg begins an attempt, which
+has the fence of the run until another one begins. So DBOS needs to know nothing of runs, and is used by its public API.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar, get_args
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
 
+import sqlalchemy as sa
 from sqlalchemy import exc
 
-from agentkit.durable.durable_errors import DatabaseUnavailable, DurableError, RunIdTaken, RunNotFound
-from agentkit.durable.stored.database import address_of, checked_url, is_made, opened_database, shown_url
-from agentkit.durable.stored.journal_rows import INNER, JournalRow, journal_rows, journal_text
-from agentkit.durable.stored.run_info import RunInfo, RunState, info_of, inner_info, names_of, outcome_of, state_of
+from agentkit.durable.durable_errors import DatabaseUnavailable, RunIdTaken
+from agentkit.durable.stored.database import OpenedDatabase, checked_url, is_made, opened_database, shown_url
 from agentkit.durable.stored.run_request import RunRequest
-from agentkit.durable.stored.run_tables import AskedCall, RunTables
-from agentkit.durable.stored.workflow_rows import WorkflowRow, WorkflowRows, can_be_stored
 from agentkit.errors import JournalError
 from agentkit.ground.threads import in_thread
 from agentkit.run.journal.journal import Journal
+from agentkit.runs.run_errors import DurableError
+from agentkit.runs.run_queue import Leg, NewRun, RunQueue
+from agentkit.runs.run_record import STATES, RunRecord, RunsWanted, WaitingCall
+from agentkit.runs.run_store import RunStore
+from agentkit.runs.worker_rows import WorkerRow, WorkerRows
+from agentkit_prompts.context.prompt_context import UserInput
 
-__all__ = ["APPLICATION", "PRIORITY", "VERSION", "WORKFLOW", "DurableStore"]
+__all__ = ["APPLICATION", "VERSION", "WORKFLOW", "DurableStore", "StartedRun", "leg_id", "leg_of"]
 
 T = TypeVar("T")
 
@@ -39,15 +43,41 @@ WORKFLOW = "agentkit.run"
 VERSION = "agentkit-1"
 """The version that DBOS knows; agents have versions of their own."""
 
-_BEHIND = 2**31 - 1
-"""Behind every step: a workflow that is rewound to it has lost nothing, and runs again from its journal."""
-PRIORITY = 100
-"""That of a run that was given none."""
 _PAGE = 500
 _SECONDS_AGAIN = 1.0
 """Between two questions to a database that does not answer."""
 _MAX_SHOWN = 300
 _log = logging.getLogger("agentkit")
+
+
+@dataclass(frozen=True, slots=True)
+class StartedRun:
+    """A run that is to be stored."""
+
+    run_id: str
+    request: RunRequest
+    head: str
+    """The first line of its journal: what it was asked."""
+    input: UserInput | None
+
+    def new(self) -> NewRun:
+        """Return the run as the store takes it."""
+        request, now = self.request, time.time()
+        record = RunRecord(
+            run_id=self.run_id,
+            agent=request.agent,
+            version=request.version,
+            state="queued",
+            created_at=now,
+            updated_at=now,
+            tenant=request.tenant,
+            user=request.user,
+            session=None if request.session is None else request.session.id,
+            schedule=request.schedule,
+            executor="dbos",
+            input=self.input,
+        )
+        return NewRun(record, self.head, request.dumps())
 
 
 class DurableStore:
@@ -64,12 +94,7 @@ class DurableStore:
     def __init__(self, url: str) -> None:
         self.url = checked_url(url)
         self._lock = threading.Lock()
-        self._opened: tuple[Any, RunTables] | None = None
-
-    @property
-    def address(self) -> str:
-        """What DBOS connects to: the database, with its password and how connections are made."""
-        return address_of(self.url)
+        self._opened: OpenedDatabase | None = None
 
     @contextmanager
     def answering(self, again: str = "then ask again") -> Iterator[None]:
@@ -128,319 +153,204 @@ class DurableStore:
                 is_noted = True
                 await asyncio.sleep(_SECONDS_AGAIN)
 
-    def enqueue(
-        self, wanted: Sequence[tuple[str, RunRequest]], *, priority: int = PRIORITY, delay: float | None = None
-    ) -> None:
+    def enqueue(self, wanted: Sequence[StartedRun], *, delay: float | None = None) -> None:
         """Store runs that are to begin. One that is there already stays as it is.
 
         Raises:
             RunIdTaken: It is another one; nothing was stored.
         """
         if len(wanted) > 1:  # one is stored, or it is not
-            wanted = [one for at in range(0, len(wanted), _PAGE) for one in self._unknown(wanted[at : at + _PAGE])]
-        rows = [
-            self.client._build_enqueue_status(_enqueue_options(*one, priority, delay), one[1].data()) for one in wanted
-        ]
-        begun: set[str] = set()
-        for at in range(0, len(rows), _PAGE):
-            page = [status for _, status in rows[at : at + _PAGE]]
-            # One transaction; and runs of one session keep their order, whatever the clock of this process: behind the
-            # last one that the database has, which DBOS would ask for once and note for ever.
-            self.client._sys_db._batch_created_at_cursors.clear()
-            begun |= self.client._sys_db.init_workflows(page) if delay is None else self._delayed(page)
-        for run_id, request in wanted:
-            if run_id not in begun:
-                one = self._any(run_id, with_input=True)
-                what = request.differs(RunRequest.of_data(one.input)) if one.name == WORKFLOW else "agent"
-                if what is not None:
-                    raise RunIdTaken(run_id, what)
+            for at in range(0, len(wanted), _PAGE):
+                self._check_same(wanted[at : at + _PAGE])
+        queue = self.queue if delay is None else RunQueue(self.rows.database, partial(self.queue_leg, delay=delay))
+        for at in range(0, len(wanted), _PAGE):
+            page = {one.run_id: one for one in wanted[at : at + _PAGE]}
+            known = queue.add([one.new() for one in page.values()])
+            self._check_same([page[one.record.run_id] for one in known])
 
-    def _unknown(self, wanted: Sequence[tuple[str, RunRequest]]) -> list[tuple[str, RunRequest]]:
-        """Return those runs that are not there yet.
+    def _check_same(self, wanted: Sequence[StartedRun]) -> None:
+        """Check that runs that are there already are these.
 
         Raises:
-            RunIdTaken: One that is there is another one.
+            RunIdTaken: One is another one.
         """
-        found = {
-            one.workflow_id: one.input for one in self._statuses([run_id for run_id, _ in wanted], with_input=True)
+        known = {one.run_id: one for one in self.rows.page(RunsWanted(ids=[one.run_id for one in wanted], limit=_PAGE))}
+        for one in wanted:
+            if one.run_id in known:
+                stored = self.queue.request(one.run_id)
+                what = "agent" if stored is None else one.request.differs(RunRequest.loads(stored))
+                if what is None and self.rows.first_line(one.run_id) != one.head:
+                    what = "input"
+                if what is not None:
+                    raise RunIdTaken(one.run_id, what)
+            elif self.rows.has(one.run_id):
+                raise RunIdTaken(one.run_id, "agent")
+
+    def queue_leg(self, connection: sa.Connection, leg: Leg, delay: float | None = None) -> None:
+        """Queue a leg of a run as a workflow of DBOS, in a transaction."""
+        from dbos import WorkflowSerializationFormat
+
+        request = RunRequest.loads(leg.request)
+        options: Any = {
+            "workflow_name": WORKFLOW,
+            "queue_name": request.queue,
+            "workflow_id": leg_id(leg),
+            "app_version": VERSION,
+            "priority": request.priority,
+            "serialization_type": WorkflowSerializationFormat.PORTABLE,
         }
-        for run_id, request in wanted:
-            if run_id in found and (what := request.differs(RunRequest.of_data(found[run_id]))) is not None:
-                raise RunIdTaken(run_id, what)
-        return [one for one in wanted if one[0] not in found]
+        if request.partition is not None:
+            options["queue_partition_key"] = request.partition
+        if delay is not None:
+            options["delay_seconds"] = delay
+        self.client.enqueue_in_transaction(connection, options, leg.run_id)
 
-    def _delayed(self, rows: Sequence[Any]) -> set[str]:
-        """Store runs that begin later, and return the ids of those that are new."""
-        begun: set[str] = set()
-        for status in rows:
-            key = os.urandom(16).hex()
-            _, is_new = self.client._sys_db.init_workflow(status, creator_xid=key, reuse_policy="return-existing")
-            begun |= {status["workflow_uuid"]} if is_new else set()
-        return begun
+    def info(self, run_id: str) -> RunRecord:
+        """Return what is known of a run. Blocks.
 
-    def listed(
-        self,
-        state: RunState | None,
-        wanted: Mapping[str, str | None],
-        limit: int,
-        offset: int,
-        of: Collection[str] | None = None,
-    ) -> Sequence[RunInfo]:
-        """Return runs, the latest first; `wanted` has attributes that they must have, and `of` their ids."""
-        if state is not None and state not in (known := sorted(get_args(RunState))):
+        Raises:
+            RunNotFound: There is no such run.
+        """
+        short = self.rows.page(RunsWanted(ids=[run_id], is_short=True, limit=1))
+        return self._with_problems(short or [self.rows.get(run_id)])[0]
+
+    def any_info(self, run_id: str) -> RunRecord:
+        """Return what is known of a run, or of an agent inside of one. Blocks."""
+        short = self.rows.page(RunsWanted(ids=[run_id], is_short=True, limit=1))
+        return self._with_problems(short or [self.rows.any(run_id)])[0]
+
+    def listed(self, wanted: RunsWanted) -> list[RunRecord]:
+        """Return runs, the latest first. Blocks.
+
+        Raises:
+            DurableError: There is no such state.
+        """
+        if wanted.state is not None and wanted.state not in STATES:
             raise DurableError(
-                f"state={state!r}: expected one of {', '.join(map(repr, known))}", name="state", value=str(state)
+                f"state={wanted.state!r}: expected one of {', '.join(map(repr, sorted(STATES)))}",
+                name="state",
+                value=str(wanted.state),
             )
-        attributes = {name: value for name, value in wanted.items() if value is not None}
-        if not all(map(can_be_stored, attributes.values())):
-            return []
-        statuses = names_of(state)
-        found: list[WorkflowRow] = []
-        at, ids = 0, None if of is None else list(of)
-        if state == "paused":
-            asked = dict.fromkeys(call.run_id for call in self.tables.waiting(100_000))
-            ids = [one for one in asked if of is None or one in of]
-        while len(found) < offset + limit and (ids is None or at < len(ids)):
-            page = self.workflows.listed(
-                [WORKFLOW],
-                application=APPLICATION,
-                statuses=statuses,
-                attributes=None if self.tables.is_sqlite else attributes,
-                latest_first=True,
-                with_output=True,
-                is_short=True,
-                ids=None if ids is None else ids[at : at + _PAGE],
-                limit=_PAGE,
-                offset=at if ids is None else 0,
-            )
-            at += _PAGE
-            found += [one for one in page if state in (None, state_of(one)) and _has(one, attributes)]
-            if ids is None and len(page) < _PAGE:
-                break
-        found.sort(key=lambda one: one.created_at, reverse=True)
-        return self._infos(found[offset : offset + limit])
-
-    def info(self, run_id: str) -> RunInfo:
-        """Return what is known of a run. Blocks."""
-        return self._infos([self._status(run_id, is_short=True)])[0]
-
-    def any_info(self, run_id: str) -> RunInfo:
-        """Return what is known of a run, or of an agent inside of one. Blocks; `RunHandle.info` does not."""
-        one = self._any(run_id, is_short=True)
-        return self._infos([one])[0] if one.name == WORKFLOW else inner_info(one, self.info(self._around(one)))
-
-    def inside(self, run_id: str) -> list[RunInfo]:
-        """Return what is known of the agents inside of a run, at any depth, in the order they began. Blocks."""
-        run = self.info(self._around(self._any(run_id)))
-        return [inner_info(one, run) for one in self.workflows.listed([INNER], inside=[run_id], with_output=True)]
-
-    def infos(self, run_ids: Sequence[str]) -> list[RunInfo]:
-        """Return what is known of those of these runs that there are. Blocks."""
-        return self._infos(self._statuses(run_ids, is_short=True))
-
-    def request(self, run_id: str) -> RunRequest:
-        """Return what is stored of a run since it was started. Blocks."""
-        return RunRequest.of_data(self._status(run_id, with_input=True).input)
+        return self._with_problems(self.rows.page(wanted))
 
     def journal(self, run_id: str) -> Journal:
-        """Return the journal of a run, or of an agent inside of one, so far. Blocks; `RunHandle.journal` does not.
+        """Return the journal of a run, or of an agent inside of one, so far. Blocks.
 
         Raises:
-            JournalError, DurableError: It cannot be read.
+            JournalError: It cannot be read.
+            RunNotFound: There is no such run.
         """
-        one = self._any(run_id, with_input=True)
-        return _journal(one, self.rows([one.workflow_id]))
+        journal = self.rows.journal(run_id)
+        if journal is None:
+            self.rows.any(run_id)
+            raise JournalError(f"what is stored of the journal of {run_id!r} is damaged", name="journal")
+        return journal
 
-    def journals(self, run_ids: Sequence[str]) -> dict[str, Journal | None]:
-        """Return the journals of runs so far, of those that are there; None for one that cannot be read. Blocks."""
-        found: dict[str, Journal | None] = {}
-        statuses, rows = self._statuses(run_ids, with_input=True), self.rows(run_ids)
-        for one in statuses:
-            try:
-                found[one.workflow_id] = _journal(one, rows)
-            except (DurableError, JournalError):
-                found[one.workflow_id] = None
-        return found
-
-    def decided(self, run_id: str) -> tuple[AskedCall, ...]:
+    def decided(self, run_id: str) -> tuple[WaitingCall, ...]:
         """Return the calls of a run that were decided, in the order in which they were asked. Blocks."""
-        self._status(run_id)
-        return tuple([call for call in self.tables.calls([run_id]) if call.decision is not None])
+        self.rows.get(run_id)
+        return tuple([call for call in self.rows.calls(run_id) if call.decision is not None])
 
-    def rows(self, run_ids: Sequence[str]) -> dict[str, list[JournalRow]]:
-        """Return what is stored of the journals of runs, or of agents inside of runs. Blocks."""
-        return journal_rows(self.workflows, [run_id for run_id in run_ids if can_be_stored(run_id)])
-
-    def outcome(self, run_id: str) -> Mapping[str, Any] | None:
-        """Return how a run ended or why it waits, None while it goes on. Blocks."""
-        return outcome_of(self._status(run_id))
-
-    def outcomes(self, run_ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-        """Return how runs ended or why they wait, those of them that do not go on. Blocks.
-
-        One that is not there, such as one that was deleted, failed with `RunNotFound`.
-        """
-        gone = {"state": "failed", "kind": "RunNotFound"}
-        outcomes: dict[str, Any] = {run_id: {**gone, "message": str(RunNotFound(run_id))} for run_id in run_ids}
-        outcomes |= {one.workflow_id: outcome_of(one) for one in self._statuses(run_ids)}
-        return {run_id: outcome for run_id, outcome in outcomes.items() if outcome is not None}
-
-    def cancel(self, run_id: str) -> None:
-        """Cancel a run. Blocks; see `RunHandle.cancel`."""
-        if state_of(self._status(run_id)) == "paused":
-            self._again(run_id)  # only a run that has not ended can be cancelled
-        self.client.cancel_workflow(run_id)
-
-    def go_on(self, run_id: str, *, only_if: RunState | None = None) -> None:
+    def go_on(self, run_id: str) -> None:
         """Have a run that stopped go on from its journal. Blocks; see `RunHandle.resume`."""
-        state = state_of(self._status(run_id))
-        if only_if is not None and state != only_if:
-            return  # its worker has not stored yet that it pauses, and looks for decisions then
-        if state in ("queued", "running"):
-            return
-        if state == "finished":
+        record = self.rows.get(run_id)
+        if record.state == "finished":
             raise DurableError(f"run {run_id!r} has finished: start a new one", name="run_id", value=run_id)
-        if state == "paused" and (waiting := [one for one in self.tables.calls([run_id]) if one.decision is None]):
-            named = ", ".join(f"{call.tool} ({call.call_id})" for call in waiting)
+        if record.state == "waiting":
+            named = ", ".join(f"{call.tool} ({call.call_id})" for call in record.waiting)
             raise DurableError(
-                f"run {run_id!r} waits for decisions about {named}: approve or deny them", name=str(named), value=run_id
+                f"run {run_id!r} waits for decisions about {named}: approve or deny them", name=named, value=run_id
             )
-        self._again(run_id)
+        self.queue.again(run_id, ("failed", "cancelled"))
 
-    def go_on_decided(self) -> None:
-        """Have all paused runs go on that wait for no decision any more. Blocks."""
-        decided = self.tables.decided()
-        for at in range(0, len(decided), _PAGE):
-            page = decided[at : at + _PAGE]
-            states = {one.workflow_id: state_of(one) for one in self._statuses(page)}
-            for run_id in page:
-                state = states.get(run_id)
-                if state == "paused":
-                    try:
-                        self._again(run_id)
-                    except DurableError as error:  # the others wait as well
-                        _log.warning("a run that was decided about does not go on: %s", error)
-                elif state not in ("queued", "running"):  # it was cancelled, or is gone: do not look for it again
-                    self.tables.take(run_id)
+    def delete(self, run_ids: Sequence[str]) -> None:
+        """Delete runs with all that is stored of them. Blocks."""
+        for at in range(0, len(run_ids), _PAGE):
+            page = run_ids[at : at + _PAGE]
+            legs = self.queue.legs(page)
+            self.rows.delete(*page)
+            every = [leg._replace(number=number) for leg in legs for number in range(leg.number + 1)]
+            self.client.delete_workflows([leg_id(leg) for leg in every])
 
-    def _again(self, run_id: str) -> None:
-        """Put a run that stopped back into its queue, whole."""
-        from dbos import error as dbos_errors
-
-        request = self.request(run_id)
-        try:
-            self.client.rewind_workflow(
-                run_id, start_step=_BEHIND, queue_name=request.queue, queue_partition_key=request.partition
-            )
-        except dbos_errors.DBOSException as error:
-            if state_of(self._status(run_id)) not in ("queued", "running"):  # or another process was first
-                raise DurableError(
-                    f"run {run_id!r} cannot go on: {error}: see `agentkit runs show`", name="run_id", value=run_id
-                ) from error
+    def _with_problems(self, records: Sequence[RunRecord]) -> list[RunRecord]:
+        """Return runs with why they do not go on by themselves."""
+        if not any(one.state in ("queued", "running") and one.executor == "dbos" for one in records):
+            return [*records]
+        workers = self.workers.all()
+        return [replace(one, problem=_problem(one, workers)) for one in records]
 
     @property
-    def tables(self) -> RunTables:
-        """Workers and approvals."""
-        return self._open()[1]
+    def rows(self) -> RunStore:
+        """The runs."""
+        return self._open().rows
 
     @property
-    def workflows(self) -> WorkflowRows:
-        """The rows of DBOS, for what is read of them."""
-        return WorkflowRows(self.client)
+    def queue(self) -> RunQueue:
+        """What queues runs."""
+        return RunQueue(self.rows.database, self.queue_leg)
+
+    @property
+    def workers(self) -> WorkerRows:
+        """The workers."""
+        opened = self._open()
+        return WorkerRows(opened.rows.database, opened.leases)
+
+    @property
+    def engine(self) -> sa.Engine:
+        """The connections, which DBOS uses too."""
+        return self._open().engine
+
+    @property
+    def is_sqlite(self) -> bool:
+        """True if the database is a SQLite file."""
+        return self.url.get_backend_name() == "sqlite"
 
     @property
     def client(self) -> Any:
         """The `DBOSClient` of the database, for what DBOS has beside runs."""
-        return self._open()[0]
+        return self._open().client
 
     def close(self) -> None:
         """Close the connections; whatever is called next opens them again."""
         with self._lock:
             opened, self._opened = self._opened, None
         if opened is not None:
-            opened[0].destroy()
-            opened[1].close()
+            opened.close()
 
-    def _open(self) -> tuple[Any, RunTables]:
+    def _open(self) -> OpenedDatabase:
         if self._opened is None:
             with self._lock:
                 if self._opened is None:
                     self._opened = opened_database(self.url, APPLICATION)
         return self._opened
 
-    def _status(self, run_id: str, *, with_input: bool = False, is_short: bool = False) -> WorkflowRow:
-        one = self._any(run_id, with_input=with_input, is_short=is_short)
-        if one.name != WORKFLOW:
-            raise RunNotFound(run_id, self._around(one))
-        return one
 
-    def _any(self, run_id: str, *, with_input: bool = False, is_short: bool = False) -> WorkflowRow:
-        """Return the workflow of a run, or of an agent inside of one."""
-        names = [WORKFLOW, INNER]
-        for status in self._statuses([run_id], with_input=with_input, is_short=is_short, names=names):
-            return status
-        raise RunNotFound(run_id)
+def leg_id(leg: Leg) -> str:
+    """Return the id of the workflow of a leg.
 
-    def _around(self, one: WorkflowRow) -> str:
-        """Return the id of the run that a workflow is inside of."""
-        seen = {one.workflow_id}
-        while one.name != WORKFLOW and one.parent_id is not None and one.parent_id not in seen:
-            one = self._any(one.parent_id)
-            seen.add(one.workflow_id)
-        return one.workflow_id
-
-    def _statuses(
-        self,
-        run_ids: Sequence[str],
-        *,
-        with_input: bool = False,
-        is_short: bool = False,
-        names: Sequence[str] = (WORKFLOW,),
-    ) -> list[WorkflowRow]:
-        ids = [run_id for run_id in run_ids if can_be_stored(run_id)]
-        if not ids:
-            return []
-        return self.workflows.listed(names, ids=ids, with_input=with_input, with_output=True, is_short=is_short)
-
-    def _infos(self, found: Sequence[WorkflowRow]) -> list[RunInfo]:
-        paused = [status.workflow_id for status in found if state_of(status) == "paused"]
-        waiting: dict[str, list[AskedCall]] = {}
-        for call in self.tables.calls(paused) if paused else ():
-            if call.decision is None:
-                waiting.setdefault(call.run_id, []).append(call)
-        workers = self.tables.workers() if any(state_of(one) in ("queued", "running") for one in found) else []
-        return [info_of(status, tuple(waiting.get(status.workflow_id, ())), workers) for status in found]
+    DBOS takes the runs of a session in the order in which they were queued, by a clock of seconds on SQLite, and of the
+    same time in the order of these ids.
+    """
+    return f"{leg.order:016d}/{leg.run_id}/{leg.number}"
 
 
-def _enqueue_options(run_id: str, request: RunRequest, priority: int, delay: float | None) -> Any:
-    from dbos import WorkflowSerializationFormat
-
-    options: dict[str, Any] = {
-        "workflow_name": WORKFLOW,
-        "queue_name": request.queue,
-        "workflow_id": run_id,
-        "app_version": VERSION,
-        "priority": priority,
-        "serialization_type": WorkflowSerializationFormat.PORTABLE,
-        "attributes": {
-            "agent": request.agent,
-            "version": request.version,
-            "session": None if request.session is None else request.session.id,
-            "tenant": request.tenant,
-            "user": request.user,
-        },
-    }
-    if request.partition is not None:
-        options["queue_partition_key"] = request.partition
-    if delay is not None:
-        options["delay_seconds"] = delay
-    return options
+def leg_of(workflow_id: str) -> tuple[str, int]:
+    """Return the run of a workflow, and the number of its leg."""
+    run_id, _, number = workflow_id.partition("/")[2].rpartition("/")
+    return run_id, int(number)
 
 
-def _journal(one: WorkflowRow, rows: Mapping[str, Sequence[JournalRow]]) -> Journal:
-    head = RunRequest.of_data(one.input).head if one.name == WORKFLOW else ""
-    return Journal.loads(journal_text(head, rows.get(one.workflow_id, ())))
-
-
-def _has(status: WorkflowRow, wanted: Mapping[str, str]) -> bool:
-    return wanted.items() <= status.attributes.items()
+def _problem(record: RunRecord, workers: Sequence[WorkerRow]) -> str | None:
+    """Return why a run does not go on by itself; None where it does, or has ended."""
+    alive = [one for one in workers if one.is_alive]
+    key = record.agent, record.version
+    if record.state == "queued" and record.parent is None and not any(key in one.serves for one in alive):
+        if silent := [one.id for one in workers if one.state == "alive" and key in one.serves]:
+            return f"worker {silent[-1]} is silent: it was stopped, or cannot write to the database: see its log"
+        others = sorted({version for one in alive for name, version in one.serves if name == key[0]})
+        have = f"; those that run have {', '.join(map(repr, others))}" if others else ""
+        return f"no worker has version {key[1]!r} of agent {key[0]!r}{have}: start one, or cancel the run"
+    if record.state == "running" and record.parent is None and record.worker not in {one.id for one in alive}:
+        cause = "it was stopped, or cannot write to the database: see its log"
+        return f"its worker is silent: {cause}; another one goes on with it when its lease has ended"
+    return None

@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from agentkit.durable.durable_errors import DurableError
+from agentkit.runs.run_errors import DurableError
 
-__all__ = ["RunRequest", "SessionName", "check_name"]
+__all__ = ["PRIORITY", "RunRequest", "SessionName", "check_name"]
 
-_FORMAT = 2
-"""In format 1 all lines of a run are steps of its own workflow, also those of agents inside: it goes on like that."""
+_FORMAT = 1
+PRIORITY = 100
+"""That of a run that was given none."""
 _MAX_NAME = 255
+_SAME = ("agent", "session", "tenant", "user")
+"""What a run keeps that is started again with the same id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +37,20 @@ class SessionName:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """A run that was started, as JSON data."""
+    """What a worker has to know of a run beside its journal, as JSON data."""
 
     agent: str
     version: str
-    head: str
-    """The first line of its journal: what it was asked."""
     session: SessionName | None = None
     tenant: str = ""
     is_mapped: bool = False
     """Whether it is one of many, see `Agent.map`."""
     user: str = ""
     """Whose it is within the tenant."""
+    priority: int = PRIORITY
+    schedule: str | None = None
+    """Name of the schedule that starts it."""
     format: int = _FORMAT
-    """Which release began it, as far as that matters."""
 
     def data(self) -> dict[str, Any]:
         """Return it as JSON data."""
@@ -69,29 +72,31 @@ class RunRequest:
             )
         try:
             session = data["session"]
-            texts = [data[name] for name in ("agent", "version", "head", "tenant")] + [data.get("user", "")]
             if session is not None:
-                texts += [session["id"], *(session["scope"] or ()), session["branch"] or ""]
-            if not all(isinstance(text, str) for text in texts):
-                raise TypeError("expected text")
-            return cls(
-                data["agent"],
-                data["version"],
-                data["head"],
-                None
-                if session is None
-                else SessionName(
-                    session["id"], None if session["scope"] is None else tuple(session["scope"]), session["branch"]
-                ),
-                data["tenant"],
-                data["is_mapped"],
-                data.get("user", ""),
-                version if isinstance(version, int) else 1,
-            )
+                scope = session["scope"]
+                session = SessionName(session["id"], None if scope is None else tuple(scope), session["branch"])
+            return cls(**{**data, "session": session})
         except (KeyError, TypeError, AttributeError) as error:
             raise DurableError(
                 f"what was stored of the run is no run of agentkit: {type(error).__name__}: {error}", name="request"
             ) from error
+
+    @classmethod
+    def loads(cls, text: str | None) -> RunRequest:
+        """Read the JSON that `dumps` wrote.
+
+        Raises:
+            DurableError: It is of a newer agentkit, or something else.
+        """
+        try:
+            data = json.loads(text or "")
+        except (ValueError, RecursionError) as error:
+            raise DurableError(f"what was stored of the run is no run of agentkit: {error}", name="request") from error
+        return cls.of_data(data)
+
+    def dumps(self) -> str:
+        """Return it as JSON."""
+        return json.dumps(self.data())
 
     @property
     def queue(self) -> str:
@@ -111,11 +116,8 @@ class RunRequest:
         return self.tenant or ("-" if self.is_mapped else None)
 
     def differs(self, other: RunRequest) -> str | None:
-        """Return in what another request with the same id is another one: `agent`, `session` or `input`."""
-        for name in ("agent", "session", "tenant", "user"):
-            if getattr(self, name) != getattr(other, name):
-                return name
-        return None if self.head == other.head else "input"
+        """Return in what another request with the same id is another one: `agent`, `session`, `tenant` or `user`."""
+        return next((name for name in _SAME if getattr(self, name) != getattr(other, name)), None)
 
 
 def check_name(what: str, name: object, problems: list[str]) -> None:

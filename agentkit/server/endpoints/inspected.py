@@ -21,6 +21,7 @@ from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller, Permission
 from agentkit.server.endpoints.runs_api import RunEndpoints, StartRun
 from agentkit.server.served_agents import ServedAgents
+from agentkit.server.served_runs.public_errors import shown_error
 from agentkit.server.server_errors import AccessDenied, ServerError, UnknownResource
 from agentkit.server.session_store import Owner, SessionStore
 from agentkit_memory import Memory
@@ -99,7 +100,8 @@ class CallerSource:
         return f"{user}/{session}" if user and not self._caller.user else session
 
     def _named_run(self, record: RunRecord) -> RunRecord:
-        """Return a run whose session has the name that it has here."""
+        """Return a run as the caller may see it: its session has the name that it has here."""
+        record = shown_error(record)
         if record.session is None:
             return record
         return replace(record, session=self._named(record.user, record.session))

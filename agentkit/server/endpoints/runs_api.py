@@ -17,13 +17,17 @@ from agentkit.run.parts.decisions import read_decision
 from agentkit.runs.executor import Executor
 from agentkit.runs.run_errors import RunNotFound
 from agentkit.runs.run_record import STATES, RunRecord, RunsWanted
+from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller
 from agentkit.server.endpoints.exchange import EventStream, JSONAnswer, read_json, sse, validated
 from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs, Parameter, checked_name, number, text
+from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.event_form import call_form
-from agentkit.server.served_runs.run_services import RunServices
+from agentkit.server.served_runs.public_errors import shown_error
+from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import BadRequest, Conflict, UnknownResource, Unprocessable
-from agentkit.server.session_store import Owner
+from agentkit.server.server_options import ServerOptions
+from agentkit.server.session_store import Owner, SessionStore
 from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["Decisions", "RunEndpoints", "StartRun"]
@@ -128,12 +132,21 @@ class Decisions(_Part):
 class RunEndpoints:
     """The endpoints under `/runs`; `runs` starts them, and `kept` waits until those are kept that were answered."""
 
-    def __init__(self, services: RunServices, runs: Executor, kept: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        runs: Executor,
+        store: RunStore,
+        agents: ServedAgents,
+        sessions: SessionStore,
+        limits: TenantLimits,
+        options: ServerOptions,
+        kept: Callable[[], Awaitable[None]],
+    ) -> None:
         self._runs = runs
         self._kept = kept
-        self._agents, self._sessions = services.agents, services.sessions
-        self._store, self._limits = services.store, services.limits
-        self._options = services.options
+        self._agents, self._sessions = agents, sessions
+        self._store, self._limits = store, limits
+        self._options = options
 
     def endpoints(self) -> list[Endpoint]:
         """Return the endpoints."""
@@ -313,7 +326,7 @@ class RunEndpoints:
 
 def run_form(record: RunRecord) -> dict[str, Any]:
     """Return a run as JSON data."""
-    asked = record.input
+    asked, error = record.input, shown_error(record).error
     return {
         "id": record.run_id,
         "agent": record.agent,
@@ -327,7 +340,7 @@ def run_form(record: RunRecord) -> dict[str, Any]:
         "citations": [dict(one) for one in record.citations],
         "unknown_labels": list(record.unknown_labels),
         "finish_reason": record.finish_reason,
-        "error": None if record.error is None else record.error._asdict(),
+        "error": None if error is None else error._asdict(),
         "waiting": [call_form(one.call) for one in record.waiting],
         "usage": asdict(record.usage),
     }

@@ -86,6 +86,6 @@ class LiveRun:
         while fresh := self.events[self._written :]:
             self._written += len(fresh)
             try:
-                await in_thread(self._store.add_events, self.record.run_id, fresh)
+                await in_thread(self._store.events.add, self.record.run_id, fresh)
             except Exception:
                 _log.exception("run %s: events could not be stored", self.record.run_id)

@@ -18,15 +18,15 @@ from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import Decision
 from agentkit.runs.run_errors import AttemptEnded
 from agentkit.runs.run_record import RunError, RunEvent, RunRecord, WaitingCall, usage_since
-from agentkit.runs.run_store import Attempt
+from agentkit.runs.run_store import Attempt, RunStore
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.event_form import answer_form, call_form, usage_form
 from agentkit.server.served_runs.live_run import LiveRun
 from agentkit.server.served_runs.public_errors import OUR_ERRORS, public_error
-from agentkit.server.served_runs.run_services import RunServices
+from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import Conflict, QuotaExceeded, ServerFull, Unprocessable
 from agentkit.server.server_options import ServerOptions
-from agentkit.server.session_store import Owner
+from agentkit.server.session_store import Owner, SessionStore
 
 __all__ = ["ProcessExecutor", "check_decisions", "check_room", "not_waiting", "same_run"]
 
@@ -40,14 +40,29 @@ _CANCELLED_SECONDS = 7.0
 
 
 class ProcessExecutor:
-    """An `Executor` of this process. A session has one run at a time."""
+    """An `Executor` of this process. A session has one run at a time.
+
+    Args:
+        store: Where the runs are.
+        agents: The agents.
+        sessions: Where conversations are.
+        limits: Counts what runs use.
+        options: What the server allows.
+    """
 
     has_deltas = True
 
-    def __init__(self, services: RunServices) -> None:
-        self._agents, self._sessions = services.agents, services.sessions
-        self._store, self._limits = services.store, services.limits
-        self._options = services.options
+    def __init__(
+        self,
+        store: RunStore,
+        agents: ServedAgents,
+        sessions: SessionStore,
+        limits: TenantLimits,
+        options: ServerOptions,
+    ) -> None:
+        self._agents, self._sessions = agents, sessions
+        self._store, self._limits = store, limits
+        self._options = options
         self._live: dict[str, LiveRun] = {}
         """By the ids of the runs."""
         self._busy: dict[tuple[Owner, str], str] = {}
@@ -136,7 +151,7 @@ class ProcessExecutor:
                     continue
                 last = await self._last_event(record)
                 if await in_thread(self._store.cancel, run_id):  # it waited for decisions
-                    await in_thread(self._store.add_events, run_id, [RunEvent(last + 1, "run_cancelled", {})])
+                    await in_thread(self._store.events.add, run_id, [RunEvent(last + 1, "run_cancelled", {})])
                     self._limits.used(record.tenant, NO_USAGE)  # the run; what it used is counted
                 return await in_thread(self._store.get, run_id)
 
@@ -150,7 +165,7 @@ class ProcessExecutor:
                         return
                     await live.more()
             else:
-                fresh = list(await in_thread(self._store.events, record.run_id, after=after, limit=_PAGE))
+                fresh = list(await in_thread(self._store.events.after, record.run_id, after, limit=_PAGE))
                 if not fresh:
                     if live is None:
                         return
@@ -289,7 +304,7 @@ class ProcessExecutor:
             raise failure from error
 
     async def _last_event(self, record: RunRecord) -> int:
-        return await in_thread(self._store.last_event, record.run_id)
+        return await in_thread(self._store.events.last, record.run_id)
 
 
 def of_session(record: RunRecord) -> tuple[Owner, str] | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from itertools import islice
 
-from agentkit.durable.durable_errors import DatabaseUnavailable
+from sqlalchemy.exc import SQLAlchemyError
+
 from agentkit.errors import AgentDefinitionError, AgentError, LimitExceeded, OutputError, SessionBusy
 from agentkit.models.model_errors import (
     ModelAuthError,
@@ -59,10 +60,10 @@ def server_error(error: BaseException) -> ServerError:
         return UpstreamFailed(str(error), code="invalid_output")
     if isinstance(error, AgentDefinitionError | InvalidArgument | PromptError | ToolError):
         return BadRequest(str(error), code="invalid_request")
-    if isinstance(error, AgentError) and not isinstance(error, DatabaseUnavailable):
+    if isinstance(error, AgentError):
         return Conflict(str(error), code=type(error).__name__)
     _log.error("a request failed", exc_info=error)
-    if isinstance(error, StoreError | DatabaseUnavailable):
+    if isinstance(error, StoreError | SQLAlchemyError):
         return ServerFull(
             "the store of the server cannot be used now: try again", code="store_unavailable", retry_after=5.0
         )

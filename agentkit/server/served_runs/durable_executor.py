@@ -1,20 +1,21 @@
-"""`DurableRuns`: background runs that outlive the server: any worker on their database goes on with them."""
+"""`DurableExecutor`: runs that outlive the server: any worker on their database continues them."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import logging
-import time
 from collections.abc import AsyncGenerator, Coroutine, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from agentkit.durable.added_agents import AddedAgent
-from agentkit.durable.durable_errors import DatabaseUnavailable, RunIdTaken, WorkerError
+from agentkit.durable.durable_errors import RunIdTaken, WorkerError
 from agentkit.durable.run_handle import entry_events
 from agentkit.durable.runs_facade import Runs
+from agentkit.durable.stored.durable_store import StartedRun
 from agentkit.durable.stored.run_request import SessionName
 from agentkit.errors import AgentDefinitionError, ApprovalError
 from agentkit.ground.threads import in_thread
@@ -26,81 +27,104 @@ from agentkit.run.parts.agent_definition import AgentDefinition
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.session import Session
 from agentkit.runs.run_errors import RunNotFound
-from agentkit.runs.run_record import RunEvent, RunRecord, usage_since
+from agentkit.runs.run_record import RunEvent, RunRecord, RunsWanted, usage_since
 from agentkit.server.served_agents import ServedAgents
-from agentkit.server.served_runs.durable_records import DurableRecords
 from agentkit.server.served_runs.event_form import call_form, event_form, usage_form
-from agentkit.server.served_runs.process_executor import ProcessExecutor, check_decisions, check_room, same_run
-from agentkit.server.served_runs.run_services import RunServices
+from agentkit.server.served_runs.process_executor import check_decisions, check_room, same_run
+from agentkit.server.served_runs.public_errors import shown_error
+from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import Conflict
-from agentkit.server.session_store import Owner
+from agentkit.server.server_options import ServerOptions
+from agentkit.server.session_store import Owner, SessionStore
 from agentkit_memory import Scope
 
-__all__ = ["DurableRuns"]
+__all__ = ["DurableExecutor"]
 
 _MIN_WAIT, _MAX_WAIT = 0.05, 1.0
-_SECONDS_CANCELLED = 5.0
-"""How long a cancelled run has to end before it is shown as it is."""
-_STEP = 10
-"""Between the numbers of events of two entries of a journal, for what is no entry."""
+_STEP = 1_000
+"""Between the numbers of events of two entries of a journal: an entry has an event for each decision in it, and what is
+no entry comes after the last one."""
 _log = logging.getLogger("agentkit.server")
 
 
-class DurableRuns:
-    """A `Executor` on a database of durable runs.
+class DurableExecutor:
+    """An `Executor` on a database of durable runs.
 
-    Runs of one session are done in the order in which they came, one at a time. The server has a worker of its own,
-    where the database does not have its one already; a run goes on with the agents of any worker that has them by name
-    and version. Events are whole replies and results: they come from the journal.
+    Runs of one session are executed in the order in which they came, one at a time. The server has a worker, unless the
+    database has its one worker already; a run continues with the agents of any worker that has them by name and
+    version. Events are whole replies and results: they come from the journal.
 
     Args:
-        services: Whose agents, sessions and options; durable runs are not kept in its store.
-        records: Where the runs are.
-        version: One version of all agents, for agents that are replaced while the server runs: a run goes on with the
+        runs: The durable runs.
+        agents: The agents.
+        sessions: Where conversations are.
+        limits: Counts what runs use.
+        options: What the server allows.
+        version: One version of all agents, for agents that are replaced while the server runs: a run continues with the
             agent as it is then. None for one that changes with what the model is sent; see `Runs.add`.
 
     Raises:
-        AgentDefinitionError: The server has no memory: what is not stored cannot go on elsewhere.
+        AgentDefinitionError: The server has no memory: what is not stored cannot continue elsewhere.
     """
 
     has_deltas = False
 
-    def __init__(self, services: RunServices, records: DurableRecords, version: str | None = None) -> None:
-        if services.sessions.memory is None:
+    def __init__(
+        self,
+        runs: Runs,
+        agents: ServedAgents,
+        sessions: SessionStore,
+        limits: TenantLimits,
+        options: ServerOptions,
+        version: str | None = None,
+    ) -> None:
+        if sessions.memory is None:
             raise AgentDefinitionError(
                 "server: durable runs need a memory: a session in one process is lost with it", name="memory"
             )
-        self._memory = services.sessions.memory
-        self._agents, self._sessions = services.agents, services.sessions
-        self._options, self._limits = services.options, services.limits
-        self._records, self._runs = records, records.runs
+        self._memory = sessions.memory
+        self._agents, self._sessions = agents, sessions
+        self._options, self._limits = options, limits
+        self._runs, self._store, self._rows = runs, runs.store, runs.store.rows
         self._added: dict[str, AddedAgent] = {}
-        for loaded in services.agents:
-            agent = _OfTenants(services.agents, loaded.name)
-            self._runs.add(agent, sessions=self._session, version=version)
-            self._added[loaded.name] = self._runs.agents.latest(agent)
-        self._of_requests = ProcessExecutor(replace(services, store=records))
-        """Goes on with what is no durable run: with requests that waited for decisions, such as those of AG-UI."""
+        for loaded in agents:
+            agent = _OfTenants(agents, loaded.name)
+            runs.add(agent, sessions=self._session, version=version)
+            self._added[loaded.name] = runs.agents.latest(agent)
         self._worker: Any = None
         self._starting: list[str] = []
         """Tenants of the runs that are being stored."""
         self._live: dict[str, _LiveRun] = {}
-        """The runs that this server began or had go on, until they end or wait for decisions, by their ids."""
+        """The runs that this server started or continued, until they end or wait for decisions, by their ids."""
         self._watching: asyncio.Task[None] | None = None
         self._is_closing = False
 
     @property
     def live(self) -> int:
-        return len(self._starting) + len(self._live) + self._of_requests.live
+        return len(self._starting) + len(self._live)
 
     async def open(self) -> None:
-        await self._of_requests.open()
+        for record in await in_thread(self._rows.requeue_interrupted):
+            if record.agent in self._added:
+                await in_thread(self._adopt, record)
+                self._watch(record, record.usage)
         worker = self._runs.worker(concurrency=self._options.background_runs, grace=self._options.grace_seconds)
         try:
             await in_thread(worker.start)
             self._worker = worker
         except WorkerError as error:
             _log.warning("runs are left to another worker: %s", error)
+
+    def _adopt(self, record: RunRecord) -> None:
+        """Have workers continue a run of a request, which its server left."""
+        started = self._started(record)
+        if self._rows.first_line(record.run_id) is None:  # it has not begun
+            self._rows.delete(record.run_id)
+            self._store.enqueue([started])
+        else:
+            self._store.queue.adopt(record.run_id, started.request.dumps(), started.request.version)
+            if record.state == "queued":
+                self._store.queue.again(record.run_id, {"queued"})
 
     async def start(self, record: RunRecord) -> RunRecord:
         if record.key is not None:  # the same key is the same run
@@ -121,68 +145,58 @@ class DurableRuns:
     def _known(self, record: RunRecord) -> RunRecord | None:
         """Return the run that the tenant began under the key of this one, if it has."""
         try:
-            return same_run(self._records.get(record.run_id, tenant=record.tenant), record)
+            return same_run(self._rows.get(record.run_id, tenant=record.tenant), record)
         except RunNotFound:
             return None
 
     def _start(self, record: RunRecord) -> tuple[RunRecord, bool]:
+        started = self._started(record)
+        try:
+            self._store.enqueue([started])
+        except RunIdTaken:  # another server was first
+            return same_run(self._rows.get(record.run_id, tenant=record.tenant), record), False
+        return self._rows.get(record.run_id), True
+
+    def _started(self, record: RunRecord) -> StartedRun:
+        """Return a run as workers take it."""
         options: RunOptions[Any, Any] = {"run_id": record.run_id, "tenant": record.tenant, "user": record.user}
         agent = self._agents.of_tenant(record.agent, record.tenant)
         if record.session is not None:
             options["session"] = self._sessions.open(Owner(record.tenant, record.user), record.session)
         elif (scope := ServedAgents.scope(agent, record.tenant, record.user)) is not None:
             options["scope"] = scope
-        added = replace(self._added[record.agent], agent=agent)
-        request, run_id = self._runs.requested(added, record.input, options)
-        try:
-            with self._runs.store.answering():
-                self._runs.store.enqueue([(run_id, request)])
-        except RunIdTaken:  # another server was first
-            return same_run(self._records.get(record.run_id, tenant=record.tenant), record), False
-        return self._records.get(run_id, tenant=record.tenant), True
+        return self._runs.requested(replace(self._added[record.agent], agent=agent), record.input, options)
 
     async def decide(self, record: RunRecord, decisions: Mapping[str, Decision]) -> RunRecord:
-        if not await self._is_durable(record):
-            return await self._of_requests.decide(record, decisions)
         check_decisions(record, decisions)
+        if record.executor == "process":
+            await in_thread(self._adopt, record)
         try:
-            await self._runs.handle(record.run_id).decide(decisions)
+            await in_thread(self._rows.decide, record.run_id, decisions, queue=self._store.queue_leg)
         except ApprovalError as error:  # another one was first
             raise Conflict(str(error), code="not_waiting") from error
         if decisions.keys() >= {call.call_id for call in record.waiting}:
             self._watch(record, record.usage)
-        return await self._record(record)
+        return await in_thread(self._rows.get, record.run_id)
 
     async def cancel(self, record: RunRecord) -> RunRecord:
-        if record.has_ended:
-            return record
-        if not await self._is_durable(record):
-            return await self._of_requests.cancel(record)
-        await self._runs.handle(record.run_id).cancel()
-        if record.state == "waiting":
+        if await in_thread(self._rows.cancel, record.run_id):
             self._watch(record, record.usage)
-        until = time.monotonic() + _SECONDS_CANCELLED
-        while not (now := await self._record(record)).has_ended and time.monotonic() < until:
-            await asyncio.sleep(_MIN_WAIT)
-        return now
+        return await in_thread(self._rows.get, record.run_id)
 
     async def events(self, record: RunRecord, after: int) -> AsyncGenerator[RunEvent, None]:
-        if not await self._is_durable(record):
-            async for event in self._of_requests.events(record, after):
-                yield event
-            return
         wait, has_begun = _MIN_WAIT, False
-        while True:
+        while record.executor == "dbos":
             try:
-                now = await self._record(record)
-                journal = await in_thread(self._records.durable_journal, record.run_id)
-            except DatabaseUnavailable:
+                now = await in_thread(self._rows.get, record.run_id)
+                journal = await in_thread(self._store.journal, record.run_id)
+            except SQLAlchemyError:
                 if not has_begun or self._is_closing:
                     raise
                 await asyncio.sleep(_MAX_WAIT)
                 continue
             has_begun = True
-            fresh = [event for event in _events(journal, now) if event.seq > after]
+            fresh = [event for event in _events(journal, shown_error(now)) if event.seq > after]
             for event in fresh:
                 yield event
                 after = event.seq
@@ -193,7 +207,6 @@ class DurableRuns:
 
     def stop_listening(self) -> None:
         self._is_closing = True
-        self._of_requests.stop_listening()
 
     async def close(self) -> None:
         self.stop_listening()
@@ -202,13 +215,6 @@ class DurableRuns:
         if self._worker is not None:
             await in_thread(self._worker.stop)
         await self._count_ended()
-        await self._of_requests.close()
-
-    async def _is_durable(self, record: RunRecord) -> bool:
-        return await in_thread(self._records.is_durable, record.run_id)
-
-    async def _record(self, record: RunRecord) -> RunRecord:
-        return await in_thread(self._records.get, record.run_id, tenant=record.tenant)
 
     def _session(self, name: SessionName) -> Session:
         """Open the session of a run."""
@@ -231,14 +237,17 @@ class DurableRuns:
         if not live:
             return
         try:
-            for run_id, outcome in (await in_thread(self._runs.store.outcomes, [*live])).items():
-                usage = NO_USAGE
-                with suppress(RunNotFound):  # it was deleted as soon as it had ended
-                    usage = (await in_thread(self._records.durable_journal, run_id)).usage
-                if self._live[run_id] is live[run_id]:  # nobody had it go on meanwhile
+            wanted = RunsWanted(ids=[*live], limit=len(live))
+            found = {record.run_id: record for record in await in_thread(self._rows.page, wanted)}
+            for run_id, watched in live.items():
+                record = found.get(run_id)
+                if record is not None and not (record.has_ended or record.state == "waiting"):
+                    continue
+                journal = await in_thread(self._rows.journal, run_id)  # it may be deleted as soon as it has ended
+                if self._live[run_id] is watched:  # nobody continued it in between
                     del self._live[run_id]
-                    used = usage_since(live[run_id].counted, usage)
-                    self._limits.used(live[run_id].tenant, used, has_ended=outcome["state"] != "paused")
+                    used = usage_since(watched.counted, NO_USAGE if journal is None else journal.usage)
+                    self._limits.used(watched.tenant, used, has_ended=record is None or record.has_ended)
         except Exception:
             _log.exception("what %d runs used could not be counted", len(live))
 
@@ -275,9 +284,9 @@ def _id_of(tenant: str, key: str) -> str:
 def _events(journal: Journal, record: RunRecord) -> list[RunEvent]:
     """Return the events of a run so far: those of its journal, and how it ended or why it waits."""
     found = [
-        RunEvent((number + 1) * _STEP, *event_form(event))
+        RunEvent((number + 1) * _STEP + at, *event_form(event))
         for number, events in entry_events(journal)
-        for event in events
+        for at, event in enumerate(events)
     ]
     usage = {"usage": usage_form(record.usage)}
     last: tuple[str, dict[str, Any]] | None = None

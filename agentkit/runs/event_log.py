@@ -1,0 +1,43 @@
+"""`EventLog`: the events of runs of one process, deltas included."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from agentkit.runs.run_database import RunDatabase, events_table
+from agentkit.runs.run_record import RunEvent
+from agentkit.runs.run_rows import event_of, json_text
+
+__all__ = ["EventLog"]
+
+_events = events_table.c
+
+
+class EventLog:
+    """Stores events of runs.
+
+    Args:
+        database: Where they are stored.
+    """
+
+    def __init__(self, database: RunDatabase) -> None:
+        self._work = database.work
+
+    def add(self, run_id: str, events: Sequence[RunEvent]) -> None:
+        """Store events of a run, after those that it has."""
+        rows = [{"run": run_id, "seq": seq, "kind": kind, "data": json_text(data)} for seq, kind, data in events]
+        if rows:
+            self._work(lambda connection: connection.execute(sa.insert(events_table), rows))
+
+    def after(self, run_id: str, seq: int = 0, *, limit: int = 1000) -> list[RunEvent]:
+        """Return the first events of a run after the number `seq`."""
+        query = sa.select(_events.seq, _events.kind, _events.data).order_by(_events.seq).limit(limit)
+        query = query.where(_events.run == run_id, _events.seq > seq)
+        return self._work(lambda connection: [event_of(row) for row in connection.execute(query)])
+
+    def last(self, run_id: str) -> int:
+        """Return the number of the last event of a run; 0 if it has none."""
+        query = sa.select(sa.func.max(_events.seq)).where(_events.run == run_id)
+        return self._work(lambda connection: connection.scalar(query)) or 0

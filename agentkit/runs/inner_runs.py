@@ -1,0 +1,89 @@
+"""Agents that run as tools inside of a run: rows beside the row of the run, whose journal has their lines."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from agentkit.runs.run_database import runs_table, stored_text
+from agentkit.runs.run_record import RunError, RunRecord, RunState
+from agentkit.runs.run_rows import ended_row, run_row
+
+__all__ = ["InnerRuns"]
+
+_runs = runs_table
+_HEAD, _RESULT = '{"journal":', '{"effect":"CallTools"'
+"""How lines begin: the first line of a journal, and the result of a call."""
+_ENDED: Mapping[str, RunState] = {"success": "finished", "cancelled": "cancelled"}
+"""The state of an agent, by the status of its call; any other is `failed`."""
+_MAX_ERROR = 1000
+
+
+class InnerRuns:
+    """The agents inside of one run, as the attempt knows them that stores their lines.
+
+    Args:
+        run_id: The run.
+        known: The ids of the agents, by the calls that lead to them.
+    """
+
+    def __init__(self, run_id: str, known: Mapping[tuple[str, ...], str]) -> None:
+        self._run_id = run_id
+        self._ids = dict(known)
+
+    @classmethod
+    def read(cls, connection: sa.Connection, run_id: str) -> InnerRuns:
+        """Return the agents inside of a run as they are stored."""
+        rows = connection.execute(sa.select(_runs.c.run_id, _runs.c.calls).where(_runs.c.top == run_id))
+        return cls(run_id, {tuple(json.loads(calls)): inner for inner, calls in rows})
+
+    def store(self, connection: sa.Connection, lines: Sequence[tuple[str, tuple[str, ...]]]) -> InnerRuns:
+        """Store which agents begin and end with lines of journals, and return the agents after that."""
+        after = InnerRuns(self._run_id, self._ids)
+        for line, calls in lines:
+            if calls and line.startswith(_HEAD):
+                after._begin(connection, json.loads(line), calls)
+            elif after._ids and line.startswith(_RESULT):
+                result = json.loads(line)["answer"]
+                inner = after._ids.get((*calls, result["call_id"]))
+                if inner is not None:
+                    _end(connection, inner, result)
+        return after
+
+    def _begin(self, connection: sa.Connection, head: Mapping[str, Any], calls: tuple[str, ...]) -> None:
+        again = [known for known in self._ids if known[: len(calls)] == calls]  # after a tool that failed
+        if again:
+            gone = [self._ids.pop(known) for known in again]
+            connection.execute(sa.delete(_runs).where(_runs.c.run_id.in_(gone)))
+        outer = self._ids.get(calls[:-1], self._run_id)
+        self._ids[calls] = head["run_id"]
+        around = connection.execute(sa.select(_runs.c.tenant, _runs.c.user).where(_runs.c.run_id == self._run_id)).one()
+        now = time.time()
+        record = RunRecord(
+            run_id=head["run_id"],
+            agent=stored_text(head["agent"]),
+            state="running",
+            created_at=now,
+            updated_at=now,
+            tenant=around.tenant,
+            user=around.user,
+            executor="dbos",
+            parent=outer,
+        )
+        values = {**run_row(record), "top": self._run_id, "calls": json.dumps(calls)}
+        connection.execute(sa.insert(_runs).values(**values))
+
+
+def _end(connection: sa.Connection, run_id: str, result: Mapping[str, Any]) -> None:
+    """Store that an agent has answered the call that it is the tool of."""
+    state = _ENDED.get(result["status"], "failed")
+    text = result["content"] if isinstance(result["content"], str) else ""
+    error = RunError(result["status"], text[:_MAX_ERROR]) if state == "failed" else None
+    now = time.time()
+    record = RunRecord(run_id=run_id, agent="", state=state, created_at=now, updated_at=now, error=error)
+    ended = sa.update(_runs).where(_runs.c.run_id == run_id, _runs.c.state == "running")
+    connection.execute(ended.values(**ended_row(record)))

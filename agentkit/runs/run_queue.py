@@ -1,0 +1,143 @@
+"""`RunQueue`: runs that workers execute: each time a run is to be executed, it is queued as its next leg.
+
+What queues a leg runs in the transaction that stores the state of the run, so that both happen or neither.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple, TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from agentkit.run.parts.decisions import Denied, decision_data
+from agentkit.runs.run_database import RunDatabase, decisions_table, lines_table, runs_table
+from agentkit.runs.run_record import RunRecord, RunState
+from agentkit.runs.run_rows import run_row
+
+__all__ = ["Leg", "NewRun", "QueueLeg", "RunQueue", "queue_again"]
+
+_runs, _decisions = runs_table, decisions_table
+_EXPIRED = json.dumps(decision_data(Denied("nobody decided about it in time")))
+
+
+class NewRun(NamedTuple):
+    """A run that is to be queued."""
+
+    record: RunRecord
+    head: str
+    """The first line of its journal."""
+    request: str
+    """What the executor has to know to queue it, as JSON."""
+
+
+class Leg(NamedTuple):
+    """A run that was queued for the `number`th time, from 0."""
+
+    order: int
+    """The number of the run, in the order in which the runs were started."""
+    run_id: str
+    number: int
+    request: str
+
+
+QueueLeg: TypeAlias = Callable[[sa.Connection, Leg], None]
+"""Queues a leg, in a transaction."""
+
+
+def queue_again(
+    connection: sa.Connection, now: object, condition: sa.ColumnElement[bool], queue: QueueLeg | None
+) -> list[str]:
+    """Queue the runs that meet a condition, each as its next leg, and return their ids."""
+    values = {"state": "queued", "fence": None, "leg": _runs.c.leg + 1, "updated_at": now}
+    queued = sa.update(_runs).where(condition, _runs.c.top.is_(None)).values(**values)
+    row = _runs.c
+    legs = [Leg(*found) for found in connection.execute(queued.returning(row.number, row.run_id, row.leg, row.request))]
+    for leg in legs:
+        if queue is not None and leg.request is not None:
+            queue(connection, leg)
+    return [leg.run_id for leg in legs]
+
+
+class RunQueue:
+    """Queues runs.
+
+    Args:
+        database: Where they are stored.
+        queue: Queues a leg, in a transaction of the database.
+    """
+
+    def __init__(self, database: RunDatabase, queue: QueueLeg) -> None:
+        self._database, self._queue = database, queue
+        self._now = database.now
+
+    def add(self, runs: Sequence[NewRun]) -> list[NewRun]:
+        """Store and queue the runs that are not there yet, in one transaction, and return the others."""
+
+        def add(connection: sa.Connection) -> list[NewRun]:
+            ids = [run.record.run_id for run in runs]
+            known = set(connection.scalars(sa.select(_runs.c.run_id).where(_runs.c.run_id.in_(ids))))
+            fresh = [run for run in runs if run.record.run_id not in known]
+            numbers: dict[str, int] = {}
+            if fresh:
+                added = sa.insert(_runs).returning(_runs.c.run_id, _runs.c.number, sort_by_parameter_order=True)
+                rows = [{**run_row(run.record), "request": run.request} for run in fresh]
+                numbers = {row.run_id: row.number for row in connection.execute(added, rows)}
+                heads = [{"run": run.record.run_id, "number": 0, "line": run.head} for run in fresh]
+                connection.execute(sa.insert(lines_table), heads)
+            for run in fresh:
+                self._queue(connection, Leg(numbers[run.record.run_id], run.record.run_id, 0, run.request))
+            return [run for run in runs if run.record.run_id in known]
+
+        try:
+            return self._database.work(add)
+        except IntegrityError:  # another process added one of them in between
+            return self._database.work(add)
+
+    def adopt(self, run_id: str, request: str, version: str) -> None:
+        """Have workers execute a run that another executor left."""
+        values = {"executor": "dbos", "request": request, "version": version}
+        adopted = sa.update(_runs).where(_runs.c.run_id == run_id).values(**values)
+        self._database.work(lambda connection: connection.execute(adopted))
+
+    def request(self, run_id: str) -> str | None:
+        """Return what the executor has to know about a run, as JSON; None if there is no such run."""
+        query = sa.select(_runs.c.request).where(_runs.c.run_id == run_id)
+        return self._database.work(lambda connection: connection.scalar(query))
+
+    def again(self, run_id: str, states: Collection[RunState], leg: int | None = None) -> bool:
+        """Queue a run again if it is in one of these states, and in this leg; False if it is not."""
+        condition = sa.and_(_runs.c.run_id == run_id, _runs.c.state.in_(states))
+        if leg is not None:
+            condition = sa.and_(condition, _runs.c.leg == leg)
+        return bool(self._database.work(lambda c: queue_again(c, self._now, condition, self._queue)))
+
+    def running(self, workers: Collection[str]) -> list[Leg]:
+        """Return the legs that workers execute."""
+        return self._legs(sa.and_(_runs.c.state == "running", _runs.c.worker.in_(workers)))
+
+    def legs(self, run_ids: Collection[str]) -> list[Leg]:
+        """Return the last legs of runs."""
+        return self._legs(_runs.c.run_id.in_(run_ids))
+
+    def _legs(self, condition: sa.ColumnElement[bool]) -> list[Leg]:
+        row = _runs.c
+        query = sa.select(row.number, row.run_id, row.leg, row.request).where(condition, row.top.is_(None))
+        return self._database.work(lambda connection: [Leg(*found) for found in connection.execute(query)])
+
+    def expire(self) -> None:
+        """Deny the calls that nobody decided in time, and queue the runs that wait for no other decision."""
+        late = sa.and_(_decisions.c.decision.is_(None), _decisions.c.expires_at < self._now)
+
+        def deny(connection: sa.Connection) -> None:
+            if connection.execute(sa.select(_decisions.c.run).where(late).limit(1)).first() is None:
+                return  # without the lock of a writer
+            denied = sa.update(_decisions).where(late).values(decision=_EXPIRED, decided_by="", decided_at=self._now)
+            for run_id in sorted(set(connection.scalars(denied.returning(_decisions.c.run)))):
+                waits = sa.exists().where(_decisions.c.run == run_id, _decisions.c.decision.is_(None))
+                condition = sa.and_(_runs.c.run_id == run_id, _runs.c.state == "waiting", ~waits)
+                queue_again(connection, self._now, condition, self._queue)
+
+        self._database.work(deny)

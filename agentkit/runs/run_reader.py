@@ -1,0 +1,207 @@
+"""`RunReader`: runs, their calls and their journals, as they are stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from agentkit.errors import JournalError
+from agentkit.run.journal.journal import Journal
+from agentkit.run.parts.decisions import Decision
+from agentkit.runs.run_database import RunDatabase, lines_table, runs_table
+from agentkit.runs.run_decisions import calls_of
+from agentkit.runs.run_errors import RunNotFound
+from agentkit.runs.run_record import ENDED, RunRecord, RunState, RunsWanted, WaitingCall
+from agentkit.runs.run_rows import record_of
+
+__all__ = ["RunReader", "can_be_stored"]
+
+_SHORT = 10_000
+"""Maximum characters of the end of a run in a short list."""
+_runs, _lines = runs_table, lines_table
+
+
+class RunReader:
+    """Reads runs.
+
+    Attributes:
+        database: The tables.
+    """
+
+    def __init__(self, database: RunDatabase) -> None:
+        self.database = database
+        self._work, self._now = database.work, database.now
+
+    def get(self, run_id: str, *, tenant: str | None = None) -> RunRecord:
+        """Return a run.
+
+        Raises:
+            RunNotFound: There is no such run, or it is a run of another tenant.
+        """
+        record = self.any(run_id)
+        if record.parent is not None:
+            raise RunNotFound(run_id, self._top(run_id))
+        if tenant not in (None, record.tenant):
+            raise RunNotFound(run_id)
+        return record
+
+    def any(self, run_id: str) -> RunRecord:
+        """Return a run, or an agent inside of one: until its call has an answer, it has the state of its run.
+
+        Raises:
+            RunNotFound: There is neither.
+        """
+        if not can_be_stored(run_id):
+            raise RunNotFound(run_id)
+        found = self._records(sa.select(_runs).where(_runs.c.run_id == run_id))
+        if not found:
+            raise RunNotFound(run_id)
+        if found[0].parent is None:
+            return found[0]
+        return _inside(found[0], self.get(self._top(run_id)))
+
+    def inside(self, run_id: str) -> list[RunRecord]:
+        """Return the agents inside of a run or of an agent, at any depth, in the order in which they began.
+
+        Raises:
+            RunNotFound: There is no such run or agent.
+        """
+        record = self.any(run_id)
+        top = run_id if record.parent is None else self._top(run_id)
+        run = record if record.parent is None else self.get(top)
+        below, found = {run_id}, []
+        for inner in self._records(sa.select(_runs).where(_runs.c.top == top).order_by(_runs.c.number)):
+            if inner.parent in below:
+                below.add(inner.run_id)
+                found.append(_inside(inner, run))
+        return found
+
+    def has(self, run_id: str) -> bool:
+        """Return True if there is a run, or an agent inside of one, of this id."""
+        query = sa.select(_runs.c.number).where(_runs.c.run_id == run_id)
+        return self._work(lambda connection: connection.scalar(query)) is not None
+
+    def _top(self, run_id: str) -> str:
+        query = sa.select(_runs.c.top).where(_runs.c.run_id == run_id)
+        return self._work(lambda connection: connection.scalar(query)) or run_id
+
+    def find(self, tenant: str, key: str) -> RunRecord | None:
+        """Return the run that a tenant started with an idempotency key, or None."""
+        found = self._records(sa.select(_runs).where(_runs.c.tenant == tenant, _runs.c.key == key))
+        return found[0] if found else None
+
+    def page(self, wanted: RunsWanted) -> list[RunRecord]:
+        """Return runs, the newest first.
+
+        Raises:
+            RunNotFound: There is no run with the id `before`.
+        """
+        # Runs that are selected by id are few: they are found by it, and sorted.
+        number = _runs.c.number if wanted.ids is None else _runs.c.number + 0
+        query = sa.select(_runs)
+        if wanted.is_short:
+            outcome = sa.case((sa.func.length(_runs.c.outcome) <= _SHORT, _runs.c.outcome)).label("outcome")
+            query = sa.select(*[column for column in _runs.c if column.name != "outcome"], outcome)
+        query = query.where(_runs.c.top.is_(None)).order_by(number.desc())
+        query = query.limit(wanted.limit).offset(wanted.offset)
+        for name in ("tenant", "agent", "session", "user", "state", "schedule"):
+            if (value := getattr(wanted, name)) is not None:
+                if not can_be_stored(value):
+                    return []
+                query = query.where(_runs.c[name] == value)
+        if wanted.ids is not None:
+            query = query.where(_runs.c.run_id.in_([one for one in wanted.ids if can_be_stored(one)]))
+        if wanted.before is not None:
+            before = sa.select(_runs.c.number).where(_runs.c.run_id == wanted.before)
+            if wanted.tenant is not None:
+                before = before.where(_runs.c.tenant == wanted.tenant)
+            first = self._work(lambda connection: connection.scalar(before))
+            if first is None:
+                raise RunNotFound(wanted.before)
+            query = query.where(_runs.c.number < first)
+        return self._records(query)
+
+    def ended_before(self, time: float, tenant: str | None, limit: int) -> list[str]:
+        """Return ids of runs that ended before a time, all or those of a tenant, the oldest first."""
+        query = sa.select(_runs.c.run_id).where(_runs.c.state.in_(sorted(ENDED)), _runs.c.updated_at < time)
+        query = query.where(_runs.c.top.is_(None)).order_by(_runs.c.number).limit(limit)
+        if tenant is not None:
+            query = query.where(_runs.c.tenant == tenant)
+        return self._work(lambda connection: list(connection.scalars(query)))
+
+    def _records(self, query: sa.Select[Any]) -> list[RunRecord]:
+        def read(connection: sa.Connection) -> list[RunRecord]:
+            rows = connection.execute(query).mappings().all()
+            waiting: dict[str, list[WaitingCall]] = {}
+            if ids := [row["run_id"] for row in rows if row["state"] == "waiting"]:
+                for run_id, call in calls_of(connection, ids):
+                    if call.decision is None:
+                        waiting.setdefault(run_id, []).append(call)
+            return [record_of(row, waiting.get(row["run_id"], ())) for row in rows]
+
+        return self._work(read)
+
+    def fences(self, run_ids: Collection[str]) -> dict[str, tuple[RunState, str | None]]:
+        """Return the states of runs, and the fences of their attempts."""
+        query = sa.select(_runs.c.run_id, _runs.c.state, _runs.c.fence).where(_runs.c.run_id.in_(run_ids))
+        return self._work(lambda c: {run_id: (state, fence) for run_id, state, fence in c.execute(query)})
+
+    def calls(self, run_id: str) -> list[WaitingCall]:
+        """Return the calls of a run that wait or waited, in the order in which they were asked."""
+        return self._work(lambda connection: [call for _, call in calls_of(connection, [run_id])])
+
+    def decisions(self, run_id: str, journal: Journal) -> dict[str, Decision]:
+        """Return the decisions about calls of a run that its journal does not have yet, by the ids of the calls."""
+        known = journal.decisions
+        return {
+            call.call_id: call.decision
+            for call in self.calls(run_id)
+            if call.decision is not None and call.call_id not in known
+        }
+
+    def journal_text(self, run_id: str) -> str:
+        """Return the journal of a run as `Journal.loads` reads it; empty if the run has not begun."""
+        if not can_be_stored(run_id):
+            return ""
+        query = sa.select(_lines.c.line).where(_lines.c.run == run_id).order_by(_lines.c.number)
+        lines = self._work(lambda connection: list(connection.scalars(query)))
+        if not all(isinstance(line, str) for line in lines):
+            raise JournalError(f"what is stored of the journal of {run_id!r} is damaged", name="journal")
+        return "".join(lines)
+
+    def first_line(self, run_id: str) -> str | None:
+        """Return the first line of the journal of a run: what it was asked."""
+        query = sa.select(_lines.c.line).where(_lines.c.run == run_id, _lines.c.number == 0)
+        return self._work(lambda connection: connection.scalar(query))
+
+    def journal(self, run_id: str) -> Journal | None:
+        """Return the journal of a run, or of an agent inside of one; None if it has not begun.
+
+        Raises:
+            JournalError: The journal cannot be read.
+        """
+        text = self.journal_text(run_id)
+        if "\n" in text:
+            return Journal.loads(text)
+        if not can_be_stored(run_id):
+            return None
+        query = sa.select(_runs.c.top, _runs.c.calls).where(_runs.c.run_id == run_id, _runs.c.top.is_not(None))
+        inner = self._work(lambda connection: connection.execute(query).first())
+        journal = None if inner is None else self.journal(inner.top)
+        for call in () if inner is None else json.loads(inner.calls):
+            journal = None if journal is None else journal.inner.get(call)
+        return journal
+
+
+def _inside(inner: RunRecord, run: RunRecord) -> RunRecord:
+    """Return an agent inside of a run as it is now: until its call has an answer, it continues as the run does."""
+    return replace(inner, state=run.state if inner.state == "running" else inner.state, worker=run.worker)
+
+
+def can_be_stored(text: str) -> bool:
+    """Return True if both databases store a text: one with a NUL or half of a surrogate pair is nowhere."""
+    return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)

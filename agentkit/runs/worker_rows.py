@@ -1,0 +1,113 @@
+"""`WorkerRows`: the workers on a database of runs, each with a lease that it renews."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from agentkit.runs.run_database import RunDatabase, workers_table
+
+__all__ = ["WorkerRow", "WorkerRows"]
+
+_workers = workers_table
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """A worker, as the others see it."""
+
+    id: str
+    state: str
+    """`alive`, `stopped` (it ended in order) or `dead` (its lease ended)."""
+    beat: int
+    """How often it has renewed its lease; below 0 if the row is damaged."""
+    serves: tuple[tuple[str, str], ...]
+    """Names and versions of its agents."""
+    lease: float
+    """Seconds after which the others take it for dead, if it does not renew."""
+    host: str
+    pid: int
+    started_at: float
+    """Seconds since 1970, by the clock of the database."""
+    silent: float
+    """Seconds since it renewed its lease, by that clock."""
+
+    @property
+    def is_alive(self) -> bool:
+        """True if it executes runs: neither it nor its lease has ended."""
+        return self.state == "alive" and self.silent <= self.lease
+
+
+class WorkerRows:
+    """Stores workers.
+
+    Args:
+        database: Where they are stored.
+        leases: The connections that renew leases: what waits for a lock may have all other connections.
+    """
+
+    def __init__(self, database: RunDatabase, leases: sa.Engine) -> None:
+        self._database, self._leases = database, leases
+        self._now = database.now
+
+    def add(self, id: str, serves: Iterable[tuple[str, str]], lease: float, host: str, pid: int) -> None:
+        """Add a worker that is alive."""
+        row = {"id": id, "state": "alive", "beat": 0, "serves": json.dumps([*serves])}
+        times = {"lease": lease, "started_at": self._now, "beat_at": self._now}
+        added = sa.insert(_workers).values(**row, **times, host=host, pid=pid)
+        self._database.work(lambda connection: connection.execute(added))
+
+    def beat(self, id: str) -> bool:
+        """Renew the lease of a worker; False if the others take it for dead. Does not wait for a lost connection."""
+        alive = sa.update(_workers).where(_workers.c.id == id, _workers.c.state == "alive")
+        with self._leases.begin() as connection:
+            return connection.execute(alive.values(beat=_workers.c.beat + 1, beat_at=self._now)).rowcount > 0
+
+    def end(self, id: str, state: str, beat: int | None = None) -> bool:
+        """Store that a worker stopped or died; with `beat`, only if it has not renewed its lease since."""
+        ended = sa.update(_workers).where(_workers.c.id == id, _workers.c.state == "alive")
+        if beat is not None:
+            ended = ended.where(_workers.c.beat == beat)
+        return self._database.work(lambda connection: connection.execute(ended.values(state=state)).rowcount > 0)
+
+    def forget(self, seconds: float) -> None:
+        """Delete the workers that ended so long ago."""
+        old = sa.delete(_workers).where(_workers.c.state != "alive", _workers.c.beat_at < self._now - seconds)
+        self._database.work(lambda connection: connection.execute(old))
+
+    def all(self) -> list[WorkerRow]:
+        """Return all workers, the oldest first."""
+        silent = (self._now - _workers.c.beat_at).label("silent")
+        query = sa.select(_workers, silent).order_by(_workers.c.started_at)
+        return self._database.work(lambda connection: [_worker(row) for row in connection.execute(query)])
+
+
+def _worker(row: Any) -> WorkerRow:
+    """Return a worker from its row; a lease that is damaged has ended."""
+    return WorkerRow(
+        str(row.id),
+        str(row.state),
+        row.beat if isinstance(row.beat, int) else -1,
+        _serves(row.serves),
+        _number(row.lease),
+        str(row.host),
+        row.pid if isinstance(row.pid, int) else 0,
+        _number(row.started_at),
+        row.silent if isinstance(row.silent, int | float) else math.inf,
+    )
+
+
+def _serves(stored: str) -> tuple[tuple[str, str], ...]:
+    try:
+        return tuple([(str(agent), str(version)) for agent, version in json.loads(stored)])
+    except (ValueError, TypeError, RecursionError):
+        return ()
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
