@@ -28,7 +28,9 @@ def fitted(model: Model, composition: Composition) -> Composition:
         ModelRequestError: It would not send any of it.
     """
     fit: Callable[[Composition], Composition] | None = getattr(model, "fitted", None)
-    return composition if fit is None else fit(composition)
+    if fit is None:
+        return composition
+    return fit(composition)
 
 
 def text_tokens_of(model: Model) -> TextTokens | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from copy import copy
 from typing import TYPE_CHECKING
 
@@ -46,33 +46,31 @@ class FallbackModel:
         self.models = tuple([named(one) if isinstance(one, str) else one for one in models])
         check_types(AgentDefinitionError, "FallbackModel", on=(on, Iterable, "classes of ModelError"))
         self.on = tuple(on)
-        wrong = [
-            f"models: expected a model, got {one!r:.60}"
-            for one in self.models
-            if not callable(getattr(one, "request", None))
-        ]
-        if len(self.models) < 2:
-            wrong.append(f"models: expected two models or more, got {len(self.models)}")
-        wrong += [
-            f"on: expected classes of ModelError, got {kind!r:.60}"
-            for kind in self.on
-            if not (isinstance(kind, type) and issubclass(kind, ModelError))
-        ]
-        if not wrong:
-            first, *modes = [output_modes_of(one) for one in self.models]
-            self.output_modes = tuple([mode for mode in first if all(mode in other for other in modes)])
-            if not self.output_modes:
-                wrong.append("models: they have no way in common to be asked for structured output")
-        if wrong:
-            raise AgentDefinitionError(f"FallbackModel: {'; '.join(wrong)}", **named_problems(wrong))
+        _refuse(self._wrong_arguments())
+        first, *others = [output_modes_of(one) for one in self.models]
+        self.output_modes = tuple([mode for mode in first if all(mode in modes for modes in others)])
+        if not self.output_modes:
+            _refuse(["models: they have no way in common to be asked for structured output"])
         self.name = " | ".join([one.name for one in self.models])
+
+    def _wrong_arguments(self) -> Iterator[str]:
+        for one in self.models:
+            if not callable(getattr(one, "request", None)):
+                yield f"models: expected a model, got {one!r:.60}"
+        if len(self.models) < 2:
+            yield f"models: expected two models or more, got {len(self.models)}"
+        for kind in self.on:
+            if not (isinstance(kind, type) and issubclass(kind, ModelError)):
+                yield f"on: expected classes of ModelError, got {kind!r:.60}"
 
     @property
     def price(self) -> Price | None:
         """That of the dearest model; None where one is not known. A reply has the money of the model that answered."""
         prices = [price_of(one) for one in self.models]
         known = [price for price in prices if price is not None]
-        return max(known, key=lambda price: price.input + price.output) if len(known) == len(prices) else None
+        if len(known) == len(prices):
+            return max(known, key=lambda price: price.input + price.output)
+        return None
 
     def with_settings(self, settings: ModelSettings) -> FallbackModel:
         """Return this model with some settings in the place of those of each.
@@ -110,7 +108,10 @@ class FallbackModel:
             try:
                 reply = await asked.request(composition, on_delta=None if on_delta is None else heard)
             except ModelError as error:
-                following = next(left, None) if isinstance(error, self.on) and not has_begun else None
+                # A reply that has begun cannot be begun again by another model.
+                following = None
+                if isinstance(error, self.on) and not has_begun:
+                    following = next(left, None)
                 if following is None:
                     for before in failed:
                         error.add_note(f"Before that: {before}")
@@ -122,6 +123,12 @@ class FallbackModel:
                 asked = following
             else:
                 return _priced(reply, asked)
+
+
+def _refuse(problems: Iterable[str]) -> None:
+    problems = list(problems)
+    if problems:
+        raise AgentDefinitionError(f"FallbackModel: {'; '.join(problems)}", **named_problems(problems))
 
 
 def _priced(reply: Reply, model: Model) -> Reply:

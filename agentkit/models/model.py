@@ -33,15 +33,14 @@ class Usage:
     def __add__(self, other: Usage) -> Usage:
         if self is NO_USAGE:
             return other
-        money, more = self.money, other.money
-        if money is None is more:
-            total = None
-        elif money is None:  # what used nothing cost nothing, whatever its price
-            total = more if not (self.input_tokens or self.output_tokens) else None
-        elif more is None:
-            total = money if not (other.input_tokens or other.output_tokens) else None
-        else:
-            total = money + more
+        # Where nothing was used the cost is 0, although no price is known.
+        total = None
+        if self.money is not None and other.money is not None:
+            total = self.money + other.money
+        elif not (self.input_tokens or self.output_tokens) and self.money is None:
+            total = other.money
+        elif not (other.input_tokens or other.output_tokens) and other.money is None:
+            total = self.money
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model
@@ -65,76 +65,89 @@ def model(
             name="model",
             value=type(name).__name__,
         )
-    made = _made(name, chat_template, session_len, control_tokens, template_kwargs)
-    given = checked_settings(settings)
-    return made if given is NO_SETTINGS else with_settings(made, given)
+    options = {"session_len": session_len, "control_tokens": control_tokens, "template_kwargs": template_kwargs or None}
+    _check_template(name, chat_template, options)
+    built = ModelName.parse(name).build(chat_template, options)
+    if checked_settings(settings) is NO_SETTINGS:
+        return built
+    return with_settings(built, settings)
 
 
-def _made(
-    name: str,
-    chat_template: GivenTemplate | None,
-    session_len: int | None,
-    control_tokens: Policy | None,
-    template_kwargs: Mapping[str, Any] | None,
-) -> Model:
-    given = {"session_len": session_len, "control_tokens": control_tokens, "template_kwargs": template_kwargs or None}
-    if chat_template is None and (named := [what for what, value in given.items() if value is not None]):
-        what = named[0]
-        advice = ", or limit the prompt of the agent by its budget" if what == "session_len" else ""
-        raise AgentDefinitionError(
-            f"model {_shown(name)!r:.80}: {what} needs a chat_template: give that too{advice}",
-            name="chat_template",
-            value=what,
-        )
-    if chat_template is not None and not is_address(name) and name != "offline":
-        raise AgentDefinitionError(
-            f"model {_shown(name)!r:.80}: a chat template is for a server that completes text, named by its address, "
-            "such as http://localhost:8000/v1#qwen3: leave the template out, or give the address",
-            name="chat_template",
-        )
-    if is_address(name):
-        url, mark, served = name.rpartition("#")
-        if not mark or not served.strip():
+class ModelName(NamedTuple):
+    """The parts of the name of a model."""
+
+    provider: str
+    """A provider of `PROVIDERS`."""
+    model: str = ""
+    """The name of the model at the provider; empty for `offline`."""
+    address: str | None = None
+    """The address of the server; None for the provider's own."""
+
+    @classmethod
+    def parse(cls, name: str) -> ModelName:
+        """Parse a name.
+
+        Raises:
+            AgentDefinitionError: The name has no provider, an unknown one, or no model.
+        """
+        if is_address(name):
+            # The last `#` counts: the name of a model has none, an address may.
+            address, mark, served = name.rpartition("#")
+            if not mark or not served.strip():
+                raise AgentDefinitionError(
+                    "model: an address needs the name of the model after it, such as http://localhost:8000/v1#qwen3",
+                    name="address",
+                )
+            return cls("openai", served.strip(), address)
+        provider, colon, rest = (part.strip() for part in name.partition(":"))
+        if provider == "offline" and not rest:
+            return cls(provider)
+        if not colon:
+            raise _no_provider(name)
+        if provider not in PROVIDERS:
             raise AgentDefinitionError(
-                "model: an address needs the name of the model after it, such as http://localhost:8000/v1#qwen3",
-                name="address",
+                f"model {_shown(name)!r:.80}: there is no provider {provider!r:.40}{nearest(provider, PROVIDERS)}",
+                name="provider",
+                value=provider,
             )
-        if chat_template is not None:
-            from agentkit.models.completion.completion_model import CompletionModel
+        # The address is neither asked nor shown, because it may contain a password.
+        if "//" in rest:
+            raise AgentDefinitionError(
+                f"model {provider}:...: expected the name of a model after the colon, not an address; give that "
+                "alone, such as http://localhost:8000/v1#qwen3",
+                name="model",
+            )
+        if not rest:
+            raise AgentDefinitionError(
+                f"model {name!r:.80}: the name of the model after the colon is missing", name="model", value=name
+            )
+        if provider == "offline":
+            raise _no_provider(name)
+        return cls(provider, rest)
 
-            return CompletionModel(
-                served.strip(),
-                chat_template,
-                base_url=url,
-                session_len=session_len,
-                control_tokens=control_tokens or "escape",
-                template_kwargs=template_kwargs,
-            )
-        return _kind("openai")(served.strip(), base_url=url)
-    provider, colon, rest = (part.strip() for part in name.partition(":"))
-    if provider == "offline" and not rest:
-        return _kind(provider)(chat_template, **given)
-    if colon and provider not in PROVIDERS:
-        shown = _shown(name)
-        raise AgentDefinitionError(
-            f"model {shown!r:.80}: there is no provider {provider!r:.40}{nearest(provider, PROVIDERS)}",
-            name="provider",
-            value=provider,
-        )
-    if colon and "//" in rest:  # neither asked for nor shown: a password may stand in it
-        raise AgentDefinitionError(
-            f"model {provider}:...: expected the name of a model after the colon, not an address; give that "
-            "alone, such as http://localhost:8000/v1#qwen3",
-            name="model",
-        )
-    if colon and rest and provider != "offline":
-        return _kind(provider)(rest)
-    if colon and not rest:
-        raise AgentDefinitionError(
-            f"model {name!r:.80}: the name of the model after the colon is missing", name="model", value=name
-        )
+    def build(self, chat_template: GivenTemplate | None, options: Mapping[str, Any]) -> Model:
+        """Return the model of this name.
+
+        Args:
+            chat_template: The template that writes the prompt; None for a model that is sent messages.
+            options: The other options of a `CompletionModel`.
+        """
+        if self.provider == "offline":
+            return _class_of(self.provider)(chat_template, **options)
+        if self.address is None:
+            return _class_of(self.provider)(self.model)
+        if chat_template is None:
+            return _class_of(self.provider)(self.model, base_url=self.address)
+        # Chat templates need Jinja, which the other models do without.
+        from agentkit.models.completion.completion_model import CompletionModel
+
+        written: dict[str, Any] = {**options, "control_tokens": options["control_tokens"] or "escape"}
+        return CompletionModel(self.model, chat_template, base_url=self.address, **written)
+
+
+def _no_provider(name: str) -> AgentDefinitionError:
     name = _shown(name)
-    raise AgentDefinitionError(
+    return AgentDefinitionError(
         f"model {name!r:.80}: expected a model, such as OpenAIModel({name!r:.80}), its name with the provider, such as "
         f'"openai:{name:.80}", or an address, such as "http://localhost:8000/v1#{name:.80}"'
         f"; providers: {', '.join(PROVIDERS)}",
@@ -143,15 +156,40 @@ def _made(
     )
 
 
+def _check_template(name: str, chat_template: GivenTemplate | None, options: Mapping[str, Any]) -> None:
+    """Refuse options that need a chat template, and a chat template for a model that is sent messages."""
+    if chat_template is not None:
+        if is_address(name) or name == "offline":
+            return
+        raise AgentDefinitionError(
+            f"model {_shown(name)!r:.80}: a chat template is for a server that completes text, named by its address, "
+            "such as http://localhost:8000/v1#qwen3: leave the template out, or give the address",
+            name="chat_template",
+        )
+    for option, value in options.items():
+        if value is None:
+            continue
+        advice = ""
+        if option == "session_len":
+            advice = ", or limit the prompt of the agent by its budget"
+        raise AgentDefinitionError(
+            f"model {_shown(name)!r:.80}: {option} needs a chat_template: give that too{advice}",
+            name="chat_template",
+            value=option,
+        )
+
+
 def _shown(name: str) -> str:
     """Return a name as errors show it: of what may be an address its scheme only: the rest may be a secret."""
     scheme, mark, _ = name.partition("//")
-    return f"{scheme[-40:]}//..." if mark else name.rpartition("@")[2]
+    if mark:
+        return f"{scheme[-40:]}//..."
+    return name.rpartition("@")[2]
 
 
-def _kind(provider: str) -> Callable[..., Model]:
-    kind: Callable[..., Model] = getattr(import_module("agentkit.models"), PROVIDERS[provider].model)
-    return kind
+def _class_of(provider: str) -> Callable[..., Model]:
+    model_class: Callable[..., Model] = getattr(import_module("agentkit.models"), PROVIDERS[provider].model)
+    return model_class
 
 
 def changed_model(before: Model, changes: Mapping[str, Any]) -> Model:
@@ -160,6 +198,9 @@ def changed_model(before: Model, changes: Mapping[str, Any]) -> Model:
     Raises:
         AgentDefinitionError: There is no such model, or it cannot do one of the settings.
     """
-    found = changes.get("model", before)
-    found = model(found) if isinstance(found, str) else found
-    return with_settings(found, changes["settings"]) if "settings" in changes else found
+    changed = changes.get("model", before)
+    if isinstance(changed, str):
+        changed = model(changed)
+    if "settings" in changes:
+        changed = with_settings(changed, changes["settings"])
+    return cast("Model", changed)

@@ -43,7 +43,10 @@ class Price:
         """Return what a request cost, in US dollars."""
         if self.long is not None and usage.input_tokens > self.long[0]:
             return self.long[1].of(usage)
-        cached = min(usage.cached_tokens, usage.input_tokens) if self.cached is not None else 0
+        # Without a price of its own a cached token costs as much as any other.
+        cached = 0
+        if self.cached is not None:
+            cached = min(usage.cached_tokens, usage.input_tokens)
         fresh = usage.input_tokens - cached
         return (fresh * self.input + cached * (self.cached or 0) + usage.output_tokens * self.output) / _MILLION
 

@@ -32,16 +32,35 @@ _MIN_CHANGES = 4
 
 
 def secrets_in(value: Any, *, is_secret: bool = False) -> list[str]:
-    """Return the secrets in JSON data, those in lists and objects below it included; of an address its parts, too."""
+    """Return the secrets in JSON data, at any depth; of an address its parts, too.
+
+    Args:
+        value: JSON data.
+        is_secret: True if every value in it is a secret, because of its name.
+    """
     if isinstance(value, Mapping):
-        found = [secrets_in(one, is_secret=is_secret or _is_secret_name(name)) for name, one in value.items()]
-        return [one for some in found for one in some]
+        return [
+            secret
+            for name, item in value.items()
+            for secret in secrets_in(item, is_secret=is_secret or _is_secret_name(name))
+        ]
     if isinstance(value, list | tuple):
-        return [one for item in value for one in secrets_in(item, is_secret=is_secret)]
-    if isinstance(value, str) and (is_secret or _is_key(value)):
-        parts = [part for found in _PARTS.findall(value) for part in found if part] if "://" in value else []
-        return [value, *parts]
-    return [str(value)] if is_secret and value is not None and not isinstance(value, str | bool) else []
+        return [secret for item in value for secret in secrets_in(item, is_secret=is_secret)]
+    if isinstance(value, str):
+        if is_secret or _is_key(value):
+            return _secret_texts(value)
+        return []
+    # Numbers may be secrets; true and false are not worth hiding.
+    if is_secret and value is not None and not isinstance(value, bool):
+        return [str(value)]
+    return []
+
+
+def _secret_texts(text: str) -> list[str]:
+    """Return a secret, and the parts of it that show up alone if it is an address."""
+    if "://" not in text:
+        return [text]
+    return [text, *(part for parts in _PARTS.findall(text) for part in parts if part)]
 
 
 def without_secrets(value: Any) -> Any:
@@ -50,7 +69,9 @@ def without_secrets(value: Any) -> Any:
         return {name: "***" if _is_secret_name(name) else without_secrets(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [without_secrets(one) for one in value]
-    return "***" if isinstance(value, str) and _is_key(value) else value
+    if isinstance(value, str) and _is_key(value):
+        return "***"
+    return value
 
 
 def _is_secret_name(name: str) -> bool:

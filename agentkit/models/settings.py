@@ -56,7 +56,9 @@ _NonNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 def _stop(stop: object) -> object:
     if stop is None:
         return None
-    texts = [stop] if isinstance(stop, str) else stop
+    texts = stop
+    if isinstance(stop, str):
+        texts = [stop]
     if not isinstance(texts, list | tuple) or not texts or not all(isinstance(text, str) and text for text in texts):
         raise ValueError(f"expected a text, or a list of texts that are not empty, got {brief(stop, 60)}")
     if isinstance(stop, str):
@@ -95,9 +97,13 @@ def _extra(extra: object) -> Mapping[str, Any]:
 
 def _not_sendable(value: Any, place: str) -> list[tuple[str, float]]:
     if isinstance(value, float):
-        return [] if math.isfinite(value) else [(place, value)]
+        if math.isfinite(value):
+            return []
+        return [(place, value)]
     if isinstance(value, int):
-        return [] if value.bit_length() <= _MAX_BITS else [(place, value)]
+        if value.bit_length() <= _MAX_BITS:
+            return []
+        return [(place, value)]
     if isinstance(value, Mapping):
         return [one for key, item in value.items() for one in _not_sendable(item, f"{place}[{brief(key)}]")]
     if isinstance(value, list):
@@ -157,6 +163,7 @@ class ModelSettings:
         """Return these settings with those fields of `other` in their place that it has."""
         checked_settings(other)
         given = {name: value for name, value in given_settings(other).items() if name not in ("headers", "extra")}
+        # Names of headers are compared without case; the last spelling is sent.
         headers = {name.lower(): (name, value) for name, value in (*self.headers.items(), *other.headers.items())}
         extra = patched(self.extra, other.extra, keep_none=True)
         return replace(self, **given, headers=FrozenDict(headers.values()), extra=extra)
@@ -231,6 +238,7 @@ def body_of(settings: ModelSettings, table: Fields, model: str, refused: Iterabl
     body: dict[str, Any] = {}
     wrong: list[str] = []
     for name, value in given_settings(settings).items():
+        # Headers and timeout are no part of a body, and `extra` is merged over it last.
         if name in _OF_THE_REQUEST:
             continue
         written = table.get(name)

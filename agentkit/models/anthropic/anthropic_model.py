@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 from agentkit.models.anthropic.anthropic_reader import AnthropicReader
 from agentkit.models.anthropic.claude_models import ClaudeRules, claude_rules
 from agentkit.models.http.endpoint import EndpointModel, EndpointOptions, Heard
 from agentkit.models.http.sdk_clients import ANTHROPIC
+from agentkit.models.model import OnDelta
 from agentkit.models.model_errors import ModelInterrupted
 from agentkit.models.settings import Fields, ModelSettings, by_request, patched
 
@@ -25,6 +25,8 @@ _MAX_TOKENS = 8192
 _MIN_THINKING = 1024
 _MIN_TOP_P = 0.95
 """Beside a budget for thinking."""
+_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
+"""Words of `tool_choice`, as the API calls them; another text is the name of a tool."""
 _MAX_PAUSES = 20
 """How often a turn that the provider paused is sent back to be continued."""
 
@@ -42,7 +44,9 @@ def _stop(value: str | tuple[str, ...]) -> Mapping[str, Any]:
 def _thinking(value: int) -> Mapping[str, Any]:
     if 0 < value < _MIN_THINKING:
         raise ValueError(f"expected 0, or {_MIN_THINKING} and more")
-    return {"thinking": {"type": "enabled", "budget_tokens": value}} if value else {}
+    if value:
+        return {"thinking": {"type": "enabled", "budget_tokens": value}}
+    return {}
 
 
 _FIELDS: Fields = {
@@ -88,6 +92,7 @@ class AnthropicModel(EndpointModel):
         super()._set(settings)
         if settings.effort == "none" or settings.thinking_tokens == 0:
             self._fixed = patched({"thinking": {"type": claude_rules(self.name).no_thinking}}, self._fixed)
+        # The API counts thoughts as part of `max_tokens`.
         self._fixed.setdefault("max_tokens", _MAX_TOKENS + (settings.thinking_tokens or 0))
 
     def _refused(self, settings: ModelSettings) -> Iterator[str]:
@@ -97,14 +102,17 @@ class AnthropicModel(EndpointModel):
     def _body(self, composition: Composition) -> dict[str, Any]:
         body = {"model": self.name, **composition.to_anthropic()}
         choice, parallel = self._tool_choice(composition), self.settings.parallel_tool_calls
-        if choice is not None or (parallel is not None and composition.tools):
-            kinds = {"required": "any", None: "auto"}
-            named = {"type": kinds.get(choice, choice)}
-            if choice not in (None, "auto", "none", "required"):
-                named = {"type": "tool", "name": choice}
-            if parallel is not None and choice != "none":
-                named["disable_parallel_tool_use"] = not parallel  # type: ignore[assignment]
-            body["tool_choice"] = named
+        if not composition.tools:
+            parallel = None
+        if choice is None and parallel is None:
+            return body
+        # The limit of calls is part of `tool_choice`, so it needs one, and the default is `auto`.
+        named: dict[str, Any] = {"type": _CHOICES.get(choice or "auto", "tool")}
+        if named["type"] == "tool":
+            named["name"] = choice
+        if parallel is not None and choice != "none":
+            named["disable_parallel_tool_use"] = not parallel
+        body["tool_choice"] = named
         return body
 
     def _reader(self, composition: Composition) -> AnthropicReader:
@@ -118,41 +126,64 @@ class AnthropicModel(EndpointModel):
             if (left := self._tokens_left(reader)) is not None and left < 1:
                 reader.finish_reason = "length"
                 return reader
-            turn = [{"role": "assistant", "content": content}] if (content := reader.content()) else []
-            again = {**body, "messages": [*body["messages"], *turn], **({"max_tokens": left} if left else {})}
-            reader = await self._attempts(again, partial(AnthropicReader, reader), Heard(heard.on_delta))
+            reader = await self._continued(body, reader, left, heard.on_delta)
         if reader.is_paused:
             why = f"the provider paused the turn more than {_MAX_PAUSES} times"
             raise ModelInterrupted.after(reader.text, why, model=self.name, host=self.host)
         return reader
 
+    async def _continued(
+        self, body: dict[str, Any], before: AnthropicReader, left: int | None, on_delta: OnDelta | None
+    ) -> AnthropicReader:
+        """Send a turn that the provider paused back, and return the reader of its rest."""
+        again = {**body, "messages": [*body["messages"]]}
+        if content := before.content():
+            again["messages"].append({"role": "assistant", "content": content})
+        if left is not None:
+            again["max_tokens"] = left
+        return await self._attempts(again, lambda: AnthropicReader(before), Heard(on_delta))
+
     def _tokens_left(self, reader: AnthropicReader) -> int | None:
         """Return how many tokens the rest of a turn may have, beside those of its thoughts; None without a limit."""
-        most = self.settings.max_tokens
-        left = None if most is None else most - reader.usage.output_tokens
-        return left if left is None or left > (self.settings.thinking_tokens or 0) else 0
+        if self.settings.max_tokens is None:
+            return None
+        left = self.settings.max_tokens - reader.usage.output_tokens
+        # A budget for thinking has to be less than the tokens of the reply.
+        if left <= (self.settings.thinking_tokens or 0):
+            return 0
+        return left
 
 
 def _not_taken(settings: ModelSettings, rules: ClaudeRules) -> Iterator[str]:
-    """Yield what the model does not take."""
-    sampling = {name: getattr(settings, name) for name in ("temperature", "top_p", "top_k")}
-    given = [f"{name}={value}" for name, value in sampling.items() if value is not None]
-    advice = "leave it out, or send it with extra={...} if the model takes it by now"
-    if rules.sampling == "none":
-        yield from [f"{one}: this model does not take it; {advice}" for one in given]
-    elif rules.sampling == "one" and settings.temperature is not None and settings.top_p is not None:
-        yield f"temperature={settings.temperature} and top_p={settings.top_p}: this model takes one of them; {advice}"
+    """Yield the settings that the model refuses."""
+    yield from _refused_sampling(settings, rules)
     if settings.thinking_tokens and not rules.thinking_budget:
-        there = "effort sets how much it thinks" if rules.efforts else "it does not think"
-        yield f"thinking_tokens={settings.thinking_tokens}: this model does not take it: {there}"
-    for name, value in (("effort", settings.effort), ("thinking_tokens", settings.thinking_tokens)):
-        if value in ("none", 0) and rules.no_thinking is None:
-            yield f"{name}={value!r}: this model always thinks; leave it out, or set effort='low'"
+        problem = "it does not think"
+        if rules.efforts:
+            problem = "effort sets how much it thinks"
+        yield f"thinking_tokens={settings.thinking_tokens}: this model does not take it: {problem}"
+    if rules.no_thinking is None:
+        for name, value in (("effort", settings.effort), ("thinking_tokens", settings.thinking_tokens)):
+            if value in ("none", 0):
+                yield f"{name}={value!r}: this model always thinks; leave it out, or set effort='low'"
     if settings.effort not in (None, "none", *rules.efforts):
-        there = f"expected one of none, {', '.join(rules.efforts)}" if rules.efforts else "this model has no effort"
-        yield f"effort={settings.effort!r}: {there}"
+        problem = "this model has no effort"
+        if rules.efforts:
+            problem = f"expected one of none, {', '.join(rules.efforts)}"
+        yield f"effort={settings.effort!r}: {problem}"
     if settings.tool_choice not in (None, "auto", "none") and not rules.forced_tools:
         yield f"tool_choice={settings.tool_choice!r}: this model cannot be made to call a tool; leave it out"
+
+
+def _refused_sampling(settings: ModelSettings, rules: ClaudeRules) -> Iterator[str]:
+    advice = "leave it out, or send it with extra={...} if the model takes it by now"
+    if rules.sampling == "none":
+        for name in ("temperature", "top_p", "top_k"):
+            value = getattr(settings, name)
+            if value is not None:
+                yield f"{name}={value}: this model does not take it; {advice}"
+    elif rules.sampling == "one" and settings.temperature is not None and settings.top_p is not None:
+        yield f"temperature={settings.temperature} and top_p={settings.top_p}: this model takes one of them; {advice}"
 
 
 def _conflicts(settings: ModelSettings) -> Iterator[str]:

@@ -30,8 +30,6 @@ _REASONS = {
     "model_context_window_exceeded": "length",
 }
 _PAUSES = ("pause_turn", "compaction")
-_GROWING = {"text_delta": ("text", "text"), "thinking_delta": ("thinking", "thinking")}
-"""Type of a delta -> the key of its text, and of the block that grows."""
 
 
 class _Block:
@@ -49,14 +47,18 @@ class _Block:
         self.arguments = PieceJoiner()
 
     def read(self) -> dict[str, Any]:
-        made = {**self.data, **{key: str(text) for key, text in self.grown.items()}}
+        block = {**self.data, **{key: str(text) for key, text in self.grown.items()}}
         if self.citations:
-            begun = made.get("citations")
-            made["citations"] = [*(begun if isinstance(begun, list) else ()), *self.citations]
+            begun = block.get("citations")
+            if not isinstance(begun, list):
+                begun = []
+            block["citations"] = [*begun, *self.citations]
         if self.arguments.pieces:
-            text = str(self.arguments)
-            made["input"] = text if self.data.get("type") == "tool_use" else _object_in(text)
-        return made
+            block["input"] = str(self.arguments)
+            # The arguments of our tools stay text: half of them tell that the reply was cut.
+            if self.data.get("type") != "tool_use":
+                block["input"] = _object_in(block["input"])
+        return block
 
 
 class AnthropicReader(Reader):
@@ -87,8 +89,10 @@ class AnthropicReader(Reader):
     @property
     def usage(self) -> Usage:
         """The tokens of the whole turn."""
-        own = _usage(self._counts)
-        return own if self._before is None else self._before.usage + own
+        usage = _usage(self._counts)
+        if self._before is not None:
+            usage = self._before.usage + usage
+        return usage
 
     def content(self) -> list[dict[str, Any]]:
         """Return the blocks of the turn so far, as the provider sent them and as it takes them back."""
@@ -99,8 +103,10 @@ class AnthropicReader(Reader):
         ]
 
     def _read(self) -> list[dict[str, Any]]:
-        before = [] if self._before is None else self._before._read()
-        return before + [block.read() for _, block in sorted(self._blocks.items())]
+        blocks = [block.read() for _, block in sorted(self._blocks.items())]
+        if self._before is not None:
+            blocks = self._before._read() + blocks
+        return blocks
 
     def _add(self, data: dict[str, Any]) -> list[Delta]:
         kind = data.get("type")
@@ -164,7 +170,9 @@ class AnthropicReader(Reader):
         index = data.get("index")
         if isinstance(index, int):
             return index
-        return self._last + 1 if data.get("type") == "content_block_start" else max(self._last, 0)
+        if data.get("type") == "content_block_start":
+            return self._last + 1
+        return max(self._last, 0)
 
     def _open(self, index: int, data: dict[str, Any]) -> list[Delta]:
         self.started = True
@@ -177,61 +185,79 @@ class AnthropicReader(Reader):
             begun = block.data.pop(kind, None) or ""
             return self._grow(index, {"type": f"{kind}_delta", kind: begun})
         if kind == "tool_use" and (given := data.get("input")):
-            text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-            return [Delta(clean(text), "arguments", block.position, str(data.get("name") or ""))]
-        return [Delta("", "arguments")]  # something new came, though nothing to hear
+            if not isinstance(given, str):
+                given = json.dumps(given, ensure_ascii=False)
+            return [Delta(clean(given), "arguments", block.position, str(data.get("name") or ""))]
+        # There is nothing to show yet. The delta is a sign of life.
+        return [Delta("", "arguments")]
 
     def _grow(self, index: int, delta: dict[str, Any]) -> list[Delta]:
         block = self._blocks.get(index)
         if block is None:
             self._open(index, {"type": str(delta.get("type")).removesuffix("_delta")})
             block = self._blocks[index]
-        kind = str(delta.get("type"))
-        key, name = _GROWING.get(kind, ("", ""))
-        if key:
-            piece = self._joined(block, name, delta.get(key))
-            if key == "text" and piece:
+        match delta.get("type"):
+            case "text_delta":
+                piece = self._joined(block, "text", delta.get("text"))
                 self._text.append(piece)
-            return [Delta(piece, "text" if key == "text" else "thinking")] if piece else []
-        if kind == "input_json_delta":
-            piece = delta.get("partial_json") or ""
-            if not isinstance(piece, str):
-                raise ProtocolError(f"partial_json: expected text, got {brief(piece)}")
-            piece = block.arguments.keep(piece)
-            is_call = block.data.get("type") == "tool_use"
-            name = str(block.data.get("name") or "")
-            if not is_call:
-                return [Delta("", "arguments")] if piece else []  # of a tool that the provider runs
-            return [Delta(piece, "arguments", block.position, name)] if piece else []
-        if kind == "signature_delta":
-            self._joined(block, "signature", delta.get("signature"))
-            return [Delta("", "thinking")]
-        if kind == "citations_delta" and delta.get("citation") is not None:
-            block.citations.append(delta["citation"])
+                return _heard(Delta(piece, "text"))
+            case "thinking_delta":
+                return _heard(Delta(self._joined(block, "thinking", delta.get("thinking")), "thinking"))
+            case "signature_delta":
+                self._joined(block, "signature", delta.get("signature"))
+                return [Delta("", "thinking")]
+            case "input_json_delta":
+                return self._grow_arguments(block, delta.get("partial_json") or "")
+            case "citations_delta" if delta.get("citation") is not None:
+                block.citations.append(delta["citation"])
         return []
+
+    def _grow_arguments(self, block: _Block, piece: object) -> list[Delta]:
+        if not isinstance(piece, str):
+            raise ProtocolError(f"partial_json: expected text, got {brief(piece)}")
+        new = Delta(block.arguments.keep(piece), "arguments", block.position, str(block.data.get("name") or ""))
+        if new.text and block.data.get("type") != "tool_use":
+            # Arguments of a tool that the provider runs are not shown. They are a sign of life all the same.
+            return [Delta("", "arguments")]
+        return _heard(new)
 
     def _joined(self, block: _Block, name: str, piece: object) -> str:
         if not isinstance(piece, str | None):
             raise ProtocolError(f"{name}: expected text, got {brief(piece)}")
         before = block.data.pop(name, None)
+        if not isinstance(before, str):
+            before = ""
         joiner = block.grown.setdefault(name, PieceJoiner())
-        return joiner.keep((before if isinstance(before, str) else "") + (piece or ""))
+        return joiner.keep(before + (piece or ""))
+
+
+def _heard(delta: Delta) -> list[Delta]:
+    """Return a delta in a list, or an empty list if nothing is new."""
+    if delta.text:
+        return [delta]
+    return []
 
 
 def _object_in(text: str) -> Any:
-    return json.loads(text) if is_json(text) else {}
+    if is_json(text):
+        return json.loads(text)
+    # The arguments were cut.
+    return {}
 
 
 def _message(blocks: list[dict[str, Any]]) -> Message:
     kept = [block for block in map(_sent_back, blocks) if not _is_blank(block)]
-    found = messages_in([{"role": "assistant", "content": kept}], "anthropic")
-    return found[0] if found else Message("assistant", "")
+    messages = messages_in([{"role": "assistant", "content": kept}], "anthropic")
+    if not messages:
+        return Message("assistant", "")
+    return messages[0]
 
 
 def _sent_back(block: dict[str, Any]) -> dict[str, Any]:
     """Return a block without what is empty, but for the fields that it must have."""
     made = sendable(block)
     if block.get("type") == "thinking":
+        # A thought that was redacted has a signature and no text.
         made.setdefault("thinking", "")
     elif block.get("type") == "tool_use":
         made["input"] = made.get("input") or {}
@@ -243,6 +269,7 @@ def _is_blank(block: dict[str, Any]) -> bool:
 
 
 def _usage(data: dict[str, Any]) -> Usage:
+    # `input_tokens` leaves out what the cache wrote and read.
     fresh, written, read, output = (
         count_of(data.get(key))
         for key in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")

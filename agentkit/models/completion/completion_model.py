@@ -128,7 +128,9 @@ class CompletionModel(EndpointModel):
     def stop_words(self) -> tuple[str, ...]:
         """What ends its replies: of its settings, as it was made with, or else of its chat template."""
         stop: Any = self._fixed.get("stop", ())
-        return (stop,) if isinstance(stop, str) else tuple(stop)
+        if isinstance(stop, str):
+            return (stop,)
+        return tuple(stop)
 
     def _fields(self) -> Fields:
         return _FIELDS
@@ -136,6 +138,7 @@ class CompletionModel(EndpointModel):
     def _set(self, settings: ModelSettings) -> None:
         super()._set(settings)
         template = self.chat_template
+        # Settings replace what the configuration of the template proposes.
         own = {name: getattr(template, name, None) for name in _SAMPLING}
         defaults = {**own, "stop": list(template.stop_words or ()) or None}
         self._fixed = {**{name: value for name, value in defaults.items() if value is not None}, **self._fixed}
@@ -143,6 +146,7 @@ class CompletionModel(EndpointModel):
     def _body(self, composition: Composition) -> dict[str, Any]:
         composition = self.fitted(composition)
         body: dict[str, Any] = {"model": self.name, "prompt": self.prompt(composition), "max_tokens": _MAX_TOKENS}
+        # The reply may use what the prompt leaves free.
         if self.session_len is not None:
             body["max_tokens"] = min(_MAX_TOKENS, self.session_len - composition.tokens)
         if composition.output_schema is not None:
@@ -257,7 +261,9 @@ class CompletionModel(EndpointModel):
         except ChatTemplateError:
             return ""
         space = after[len(before) : after.find(_REPLY, len(before))]
-        return space if after.startswith(before) and space.isspace() else ""
+        if after.startswith(before) and space.isspace():
+            return space
+        return ""
 
     def _space_before(self, text: str, call: ToolCall, opening: str) -> str:
         """Return the white space that the next prompt has between the text of a reply and what opens its call."""
@@ -266,11 +272,15 @@ class CompletionModel(EndpointModel):
             try:
                 asked = [template_message(one) for one in (Message("user", "a"), shown)]
                 written = self.chat_template.render(asked, None, False, **self.template_kwargs)
-            except ChatTemplateError:  # it has no place for calls
+            except ChatTemplateError:
+                # The template has no place for calls. The next form has them as text.
                 continue
-            end = text.rpartition("\n")[2]  # the template may leave out a thought in front of it
+            # Only the last line is compared, because the template may leave out a thought before it.
+            end = text.rpartition("\n")[2]
             found = re.search(rf"{re.escape(end)}(\s*+){re.escape(opening)}", written)
-            return found[1] if found is not None else ""
+            if found is None:
+                break
+            return found[1]
         return ""
 
 
@@ -314,34 +324,49 @@ class _CompletionReader(ReplyReader):
 
     def _delta(self, choice: dict[str, Any]) -> object:
         text = choice.get("text")
+        # The template writes the space before every reply, or the next prompt would have it twice.
         if self._opening and isinstance(text, str) and text:
             text, self._opening = text.removeprefix(self._opening), ""
         return {"content": text}
 
     def _spoken(self, text: str, *, last: bool) -> str:
-        at_limit = self.finish_reason == "length"
         if self._leading is not None:
-            text = self._leading.add(text)
-            if last and at_limit and self._leading.is_open:
-                self._is_thought_cut = True
-            elif last:
-                text += self._leading.end()
-        if self._inside is None:
+            text = self._without_thoughts(self._leading, text, last=last)
+        inside = self._inside
+        if inside is None:
             return text
         if self._written is not None:
             self._written.append(text)
-        text = self._inside.add(text)
-        if not isinstance(self._inside, TextToolCalls):
-            return text + self._inside.end(at_limit=at_limit) if last else text
-        if not last:
+        text = inside.add(text)
+        if isinstance(inside, TextToolCalls):
+            if last:
+                return self._last_text(inside, text)
             return self._without_space(text)
-        opening = self._inside.held.lstrip()[:_OPENING]
-        text += self._inside.end(at_limit=at_limit)
+        if last:
+            text += inside.end(at_limit=self._is_at_limit)
+        return text
+
+    @property
+    def _is_at_limit(self) -> bool:
+        return self.finish_reason == "length"
+
+    def _without_thoughts(self, leading: LeadingThoughts, text: str, *, last: bool) -> str:
+        text = leading.add(text)
+        if last and self._is_at_limit and leading.is_open:
+            self._is_thought_cut = True
+        elif last:
+            text += leading.end()
+        return text
+
+    def _last_text(self, inside: TextToolCalls, text: str) -> str:
+        """Return the rest of the text, with the white space that was held back."""
+        opening = inside.held.lstrip()[:_OPENING]
+        text += inside.end(at_limit=self._is_at_limit)
         space = "".join(self._space)
         self._space.clear()
-        if space and not text and opening and self._inside.calls and self._space_before is not None:
+        if space and not text and opening and inside.calls and self._space_before is not None:
             # What the template writes before a call is not text, or the next prompt would have it twice.
-            space = space.removesuffix(self._space_before(self.text, self._inside.calls[0], opening))
+            space = space.removesuffix(self._space_before(self.text, inside.calls[0], opening))
         return space + text
 
     def _without_space(self, text: str) -> str:
@@ -363,7 +388,10 @@ class _CompletionReader(ReplyReader):
             for call in self._inside.calls:
                 new += self._add_call({"id": call.id, "function": {"name": call.name, "arguments": call.arguments}})
             self._inside.calls.clear()
-        return new or [Delta("")] if text else new  # something new came, though it is held back
+        if text and not new:
+            # All of it is held back. The empty delta is a sign of life.
+            new = [Delta("")]
+        return new
 
     def reply(self, model: str) -> Reply:
         self.end()

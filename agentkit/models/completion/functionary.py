@@ -39,7 +39,9 @@ class FunctionaryReply:
             shown += (self._taken(text[at : mark.start()]), self._closed())
             self._is_begun = True
             name = mark[0][len(_MARK) : -1]
-            self._tool = "" if name == _ALL else name
+            self._tool = name
+            if name == _ALL:
+                self._tool = ""
             at = mark.end()
         keep = self._marks.begun(text, at)
         if not self._is_begun and keep < len(_MARK) and not text[:keep].strip(_MARK):
@@ -57,10 +59,13 @@ class FunctionaryReply:
         if at_limit and self._tool:
             self.is_cut = made_call(self._tool, "".join(self._arguments).strip()) is None
         closed = self._closed()
-        return shown if self.is_cut else shown + closed
+        if self.is_cut:
+            return shown
+        return shown + closed
 
     def _taken(self, text: str) -> str:
-        if text and not self._is_begun:  # the mark that the prompt ends in
+        # Some models repeat the mark at the end of the prompt.
+        if text and not self._is_begun:
             text, self._is_begun = text.removeprefix(_MARK), True
         if not self._tool:
             return text

@@ -64,20 +64,24 @@ class HarmonyReply:
         shown = self._text(held)
         if self._header is not None:
             raw, self._header, self._raw = "".join(self._raw), None, []
-            if at_limit and "<|" in raw:  # the beginning of a message, which has no text yet
+            # The message was cut before it had any text.
+            if at_limit and "<|" in raw:
                 self.is_cut = _RECIPIENT.search(raw) is not None
                 return shown
             return shown + self._show(raw if raw.strip() else "")
         if at_limit and self._kind == "call":
             self.is_cut = made_call(self._recipient, "".join(self._body).strip()) is None
         closed = self._close()
-        return shown if self.is_cut else shown + closed
+        if self.is_cut:
+            return shown
+        return shown + closed
 
     def _token(self, name: str, token: str) -> str:
         if name == "start":
             shown = self._close() if self._header is None else self.end()
             self._header, self._raw = [], [token]
             return shown
+        # Some servers leave out `<|start|>assistant` between two messages.
         if self._header is None and name in ("channel", "constrain", "message"):
             shown = self._close()
             self._header, self._raw = [], []
@@ -99,13 +103,17 @@ class HarmonyReply:
         """Begin the body of a message."""
         self._header = None
         recipient, channel, role = _RECIPIENT.search(header), _CHANNEL.search(header), _ROLE.match(header)
-        self._recipient = recipient[1].removeprefix("functions.") if recipient else ""
+        self._recipient = ""
+        if recipient:
+            self._recipient = recipient[1].removeprefix("functions.")
         if role is not None and not role[1].startswith(_TO[:-1]) and role[1] not in ("", "assistant"):
             self._kind = "foreign"
         elif recipient:
             self._kind = "call"
         else:
-            self._kind = "thought" if channel and channel[1] == "analysis" else "shown"
+            self._kind = "shown"
+            if channel and channel[1] == "analysis":
+                self._kind = "thought"
             self._raw = []
         self._breaks = self._kind == "shown" and self._has_shown
         self._breaks_thought = True
@@ -116,6 +124,7 @@ class HarmonyReply:
         if self._header is not None:
             self._header.append(text)
             self._raw.append(text)
+            # A server that removes special tokens sends the text alone.
             if not self._is_plain():
                 return ""
             raw, self._header, self._raw, self._kind = "".join(self._raw), None, [], "shown"
@@ -129,7 +138,9 @@ class HarmonyReply:
         if self._kind == "call":
             self._body.append(text)
             return ""
-        return "" if self._kind == "foreign" else self._show(text)
+        if self._kind == "foreign":
+            return ""
+        return self._show(text)
 
     def _is_plain(self) -> bool:
         """Return whether this is no message on a channel, but text: a server took the tokens out."""
@@ -150,6 +161,7 @@ class HarmonyReply:
         self._body, self._raw, self._kind = [], [], "between"
         if kind == "call":
             call = made_call(self._recipient, body.strip() or "{}")
+            # Arguments that are no JSON object are shown, so that nothing of a reply is lost.
             if call is None:
                 return self._show(raw)
             self.calls.append(call)
@@ -162,4 +174,6 @@ def _possible_token(text: str, at: int) -> int:
     """Return where a token may be beginning at the end of the text."""
     start = text.rfind("<", max(at, len(text) - _MAX_TOKEN + 1))
     may_begin = start >= 0 and any(f"<|{name}|>".startswith(text[start:]) for name in _NAMES)
-    return start if may_begin else len(text)
+    if may_begin:
+        return start
+    return len(text)

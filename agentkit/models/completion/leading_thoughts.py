@@ -71,7 +71,9 @@ class LeadingThoughts:
             text = "".join([*self._written, text])
             del self.thoughts[self._before :]
             self._end = None
-        return text.lstrip() if self._has_ended else text
+        if self._has_ended:
+            return text.lstrip()
+        return text
 
     def _outside(self, text: str, start: int) -> int:
         """Look for a thought that begins at a place, and return where the text goes on."""
@@ -85,7 +87,9 @@ class LeadingThoughts:
         if self._is_opened:
             return self._open("", _ANY_END, start)
         self._is_over = True
-        return at if self._has_ended else start
+        if self._has_ended:
+            return at
+        return start
 
     def _open(self, written: str, end: Marks, at: int) -> int:
         self._is_opened = False

@@ -55,11 +55,17 @@ def _size(text: str, at: int, token: str) -> int | None:
         if text.startswith(form, at):
             return len(form)
     # Some tokenizers put a space in front of every text.
-    return len(plain) - 1 if not at and plain[:1] == " " and text.startswith(plain[1:]) else None
+    if at == 0 and plain[:1] == " " and text.startswith(plain[1:]):
+        return len(plain) - 1
+    return None
 
 
 def _is_part(token: str) -> bool:
     return _PART in token or token.startswith(_BYTES)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _until(text: str, at: int, token: str) -> int:
@@ -68,6 +74,47 @@ def _until(text: str, at: int, token: str) -> int:
         if form and (found := text.find(form, at + 1)) >= 0:
             return found - at
     return len(text) - at
+
+
+class _ScoredText:
+    """Matches tokens with the text that they spell."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._is_inside = False
+        """True after a token that ends inside a character."""
+        self.at = 0
+        """Characters that are matched."""
+        self.tokens: list[str] = []
+        self.values: list[float | None] = []
+
+    def add(self, token: str, value: float | None, following: list[Any]) -> bool:
+        """Match a token; return False if it is not part of the text."""
+        is_part = _is_part(token)
+        if self.at >= len(self._text) and not (self._is_inside and is_part):
+            return False
+        size = _size(self._text, self.at, token)
+        if size is None:
+            size = self._size_of_unmatched(is_part=is_part, following=following)
+        if size is None:
+            return False
+        self.tokens.append(self._text[self.at : self.at + size])
+        self.values.append(value)
+        self.at += size
+        self._is_inside = is_part
+        return True
+
+    def _size_of_unmatched(self, *, is_part: bool, following: list[Any]) -> int | None:
+        if is_part and self._is_inside:
+            # The first part of a character took all of it.
+            return 0
+        if is_part:
+            whole = (token for token in following if isinstance(token, str) and not _is_part(token))
+            return _until(self._text, self.at, next(whole, ""))
+        # A special token such as <s> may begin the prompt.
+        if self.tokens:
+            return None
+        return 0
 
 
 class EchoReader(ReplyReader):
@@ -83,42 +130,34 @@ class EchoReader(ReplyReader):
         return {"content": choice.get("text")}
 
     def score(self) -> TextScore:
-        """Return the log probabilities of the text, without what the model wrote behind it.
+        """Return the log probabilities of the text, without those of what the model wrote after it.
 
         Raises:
             ModelReplyError: The endpoint does not send them.
         """
-        held = self._logprobs if isinstance(self._logprobs, dict) else {}
-        tokens, values = held.get("tokens"), held.get("token_logprobs")
-        if not isinstance(tokens, list) or not isinstance(values, list) or len(tokens) != len(values):
-            raise self._refusal("its reply has no log probabilities of the prompt")
-        text = self._asked
-        found: list[tuple[str, float | None]] = []
-        at, is_inside = 0, False
+        tokens, values = self._echoed()
+        scored = _ScoredText(self._asked)
         for number, (token, value) in enumerate(zip(tokens, values, strict=True)):
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not isinstance(token, str) or not (is_number or (value is None and not number)):
+            # Nothing precedes the first token, so it may have no probability.
+            is_value = _is_number(value) or (value is None and number == 0)
+            if not isinstance(token, str) or not is_value:
                 raise self._refusal(f"log probability {number} of its reply is {value!r:.40} for {token!r:.40}")
-            is_part = _is_part(token)
-            if at >= len(text) and not (is_inside and is_part):
+            if not scored.add(token, value, tokens[number + 1 :]):
                 break
-            size = _size(text, at, token)
-            if size is None and is_part:
-                behind = (one for one in tokens[number + 1 :] if isinstance(one, str) and not _is_part(one))
-                size = 0 if is_inside else _until(text, at, next(behind, ""))
-            elif size is None and not number:
-                size = 0  # such as <s>
-            elif size is None:
-                break
-            found.append((text[at : at + size], value))
-            at += size
-            is_inside = is_part
-        if at < len(text):
+        if scored.at < len(self._asked):
             raise self._refusal(
-                f"it sent log probabilities of {at} characters, and the text has {len(text)}: it did not repeat the "
-                "prompt"
+                f"it sent log probabilities of {scored.at} characters, and the text has {len(self._asked)}: it did not "
+                "repeat the prompt"
             )
-        return TextScore(tuple(token for token, _ in found), tuple(value for _, value in found))
+        return TextScore(tuple(scored.tokens), tuple(scored.values))
+
+    def _echoed(self) -> tuple[list[Any], list[Any]]:
+        """Return the tokens of the reply and their log probabilities, unchecked."""
+        if isinstance(self._logprobs, dict):
+            tokens, values = self._logprobs.get("tokens"), self._logprobs.get("token_logprobs")
+            if isinstance(tokens, list) and isinstance(values, list) and len(tokens) == len(values):
+                return tokens, values
+        raise self._refusal("its reply has no log probabilities of the prompt")
 
     def _refusal(self, why: str) -> ModelReplyError:
         return ModelReplyError(

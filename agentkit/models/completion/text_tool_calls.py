@@ -24,6 +24,7 @@ _SKIPPED = re.compile(r"[\s;,]*+")
 """What may stand in front of what closes a call."""
 _CLOSING = dict(REASONING_TAGS)
 _CLOSINGS = frozenset(_CLOSING.values())
+_THOUGHT_TAGS = _CLOSINGS | _CLOSING.keys()
 _MIN_OPENING = 5
 """Characters of what opens a call by which its beginning differs from other text at the end of a reply."""
 _MAX_OPENINGS = 20
@@ -111,17 +112,15 @@ class TextToolCalls:
                 return at
             mark = self._marks.pattern.search(text, at)
             keep = self._marks.begun(text, at) if mark is None else mark.start()
-            is_call = mark is not None and mark[0] not in _CLOSING and mark[0] not in _CLOSINGS
-            self._has_opened = is_call
-            is_blank = not text[at:keep].strip()
-            if (mark is None or is_call) and is_blank and not self._has_text:
-                return at  # white space in front of a call is no text
-            self._has_text = self._has_text or not is_blank
-            if mark is None or is_call:
-                return keep
+            self._has_text = self._has_text or bool(text[at:keep].strip())
+            if mark is None or mark[0] not in _THOUGHT_TAGS:
+                self._has_opened = mark is not None
+                # White space before a call is not text.
+                return keep if self._has_text else at
             at = mark.end()
             self._thought_end = _ENDS.get(mark[0])
-            if mark[0] in _CLOSINGS:  # all of it was a thought, which the prompt opened
+            # A tag that only closes: all before it was a thought, which the prompt opened.
+            if mark[0] in _CLOSINGS:
                 self._has_text = False
 
     @property
@@ -136,14 +135,8 @@ class TextToolCalls:
         self._held.clear()
         if self._thought_end is not None:
             return text
-        if not self._has_text:
-            for read in bare_readers(self._format):
-                if (found := try_read(read, reply, 0)) is not None:
-                    self.calls += found[0]
-                    return ""
-            if at_limit and self._is_cut_list(text):
-                self.is_cut = True
-                return ""
+        if not self._has_text and self._take_bare(reply, at_limit=at_limit):
+            return ""
         left: list[str] = []
         calls: list[ToolCall] = []
         unread: list[int] = []
@@ -153,7 +146,8 @@ class TextToolCalls:
             if mark[0] in _CLOSING:
                 end = reply.find(_CLOSING[mark[0]], at)
                 at = len(text) if end < 0 else end + len(_CLOSING[mark[0]])
-            elif mark[0] in _CLOSINGS:  # all of it was a thought, which the prompt opened
+            elif mark[0] in _CLOSINGS:
+                # All before it was a thought, which the prompt opened.
                 left, calls, unread, start = [], [], [], 0
             elif (found := self._read(reply, mark.start())) is not None:
                 left.append(text[start : mark.start()])
@@ -167,10 +161,19 @@ class TextToolCalls:
             self.is_cut = True
             text = text[: max(cut, start)]
         rest = "".join([*left, text[start:]])
-        return rest if rest.strip() or not calls else ""
+        if rest.strip() or not calls:
+            return rest
+        return ""
 
-    def _is_cut_list(self, text: str) -> bool:
-        return is_cut_list(text, self._schemas, may_be_python=only_python in bare_readers(self._format))
+    def _take_bare(self, reply: ReplyText, *, at_limit: bool) -> bool:
+        """Take a reply that is nothing but calls, or a list of them that was cut; return False for any other."""
+        readers = bare_readers(self._format)
+        for read in readers:
+            if (found := try_read(read, reply, 0)) is not None:
+                self.calls += found[0]
+                return True
+        self.is_cut = at_limit and is_cut_list(reply.text, self._schemas, may_be_python=only_python in readers)
+        return self.is_cut
 
     def _cut_at(self, text: str, unread: list[int], start: int) -> int | None:
         """Return where a call begins that the end of the text cuts; None if it cuts no call."""
@@ -179,7 +182,9 @@ class TextToolCalls:
                 return at
         begun = self._marks.begun(text, start)
         is_opening = any(form.opening.startswith(text[begun:]) for form in self._forms)
-        return begun if len(text) - begun >= _MIN_OPENING and is_opening else None
+        if len(text) - begun >= _MIN_OPENING and is_opening:
+            return begun
+        return None
 
     def _read(self, reply: ReplyText, at: int) -> Calls | None:
         """Return the calls that open at `at`, and where they end; None when they are not well formed."""
@@ -207,10 +212,12 @@ def _closed(text: str, form: Form, end: int) -> int | None:
     after = end_of(_SKIPPED, text, end)
     if form.closing and text.startswith(form.closing, after):
         return after + len(form.closing)
-    return end if not form.closing or form.may_stay_open or after == len(text) else None
+    if not form.closing or form.may_stay_open or after == len(text):
+        return end
+    return None
 
 
 @lru_cache(maxsize=32)
 def _marks(format: str | None) -> Marks:
     """Return what opens calls in a format, and what stands around thoughts."""
-    return Marks({form.opening for form in forms_of(format)} | _CLOSING.keys() | _CLOSINGS)
+    return Marks({form.opening for form in forms_of(format)} | _THOUGHT_TAGS)

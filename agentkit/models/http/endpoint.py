@@ -116,6 +116,7 @@ class EndpointModel(ABC):
         Raises:
             AgentDefinitionError: Names every setting that it cannot do.
         """
+        # Not `copy`: a model that holds a key refuses it.
         made = object.__new__(type(self))
         vars(made).update(vars(self))
         made._set(self.settings.under(settings))
@@ -143,11 +144,14 @@ class EndpointModel(ABC):
         """
         choice = self.settings.tool_choice
         if choice not in (None, "auto", "none"):
+            # A model that has to call a tool at every step never answers.
             if any(message.role == "tool" for message in composition.intermediate):
                 return "auto" if composition.tools else None
             offered = [tool.name for tool in composition.tools]
             if not offered or (choice != "required" and choice not in offered):
-                there = f"the tools are {', '.join(offered)}" if offered else "there are no tools"
+                there = "there are no tools"
+                if offered:
+                    there = f"the tools are {', '.join(offered)}"
                 raise ModelRequestError(
                     f"settings: tool_choice={choice!r}, and {there}", model=self.name, name="tool_choice", value=choice
                 )
@@ -172,7 +176,9 @@ class EndpointModel(ABC):
     @property
     def price(self) -> Price | None:
         """What it costs: the price it was given, or that of a model of this name where the provider itself is asked."""
-        return self._price if self._price is not None else known_price(self.host, self.name)
+        if self._price is not None:
+            return self._price
+        return known_price(self.host, self.name)
 
     def request_body(self, composition: Composition) -> dict[str, Any]:
         """Return what `request` would send for the composition, without what only a stream has. Nothing is sent.
@@ -229,8 +235,10 @@ class EndpointModel(ABC):
                     await self._attempt(client, body, reader, heard)
                 return reader
             except ModelError as error:
+                # A piece that was passed on cannot be taken back.
                 if heard.has_begun:
                     raise
+                # The refused field is left out from now on, so this attempt does not count.
                 if isinstance(error, ModelRequestError) and self._goes_without_usage(error):
                     continue
                 attempt += 1
@@ -254,8 +262,10 @@ class EndpointModel(ABC):
         finally:
             try:
                 await stream.aclose()
-            finally:  # also if the task is cancelled again meanwhile
+            finally:
+                # The task may be cancelled again meanwhile.
                 await response.aclose()
+        # Text that was held back is passed on only if the reply has ended.
         tail = reader.end()
         if reader.finish_reason is None and heard.on_delta is not None:
             if not heard.has_begun:
@@ -265,13 +275,16 @@ class EndpointModel(ABC):
         await heard.all_of(tail)
 
     async def _follow(self, stream: AsyncGenerator[Any], reader: Reader, heard: Heard) -> None:
-        """Read a stream to its end. Pings keep nothing alive: what counts is that something new comes."""
+        """Read a stream to its end. The time limit is for something new: pings do not extend it."""
         latest, is_done = time.monotonic(), False
         while True:
             has_ended = reader.finish_reason is not None
             seconds = self._timeout
-            if has_ended or is_done:
-                seconds = min(seconds, _END_SECONDS if is_done or reader.is_over else _TAIL_SECONDS)
+            # Only the end of the connection is missing, or the usage may follow.
+            if is_done or (has_ended and reader.is_over):
+                seconds = min(seconds, _END_SECONDS)
+            elif has_ended:
+                seconds = min(seconds, _TAIL_SECONDS)
             try:
                 async with asyncio.timeout(max(0.0, latest + seconds - time.monotonic())):
                     document = await anext(stream, None)
@@ -282,9 +295,10 @@ class EndpointModel(ABC):
             if document is None:
                 return
             is_done = is_done or document is DONE
-            new = [] if is_done or reader.is_over else reader.add(document)
-            if new:
-                await heard.all_of(new)
+            if is_done or reader.is_over:
+                continue
+            new = reader.add(document)
+            await heard.all_of(new)
             if new or (reader.finish_reason is not None and not has_ended):
                 latest = time.monotonic()
 
@@ -332,12 +346,15 @@ class EndpointModel(ABC):
         """Raise what goes wrong inside as one of our errors."""
         try:
             yield
+        # An error of a listener keeps its class, also if it is one of an SDK.
         except _ListenerError as error:
             raise error.raised from error.raised.__cause__
         except ModelError:
             raise
         except Exception as error:
-            received = reader.text if heard.has_begun or isinstance(error, IncompleteCall) else reader.earlier or None
+            received = reader.earlier or None
+            if heard.has_begun or isinstance(error, IncompleteCall):
+                received = reader.text
             ours = translate(error, self._asked(), received)
             if ours is None:
                 raise
@@ -359,6 +376,7 @@ class EndpointModel(ABC):
                 f"{self!r} cannot be pickled or copied, as it holds a key, a client, headers or a password: make it "
                 f"again there, with the key in {self.sdk.key}"
             )
+        # Clients leave their connections out themselves.
         return dict(vars(self))
 
     async def aclose(self) -> None:
@@ -414,7 +432,6 @@ def _cut_chain(error: BaseException, secrets: Sequence[str]) -> None:
 
 def secrets_of(model: object) -> tuple[str, ...]:
     """Return what a model sends that must not be shown, so that it can be masked: its key, and values of headers."""
-    inner = getattr(model, "models", ())
-    return (
-        model._secrets() if isinstance(model, EndpointModel) else tuple([s for one in inner for s in secrets_of(one)])
-    )
+    if isinstance(model, EndpointModel):
+        return model._secrets()
+    return tuple([secret for inner in getattr(model, "models", ()) for secret in secrets_of(inner)])

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 __all__ = ["ErrorReply", "error_in"]
+
+_KEYS_OF_REPLIES = frozenset(("choices", "content", "output", "type", "object", "usage"))
 
 
 class ErrorReply(Exception):
@@ -22,21 +25,52 @@ class ErrorReply(Exception):
 
 
 def error_in(document: object) -> ErrorReply | None:
-    """Return the error that an answer is, in the forms that endpoints give it; None for any other."""
-    if isinstance(document, list) and len(document) == 1:  # Gemini
+    """Return the error in an answer, in the forms that endpoints give it; None for any other answer."""
+    # Gemini sends a list of one object.
+    if isinstance(document, list) and len(document) == 1:
         document = document[0]
     if not isinstance(document, dict):
         return None
-    error = document.get("error")
-    if not error and isinstance(choices := document.get("choices"), list) and choices:
-        first = choices[0]
-        error = first.get("error") if isinstance(first, dict) else None
-    if not error and (document.get("object") == "error" or document.get("type") == "error"):
-        error = document
-    if not error and not document.keys() & {"choices", "content", "output", "type", "object", "usage"}:
-        error = document.get("detail") or (document if isinstance(document.get("message"), str) else None)
-    if not error or error is True:
-        return ErrorReply("", "the endpoint failed without a reason") if error else None
+    for find in (_named_error, _error_of_choice, _typed_error, _bare_error):
+        if error := find(document):
+            return _reply_of(error, document)
+    return None
+
+
+def _named_error(document: dict[str, Any]) -> object:
+    """Find `{"error": ...}`, as OpenAI sends it."""
+    return document.get("error")
+
+
+def _error_of_choice(document: dict[str, Any]) -> object:
+    """Find the error of a choice, which proxies send after a stream has begun."""
+    choices = document.get("choices")
+    if isinstance(choices, list) and choices and isinstance(choices[0], dict):
+        return choices[0].get("error")
+    return None
+
+
+def _typed_error(document: dict[str, Any]) -> object:
+    """Find a document that is an error itself, as vLLM sends it."""
+    if document.get("object") == "error" or document.get("type") == "error":
+        return document
+    return None
+
+
+def _bare_error(document: dict[str, Any]) -> object:
+    """Find `{"detail": ...}` and `{"message": ...}`, as web frameworks send them, in what is no reply."""
+    if document.keys() & _KEYS_OF_REPLIES:
+        return None
+    if detail := document.get("detail"):
+        return detail
+    if isinstance(document.get("message"), str):
+        return document
+    return None
+
+
+def _reply_of(error: Any, document: dict[str, Any]) -> ErrorReply:
+    if error is True:
+        return ErrorReply("", "the endpoint failed without a reason")
     if not isinstance(error, dict):
         code = document.get("error_type") or document.get("code") or ""
         return ErrorReply(str(code), _as_text(error))
@@ -48,4 +82,6 @@ def error_in(document: object) -> ErrorReply | None:
 
 
 def _as_text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -29,7 +29,8 @@ class JsonEnd:
 
     def add(self, piece: str) -> None:
         """Take the next piece."""
-        if self._pieces is None:  # what comes after the value, but for blanks, is not part of one
+        # White space may follow the value, and nothing else.
+        if self._pieces is None:
             self._is_whole = self._is_whole and not _TEXT.search(piece)
             return
         self._pieces.append(piece)
@@ -43,6 +44,7 @@ class JsonEnd:
     @property
     def is_whole(self) -> bool:
         """Whether the text is a JSON value, and nothing more."""
+        # A number has no mark at its end, so a short text is parsed as a whole.
         if self._pieces is None or self._size > _MAX_SCALAR or self._depth or self._quoted:
             return self._is_whole
         return is_json("".join(self._pieces))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
 from agentkit.models.http.reply_reader import ProtocolError
@@ -37,6 +37,7 @@ async def documents(response: Response) -> AsyncGenerator[Any]:
     Raises:
         ProtocolError: It is not JSON, or too large.
     """
+    # Servers send a stream as JSON, and JSON as a stream, so the content type alone decides nothing.
     claims = response.headers.get("content-type", "").startswith("text/event-stream")
     # Each generator is closed by the one that reads it: the garbage collector would close it later, in a task that
     # nothing waits for.
@@ -77,34 +78,40 @@ async def _events(start: bytes, pieces: AsyncIterator[bytes]) -> AsyncGenerator[
                 data.append(line[6:] if line[5:6] == b" " else line[5:])
             elif line.startswith(b"event:"):
                 is_error = line[6:].strip() == b"error"
-            elif line.startswith(b"error:"):  # llama.cpp
+            elif line.startswith(b"error:"):
+                # llama.cpp sends a field of its own.
                 yield _as_error(_decoded(line[6:]))
             elif not line and data:
-                for document in _of_event(data):
-                    yield _as_error(document) if is_error and document is not DONE else document
+                for document in _of_event(data, is_error=is_error):
+                    yield document
                 data, is_error = [], False
-    if data:  # the last event, where nothing closes it: whole, or cut with the connection
-        try:
-            last = _of_event(data)
-        except ProtocolError:
-            return
-        for document in last:
-            yield _as_error(document) if is_error and document is not DONE else document
+    # Nothing closes the last event of some servers. If the connection was cut, it is half a document.
+    with suppress(ProtocolError):
+        for document in _of_event(data, is_error=is_error):
+            yield document
 
 
-def _of_event(data: list[bytes]) -> list[Any]:
+def _of_event(data: list[bytes], *, is_error: bool) -> list[Any]:
+    """Return the documents in the lines of an event; several where a server leaves out what separates events."""
+    if not data:
+        return []
     if data[0].startswith(DONE):
         return [DONE]
     try:
-        return [_decoded(b"\n".join(data))]
+        documents = [_decoded(b"\n".join(data))]
     except ProtocolError:
         if len(data) == 1:
             raise
-        return [DONE if one.startswith(DONE) else _decoded(one) for one in data]  # nothing between the events
+        documents = [DONE if line.startswith(DONE) else _decoded(line) for line in data]
+    if is_error:
+        documents = [document if document is DONE else _as_error(document) for document in documents]
+    return documents
 
 
 def _as_error(document: Any) -> Any:
-    return document if isinstance(document, dict) and "error" in document else {"error": document}
+    if isinstance(document, dict) and "error" in document:
+        return document
+    return {"error": document}
 
 
 async def _lines(start: bytes, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
@@ -122,7 +129,8 @@ async def _lines(start: bytes, pieces: AsyncIterator[bytes]) -> AsyncGenerator[b
             return []
         found = b"".join(held).splitlines(keepends=True)
         held.clear()
-        if not found[-1].endswith(b"\n"):  # not whole, or a CR whose LF may follow
+        # The last line is not whole, or ends in a CR whose LF may follow.
+        if not found[-1].endswith(b"\n"):
             held.append(found.pop())
         size = sum(map(len, held))
         return [line.rstrip(b"\r\n") for line in found]
@@ -146,7 +154,8 @@ def _decoded(data: bytes) -> Any:
         return json.loads(data, parse_constant=_no_number, parse_float=_finite)
     except RecursionError:
         raise ProtocolError("JSON nested too deep") from None
-    except ValueError as error:  # also bytes that are no UTF-8, and numbers of thousands of digits
+    except ValueError as error:
+        # Bytes that are no UTF-8 and numbers of thousands of digits are ValueErrors, too.
         shown = data[:80].decode("utf-8", "replace")
         raise ProtocolError(f"not JSON ({error}): {shown!r}") from None
 
@@ -157,7 +166,9 @@ def _no_number(word: str) -> None:
 
 def _finite(text: str) -> float | None:
     value = float(text)
-    return value if math.isfinite(value) else None
+    if math.isfinite(value):
+        return value
+    return None
 
 
 async def bounded(response: Response) -> None:
@@ -170,7 +181,9 @@ async def bounded(response: Response) -> None:
 
     stream = response.stream
     inner = Raw(response.status_code, headers=response.headers, stream=stream)
-    limit = _MAX_ERROR if response.status_code >= 300 else _MAX_STREAM + 1
+    limit = _MAX_ERROR
+    if response.status_code < 300:
+        limit = _MAX_STREAM + 1
 
     class Bounded(AsyncByteStream):
         async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -185,5 +198,6 @@ async def bounded(response: Response) -> None:
         async def aclose(self) -> None:
             await stream.aclose()  # type: ignore[union-attr]
 
+    # The limit counts decompressed bytes, so the client must not decompress them again.
     response.headers.pop("content-encoding", None)
     response.stream = Bounded()

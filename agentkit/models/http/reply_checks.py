@@ -13,19 +13,21 @@ from agentkit_prompts.errors import MessageError
 
 __all__ = ["checked_calls", "messages_in"]
 
-_CALLS = ("tool_use", "function_call")
+_ARGUMENTS = {"tool_use": "input", "function_call": "arguments"}
+"""The types of tool calls, and the key of their arguments."""
+_CALLS = tuple(_ARGUMENTS)
 
 
 def checked_calls(
     blocks: Sequence[dict[str, Any]], prefix: str, *, is_cut: bool, has_text: bool
 ) -> list[dict[str, Any]]:
-    """Return the tool calls of a reply, each with an id that no other one has: results are matched by it.
+    """Return the tool calls of a reply, each with a unique id, because results are matched by it.
 
     Args:
         blocks: All that the reply has, in order.
-        prefix: What ids begin with that are missing, or were given to several calls.
-        is_cut: Whether the reply reached its limit of tokens.
-        has_text: Whether it has any text.
+        prefix: The beginning of ids in place of those that are missing, or were given to several calls.
+        is_cut: True if the reply reached its limit of tokens.
+        has_text: True if it has any text.
 
     Raises:
         IncompleteCall: It was cut too early to be used.
@@ -33,22 +35,38 @@ def checked_calls(
     """
     calls = [block for block in blocks if block.get("type") in _CALLS]
     if is_cut:
-        last = None
-        if calls and blocks[-1] is calls[-1]:
-            given = calls[-1].get("input" if calls[-1]["type"] == "tool_use" else "arguments")
-            last = str(calls[-1].get("name") or ""), given if isinstance(given, str) else ""
-        check_cut(last, is_empty=not calls and not has_text)
+        check_cut(_last_call(blocks), is_empty=not calls and not has_text)
     seen: set[str] = set()
     for number, call in enumerate(calls):
         if not isinstance(call.get("name"), str) or not call["name"]:
             raise ProtocolError(f"the tool call {number} has no name")
-        key = "call_id" if "call_id" in call or call["type"] == "function_call" else "id"
-        name = clean(call[key]) if isinstance(call.get(key), str) else ""
-        if not name or name in seen:
-            name = f"{prefix}_{number}_{len(seen)}"
-        call[key] = name
-        seen.add(name)
+        key = "id"
+        if "call_id" in call or call["type"] == "function_call":
+            key = "call_id"
+        call_id = _text_of(call.get(key))
+        if not call_id or call_id in seen:
+            call_id = f"{prefix}_{number}_{len(seen)}"
+        call[key] = call_id
+        seen.add(call_id)
     return calls
+
+
+def _last_call(blocks: Sequence[dict[str, Any]]) -> tuple[str, str] | None:
+    """Return name and arguments of the call that a reply ends in; None if it ends in something else."""
+    if not blocks or blocks[-1].get("type") not in _CALLS:
+        return None
+    last = blocks[-1]
+    arguments = last.get(_ARGUMENTS[last["type"]])
+    # An object was sent whole; only text may be half a call.
+    if not isinstance(arguments, str):
+        arguments = ""
+    return str(last.get("name") or ""), arguments
+
+
+def _text_of(value: object) -> str:
+    if isinstance(value, str):
+        return clean(value)
+    return ""
 
 
 def messages_in(data: Sequence[dict[str, Any]], form: Literal["anthropic", "responses"]) -> tuple[Message, ...]:
@@ -57,7 +75,9 @@ def messages_in(data: Sequence[dict[str, Any]], form: Literal["anthropic", "resp
     Raises:
         ProtocolError: It cannot be read.
     """
+    if not data:
+        return ()
     try:
-        return read_messages(data, form=form, is_linked=False) if data else ()
+        return read_messages(data, form=form, is_linked=False)
     except MessageError as error:
         raise ProtocolError(str(error)) from None

@@ -110,7 +110,9 @@ class Reader(ABC):
 
 def _without_half(piece: str) -> tuple[str, str]:
     """Return a piece of text, and the half of a surrogate pair that it ends in."""
-    return (piece[:-1], piece[-1]) if piece and "\ud800" <= piece[-1] <= "\udbff" else (piece, "")
+    if piece and "\ud800" <= piece[-1] <= "\udbff":
+        return piece[:-1], piece[-1]
+    return piece, ""
 
 
 class PieceJoiner:
@@ -168,6 +170,7 @@ class ReplyReader(Reader):
         new: list[Delta] = []
         for item in choices:
             choice = object_of(item, "choices[0]")
+            # One reply is read; a server that sends several ignores `n`.
             if choice.get("index") in (0, None):
                 new += self._choose(choice)
         return new
@@ -183,12 +186,16 @@ class ReplyReader(Reader):
         calls = tuple(call.read(position, seen, self._provider) for position, call in enumerate(self._calls))
         reason = self.finish_reason
         if reason == "length":
-            last = (calls[-1].name, calls[-1].arguments) if calls else None
+            last = None
+            if calls:
+                last = (calls[-1].name, calls[-1].arguments)
             check_cut(last, is_empty=not calls and not self._text)
         if calls and reason in (None, "stop", "function_call"):
-            reason = "tool_calls"  # several servers say "stop" here
+            # Several servers send "stop" with tool calls.
+            reason = "tool_calls"
         elif self._refused and reason in (None, "stop"):
             reason = "refusal"
+        # A limit of tokens explains an empty reply, so that was checked first.
         if not calls and not self._text:
             self._check_empty(reason)
         return Reply(self._message(calls), self.usage, clean(reason or "stop"), clean(self.model or model))
@@ -196,8 +203,12 @@ class ReplyReader(Reader):
     def _check_empty(self, reason: str | None) -> None:
         """Refuse a reply without text and calls, unless the server says that it is empty."""
         if reason in (None, "stop", "tool_calls", "function_call") and not self._has_content:
-            thought = ", only what the model thought" if thought_in(self._kept) else ""
-            what = f"neither text nor tool calls{thought}" if self._has_message else "no message"
+            thought = ""
+            if thought_in(self._kept):
+                thought = ", only what the model thought"
+            what = "no message"
+            if self._has_message:
+                what = f"neither text nor tool calls{thought}"
             raise ProtocolError(f"the reply has {what} (finish_reason: {reason})")
 
     def _message(self, calls: tuple[ToolCall, ...]) -> Message:
@@ -206,7 +217,9 @@ class ReplyReader(Reader):
             return Message("assistant", self.text, calls, opaque={self._provider: kept} if kept else {})
         key, text = thought
         del kept[key]
-        own = {} if key == REASONING[0] else {self._provider: {key: text}}
+        own = {}
+        if key != REASONING[0]:
+            own = {self._provider: {key: text}}
         thinking = (Thinking(text, self._provider, opaque=own),)
         return Message("assistant", self.text, calls, thinking=thinking, opaque={self._provider: kept} if kept else {})
 
@@ -223,11 +236,7 @@ class ReplyReader(Reader):
         self._has_message = True
         delta = object_of(delta, "the message")
         _keep(delta, _MESSAGE_KEYS, self._kept)
-        new: list[Delta] = []
-        for key in REASONING:
-            if isinstance(thought := delta.get(key), str):
-                new = [Delta(piece, "thinking")] if (piece := self._thought.add(thought)) else []
-                break
+        new = self._take_thought(delta)
         content = delta.get("content")
         self._has_content = self._has_content or content is not None
         new += self._take_text(_text_of(content))
@@ -235,12 +244,22 @@ class ReplyReader(Reader):
         if isinstance(refusal, str) and refusal:
             self._refused = True
             new += [piece._replace(kind="refusal") for piece in self._take_text(refusal)]
+        return new + self._take_calls(delta)
+
+    def _take_thought(self, delta: _Object) -> list[Delta]:
+        for key in REASONING:
+            if isinstance(thought := delta.get(key), str):
+                piece = self._thought.add(thought)
+                return [Delta(piece, "thinking")] if piece else []
+        return []
+
+    def _take_calls(self, delta: _Object) -> list[Delta]:
         calls = delta.get("tool_calls") or []
         if not isinstance(calls, list):
             raise ProtocolError(f"tool_calls: expected a list, got {brief(calls)}")
-        for call in calls:
-            new += self._add_call(object_of(call, "tool_calls"))
-        if delta.get("function_call"):  # as it was before there were several
+        new = [piece for call in calls for piece in self._add_call(object_of(call, "tool_calls"))]
+        # The form of a call from before a reply could have several.
+        if delta.get("function_call"):
             new += self._add_call({"function": delta["function_call"], "index": 0})
         return new
 
@@ -298,6 +317,7 @@ class _Call:
         """Whether this piece begins another call, for servers that give every call the index 0."""
         if not name or (id_ and id_ == self.id):
             return False
+        # Two ids are two calls.
         if id_ and self.id:
             return True
         if not self._arguments or name != self.name:
@@ -315,11 +335,14 @@ class _Call:
     def add(self, id_: str, name: str, arguments: object) -> str:
         """Take a piece in, and return what of the arguments is new."""
         self.id = self.id or id_
-        if name != self.name:  # some servers repeat the name in every piece, others send it in pieces
+        # Some servers repeat the name in every piece, others send it in pieces.
+        if name != self.name:
             self.name += name
         if arguments is None or arguments == "":
             return ""
-        piece = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        if not isinstance(arguments, str):
+            arguments = json.dumps(arguments, ensure_ascii=False)
+        piece: str = arguments
         self._arguments.append(piece)
         piece, self._held = _without_half(self._held + piece)
         return clean(piece)
@@ -328,7 +351,8 @@ class _Call:
         if not self.name:
             raise ProtocolError(f"tool_calls[{position}] has no function name")
         id_ = clean(self.id)
-        if not id_ or id_ in seen:  # every call needs an id of its own: results are matched by it
+        # Every call needs a unique id, because results are matched by it.
+        if not id_ or id_ in seen:
             id_ = f"call_{uuid4().hex[:24]}"
         seen.add(id_)
         kept = sendable(self.kept)
@@ -339,7 +363,10 @@ class _Call:
 def sendable(kept: _Object) -> _Object:
     """Return what was kept, without what is empty, as data that can be sent and stored."""
     try:
-        read: _Object = json.loads(clean(json.dumps(kept, ensure_ascii=False))) if kept else kept
+        read: _Object = kept
+        if kept:
+            read = json.loads(clean(json.dumps(kept, ensure_ascii=False)))
+        # What is kept has to be storable: this raises if it nests too deeply.
         freeze(read)
     except (RecursionError, ValueError):
         raise ProtocolError("the reply nests too deeply") from None
@@ -369,7 +396,8 @@ def _keep(data: Mapping[str, Any], known: frozenset[str], kept: _Object) -> None
             continue
         before = kept.get(key)
         if isinstance(before, str) and isinstance(value, str):
-            kept[key] = None  # text that nothing else refers to grows in its place
+            # Python appends in place, without a copy, to text that nothing else refers to.
+            kept[key] = None
             before += value
             kept[key] = before
         elif isinstance(before, list) and isinstance(value, list):
@@ -392,7 +420,8 @@ def object_of(value: object, what: str) -> _Object:
 def _text_of(content: object) -> str:
     if content is None or isinstance(content, str):
         return content or ""
-    if isinstance(content, list):  # content parts, of which only text is ours to read
+    # Parts of other kinds are kept with the rest of the message.
+    if isinstance(content, list):
         texts = [part.get("text") if isinstance(part, dict) else part for part in content]
         return "".join(text for text in texts if isinstance(text, str))
     raise ProtocolError(f"content: expected text, got {brief(content)}")
@@ -406,10 +435,14 @@ def _usage(data: _Object) -> Usage:
 
 def count_of(value: object) -> int:
     """Return a number of tokens; 0 for anything else."""
-    return int(value) if isinstance(value, int | float) and 0 <= value < 1 << 63 else 0
+    if isinstance(value, int | float) and 0 <= value < 1 << 63:
+        return int(value)
+    return 0
 
 
 def brief(value: object) -> str:
     """Return a value as it is shown in a message."""
     text = repr(value)
-    return text if len(text) <= 200 else f"{text[:200]}..."
+    if len(text) <= 200:
+        return text
+    return f"{text[:200]}..."

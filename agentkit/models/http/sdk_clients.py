@@ -103,7 +103,9 @@ class Clients:
     def key(self) -> str:
         """The key that is sent, or empty text."""
         key = self.given.api_key if self.given is not None else self._api_key or os.environ.get(self.sdk.key)
-        return key.strip() if isinstance(key, str) else ""
+        if isinstance(key, str):
+            return key.strip()
+        return ""
 
     @property
     def holds_secret(self) -> bool:
@@ -113,12 +115,16 @@ class Clients:
     @property
     def address(self) -> str:
         """What gives the base URL."""
-        return f"base_url ({self.sdk.url})" if self.sdk.url else "base_url"
+        if self.sdk.url:
+            return f"base_url ({self.sdk.url})"
+        return "base_url"
 
     @property
     def _address_name(self) -> str:
         """The argument or the environment variable that the base URL comes from."""
-        return "base_url" if self._base_url is not None else self.sdk.url
+        if self._base_url is not None:
+            return "base_url"
+        return self.sdk.url
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "_of_loops": {}}
@@ -128,11 +134,13 @@ class Clients:
         if self.given is not None:
             return self.given
         loop = asyncio.get_running_loop()
+        # A model that is gone may have left connections in this loop.
         await _close_abandoned(loop)
         kept = self._of_loops.get(loop)
         if kept is None:
             for ended in [known for known in self._of_loops if known.is_closed()]:
-                self._of_loops.pop(ended, None)  # it was closed without a word to its generators
+                # The loop was closed without closing its generators.
+                self._of_loops.pop(ended, None)
             client = self._new()
             keeper = _close_with_loop(client, loop, self._of_loops)
             kept = self._of_loops[loop] = client, keeper
@@ -166,6 +174,7 @@ class Clients:
             ) from error
         address = BareAddress.of(self._checked(self._endpoint()))
         return make(
+            # The SDK makes one attempt: only the model knows what was passed on before an error.
             api_key=self._sent_key(),
             base_url=address.url,
             max_retries=0,
@@ -173,20 +182,25 @@ class Clients:
                 auth=address.auth,
                 verify=_certificates(),
                 follow_redirects=True,
+                # The limit of requests at once is `max_concurrency` of the model, not the pool.
                 limits=Limits(max_connections=1000, max_keepalive_connections=100),
                 event_hooks={"request": [_watch_handshake], "response": [bounded]},
             ),
         )
 
     def _endpoint(self) -> str:
-        named = os.environ.get(self.sdk.url) if self.sdk.url else None
+        named = None
+        if self.sdk.url:
+            named = os.environ.get(self.sdk.url)
         return self._base_url or named or self.sdk.official
 
     def _sent_key(self) -> str:
         sdk = self.sdk
         key = (self._api_key or os.environ.get(sdk.key) or "").strip()
         if not key and self._endpoint() == sdk.official:
-            elsewhere = f"{sdk.url} (base_url=)" if sdk.url else "base_url="
+            elsewhere = "base_url="
+            if sdk.url:
+                elsewhere = f"{sdk.url} (base_url=)"
             raise ModelAuthError(
                 f"there is no API key: set {sdk.key} (or pass api_key=), or set {elsewhere} to the address of a server "
                 "that needs none",
@@ -216,7 +230,8 @@ class Clients:
                     name=self._address_name,
                     value="?" if "?" in url else "#",
                 )
-        except ValueError:  # an unfinished IPv6 address, or a port that is no number
+        except ValueError:
+            # An unfinished IPv6 address, or a port that is no number.
             known = False
         if not known:
             raise ModelRequestError(
@@ -268,8 +283,12 @@ def host_of(url: str) -> str:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError:  # an unfinished IPv6 address, or a port that is no number
+    except ValueError:
+        # An unfinished IPv6 address, or a port that is no number.
         return ""
     host = parts.hostname or ""
-    host = f"[{host}]" if ":" in host else host
-    return host if port is None else f"{host}:{port}"
+    if ":" in host:
+        host = f"[{host}]"
+    if port is None:
+        return host
+    return f"{host}:{port}"

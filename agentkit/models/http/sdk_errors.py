@@ -105,7 +105,9 @@ class Asked:
     def shown(self, text: str) -> str:
         """Return text of the endpoint as it may stand in a message."""
         text = masked(text, self.secrets)
-        return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}..."
+        if len(text) <= _MAX_CHARS:
+            return text
+        return f"{text[:_MAX_CHARS]}..."
 
 
 def translate(error: Exception, asked: Asked, received: str | None = None) -> ModelError | None:
@@ -117,10 +119,12 @@ def translate(error: Exception, asked: Asked, received: str | None = None) -> Mo
     if isinstance(error, IncompleteCall):
         message = f"the reply was cut at its limit of tokens {error}; allow more max_tokens in its settings"
         return ModelReplyCut(message, text=received or "", **where)
+    # An error inside a stream has no status of its own: its code names one.
     if isinstance(error, ErrorReply):
         if received:
             return ModelInterrupted.after(received, asked.shown(error.explanation), **where)
         return _from_status(_status(error.code), error.code, asked.shown(error.explanation), None, asked)
+    # Before the ValueErrors below, of which this is one.
     if isinstance(error, ProtocolError):
         shown = asked.shown(str(error))
         return ModelReplyError(
@@ -153,16 +157,20 @@ def translate(error: Exception, asked: Asked, received: str | None = None) -> Mo
 
 def _connection(error: BaseException) -> str | None:
     """Return `timeout` or `connection` for an error of an SDK or of its HTTP library; None for any other."""
+    # Classes are compared by name, because an SDK may not be installed, or in another version.
     names = {
         kind.__name__ for kind in type(error).__mro__ if kind.__module__.startswith(("openai", "anthropic", "http"))
     }
     if names & {"APITimeoutError", "TimeoutException"} or isinstance(error, TimeoutError):
         return "timeout"
-    return "connection" if names & {"APIConnectionError", "TransportError", "RequestError", "StreamError"} else None
+    if names & {"APIConnectionError", "TransportError", "RequestError", "StreamError"}:
+        return "connection"
+    return None
 
 
 def _status(code: str) -> int:
     """Return the status that the words of an error code stand for; 500 where they are unknown."""
+    # Numbers come first, because words are used by several providers for different errors.
     words = code.split()
     numbers = [int(word) for word in words if word.isascii() and word.isdecimal() and 400 <= int(word[:4]) <= 599]
     known = [_STATUS_OF[word.lower()] for word in words if word.lower() in _STATUS_OF]
@@ -172,7 +180,9 @@ def _status(code: str) -> int:
 def _from_status(
     status: int, code: str, explanation: str, headers: Mapping[str, str] | None, asked: Asked
 ) -> ModelError:
-    after = None if headers is None else _retry_after(headers)
+    after = None
+    if headers is not None:
+        after = _retry_after(headers)
     make, hint = _kind(status, code, explanation, after, asked)
     message = f"{status}: {explanation}; {hint}"
     if make is ModelRateLimited:
@@ -192,6 +202,7 @@ def _kind(status: int, code: str, explanation: str, after: float | None, asked: 
         return ModelRateLimited, "wait and ask again" if after is None else f"wait {after:g} s and ask again"
     if status >= 500 or status in (408, 409):
         return ModelUnavailable, "the endpoint failed: ask again later"
+    # A wrong path and an unknown model have the same status.
     if status == 404:
         return ModelRequestError, f"check the model name, and that {asked.address}{asked.other_form}"
     if status == 413 or any(words in code or words in explanation for words in _TOO_LONG):
@@ -228,7 +239,9 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
             seconds = float(headers.get(header, "")) / unit
         except ValueError:
             continue
-        return seconds if 0 <= seconds < math.inf else None
+        if 0 <= seconds < math.inf:
+            return seconds
+        return None
     try:
         until = parsedate_to_datetime(headers.get("retry-after", ""))
         return max(0.0, (until - datetime.now(UTC)).total_seconds())

@@ -105,7 +105,9 @@ class OfflineModel:
     @property
     def text_tokens(self) -> TextTokens | None:
         """What counts the text that its chat template writes; None without one."""
-        return None if self.writer is None else self.writer.text_tokens
+        if self.writer is None:
+            return None
+        return self.writer.text_tokens
 
     def with_settings(self, settings: ModelSettings) -> OfflineModel:
         """Return this model: it stands in for one that has settings, and quotes whatever they are."""
@@ -163,7 +165,8 @@ def _chunks(composition: Composition) -> Iterator[tuple[str, str, str]]:
         place = _POINTER.fullmatch(span.pointer)
         if place and int(place[2]) < len(found[place[1]]):
             shown[place[1], int(place[2]), composition.marked_text(span.message)[span.start : span.end]] = None
-    if not shown:  # a template that shows them through a filter or a macro: look for their text instead
+    # A filter or a macro of a template leaves no span, so their text is looked for.
+    if not shown:
         text = composition.text
         shown = {
             (kind, index, item.text): None
@@ -183,7 +186,8 @@ def _cut(text: str, title: str, source: str) -> Iterator[_Sentence]:
     around = named = _words(title)
     for sentence in map(str.strip, _SENTENCE_END.split(text)):
         if sentence.startswith("#"):
-            heading, _, sentence = sentence.partition("\n")  # text may follow without an empty line
+            # Text may follow a heading without an empty line.
+            heading, _, sentence = sentence.partition("\n")
             around = named | _words(heading)
         if words := _words(sentence):
             yield _Sentence(sentence, words, around - words, source)
@@ -192,6 +196,7 @@ def _cut(text: str, title: str, source: str) -> Iterator[_Sentence]:
 def _best(question: frozenset[str], sentences: list[_Sentence]) -> list[_Sentence]:
     """Return the sentences that share most with the question; rare words count more than common ones."""
     known = Counter(word for sentence in sentences for word in sentence.words)
+    # A word that no sentence has weighs most: a question about it has no answer here.
     weights = {word: math.log(1 + len(sentences) / (known[word] or 1)) for word in question}
     total = sum(weights.values())
 
@@ -200,10 +205,12 @@ def _best(question: frozenset[str], sentences: list[_Sentence]) -> list[_Sentenc
         near = sum(weights[word] for word in question & sentence.around)
         return (own + near * 0.7) / total / max(1.0, len(sentence.words) / 40)
 
-    ranked = (
-        sorted(((share(sentence), -place) for place, sentence in enumerate(sentences)), reverse=True) if total else []
-    )
-    lowest = max(_MIN_SHARE, ranked[0][0] * 0.7) if ranked else 0.0
+    ranked = []
+    if total:
+        ranked = sorted(((share(sentence), -place) for place, sentence in enumerate(sentences)), reverse=True)
+    lowest = 0.0
+    if ranked:
+        lowest = max(_MIN_SHARE, ranked[0][0] * 0.7)
     return [sentences[-place] for score, place in ranked[:_QUOTES] if score >= lowest]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec
@@ -33,67 +34,98 @@ def requested_calls(text: str, tools: Sequence[ToolSpec]) -> tuple[tuple[ToolCal
     A tool is asked for when its name stands alone in the text, is ordered (`use add`, `add(...)`, `the tool add`) or
     given arguments, and all its required arguments are there.
     """
+    mentions = _mentions(text, tools)
+    calls: list[ToolCall] = []
+    missing = ""
+    for mention in mentions:
+        tool, arguments = mention.tool, _arguments(mention.after, mention.tool.parameters)
+        lacking = [name for name in _names(tool.parameters.get("required")) if name not in arguments]
+        if not lacking and (mention.is_ordered or arguments):
+            calls.append(ToolCall(f"offline_{len(calls) + 1}", tool.name, json.dumps(arguments, ensure_ascii=False)))
+        elif mention.is_ordered and not missing:
+            example = ", ".join(f"{name}=..." for name in lacking)
+            missing = f"The tool {tool.name} also needs {', '.join(lacking)}: use {tool.name} with {example}"
+    if not mentions and tools and (asked := _OTHER.search(text)) is not None:
+        missing = f"There is no tool {asked[1]!r}{nearest(asked[1], [tool.name for tool in tools])}"
+    if calls:
+        return tuple(calls), ""
+    return (), missing
+
+
+class _Mention(NamedTuple):
+    """A name of a tool in the text."""
+
+    tool: ToolSpec
+    is_ordered: bool
+    after: str
+    """The text between this name and the next one, which may contain the arguments."""
+
+
+def _mentions(text: str, tools: Sequence[ToolSpec]) -> list[_Mention]:
+    """Return the names of tools in a text, in order."""
     found: list[tuple[int, int, ToolSpec]] = []
     for tool in tools:
         name = re.compile(rf"(?<![\w.-]){re.escape(tool.name)}(?![\w-])")
         found += [(match.start(), match.end(), tool) for match in name.finditer(text)]
     found.sort(key=lambda item: item[:2])
-    calls: list[ToolCall] = []
-    missing = ""
-    for position, (start, end, tool) in enumerate(found):
-        stop = found[position + 1][0] if position + 1 < len(found) else len(text)
-        arguments = _arguments(text[end:stop], tool.parameters)
+    stops = [start for start, _, _ in found[1:]] + [len(text)]
+    mentions = []
+    for (start, end, tool), stop in zip(found, stops, strict=False):
         before = text[max(0, start - _MAX_BEFORE) : start]
-        ordered = bool(_ORDER.search(before) or _CALLED.match(text, end)) and not _QUESTION.search(before)
-        lacking = [name for name in _names(tool.parameters.get("required")) if name not in arguments]
-        if not lacking and (ordered or arguments):
-            calls.append(ToolCall(f"offline_{len(calls) + 1}", tool.name, json.dumps(arguments, ensure_ascii=False)))
-        elif ordered:
-            example = ", ".join(f"{name}=..." for name in lacking)
-            missing = missing or f"The tool {tool.name} also needs {', '.join(lacking)}: use {tool.name} with {example}"
-    if not found and tools and (asked := _OTHER.search(text)) is not None:
-        missing = f"There is no tool {asked[1]!r}{nearest(asked[1], [tool.name for tool in tools])}"
-    return tuple(calls), missing if not calls else ""
+        is_ordered = bool(_ORDER.search(before) or _CALLED.match(text, end)) and not _QUESTION.search(before)
+        mentions.append(_Mention(tool, is_ordered, text[end:stop]))
+    return mentions
 
 
 def _arguments(text: str, schema: Mapping[str, object]) -> dict[str, object]:
     """Return the arguments that `text` gives: a JSON object, or pairs whose names the schema knows."""
     brace = text.find("{")
     if brace >= 0:
-        try:
-            value, _ = _DECODER.raw_decode(text, brace)
-        except (ValueError, RecursionError):
-            value = None
-        if isinstance(value, dict):
-            return value
+        decoded = _json_at(text, brace)
+        if decoded is not None and isinstance(decoded[0], dict):
+            return decoded[0]
     properties = schema.get("properties")
-    found: dict[str, object] = {}
-    for name, property_ in properties.items() if isinstance(properties, Mapping) else ():
+    arguments: dict[str, object] = {}
+    if not isinstance(properties, Mapping):
+        return arguments
+    for name, property_ in properties.items():
         match = re.search(rf"(?<![\w.-])[\"'`]?{re.escape(name)}[\"'`]?\s*(?:=|:|\bis\b)\s*", text)
-        if match and (raw := _value(text, match.end(), property_)) is not None:
-            found[name] = raw
-    return found
+        if match and (value := _value(text, match.end(), property_)) is not None:
+            arguments[name] = value
+    return arguments
+
+
+def _json_at(text: str, start: int) -> tuple[Any, int] | None:
+    """Return the JSON value at `start` and its end; None if JSON does not begin there."""
+    try:
+        return _DECODER.raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _value(text: str, start: int, property_: object) -> object:
     """Return the value at `start`, as the type that the schema names; text that is no such value stays text."""
-    kind = property_.get("type") if isinstance(property_, Mapping) else None
+    kind = None
+    if isinstance(property_, Mapping):
+        kind = property_.get("type")
     quoted = _QUOTED.match(text, start)
     if quoted and kind in ("string", None):
         return next(group for group in quoted.groups() if group is not None)
-    if kind != "string":
-        try:
-            value, end = _DECODER.raw_decode(text, start)
-            if end == len(text) or not (text[end].isalnum() or text[end] in "_-:/"):
-                return value
-        except (ValueError, RecursionError):
-            pass
+    if kind != "string" and (decoded := _json_at(text, start)) is not None:
+        value, end = decoded
+        # `2nd` and `3-4` begin with a number and are words.
+        if end == len(text) or not (text[end].isalnum() or text[end] in "_-:/"):
+            return value
     bare = _BARE.match(text, start)
     if bare is None:
         return None
     word = bare[0].rstrip(".!?)}]\"'`")
-    return _YES_NO.get(word.lower(), word) if kind == "boolean" else word
+    if kind == "boolean":
+        return _YES_NO.get(word.lower(), word)
+    return word
 
 
 def _names(required: object) -> list[str]:
-    return [name for name in required if isinstance(name, str)] if isinstance(required, Sequence) else []
+    if not isinstance(required, Sequence):
+        return []
+    return [name for name in required if isinstance(name, str)]

@@ -114,6 +114,7 @@ class ScriptedModel:
 
     def with_settings(self, settings: ModelSettings) -> ScriptedModel:
         """Return this model with settings, as it has them in `settings`: replies and requests are shared."""
+        # The iterator of replies is shared, so that the next model takes the next reply.
         made = copy(self)
         made.settings = self.settings.under(settings)
         return made
@@ -145,7 +146,8 @@ class ScriptedModel:
             raise ModelInterrupted.after(reply.text, reply.reason, model=self.name)
         if isinstance(reply, Exception):
             raise reply
-        assert isinstance(reply, Reply)  # a delay holds no other delay
+        # `_ready` refuses a delay inside a delay.
+        assert isinstance(reply, Reply)
         return reply
 
 
@@ -159,7 +161,8 @@ _Ready: TypeAlias = Reply | Exception | CutOff | Delayed
 
 
 def _ready(reply: Scripted, name: str) -> _Ready:
-    if isinstance(reply, Reply):  # as most are
+    # Most replies are ready; this check comes first because requests must cost next to nothing.
+    if isinstance(reply, Reply):
         return reply
     if isinstance(reply, Delayed):
         inner = _ready(reply.reply, name)
@@ -174,7 +177,9 @@ def _ready(reply: Scripted, name: str) -> _Ready:
         return Delayed(reply.seconds, inner)
     if isinstance(reply, Exception | CutOff):
         return reply
-    message = Message("assistant", reply) if isinstance(reply, str) else reply
+    message = reply
+    if isinstance(reply, str):
+        message = Message("assistant", reply)
     if not isinstance(message, Message) or message.role != "assistant":
         what = f"a {message.role} message" if isinstance(message, Message) else type(message).__name__
         raise AgentDefinitionError(

@@ -26,7 +26,9 @@ def _budget(value: int) -> Mapping[str, Any]:
 
 
 def _deepseek_effort(value: str) -> Mapping[str, Any]:
-    return {"thinking": {"type": "disabled"}} if value == "none" else {"reasoning_effort": value}
+    if value == "none":
+        return {"thinking": {"type": "disabled"}}
+    return {"reasoning_effort": value}
 
 
 class GeminiModel(OpenAIModel):

@@ -30,6 +30,7 @@ _FIELDS: Fields = {
     "prompt_cache_key": "prompt_cache_key",
     "service_tier": "service_tier",
 }
+# OpenAI's reasoning models refuse the old name of the limit, other servers do not know the new one.
 _OF_OPENAI: Fields = {**_FIELDS, "max_tokens": "max_completion_tokens"}
 _OF_OTHERS: Fields = {**_FIELDS, "max_tokens": "max_tokens", "top_k": "top_k"}
 """The newest name of a limit where it is required, the oldest everywhere else."""
@@ -65,7 +66,9 @@ class OpenAIModel(EndpointModel):
         super().__init__(model, client=client, **options)
 
     def _fields(self) -> Fields:
-        return _OF_OPENAI if self._clients.is_official else _OF_OTHERS
+        if self._clients.is_official:
+            return _OF_OPENAI
+        return _OF_OTHERS
 
     def _refused(self, settings: ModelSettings) -> Iterator[str]:
         if self._clients.is_official and (rules := openai_rules(self.name)) is not None:
@@ -93,7 +96,9 @@ class OpenAIModel(EndpointModel):
             return
         can = rules.chat
         if can == "no calls" or (can == "calls without effort" and self.settings.effort != "none"):
-            other = "" if can == "no calls" else ", or set effort='none'"
+            other = ""
+            if can != "no calls":
+                other = ", or set effort='none'"
             raise ModelRequestError(
                 f"this model calls tools in the Responses API only: make an OpenAIResponsesModel of that name{other}",
                 model=self.name,

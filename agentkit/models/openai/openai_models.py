@@ -83,27 +83,53 @@ def openai_rules(model: str) -> OpenAIRules | None:
 
 
 def refused_settings(settings: ModelSettings, rules: OpenAIRules, *, is_chat: bool) -> Iterator[str]:
-    """Yield what a model does not take of the settings, behind chat completions or the Responses API."""
+    """Yield the settings that a model refuses, in chat completions or in the Responses API."""
     if is_chat and rules.chat == "none":
         yield "model: it answers the Responses API only: make an OpenAIResponsesModel of that name"
-    effort = settings.effort
-    efforts = tuple([one for one in rules.efforts if not (is_chat and one == "max")])
-    if effort is not None and effort not in efforts:
-        there = f"expected one of {', '.join(efforts)}" if efforts else "this model has no effort"
-        only = "; the Responses API has it" if effort in rules.efforts else ""
-        yield f"effort={effort!r}: {there}{only}"
-    if effort != "none" if effort in efforts else rules.thinks:
-        how = "set effort='none' beside it" if "none" in efforts else "this model does not take it"
-        given = {name: value for name in _SAMPLING if (value := getattr(settings, name)) is not None}
-        yield from [f"{name}={value}: {how}, as it thinks; {_ADVICE}" for name, value in given.items()]
-        yield from [
-            f"extra[{name!r}]: {how}, as it thinks; leave it out" for name in _SAMPLING_EXTRA if name in settings.extra
-        ]
+    # Chat completions have no level `max`, whatever the model.
+    efforts = [level for level in rules.efforts if level != "max" or not is_chat]
+    yield from _refused_effort(settings.effort, efforts, rules)
+    thinks = rules.thinks
+    if settings.effort in efforts:
+        thinks = settings.effort != "none"
+    if thinks:
+        yield from _refused_sampling(settings, efforts)
     if settings.stop is not None and not rules.stop:
         yield f"stop={settings.stop!r:.40}: this model does not take it; {_ADVICE}"
+    # Models that do not reason take the old name of the limit, too.
     if is_chat and "max_tokens" in settings.extra and rules.reasons:
         yield "extra['max_tokens']: this model knows it as max_completion_tokens: give ModelSettings(max_tokens=...)"
-    if settings.parallel_tool_calls is not None and is_chat and not rules.parallel:
-        yield f"parallel_tool_calls={settings.parallel_tool_calls}: this model does not take it; leave it out"
-    elif settings.parallel_tool_calls and effort == "minimal":
+    yield from _refused_parallel(settings, takes_limit=rules.parallel or not is_chat)
+
+
+def _refused_parallel(settings: ModelSettings, *, takes_limit: bool) -> Iterator[str]:
+    parallel = settings.parallel_tool_calls
+    if parallel is not None and not takes_limit:
+        yield f"parallel_tool_calls={parallel}: this model does not take it; leave it out"
+    elif parallel and settings.effort == "minimal":
         yield "parallel_tool_calls=True cannot be beside effort='minimal': leave one of them out"
+
+
+def _refused_effort(effort: str | None, efforts: Sequence[str], rules: OpenAIRules) -> Iterator[str]:
+    if effort is None or effort in efforts:
+        return
+    problem = "this model has no effort"
+    if efforts:
+        problem = f"expected one of {', '.join(efforts)}"
+    if effort in rules.efforts:
+        problem += "; the Responses API has it"
+    yield f"effort={effort!r}: {problem}"
+
+
+def _refused_sampling(settings: ModelSettings, efforts: Sequence[str]) -> Iterator[str]:
+    """Yield the settings of sampling, which a model refuses while it thinks."""
+    advice = "this model does not take it"
+    if "none" in efforts:
+        advice = "set effort='none' beside it"
+    for name in _SAMPLING:
+        value = getattr(settings, name)
+        if value is not None:
+            yield f"{name}={value}: {advice}, as it thinks; {_ADVICE}"
+    for name in _SAMPLING_EXTRA:
+        if name in settings.extra:
+            yield f"extra[{name!r}]: {advice}, as it thinks; leave it out"

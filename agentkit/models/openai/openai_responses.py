@@ -59,8 +59,11 @@ class OpenAIResponsesModel(EndpointModel):
 
     def _body(self, composition: Composition) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.name, "store": False, **composition.to_responses()}
-        rules = openai_rules(self.name) if self._clients.is_official else None
-        if rules is None or rules.reasons:  # the API refuses it for a model that does not think
+        rules = None
+        if self._clients.is_official:
+            rules = openai_rules(self.name)
+        # The API refuses the field for a model that does not think.
+        if rules is None or rules.reasons:
             body["include"] = ["reasoning.encrypted_content"]
         choice = self._tool_choice(composition)
         if choice is not None:

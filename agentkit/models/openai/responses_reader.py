@@ -25,6 +25,7 @@ _GROWING: Mapping[str, DeltaKind] = {
     "response.reasoning_text.delta": "thinking",
     "response.function_call_arguments.delta": "arguments",
 }
+_BEGINNINGS = ("response.created", "response.in_progress", "response.queued")
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done")
 _REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
@@ -42,12 +43,17 @@ class _Item:
 
     def heard(self, kind: str) -> str:
         """Return what was heard of a kind so far; joined anew by every call."""
-        return "".join(self.grown[kind].pieces) if kind in self.grown else ""
+        if kind in self.grown:
+            return "".join(self.grown[kind].pieces)
+        return ""
 
     def rest(self, kind: DeltaKind, whole: str) -> list[Delta]:
         """Return what of a whole text was not heard yet."""
-        size = self.grown[kind].size if kind in self.grown else 0
-        if len(whole) <= size or not whole.startswith(self.heard(kind)):  # in this order: servers may repeat it
+        size = 0
+        if kind in self.grown:
+            size = self.grown[kind].size
+        # The length is compared first, because joining what was heard for every repetition is slow.
+        if len(whole) <= size or not whole.startswith(self.heard(kind)):
             return []
         return self.add(kind, whole[size:])
 
@@ -58,8 +64,11 @@ class _Item:
             data["arguments"] = clean(data.get("arguments") or self.heard("arguments") or "{}")
         elif data.get("type") == "message" and not data.get("content"):
             text, refusal = self.heard("text"), self.heard("refusal")
-            made = [{"type": "output_text", "text": text}] if text or not refusal else []
-            data["content"] = made + ([{"type": "refusal", "refusal": refusal}] if refusal else [])
+            data["content"] = []
+            if text or not refusal:
+                data["content"].append({"type": "output_text", "text": text})
+            if refusal:
+                data["content"].append({"type": "refusal", "refusal": refusal})
         return data
 
     def add(self, kind: DeltaKind, piece: str) -> list[Delta]:
@@ -82,21 +91,27 @@ class ResponsesReader(Reader):
 
     def _add(self, data: dict[str, Any]) -> list[Delta]:
         kind = data.get("type")
-        if isinstance(kind, str) and kind in _GROWING:
+        if not isinstance(kind, str):
+            kind = ""
+        if kind in _GROWING:
             return self._grow(data, _GROWING[kind])
         if kind == "response.output_item.added":
             self._open(data)
-            return [Delta("", "arguments")]  # something new came, though nothing to hear
+            # There is nothing to show yet. The delta is a sign of life.
+            return [Delta("", "arguments")]
         if kind == "response.output_item.done":
             return self._close(self._open(data), object_of(data.get("item"), "item"))
         if kind in _ENDS:
             return self._whole(object_of(data.get("response"), "response"))
-        if kind in ("response.created", "response.in_progress", "response.queued"):
+        if kind in _BEGINNINGS:
             self._begin(object_of(data.get("response") or {}, "response"))
             return []
-        if isinstance(kind, str) and kind.startswith("response.") and kind.endswith(".delta") and data.get("delta"):
-            return [Delta("", "arguments")]  # of a tool that the provider runs
-        if (isinstance(kind, str) and kind.startswith("response.")) or kind in ("keepalive", "ping"):
+        if kind.startswith("response."):
+            # A tool that the provider runs grows. Its pieces are a sign of life and nothing else.
+            if kind.endswith(".delta") and data.get("delta"):
+                return [Delta("", "arguments")]
+            return []
+        if kind in ("keepalive", "ping"):
             return []
         if data.get("object") == "response" or isinstance(data.get("output"), list):
             return self._whole(data)
@@ -106,16 +121,17 @@ class ResponsesReader(Reader):
         if not self.started:
             raise ProtocolError("there is no response in it")
         items = [item.whole() for item in self._items.values()]
-        reason = self.finish_reason
+        reason = self.finish_reason or "stop"
         calls = checked_calls(items, "call", is_cut=reason == "length", has_text=bool(self.text))
-        if not calls and not any(item.get("type") == "message" for item in items) and reason in (None, "stop"):
+        if reason == "stop" and not calls and all(item.get("type") != "message" for item in items):
             raise ProtocolError("the response has neither text nor tool calls")
-        message = _message([made for item in items if (made := _sent_back(item))])
-        if message.tool_calls and reason in (None, "stop"):
+        message = _message([sent for item in items if (sent := _sent_back(item))])
+        # The API has no reason for calls and refusals: both end with the status `completed`.
+        if reason == "stop" and message.tool_calls:
             reason = "tool_calls"
-        elif reason in (None, "stop") and any(getattr(part, "kind", "") == "refusal" for part in message.parts):
+        elif reason == "stop" and any(getattr(part, "kind", "") == "refusal" for part in message.parts):
             reason = "refusal"
-        return Reply(message, _usage(self._usage), clean(reason or "stop"), clean(self.model or model))
+        return Reply(message, _usage(self._usage), clean(reason), clean(self.model or model))
 
     def _begin(self, data: dict[str, Any]) -> None:
         self.started = True
@@ -123,43 +139,35 @@ class ResponsesReader(Reader):
 
     def _whole(self, data: dict[str, Any]) -> list[Delta]:
         self._begin(data)
-        status = data.get("status")
-        if status in ("failed", "cancelled") or data.get("error"):
-            error = error_in({"error": data["error"]}) if data.get("error") else None
-            raise error or ErrorReply("", f"the response ended with the status {status!r}")
-        if status in ("queued", "in_progress"):
-            raise ProtocolError(f"the response is not there yet: its status is {status!r}")
+        _check_status(data)
         if data.get("usage") is not None:
             self._usage = object_of(data["usage"], "usage")
         output = data.get("output")
         if not isinstance(output, list | None):
             raise ProtocolError(f"output: expected a list, got {brief(output)}")
-        new: list[Delta] = []
         if output:
-            known = list(self._items.values())
-            self._items = {}
-            for at, item in enumerate(output):
-                data_of_item = object_of(item, "output")
-                before = known[at] if at < len(known) else None
-                if before is None or before.data.get("type") != data_of_item.get("type"):
-                    before = _Item({}, self._calls)
-                    self._calls += data_of_item.get("type") == "function_call"
-                before.data = dict(data_of_item)
-                self._items[at] = before
-                new += self._close(before, before.data)
-        else:
-            for item in self._items.values():
-                new += self._close(item, item.data)
-        details = data.get("incomplete_details")
-        reason = details.get("reason") if isinstance(details, dict) else None
-        self.finish_reason = "stop"
-        if status == "incomplete" or reason:
-            self.finish_reason = _REASONS.get(str(reason), str(reason or "length"))
+            self._replace_items([object_of(item, "output") for item in output])
+        new = [delta for item in self._items.values() for delta in self._close(item, item.data)]
+        self.finish_reason = _reason_of(data)
         self.is_over = True
         return new
 
+    def _replace_items(self, output: list[dict[str, Any]]) -> None:
+        """Replace the data of the items by that of the whole response; what was heard of them is kept."""
+        known = list(self._items.values())
+        self._items = {}
+        for at, data in enumerate(output):
+            if at < len(known) and known[at].data.get("type") == data.get("type"):
+                item = known[at]
+            else:
+                item = _Item({}, self._calls)
+                self._calls += data.get("type") == "function_call"
+            item.data = dict(data)
+            self._items[at] = item
+
     def _key(self, data: dict[str, Any]) -> object:
         """Return how an item is known: by its place; else by its id, or as the last one."""
+        # Servers that imitate the API leave out one of the two, or both.
         index, name = data.get("output_index"), data.get("item_id")
         if isinstance(index, int):
             return index
@@ -186,6 +194,7 @@ class ResponsesReader(Reader):
             raise ProtocolError(f"delta: expected text, got {brief(piece)}")
         item = self._items.get(key)
         if item is None:
+            # Some servers send pieces of an item that they never opened.
             types = {"arguments": "function_call", "thinking": "reasoning"}
             item = self._items[key] = _Item({"type": types.get(kind, "message")}, self._calls)
             self._calls += kind == "arguments"
@@ -217,11 +226,33 @@ class ResponsesReader(Reader):
         return new
 
 
+def _check_status(data: dict[str, Any]) -> None:
+    """Refuse a response that failed, or that has not ended."""
+    status = data.get("status")
+    if status in ("failed", "cancelled") or data.get("error"):
+        error = error_in({"error": data.get("error")})
+        raise error or ErrorReply("", f"the response ended with the status {status!r}")
+    if status in ("queued", "in_progress"):
+        raise ProtocolError(f"the response is not there yet: its status is {status!r}")
+
+
+def _reason_of(data: dict[str, Any]) -> str:
+    """Return why a response ended."""
+    details = data.get("incomplete_details")
+    reason = None
+    if isinstance(details, dict):
+        reason = details.get("reason")
+    if data.get("status") != "incomplete" and not reason:
+        return "stop"
+    return _REASONS.get(str(reason), str(reason or "length"))
+
+
 def _sent_back(item: dict[str, Any]) -> dict[str, Any]:
     """Return an item as it is read and goes back: without what is empty, and without probabilities of tokens."""
     made = sendable(item)
     if item.get("type") == "reasoning":
-        made["summary"] = made.get("summary") or []  # which the API wants, empty or not
+        # The API requires a summary, empty or not.
+        made["summary"] = made.get("summary") or []
     elif item.get("type") == "message":
         content = made.get("content") or []
         if not isinstance(content, list):
@@ -246,7 +277,8 @@ def _message(items: list[dict[str, Any]]) -> Message:
     parts: list[Part] = []
     calls: list[ToolCall] = []
     thinking: list[Thinking] = []
-    for one in found:  # several messages in one reply, such as comments on the way
+    # One reply may have several messages, such as comments before its tool calls.
+    for one in found:
         size = len(parts) + len(calls)
         thinking += [replace(thought, at=thought.at + size) for thought in one.thinking]
         parts += one.parts
@@ -264,11 +296,15 @@ def _order(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
             kept = {key: value for key, value in item.items() if key not in ("role", "content")}
             made.append({"parts": len(item["content"]), **kept})
         else:
-            made.append({"type": "function_call" if kind == "function_call" else "thinking"})
+            if kind != "function_call":
+                kind = "thinking"
+            made.append({"type": kind})
     return made
 
 
 def _usage(data: dict[str, Any]) -> Usage:
     details = data.get("input_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
+    cached = None
+    if isinstance(details, dict):
+        cached = details.get("cached_tokens")
     return Usage(count_of(data.get("input_tokens")), count_of(data.get("output_tokens")), count_of(cached))
