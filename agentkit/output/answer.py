@@ -71,7 +71,9 @@ class AnswerReader:
     __slots__ = ("_kind", "_name", "mode", "prompt", "request", "schema", "tool", "validators")
 
     def __init__(self, output: Any, model: Model) -> None:
-        spec: OutputSpec[Any] = output if isinstance(output, OutputSpec) else OutputSpec(output)
+        spec: OutputSpec[Any] = output
+        if not isinstance(output, OutputSpec):
+            spec = OutputSpec(output)
         self.validators: tuple[tuple[OutputValidator, bool], ...] = spec.validators
         self.schema: JsonSchema | None = None
         self.mode: OutputMode | None = None
@@ -92,20 +94,14 @@ class AnswerReader:
         if self.tool is not None:
             self._name, self._kind = f"call of {self.tool.name}", _returned(self.tool)
             self.schema, wanted = cast("JsonSchema", self.tool.spec.parameters), "tool"
-            self.request = OutputRequest(self.schema, "tool")  # the tool is declared as the others are
+            # The tool is declared as all tools are, so the request has the schema only.
+            self.request = OutputRequest(self.schema, "tool")
             if spec.mode not in (None, "tool"):
                 raise AgentDefinitionError(
                     f"output={self.tool.name}: a function is a tool, not {spec.mode}", name="mode", value=spec.mode
                 )
         else:
-            try:
-                hash(spec.output)
-            except TypeError:
-                raise AgentDefinitionError(
-                    f"output={spec.output!r:.80}: expected a type, such as City or Invoice | Line, or a function",
-                    name="output",
-                    value=type(spec.output).__name__,
-                ) from None
+            _check_type(spec.output)
             self._kind = _kind(spec.output)
             self.schema = self._kind.schema
             wanted = spec.mode or modes[0]
@@ -130,14 +126,18 @@ class AnswerReader:
         Raises:
             AgentDefinitionError: There is a tool of the name of what takes the answer.
         """
-        taken = self.tool.name if self.tool is not None else ""
+        taken = ""
+        if self.tool is not None:
+            taken = self.tool.name
         if self.request is not None and self.request.tool is not None:
             taken = self.request.tool.name
         if taken and taken in tools:
             raise AgentDefinitionError(
                 f"there is a tool named {taken!r}, as is what takes the answer: rename it", name="tools", value=taken
             )
-        return tools if self.tool is None else {**tools, self.tool.name: self.tool}
+        if self.tool is None:
+            return tools
+        return {**tools, self.tool.name: self.tool}
 
     def reply(self, reply: Reply) -> Reply:
         """Return a reply with its answer as text, where the model called the tool that takes it.
@@ -151,9 +151,12 @@ class AnswerReader:
         answers = [call.arguments for call in reply.message.tool_calls if call.name == name]
         if not answers:
             return reply
+        # The model has not seen yet what the other tools return, so its answer is not final.
         if others:
             return replace(reply, message=replace(reply.message, tool_calls=others))
-        reason = "stop" if reply.finish_reason == "tool_calls" else reply.finish_reason
+        reason = "stop"
+        if reply.finish_reason != "tool_calls":
+            reason = reply.finish_reason
         message = replace(reply.message, content="\n".join(answers), tool_calls=())
         return replace(reply, message=message, finish_reason=reason)
 
@@ -173,6 +176,7 @@ class AnswerReader:
 
         if self.tool is not None:
             raise OutputError(self._name, text, f"call the tool {self.tool.name} with your answer")
+        # The endpoint promises JSON and nothing else.
         if self.mode == "native":
             return self._valid(without_fence(text), text)
         whole = without_fence(text)
@@ -182,24 +186,37 @@ class AnswerReader:
             problem = error
         rest = behind_thinking(text)
         spans = json_spans(rest)
-        for wrapped in (True, False) if self._kind.wrapper is not None else (False,):
-            for start, end in reversed(spans):  # the last one: a model may try some before
+        forms: tuple[bool, ...] = (False,)
+        if self._kind.wrapper is not None:
+            forms = (True, False)
+        for wrapped in forms:
+            # The last span is the answer, because a model may try others before it.
+            for start, end in reversed(spans):
                 try:
                     return self._valid(rest[start:end], text, wrapped=wrapped)
                 except OutputError as error:
                     problem = error
-        raise problem if spans else OutputError(self._name, text, "there is no JSON object in it") from None
+        if not spans:
+            problem = OutputError(self._name, text, "there is no JSON object in it")
+        raise problem from None
 
     def refused(self, output: Any, problem: str) -> OutputError:
         """Return the error of an answer that a validator does not take."""
-        text = output if isinstance(output, str) else to_json(output, fallback=str).decode()
+        text = output
+        if not isinstance(output, str):
+            text = to_json(output, fallback=str).decode()
         return OutputError(self._name, text, problem)
 
     def ending(self, message: Message, results: Mapping[str, ToolResult]) -> ToolResult | None:
         """Return the result of the call that ends a run: the first that ended well, else the first there is."""
-        name = self.tool.name if self.tool is not None else ""
+        name = ""
+        if self.tool is not None:
+            name = self.tool.name
         found = [results[call.id] for call in message.tool_calls if call.name == name]
-        return next((result for result in found if result.ok), found[0] if found else None)
+        for result in found:
+            if result.ok:
+                return result
+        return next(iter(found), None)
 
     def failed(self, result: ToolResult) -> OutputError:
         """Return the error of a function that could not take the answer, after all repair turns."""
@@ -208,7 +225,10 @@ class AnswerReader:
     def returned(self, result: ToolResult) -> tuple[Any, str]:
         """Return what a function returned, and the text of it that ends the conversation of the run."""
         text = result.whole or result.message.text
-        return result.value if result.value is not None else self.restored(text), text  # a journal has the text only
+        # A journal has the text only.
+        if result.value is None:
+            return self.restored(text), text
+        return result.value, text
 
     def restored(self, text: str) -> Any:
         """Return what a function returned, from its text: a value of the type that it is annotated with."""
@@ -219,8 +239,13 @@ class AnswerReader:
                 value = read(given)
             except ValidationError:
                 continue
-            return text if isinstance(value, str) else value
-        return None if _takes_none(adapter) else text
+            # Text stays as it was written: the adapter may have changed it.
+            if isinstance(value, str):
+                return text
+            return value
+        if _takes_none(adapter):
+            return None
+        return text
 
     def data(self, output: Any) -> Any:
         """Return an answer as JSON data, which `of_data` reads in another process.
@@ -238,28 +263,42 @@ class AnswerReader:
         Raises:
             ValidationError: It is of another type: that of the agent has changed.
         """
-        return data if self._kind is None else self._kind.adapter.validate_json(to_json(data))
+        if self._kind is None:
+            return data
+        return self._kind.adapter.validate_json(to_json(data))
 
     def _valid(self, text: str, whole: str, *, wrapped: bool | None = None) -> Any:
         """Return the answer that a text in JSON is; `wrapped` where it has to be in an object, or must not be."""
         kind = self._kind
         assert kind is not None
-        readers = [kind.adapter] if kind.wrapper is None else [kind.wrapper, kind.adapter]
-        if wrapped is not None and kind.wrapper is not None:
-            readers = readers[:1] if wrapped else readers[1:]
         problem: ValidationError | None = None
-        for reader in readers:
-            is_wrapper = reader is kind.wrapper
+        if kind.wrapper is not None and wrapped is not False:
             try:
-                made = _validated(reader, text, kind.asked if is_wrapper or kind.wrapper is None else kind.schema)
+                return _validated(kind.wrapper, text, kind.asked).value
             except ValidationError as error:
-                if problem is None or not is_wrapper:
-                    problem = problem if problem is not None and _has_value(text) else error
-            else:
-                return made.value if is_wrapper else made
+                problem = error
+        if kind.wrapper is None or not wrapped:
+            schema = kind.asked if kind.wrapper is None else kind.schema
+            try:
+                return _validated(kind.adapter, text, schema)
+            except ValidationError as error:
+                # If the text has the key of the wrapper, the problem inside the wrapper is the useful one.
+                if problem is None or not _has_value(text):
+                    problem = error
         assert problem is not None
         problems = list(_shown(problem))
         raise OutputError(self._name, whole, "; ".join(problems), name=problems[0].partition(":")[0]) from problem
+
+
+def _check_type(output: object) -> None:
+    try:
+        hash(output)
+    except TypeError:
+        raise AgentDefinitionError(
+            f"output={output!r:.80}: expected a type, such as City or Invoice | Line, or a function",
+            name="output",
+            value=type(output).__name__,
+        ) from None
 
 
 def _validated(adapter: TypeAdapter[Any] | SchemaOutput, text: str, schema: JsonSchema) -> Any:
@@ -268,7 +307,8 @@ def _validated(adapter: TypeAdapter[Any] | SchemaOutput, text: str, schema: Json
     except ValidationError:
         from agentkit_tools.calling.argument_repair import without_nulls
 
-        shorter = without_nulls(text, schema)  # a strict schema makes a model write null for what it leaves out
+        # A strict schema makes a model write null for what it leaves out.
+        shorter = without_nulls(text, schema)
         if shorter is None:
             raise
         return adapter.validate_json(shorter)
@@ -356,7 +396,8 @@ def _returned(tool: Tool[..., Any]) -> _Kind:
     """Return what reads the value that a function returned."""
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(get_type_hints(tool.function)["return"])
-    except Exception:  # there is no annotation, or one that pydantic cannot read
+    except Exception:
+        # There is no annotation, or one that pydantic cannot read.
         adapter = TypeAdapter(Any)
     empty: JsonSchema = cast("JsonSchema", freeze({}))
     return _Kind(adapter, empty, None, empty, None)

@@ -37,14 +37,18 @@ def behind_thinking(text: str) -> str:
     ends = list(_THOUGHT.finditer(text))
     if ends:
         return text[ends[-1].end() :]
-    return "" if _THINKS.match(text) else text
+    if _THINKS.match(text):
+        return ""
+    return text
 
 
 def without_fence(text: str) -> str:
     """Return the text inside a code fence that is all there is."""
     text = text.strip()
     found = _FENCE.fullmatch(text)
-    return found[1].strip() if found else text
+    if found:
+        return found[1].strip()
+    return text
 
 
 def json_spans(text: str) -> list[tuple[int, int]]:
@@ -57,7 +61,9 @@ def json_spans(text: str) -> list[tuple[int, int]]:
         if start not in ends:
             _walk(text, start, ends)
         end = ends.pop(start)
-        at = end if end > 0 else opening.end()
+        at = end
+        if end <= 0:
+            at = opening.end()
         if end > 0:
             spans.append((start, at))
     return spans
@@ -81,7 +87,9 @@ def _walk(text: str, start: int, ends: dict[int, int]) -> None:
         while found is not None and found["end"] is not None:
             at = found.end()
             ends[begun.pop()] = at
-            found = _BEHIND[text[begun[-1]]].match(text, at) if begun else None
+            found = None
+            if begun:
+                found = _BEHIND[text[begun[-1]]].match(text, at)
         if found is None:
             break
         at = found.end()

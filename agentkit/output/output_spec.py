@@ -90,7 +90,9 @@ class OutputSpec(Generic[Answer]):
                 name="mode",
                 value=mode if isinstance(mode, str) else type(mode).__name__,
             )
-        given = [output_validator] if callable(output_validator) else output_validator
+        given: Any = output_validator
+        if callable(output_validator):
+            given = [output_validator]
         check_types(
             AgentDefinitionError,
             "output",
@@ -131,9 +133,13 @@ def _arguments(function: Any) -> int | None:
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        return 1 if callable(function) else None
+        if callable(function):
+            return 1
+        return None
     places = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     if any(one.kind is one.KEYWORD_ONLY and one.default is one.empty for one in parameters):
         return None
     needed = sum(one.default is one.empty for one in places)
-    return needed if needed or not places else 1
+    if needed or not places:
+        return needed
+    return 1

@@ -44,7 +44,10 @@ class GrowingOutput:
             return None
         self._text.append(delta.text)
         self._length += len(delta.text)
-        return self.now() if self._length - self._read > self._length // _MIN_PART else None
+        # Parsing for every piece would take quadratic time.
+        if self._length - self._read > self._length // _MIN_PART:
+            return self.now()
+        return None
 
     def now(self) -> Any:
         """Return the answer so far; None where there is nothing new to see."""

@@ -41,7 +41,8 @@ class SchemaOutput:
             if known.get("type", "object") != "object":
                 raise SchemaError(f"expected the type object, got {known['type']!r:.80}: put it into a property of one")
             self.schema = cast(JsonSchema, freeze({"type": "object", **known}))
-            self._hash = hash(to_json(self.schema))  # one with half of a surrogate pair can be sent to nobody
+            # A schema with half of a surrogate pair cannot be sent. This raises now, not at the first request.
+            self._hash = hash(to_json(self.schema))
             self._validator = JsonValidator(closed(self.schema), is_lenient=True)
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise AgentDefinitionError(
