@@ -17,6 +17,7 @@ def main() -> None:
         if (error.name or "").partition(".")[0] not in _NEEDS:
             raise
         sys.exit('agentkit: the command line needs the extra `cli`: pip install "agentkit-prompt-tree[cli]"')
-    except KeyboardInterrupt:  # before there is a command
+    except KeyboardInterrupt:
+        # Ctrl-C before the command was imported.
         sys.exit(130)
     run()

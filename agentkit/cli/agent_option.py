@@ -14,7 +14,7 @@ import typer
 from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.cli.default_agent import choose_model, default_agent, full_name, has_place_for_tools
 from agentkit.cli.options import HOME, TENANT, has_memory, open_existing, open_memory, utf8
-from agentkit.cli.screen import complain, note
+from agentkit.cli.screen import fail, note
 from agentkit.models.completion.completion_model import CompletionModel
 from agentkit.models.model import Model
 from agentkit.models.offline.offline_model import OfflineModel
@@ -83,14 +83,20 @@ def loaded_agent(
 
     options = {"model": "--model", "chat_template": "--model-name" if chat_template is None else "--chat-template"}
     source = utf8(source)
+    # An installed script, unlike `python -m`, does not look into the working folder.
     if is_import_path(source) and "" not in sys.path:
         sys.path.insert(0, "")
-    given = None if home == HOME else home
-    named = None if model is None else full_name(utf8(model))
+    given = None
+    if home != HOME:
+        given = home
+    named = None
+    if model is not None:
+        named = full_name(utf8(model))
     template = chat_template or model_name
     try:
         return load_agent(source, home=given, model=named, chat_template=template, memories=memories)
     except AgentFileError as error:
+        # A problem without a line is of an option, and is named as the user gave it.
         problems = [one if one.line else replace(one, file=options.get(one.file, one.file)) for one in error.problems]
         raise AgentFileError(problems, error.files) from error
 
@@ -129,6 +135,7 @@ def opened_agent(
             loaded.close()
         return
     chosen: Model
+    # Showing a prompt needs no model that can answer.
     if makes or model is not None:
         chosen = choose_model(model, chat_template, model_name)
     else:
@@ -155,13 +162,11 @@ def _note_tools(model: Model) -> None:
 def memory_of(source: str, home: Path = HOME, embedder: str | None = None) -> Iterator[Memory]:
     """Lend the memory of the agent of `--agent`; one that has none ends the command."""
     if embedder is not None:
-        complain("--embedder is for the memory of the command line: an agent names its own")
-        raise typer.Exit(2)
+        fail("--embedder is for the memory of the command line: an agent names its own", code=2)
     loaded = loaded_agent(source, home=home)
     try:
         if loaded.memory is None:
-            complain(f"the agent {loaded.name} has no memory")
-            raise typer.Exit(1)
+            fail(f"the agent {loaded.name} has no memory")
         yield loaded.memory.within(loaded.memory.scope)
     finally:
         loaded.close()

@@ -46,7 +46,9 @@ class _Commands(TyperGroup):
         if listed is not None:
             text = _file(cmd_name).read_text("utf-8")
             begins = re.search(rf'^def {cmd_name}\(.*?"""(.+?)(?:\n\n|""")', text, re.DOTALL | re.MULTILINE)
-            listed.help = " ".join(begins[1].split()) if begins else ""
+            listed.help = ""
+            if begins:
+                listed.help = " ".join(begins[1].split())
         return listed
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -60,10 +62,14 @@ class _Commands(TyperGroup):
         except library_errors() as error:
             complain(str(error))
             raise typer.Exit(1) from error
-        except OSError as error:  # a folder that may not be entered, a disk that is full
-            if error.errno == EPIPE:  # who read the output left: nothing to report
+        except OSError as error:
+            # The reader of the output has ended, as `head` does. There is nothing to report.
+            if error.errno == EPIPE:
                 raise
-            complain(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
+            problem = str(error)
+            if error.filename:
+                problem = f"{error.strerror or error}: {error.filename}"
+            complain(problem)
             raise typer.Exit(1) from error
         except KeyboardInterrupt:
             note("\nstopped; what was stored stays")
@@ -103,7 +109,8 @@ app = typer.Typer(
 def run() -> None:
     """Run the command that the arguments name, and end the process."""
     prepare()
-    gc.disable()  # until the command is imported: what that makes stays, and is not searched for garbage meanwhile
+    # Objects that the import of the command creates stay, so searching them for garbage is wasted time.
+    gc.disable()
     app(prog_name="agentkit")
 
 

@@ -92,7 +92,9 @@ def has_place_for_tools(model: Model) -> bool:
     Raises:
         ChatTemplateError: The template cannot write a message of the user either.
     """
-    writer = model.writer if isinstance(model, OfflineModel) else model
+    writer: Model | None = model
+    if isinstance(model, OfflineModel):
+        writer = model.writer
     if not isinstance(writer, CompletionModel):
         return True
     asked = [{"role": "user", "content": "?"}]
@@ -131,16 +133,25 @@ def choose_model(name: str | None = None, chat_template: str | None = None, mode
         ModelAuthError: A model is named, and there is neither a key nor an address to ask it at.
         AgentDefinitionError: The same, where the name begins with what looks like a mistyped provider.
     """
+    template = chat_template or model_name
     if name is not None and is_full_name(name):
-        return model(name, chat_template=chat_template or model_name)
-    reachable = bool(os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"))
-    if name == OfflineModel.name or (name is None and not reachable and chat_template is None and model_name is None):
-        return OfflineModel(chat_template or model_name)
-    if not reachable:
-        if name is not None and ":" in name and similar(name.partition(":")[0], PROVIDERS):
-            return model(name)  # an error that names the provider which was meant
-        raise ModelAuthError(_NO_KEY, model=name or "")
-    asked = name or os.environ.get("OPENAI_MODEL")
-    if chat_template is not None or model_name is not None:
-        return CompletionModel(asked or model_name or DEFAULT_MODEL, chat_template or model_name)
-    return OpenAIModel(asked or DEFAULT_MODEL)
+        return model(name, chat_template=template)
+    has_template = chat_template is not None or model_name is not None
+    is_reachable = bool(os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"))
+    if name == OfflineModel.name or (name is None and not has_template and not is_reachable):
+        return OfflineModel(template)
+    if not is_reachable:
+        return _unreachable(name or "")
+    asked = name or os.environ.get("OPENAI_MODEL") or model_name or DEFAULT_MODEL
+    if has_template:
+        return CompletionModel(asked, template)
+    return OpenAIModel(asked)
+
+
+def _unreachable(name: str) -> Model:
+    """Raise the error of a model that there is no key for."""
+    provider, colon, _ = name.partition(":")
+    # `opnai:gpt-5` is a mistake in the provider, not a missing key. The error of `model` names the provider.
+    if colon and similar(provider, PROVIDERS):
+        return model(name)
+    raise ModelAuthError(_NO_KEY, model=name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +63,10 @@ def scores_by_dataset(given: Sequence[str] | None, every: Mapping[str, Any]) -> 
     """Return the scores of `--score` by dataset; at None the one that names no dataset."""
     found: dict[str | None, str] = {}
     for text in given or ():
-        named, mark, score = utf8(text).rpartition("=")
-        name = named if mark else None
+        dataset, mark, score = utf8(text).rpartition("=")
+        name = None
+        if mark:
+            name = dataset
         if name is not None and name not in every:
             raise InContextError(f"--score {text}: there is no dataset {name!r}{nearest(name, every)}")
         if name in found:
@@ -78,6 +79,7 @@ def scores_by_dataset(given: Sequence[str] | None, every: Mapping[str, Any]) -> 
 def score_for(name: str, eval_cfg: object, given: Mapping[str | None, str]) -> str | None:
     """Return the score that is asked for a dataset; None where its `eval_cfg` is followed."""
     plain = given.get(None)
+    # A score that names its dataset wins over one for all.
     if name in given or plain in (None, "none"):
         return given.get(name, plain)
     try:
@@ -99,15 +101,18 @@ def meta_template_for(models: Sequence[Mapping[str, Any]], model: Model) -> Any:
             found.append(meta)
     if len(found) == 1 and (isinstance(model, TextModel) or _is_of_api(found[0])):
         return found[0]
-    if found:
-        why = "it is for a model that completes text" if len(found) == 1 else "there are several"
-        note(f"no meta_template of the configuration is used: {why}")
+    if len(found) == 1:
+        note("no meta_template of the configuration is used: it is for a model that completes text")
+    elif found:
+        note("no meta_template of the configuration is used: there are several")
     return None
 
 
 def _is_of_api(meta: Any) -> bool:
     """Return whether a meta template names the roles of a chat API."""
-    turns = meta.get("round", ()) if isinstance(meta, Mapping) else meta
+    turns = meta
+    if isinstance(meta, Mapping):
+        turns = meta.get("round", ())
     return isinstance(turns, list) and all(isinstance(one, Mapping) and "api_role" in one for one in turns)
 
 
@@ -117,31 +122,38 @@ def with_model_entry(models: Sequence[Mapping[str, Any]], model: Model) -> Model
         if models:
             note(f"the configuration has {len(models)} models: no setting of theirs is followed")
         return model
-    (entry,) = models
-    kwargs = entry.get("generation_kwargs")
-    inner = {f"generation_kwargs.{key}": value for key, value in kwargs.items()} if isinstance(kwargs, Mapping) else {}
-    given = {key: value for key, value in {**entry, **inner}.items() if value is not None and key not in _NAMES}
-    if inner:
-        del given["generation_kwargs"]
-    found: dict[str, Any] = {}
-    for key in [*given]:
+    settings: dict[str, Any] = {}
+    ignored: list[str] = []
+    for key, value in _options_of(models[0]).items():
         name = key.removeprefix("generation_kwargs.")
         if name in _SAMPLING:
-            found[name] = given.pop(key)
+            settings[name] = value
         elif key == "max_out_len":
-            found["max_tokens"] = given.pop(key)
-        elif name == "do_sample" and given[key] is False:
-            del given[key]
-            found["temperature"] = 0.0
-    if found:
+            settings["max_tokens"] = value
+        elif name == "do_sample" and value is False:
+            settings["temperature"] = 0.0
+        elif key in _RATES:
+            ignored.append(f"{key} (--rate takes its place)")
+        else:
+            ignored.append(key)
+    if settings:
         try:
-            model = with_settings(model, ModelSettings(**found))
+            model = with_settings(model, ModelSettings(**settings))
         except AgentDefinitionError as error:
             note(f"the settings of the configuration's model are not followed: {error}")
-    if given:
-        listed = [f"{key} (--rate takes its place)" if key in _RATES else str(key) for key in given]
-        note(f"not followed of the configuration's model: {', '.join(listed)}")
+    if ignored:
+        note(f"not followed of the configuration's model: {', '.join(ignored)}")
     return model
+
+
+def _options_of(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a model that have a value; those of generation as `generation_kwargs.NAME`."""
+    options = {str(key): value for key, value in entry.items() if key not in _NAMES}
+    generation = options.get("generation_kwargs")
+    if isinstance(generation, Mapping) and generation:
+        del options["generation_kwargs"]
+        options |= {f"generation_kwargs.{key}": value for key, value in generation.items()}
+    return {key: value for key, value in options.items() if value is not None}
 
 
 def rows_of(
@@ -153,67 +165,96 @@ def rows_of(
 ) -> dict[str, Any]:
     """Return the rows of each dataset, or its splits by name: those of `--rows`, or else of its `path`.
 
-    A folder that has one with the name of a dataset holds the rows of each in such a folder. A `path` has to lead into
-    `root`. Rows of those among `every` that are not asked are left aside.
+    A folder that has one with the name of a dataset contains the rows of each in such a folder. A `path` has to lead
+    into `root`. Rows of datasets in `every` that are not asked are ignored.
     """
-    named: dict[str, dict[str, Any]] = {}
-    plain_files: list[str] = []
-    splits: dict[str, Any] = {}
+    rows = _GivenRows()
     for text in given or ():
-        name, mark, path = text.partition("=")
-        if not mark or Path(text).exists():
-            plain_files.append(text)
-            continue
-        dataset, _, split = name.rpartition(":")
-        if dataset and dataset not in every:
-            raise InContextError(f"--rows {text}: there is no dataset {dataset!r}{nearest(dataset, every)}")
-        whose = dataset or (name if name not in _SPLITS else "")
-        if whose in every and whose not in datasets:
-            continue
-        found = load_rows(path)
-        if name in datasets and name not in _SPLITS:
-            if name in named:
-                raise InContextError(f"--rows {text}: the rows of {name!r} are there twice")
-            named[name] = found if isinstance(found, dict) else {"test": found}
-            continue
-        if isinstance(found, dict):
-            raise InContextError(f"--rows {text}: it holds splits of its own; name a file with the rows of one")
-        into = named.setdefault(dataset, {}) if dataset else splits
-        if split in into:
-            raise InContextError(f"--rows: the split {name!r} is there twice")
-        into[split] = found
-    for text in plain_files:
-        if not Path(text).exists():
-            raise InContextError(f"--rows {text}: there is no such file or folder; check the path")
-    if plain_files and (splits or len(plain_files) > 1):
-        raise InContextError(f"--rows: several files need their splits in front: test={plain_files[0]}")
-    rest = [name for name in datasets if name not in named]
-    given_folder = Path(plain_files[0]) if plain_files else None
-    if given_folder is not None and any((given_folder / name).is_dir() for name in rest):
-        return {**named, **_each({name: partial(_rows_in, given_folder / name) for name in rest})}
-    if (plain_files or splits) and (len(datasets) > 1 or not rest):
+        rows.add(text, datasets, every)
+    rows.check_files()
+    rest = [name for name in datasets if name not in rows.named]
+    if not rows.files and not rows.splits:
+        return {**rows.named, **_each(rest, lambda name: _rows_beside(datasets[name], config, root))}
+    if rows.files:
+        folder = Path(rows.files[0])
+        if any((folder / name).is_dir() for name in rest):
+            return {**rows.named, **_each(rest, lambda name: _rows_in(folder / name))}
+    if len(datasets) > 1 or not rest:
         raise InContextError(
             f"--rows: {config} has {len(datasets)} datasets: name the one of these rows, as in "
             f"--rows {next(iter(datasets))}:test=FILE, give a folder that has a folder of splits for each, or ask one "
             f"alone with --dataset; there is: {', '.join(datasets)}"
         )
-    if plain_files or splits:
-        return {rest[0]: splits or load_rows(plain_files[0])}
-    return {**named, **_each({name: partial(_rows_beside, datasets[name], config, root) for name in rest})}
+    return {rest[0]: rows.splits or load_rows(rows.files[0])}
 
 
-def _each(reads: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
+class _GivenRows:
+    """The values of `--rows`, by what they name."""
+
+    def __init__(self) -> None:
+        self.files: list[str] = []
+        """Files and folders without a name before them."""
+        self.splits: dict[str, Any] = {}
+        """Splits of the only dataset."""
+        self.named: dict[str, dict[str, Any]] = {}
+        """Splits of datasets by name."""
+
+    def add(self, text: str, datasets: Mapping[str, Any], every: Mapping[str, Any]) -> None:
+        """Add a value; those of datasets that are not asked are ignored."""
+        name, mark, path = text.partition("=")
+        # A file may have an equals sign in its name.
+        if not mark or Path(text).exists():
+            self.files.append(text)
+            return
+        dataset, _, split = name.rpartition(":")
+        if dataset and dataset not in every:
+            raise InContextError(f"--rows {text}: there is no dataset {dataset!r}{nearest(dataset, every)}")
+        is_dataset = name in every and name not in _SPLITS
+        owner = dataset
+        if is_dataset and not dataset:
+            owner = name
+        if owner in every and owner not in datasets:
+            return
+        rows = load_rows(path)
+        if is_dataset and name in datasets:
+            self._add_dataset(text, name, rows)
+        elif isinstance(rows, dict):
+            raise InContextError(f"--rows {text}: it holds splits of its own; name a file with the rows of one")
+        else:
+            self._add_split(name, dataset, split, rows)
+
+    def _add_dataset(self, text: str, name: str, rows: Any) -> None:
+        if name in self.named:
+            raise InContextError(f"--rows {text}: the rows of {name!r} are there twice")
+        self.named[name] = rows if isinstance(rows, dict) else {"test": rows}
+
+    def _add_split(self, name: str, dataset: str, split: str, rows: Any) -> None:
+        splits = self.named.setdefault(dataset, {}) if dataset else self.splits
+        if split in splits:
+            raise InContextError(f"--rows: the split {name!r} is there twice")
+        splits[split] = rows
+
+    def check_files(self) -> None:
+        """Refuse files that do not exist, or that need the name of their split."""
+        for text in self.files:
+            if not Path(text).exists():
+                raise InContextError(f"--rows {text}: there is no such file or folder; check the path")
+        if self.files and (self.splits or len(self.files) > 1):
+            raise InContextError(f"--rows: several files need their splits in front: test={self.files[0]}")
+
+
+def _each(names: Sequence[str], read: Callable[[str], Any]) -> dict[str, Any]:
     """Return the rows of each dataset; name everything that is wrong with any."""
-    found: dict[str, Any] = {}
+    rows: dict[str, Any] = {}
     problems = []
-    for name, read in reads.items():
+    for name in names:
         try:
-            found[name] = read()
+            rows[name] = read(name)
         except InContextError as error:
             problems.append(f"dataset {name}: {error}")
     if problems:
         raise InContextError("\n".join(problems))
-    return found
+    return rows
 
 
 def _rows_in(folder: Path) -> Any:
@@ -227,11 +268,14 @@ def _rows_beside(dataset: Mapping[str, Any], config: Path, root: Path) -> Any:
     path, part = dataset.get("path"), dataset.get("name")
     if not isinstance(path, str) or not path:
         raise InContextError("it has no `path`; name its rows with --rows FILE")
+    # Paths of a configuration are relative to its file, as the suites have them.
     home = config.parent / path
-    inner = home / part if isinstance(part, str) and part else None
-    for one in (home, inner):
-        if one is not None and not _lies_in(one, root):
-            raise InContextError(f"its path {str(one)!r:.200} leads out of {root}; name its rows with --rows FILE")
+    inner = None
+    if isinstance(part, str) and part:
+        inner = home / part
+    for place in (home, inner):
+        if place is not None and not _lies_in(place, root):
+            raise InContextError(f"its path {str(place)!r:.200} leads out of {root}; name its rows with --rows FILE")
     if inner is not None and inner.exists():
         return load_rows(inner, root=root)
     if home.is_file() or (home.is_dir() and inner is None):
@@ -250,5 +294,6 @@ def _rows_beside(dataset: Mapping[str, Any], config: Path, root: Path) -> Any:
 def _lies_in(path: Path, root: Path) -> bool:
     try:
         return Path(os.path.realpath(path)).is_relative_to(root)
-    except ValueError:  # a name that no file can have
+    except ValueError:
+        # No file can have this name.
         return False

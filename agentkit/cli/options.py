@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from agentkit.cli.screen import complain, note
+from agentkit.cli.screen import complain, fail, note
 from agentkit_memory import EmbedderError, Scope
 
 if TYPE_CHECKING:
@@ -100,8 +100,7 @@ def has_memory(home: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except PermissionError:
-        complain(f"{home}: may not be entered")
-        raise typer.Exit(1) from None
+        fail(f"{home}: may not be entered")
     return True
 
 
@@ -128,8 +127,7 @@ def own_session(memory: Memory, name: str) -> StoredSession:
 def open_existing(home: Path, scope: Scope | None = None, embedder: str | None = None) -> Memory:
     """Open a memory that exists: to look into one that does not is a slip of the pen, and makes none."""
     if not has_memory(home):
-        complain(f"{home}: there is no memory; `agentkit ingest` makes one, --home DIR names another folder")
-        raise typer.Exit(1)
+        fail(f"{home}: there is no memory; `agentkit ingest` makes one, --home DIR names another folder")
     return open_memory(home, scope, embedder)
 
 

@@ -10,11 +10,12 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from typer import Exit
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "complain",
     "degraded_note",
+    "fail",
     "layer_table",
     "layers_form",
     "library_errors",
@@ -74,6 +76,7 @@ def library_errors() -> tuple[type[Exception], ...]:
 def prepare() -> None:
     """Let no character of a document, a model or the command line break a stream."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
+        # A test may have replaced a stream.
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     warnings.showwarning = _show_warning
@@ -127,6 +130,12 @@ def complain(text: str) -> None:
     _errors().print(Text.assemble(("agentkit: ", "bold red"), plain(text)), soft_wrap=True)
 
 
+def fail(text: str, *, code: int = 1) -> NoReturn:
+    """Print an error on stderr, and end the command with an exit code."""
+    complain(text)
+    raise Exit(code)
+
+
 class _PlainFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return plain(super().format(record))
@@ -167,7 +176,9 @@ def put_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbe
 
 def short(text: str) -> str:
     """Return what is shown of a text that may be long."""
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+    if len(text) <= _MAX_SHOWN:
+        return text
+    return f"{text[:_MAX_SHOWN]}..."
 
 
 def tool_line(event: ToolStarted | ToolFinished) -> str:
@@ -219,6 +230,7 @@ def why_form(found: Why) -> dict[str, Any]:
 
 
 def _cells(row: LayerRow) -> Sequence[Text]:
+    # A layer with any tokens has a bar that can be seen.
     bar = "█" * max(round(row.share * _BAR), 1 if row.tokens else 0)
     style = {"trimmed": "yellow", "dropped": "red"}.get(row.status, "dim")
     return (
@@ -234,12 +246,15 @@ def _cells(row: LayerRow) -> Sequence[Text]:
 def degraded_note(problem: str) -> str:
     """Return what is shown of what kept a recall from its best: who has the index, in short, or what it is."""
     found = _IN_USE.search(problem)
-    return problem if found is None else f"recall is simpler while {found[1]} has this folder open: BM25 alone"
+    if found is None:
+        return problem
+    return f"recall is simpler while {found[1]} has this folder open: BM25 alone"
 
 
 def _wide_console() -> Console:
     console = Console(highlight=False)
-    console.width = console.width if console.is_terminal else _WIDE
+    if not console.is_terminal:
+        console.width = _WIDE
     return console
 
 

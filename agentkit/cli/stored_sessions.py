@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agentkit.cli.screen import complain, note, put, put_json
+from agentkit.cli.screen import fail, note, put, put_json
 from agentkit_memory import Memory
 from agentkit_memory.conversations.stored_session import StoredSession
 from agentkit_memory.store.records import SessionInfo
@@ -56,6 +56,5 @@ def all_sessions(memory: Memory) -> Iterator[SessionInfo]:
 def existing_session(memory: Memory, name: str) -> StoredSession:
     """Return the conversation of a name, or complain that no such one is stored and end the command."""
     if not memory.sessions(name=name):
-        complain(f"there is no conversation {name!r}: `agentkit sessions list` shows those there are")
-        raise typer.Exit(1)
+        fail(f"there is no conversation {name!r}: `agentkit sessions list` shows those there are")
     return memory.session(name)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from agentkit.agent.agent import Agent
+from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.cli.agent_option import AgentSource, ModelName, opened_agent, scope_of, store_of
 from agentkit.cli.commands.run_command import kwargs_of
 from agentkit.cli.options import (
@@ -24,7 +27,9 @@ from agentkit.cli.options import (
 from agentkit.cli.screen import layer_table, layers_form, note, put_exactly, put_json
 from agentkit.models.completion.completion_model import CompletionModel
 from agentkit.models.http.endpoint import EndpointModel
+from agentkit.models.model import Model
 from agentkit.models.offline.offline_model import OfflineModel
+from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["compose"]
@@ -60,34 +65,53 @@ def compose(
         raise typer.BadParameter("choose one of --json and --text")
     template = chat_template or model_name
     asked = UserInput(utf8(text), additional_kwargs=kwargs_of(kwarg))
-    is_rewritten = agent is not None and model is None  # whatever model the agent has
-    of_model = None if is_rewritten else template
+    # A template is for the model of the command line, or, without one, in place of the model of the agent.
+    is_rewritten = agent is not None and model is None
+    of_model = template
+    if is_rewritten:
+        of_model = None
     with opened_agent(agent, home=home, model=model, embedder=embedder, makes=False, chat_template=of_model) as loaded:
         asks = loaded.agent
         if is_rewritten and template:
             asks = asks.but(model=CompletionModel(asks.chain.model.name, template))
         if budget is not None:
             asks = asks.but(budget=budget)
-        if session is None or (loaded.memory is None and not has_memory(home)):
-            composition = asks.compose(asked, scope=None if user is None else scope_of(loaded.memory, user=user))
-        else:
-            with store_of(loaded, home, user=user) as memory:
-                composition = asks.compose(asked, session=own_session(memory, utf8(session)))
+        composition = _composed(asks, asked, loaded, home, session=session, user=user)
     writer = asks.chain.model
     if isinstance(writer, OfflineModel):
         writer = writer.writer or writer
     if as_json:
-        body = writer.request_body(composition) if isinstance(writer, EndpointModel) else composition.to_openai()
-        put_json({**layers_form(composition), "request": body})
+        _put_request(composition, writer)
         return
-    written = None
-    if isinstance(writer, CompletionModel):  # also for the table: a template that cannot write it is an error
-        written = writer.request_body(composition)["prompt"]
+    text = composition.text
+    # The table needs no text. It is written all the same, because a template that cannot write it is an error.
+    if isinstance(writer, CompletionModel):
+        text = writer.request_body(composition)["prompt"]
         _note_template(writer)
     if as_text:
-        put_exactly(composition.text if written is None else written)
+        put_exactly(text)
     else:
         layer_table(composition)
+
+
+def _composed(
+    agent: Agent, asked: UserInput, loaded: LoadedAgent, home: Path, *, session: str | None, user: str | None
+) -> Composition:
+    # A session of a memory that does not exist is empty: showing a prompt creates nothing.
+    if session is not None and (loaded.memory is not None or has_memory(home)):
+        with store_of(loaded, home, user=user) as memory:
+            return agent.compose(asked, session=own_session(memory, utf8(session)))
+    if user is not None:
+        return agent.compose(asked, scope=scope_of(loaded.memory, user=user))
+    return agent.compose(asked)
+
+
+def _put_request(composition: Composition, writer: Model) -> None:
+    """Print the layers and the body of the request as JSON."""
+    body = composition.to_openai()
+    if isinstance(writer, EndpointModel):
+        body = writer.request_body(composition)
+    put_json({**layers_form(composition), "request": body})
 
 
 def _note_template(model: CompletionModel) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -42,6 +42,7 @@ from agentkit_memory.embedders.store_embedders import embedder_named
 from agentkit_prompts.errors import InContextError, InContextWarning
 from agentkit_prompts.evaluation.config.config_file import load_config, load_datasets, root_of
 from agentkit_prompts.evaluation.dataset_reader import Row
+from agentkit_prompts.evaluation.in_context import InContext
 from agentkit_prompts.ranking.embedder import Embedder
 
 __all__ = ["eval"]
@@ -130,7 +131,9 @@ def eval(
     chosen = chosen_datasets(every, dataset)
     held = rows_of(rows, chosen, every, config, root_of(config, root))
     listed = dict(load_config(config, root=root)).get("models")
-    models = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+    models = []
+    if isinstance(listed, list):
+        models = [entry for entry in listed if isinstance(entry, Mapping)]
     has_labels = any(_scores_labels(one) for one in chosen.values())
     asked = with_model_entry(
         models, _model(model, chat_template, model_name, is_asked=show is None, has_labels=has_labels)
@@ -138,46 +141,67 @@ def eval(
     meta = meta_template_for(models, asked)
     settings = ModelSettings(temperature=temperature)
     files = _files(out, list(chosen))
-    vectors = embedder_named(utf8(embedder)) if embedder is not None else None
+    vectors = None
+    if embedder is not None:
+        vectors = embedder_named(utf8(embedder))
     is_shown = show is not None
+    # All datasets are checked before the first request, because an evaluation may take hours.
     prepared = _checked(
         chosen, held, asked, vectors, scores, meta_template=meta, settings=settings, limit=limit, is_shown=is_shown
     )
     if show is not None:
         _show(prepared, show, as_json=as_json)
         return
+    _note_settings(asked, prepared, is_named=model is not None)
     options = {"meta_template": meta, "concurrency": concurrency, "rate": rate}
-    if model is None and isinstance(asked, OfflineModel):
-        note("no model is named: the offline stand-in answers, so a score means nothing; name one with --model")
-    else:
-        for text, names in _settings_of(prepared).items():
-            note(f"model {asked.name}: {text}" + ("" if len(names) == len(prepared) else f" ({', '.join(names)})"))
-    found: dict[str, Evaluation] = {}
-    failed: dict[str, EvaluationFailed] = {}
-    broken: ModelError | None = None
+    results = _Results()
     for name, one in prepared.items():
         try:
-            found[name] = _asked(name, one, asked, {**options, "out": files.get(name)})
+            results.evaluations[name] = _asked(name, one, asked, {**options, "out": files.get(name)})
         except EvaluationFailed as error:
-            failed[name], found[name] = error, error.evaluation
-        except ModelError as error:  # it would be the same for the other datasets
-            broken = error
-            break
-    forms = {name: _form(result, failed.get(name)) for name, result in found.items()}
-    if as_json:
-        put_json({"model": asked.name, "datasets": [{"dataset": name, **form} for name, form in forms.items()]})
-    elif forms:
-        _table(forms)
-    for name, result in found.items():
-        if result.reused:
-            kept = f"{result.reused} were kept in {files[name]}"
-            note(f"{name}: {len(result.rows) - result.reused} rows asked now, {kept}; tokens are those of this run")
-    for name, problem in failed.items():
-        complain(f"dataset {name}: {problem}".replace("out=", "--out"))
-    if broken is not None:
-        raise broken
-    if failed:
+            results.failures[name] = error
+            results.evaluations[name] = error.evaluation
+        except ModelError:
+            # The other datasets would fail in the same way. What was answered until now is shown.
+            results.put(asked, files, as_json=as_json)
+            raise
+    results.put(asked, files, as_json=as_json)
+    if results.failures:
         raise typer.Exit(1)
+
+
+class _Results:
+    """The results of the datasets that were asked."""
+
+    def __init__(self) -> None:
+        self.evaluations: dict[str, Evaluation] = {}
+        self.failures: dict[str, EvaluationFailed] = {}
+
+    def put(self, model: Model, files: Mapping[str, Path], *, as_json: bool) -> None:
+        """Print scores, what was kept before, and failures."""
+        forms = {name: _form(result, self.failures.get(name)) for name, result in self.evaluations.items()}
+        if as_json:
+            put_json({"model": model.name, "datasets": [{"dataset": name, **form} for name, form in forms.items()]})
+        elif forms:
+            _table(forms)
+        for name, result in self.evaluations.items():
+            if result.reused:
+                kept = f"{result.reused} were kept in {files[name]}"
+                note(f"{name}: {len(result.rows) - result.reused} rows asked now, {kept}; tokens are those of this run")
+        for name, problem in self.failures.items():
+            complain(f"dataset {name}: {problem}".replace("out=", "--out"))
+
+
+def _note_settings(model: Model, prepared: Mapping[str, _Prepared], *, is_named: bool) -> None:
+    """Report how the model is asked, or that a stand-in answers."""
+    if isinstance(model, OfflineModel) and not is_named:
+        note("no model is named: the offline stand-in answers, so a score means nothing; name one with --model")
+        return
+    for text, names in _settings_of(prepared).items():
+        datasets = ""
+        if len(names) < len(prepared):
+            datasets = f" ({', '.join(names)})"
+        note(f"model {model.name}: {text}{datasets}")
 
 
 class _Prepared(NamedTuple):
@@ -210,14 +234,21 @@ def _checked(
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("ignore")
                 warnings.simplefilter("always", InContextWarning)
-                score = "none" if is_shown else score_for(name, one.get("eval_cfg"), given)
+                score: str | None = "none"
+                if not is_shown:
+                    score = score_for(name, one.get("eval_cfg"), given)
                 icl, asked = configured(one, rows[name], embedder, score)
                 icl.reader.check((), asked)
                 asked = asked[:limit]
-                chosen = settings if icl.inferencer.asks in ("gen", "dialogue") else NO_SETTINGS
+                # A text that is scored is not generated, so no setting of sampling is for it.
+                chosen = NO_SETTINGS
+                if icl.inferencer.asks in ("gen", "dialogue"):
+                    chosen = settings
                 asker = Asker(icl, model, meta_template, chosen)
-                scores = None if is_shown else score_of_rows(score, one.get("eval_cfg"), icl, asked)
-                if not is_shown and scores is None and score is None:
+                scores = None
+                if not is_shown:
+                    scores = score_of_rows(score, one.get("eval_cfg"), icl, asked)
+                if scores is None and score is None:
                     note(f"{name}: there is no eval_cfg, so nothing is scored; give --score exact, choice or numeric")
             found[name] = _Prepared(asker, asked, scores, chosen, [str(warning.message) for warning in caught])
         except (InContextError, AgentDefinitionError) as error:
@@ -249,24 +280,38 @@ def _show(prepared: Mapping[str, _Prepared], count: int, *, as_json: bool) -> No
             chosen = icl.ids(rows)
             icl.warn_of_doubts(rows, chosen)
             for number, ids in enumerate(chosen[:count]):
-                for label in icl.labels(rows) if icl.mode == "ppl" else [None]:
-                    is_dialogue = icl.inferencer.mode is not None
-                    prompt = (
-                        next(icl.requests(rows[number], ids))
-                        if is_dialogue
-                        else icl.prompt(rows[number], ids, label, keep_separator=False)
-                    )
+                for label, prompt in _prompts(icl, rows, number, ids):
                     entry = {"dataset": name, "row": number, "prompt": one.asker.shown(prompt)}
-                    found.append(entry if label is None else {**entry, "label": label})
+                    if label is not None:
+                        entry["label"] = label
+                    found.append(entry)
         _note_once(name, [*one.warnings, *(str(warning.message) for warning in caught)])
     if as_json:
         put_json(found)
         return
     for number, entry in enumerate(found):
-        label = f", label {entry['label']}" if "label" in entry else ""
-        put(f"{'' if not number else chr(10)}{entry['dataset']}, row {entry['row']}{label}:")
+        if number:
+            put("")
+        label = ""
+        if "label" in entry:
+            label = f", label {entry['label']}"
+        put(f"{entry['dataset']}, row {entry['row']}{label}:")
         prompt = entry["prompt"]
-        put(prompt if isinstance(prompt, str) else "\n".join(f"{part['role']}: {part['content']}" for part in prompt))
+        if not isinstance(prompt, str):
+            prompt = "\n".join(f"{part['role']}: {part['content']}" for part in prompt)
+        put(prompt)
+
+
+def _prompts(icl: InContext, rows: Sequence[Row], number: int, ids: Sequence[int]) -> Iterator[tuple[Any, Any]]:
+    """Yield label and prompt of a row: a prompt for each label where labels are scored; of a dialogue the first."""
+    labels = [None]
+    if icl.mode == "ppl":
+        labels = icl.labels(rows)
+    for label in labels:
+        if icl.inferencer.mode is not None:
+            yield label, next(icl.requests(rows[number], ids))
+        else:
+            yield label, icl.prompt(rows[number], ids, label, keep_separator=False)
 
 
 def _note_once(name: str, texts: Sequence[str]) -> None:
@@ -277,17 +322,20 @@ def _note_once(name: str, texts: Sequence[str]) -> None:
 def _scores_labels(dataset: Mapping[str, Any]) -> bool:
     """Whether a dataset is scored by log probabilities, which only a server of completions gives."""
     cfg = dataset.get("infer_cfg")
-    inferencer = cfg.get("inferencer") if isinstance(cfg, Mapping) else None
-    kind = inferencer.get("type") if isinstance(inferencer, Mapping) else None
+    if not isinstance(cfg, Mapping) or not isinstance(cfg.get("inferencer"), Mapping):
+        return False
+    kind = cfg["inferencer"].get("type")
     return str(getattr(kind, "__name__", kind)).rpartition(".")[2] in ("PPLInferencer", "LLInferencer")
 
 
 def _model(
     name: str | None, chat_template: str | None, model_name: str | None, *, is_asked: bool, has_labels: bool
 ) -> Model:
+    # Labels are scored by the text of the prompt, so showing them needs a model that writes one.
     template = chat_template or model_name
     if not is_asked and name is None and (template is not None or has_labels):
-        writes = template or _BASE  # a model that needs no key to show what it would be sent
+        # This model needs no key to show what it would be sent.
+        writes = template or _BASE
         if template is None:
             note("shown as for a model without a chat template; name that of yours with --chat-template NAME")
         return CompletionModel(writes, writes)
@@ -305,6 +353,7 @@ def _files(out: Path | None, names: Sequence[str]) -> dict[str, Path]:
     """Return the file of each dataset's answers."""
     if out is None:
         return {}
+    # One dataset needs no folder.
     if len(names) == 1 and not out.is_dir():
         return {names[0]: out}
     if out.is_file():
@@ -328,7 +377,9 @@ def _asked(name: str, one: _Prepared, model: Model, options: Mapping[str, Any]) 
         task = bar.add_task(plain(name), total=total)
 
         def show(now: EvaluationProgress) -> None:
-            text = f"{plain(name)} ({now.failed} failed)" if now.failed else plain(name)
+            text = plain(name)
+            if now.failed:
+                text += f" ({now.failed} failed)"
             bar.update(task, description=text, completed=now.done)
 
         score = one.score or "none"
@@ -353,7 +404,9 @@ def _kept(done: float, total: float, out: Path | None) -> str:
 
 
 def _form(result: Evaluation, failed: EvaluationFailed | None) -> dict[str, Any]:
-    failures = {} if failed is None else failed.failures
+    failures = {}
+    if failed is not None:
+        failures = failed.failures
     return {
         "rows": len(result.rows) + len(failures),
         "reused": result.reused,
@@ -372,7 +425,9 @@ def _table(forms: Mapping[str, Mapping[str, Any]]) -> None:
     numbers = ("rows", "failed", "scored", "score", "tokens in", "tokens out")
     rows: list[list[object]] = []
     for name, form in forms.items():
-        score = "none" if form["score"] is None else f"{form['score']:.4f}"
+        score = "none"
+        if form["score"] is not None:
+            score = f"{form['score']:.4f}"
         used = [f"{form['usage'][kind]:,}" for kind in ("input_tokens", "output_tokens")]
         rows.append([Text(plain(name), "cyan"), form["rows"], form["failed"], form["scored"], score, *used])
     put_table(("dataset", *numbers), rows, numbers=numbers)

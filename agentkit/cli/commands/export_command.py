@@ -60,5 +60,7 @@ def _note_users(memory: Memory) -> None:
     users = dict.fromkeys(user for user, _ in memory.newest_sessions(limit=PAGE) if user)
     if users:
         named = ", ".join(map(plain, [*users][:NAMED]))
-        more = ", ..." if len(users) > NAMED else ""
+        more = ""
+        if len(users) > NAMED:
+            more = ", ..."
         note(f"left out: conversations of users ({named}{more}); --user NAME writes theirs")

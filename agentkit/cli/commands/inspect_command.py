@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import typer
 
+from agentkit.agent.agent import Agent
 from agentkit.cli.agent_option import opened_agent
 from agentkit.cli.default_agent import choose_model, default_agent
 from agentkit.cli.options import HOME, TENANT, AsJson, Home, has_memory, open_memory, own_session, utf8
@@ -53,26 +54,19 @@ def inspect(
         raise typer.Exit(1) from error
     with contextlib.ExitStack() as closing:
         closing.enter_context(logged())
-        memory = closing.enter_context(open_memory(home)) if has_memory(home) else None
+        memory = None
+        if has_memory(home):
+            memory = closing.enter_context(open_memory(home))
         named = [closing.enter_context(opened_agent(path, home=home)).agent for path in agent or ()]
         agents = named or [default_agent(choose_model(), memory)]
-        alone = [] if memory is None else [one.name for one in named if one.memory is None]
-        stores = [] if memory is None else [memory, *[memory.within(Scope(TENANT, agent=name)) for name in alone]]
+        stores = _stores(memory, named)
         runs, sessions = _found(what or (), stores)
-        for journal in runs:
-            if journal.session is not None and all(one.id != journal.session for one in sessions):
-                sessions += _session(stores, journal.session)
-        new_session = memory.session if memory is not None else lambda name: InMemorySession(id=name)
-        source = LocalSource(agents, sessions=sessions, runs=runs, new_session=new_session)
-        known = {one.name for one in agents}
+        known = {asked.name for asked in agents}
         for journal in runs:
             if journal.agent not in known:
                 note(f"run {journal.run_id}: name its agent {journal.agent!r} with --agent to see what was sent")
-        where = ""
-        if runs:
-            where = f"/run/{quote(runs[0].run_id, safe='')}"
-        elif sessions:
-            where = f"/session/{quote(sessions[0].id, safe='')}"
+        new_session = memory.session if memory is not None else _unstored_session
+        source = LocalSource(agents, sessions=sessions, runs=runs, new_session=new_session)
 
         def ready(address: str) -> None:
             if as_json:
@@ -83,7 +77,26 @@ def inspect(
             if opens and sys.stdout.isatty():
                 webbrowser.open(address)
 
-        serve_locally(source, port=port, where=where, on_ready=ready)
+        serve_locally(source, port=port, where=_first_page(runs, sessions), on_ready=ready)
+
+
+def _unstored_session(name: str) -> Session:
+    return InMemorySession(id=name)
+
+
+def _stores(memory: Memory | None, agents: list[Agent]) -> list[Memory]:
+    """Return where conversations are looked for: the memory, and the part of it that belongs to each agent."""
+    if memory is None:
+        return []
+    return [memory, *[memory.within(Scope(TENANT, agent=agent.name)) for agent in agents if agent.memory is None]]
+
+
+def _first_page(runs: list[Journal], sessions: list[Session]) -> str:
+    if runs:
+        return f"/run/{quote(runs[0].run_id, safe='')}"
+    if sessions:
+        return f"/session/{quote(sessions[0].id, safe='')}"
+    return ""
 
 
 def _found(names: Any, stores: list[Memory]) -> tuple[list[Journal], list[Session]]:
@@ -99,6 +112,10 @@ def _found(names: Any, stores: list[Memory]) -> tuple[list[Journal], list[Sessio
             sessions += found
         else:
             missing.append(name)
+    # The page links a run with its session, so sessions of the runs are shown too.
+    for journal in runs:
+        if journal.session is not None and all(session.id != journal.session for session in sessions):
+            sessions += _session(stores, journal.session)
     for name in missing:
         complain(
             f"{name!r}: there is no such file, nor a conversation of that name with messages; `agentkit run "
@@ -110,5 +127,10 @@ def _found(names: Any, stores: list[Memory]) -> tuple[list[Journal], list[Sessio
 
 
 def _session(stores: list[Memory], name: str) -> list[Session]:
-    opened = [own_session(one, name) for one in stores if one.sessions(name=name)]
-    return [*[one for one in opened if len(one.conversation)][:1]]
+    """Return the first conversation of this name that has messages, as a list of one; an empty list without any."""
+    for store in stores:
+        if store.sessions(name=name):
+            session = own_session(store, name)
+            if len(session.conversation):
+                return [session]
+    return []

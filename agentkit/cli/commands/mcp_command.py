@@ -11,7 +11,7 @@ from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.cli.agent_option import AgentSources, ModelName, loaded_agent, opened_agent
 from agentkit.cli.options import HOME, EmbedderName, Home
-from agentkit.cli.screen import complain, note
+from agentkit.cli.screen import fail, note
 
 __all__ = ["mcp"]
 
@@ -47,9 +47,10 @@ def mcp(
         tools = [one.agent.as_tool(name=one.name, description=one.description or _about(one)) for one in loaded]
         names = [one.name for one in tools]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            complain(f"two agents are called {', '.join(twice)}: give each a name of its own")
-            raise typer.Exit(1)
-        options: dict[str, Any] = {} if port is None else {"port": port}
+            fail(f"two agents are called {', '.join(twice)}: give each a name of its own")
+        options: dict[str, Any] = {}
+        if port is not None:
+            options = {"port": port}
         if port is not None:
             note(f"http://127.0.0.1:{port}/mcp offers {', '.join(names)}; Ctrl-C ends it")
         serve_mcp(tools, name=names[0] if len(names) == 1 else "agentkit", **options)

@@ -21,7 +21,7 @@ from agentkit.cli.options import (
     open_existing,
     utf8,
 )
-from agentkit.cli.screen import complain, note, plain, progress_bar, put, put_json, put_table
+from agentkit.cli.screen import fail, note, plain, progress_bar, put, put_json, put_table
 from agentkit_memory import Memory, Scope
 from agentkit_memory.reembed.gate import Reembedding, ReembedProgress
 from agentkit_memory.store.records import Erasure, Usage, Verification
@@ -52,7 +52,9 @@ def _store(home: Path, database: str | None, index: str | None, *, new: bool = F
         return Memory.open(database, scope=TENANT, index=index or home / "index")
     if index is not None:
         raise typer.BadParameter("--index is that of a --database: the index of a folder is in it")
-    return Memory.open(home, scope=TENANT) if new else open_existing(home)
+    if new:
+        return Memory.open(home, scope=TENANT)
+    return open_existing(home)
 
 
 @memory_app.callback()
@@ -173,11 +175,11 @@ def _written(what: str, count: int, file: Path, as_json: bool) -> None:
 
 def _fill(file: Path, as_json: bool, database: str | None, index: str | None, home: Path) -> None:
     if not file.is_file():
-        complain(f"{file}: there is no such file; check the path")
-        raise typer.Exit(1)
+        fail(f"{file}: there is no such file; check the path")
     with _store(home, database, index, new=True) as memory:
         counts = memory.admin.restore(file)
-        if not memory.model:  # otherwise whoever has its embedder builds the index
+        # A process that has the embedder builds the index of the others.
+        if not memory.model:
             memory.worker().drain()
     _removed(counts, as_json, "nothing was in it", done="read")
 
@@ -273,7 +275,9 @@ def _proof(done: Erasure, as_json: bool) -> None:
     else:
         _removed(done.removed, as_json, "nothing was stored of that")
         left = sum(done.found.values())
-        points = "the index could not be asked" if done.points is None else f"{done.points} points in the index"
+        points = "the index could not be asked"
+        if done.points is not None:
+            points = f"{done.points} points in the index"
         put(f"a new scan finds {left} rows, {points}" + (f", {done.waiting} to be removed" if done.waiting else ""))
         if done.compacted:
             put("no byte of it is left in the files")
@@ -316,7 +320,9 @@ def reembed(
             def progress(now: ReembedProgress) -> None:
                 bar.update(task, completed=now.done, total=now.total)
 
-            name = None if model is None else utf8(model)
+            name = None
+            if model is not None:
+                name = utf8(model)
             if gate:
                 done = memory.admin.reembed(name, on_progress=progress)
             else:
@@ -350,7 +356,9 @@ def _show(found: Mapping[str, Verification], data: dict[str, object], as_json: b
     else:
         rows: list[list[str | Text]] = []
         for name in ("items", "points", "pending", "failing", *_KINDS):
-            style = "red" if name in _KINDS and getattr(last, name) else ""
+            style = ""
+            if name in _KINDS and getattr(last, name):
+                style = "red"
             counts = [f"{getattr(each, name):,}" for each in found.values()]
             rows.append([Text(text, style) for text in (name, *counts)])
         put_table(("", *found), rows, numbers=found)

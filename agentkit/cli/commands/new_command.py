@@ -12,7 +12,7 @@ import typer
 
 from agentkit.agent_files.agent_file import agent_file_schema
 from agentkit.cli.options import AsJson
-from agentkit.cli.screen import complain, note, put
+from agentkit.cli.screen import fail, note, put
 
 __all__ = ["new"]
 
@@ -97,8 +97,7 @@ def new(
     Example: agentkit new shop && cd shop && agentkit chat --agent agent.yaml
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        complain(f"{folder} is there already: name a folder that is empty or not there yet")
-        raise typer.Exit(1)
+        fail(f"{folder} is there already: name a folder that is empty or not there yet")
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", folder.absolute().name).strip("-_.") or "agent"
     files = {
         "agent.yaml": _AGENT.format(name=name[:64]),
@@ -117,5 +116,7 @@ def new(
         return
     for path in files:
         put(str(folder / path))
-    test = "python -m pytest" if find_spec("pytest") else "pip install pytest && python -m pytest"
+    test = "pip install pytest && python -m pytest"
+    if find_spec("pytest"):
+        test = "python -m pytest"
     note(f"next: cd {folder} && agentkit chat --agent agent.yaml; its test: {test}")

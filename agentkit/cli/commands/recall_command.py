@@ -80,13 +80,17 @@ def _place(found: Document | RecalledMessage) -> str:
     if isinstance(found, RecalledMessage):
         return f"conversation {found.session}:{found.position}"
     line = found.metadata.get("line")
-    return found.source if line is None else f"{found.source}:{line}"
+    if line is None:
+        return found.source
+    return f"{found.source}:{line}"
 
 
 def _title(found: Document | RecalledMessage) -> str:
     if isinstance(found, Document):
         return found.title
-    day = found.when.date().isoformat() if found.when else ""
+    day = ""
+    if found.when:
+        day = found.when.date().isoformat()
     return ", ".join(filter(None, (found.name or found.role, day)))
 
 

@@ -73,17 +73,20 @@ def run(
     """
     if (text is None) == (resume is None):
         raise typer.BadParameter("give a TEXT to ask, or a journal to go on with: --resume FILE")
-    if resume is not None and (journal is not None or kwarg):
-        raise typer.BadParameter("--resume goes on in its file with what was asked: leave --journal and --kwarg out")
-    if resume is not None and user is not None and session is None:
-        raise typer.BadParameter("--resume reads the memory that the run read: leave --user out")
     asked: UserInput | Journal
     if resume is None:
-        asked = UserInput(sys.stdin.read() if text == "-" else utf8(text or ""), additional_kwargs=kwargs_of(kwarg))
+        asked = UserInput(_question(text), additional_kwargs=kwargs_of(kwarg))
     else:
+        if journal is not None or kwarg:
+            raise typer.BadParameter(
+                "--resume goes on in its file with what was asked: leave --journal and --kwarg out"
+            )
+        if user is not None and session is None:
+            raise typer.BadParameter("--resume reads the memory that the run read: leave --user out")
         asked = Journal.read(resume)
         session = session or asked.session
-        user = user or (asked.scope[1] if asked.scope else None)
+        if not user and asked.scope:
+            user = asked.scope[1]
     with ExitStack() as closing:
         loaded = closing.enter_context(
             opened_agent(
@@ -109,9 +112,16 @@ def run(
         _ask(loaded, asked, options, as_json, journal or resume)
 
 
+def _question(text: str | None) -> str:
+    if text == "-":
+        return sys.stdin.read()
+    return utf8(text or "")
+
+
 def _ask(
     loaded: LoadedAgent, asked: UserInput | Journal, options: dict[str, Any], as_json: bool, kept: Path | None
 ) -> None:
+    # Half of a JSON document is of no use to the reader.
     streams = not as_json and loaded.agent.chain.output is str
     shown: list[str] = []
 
@@ -132,15 +142,7 @@ def _ask(
         else:
             result = asyncio.run(agent.run(asked, on_event=show, **options))
     except Paused as paused:
-        if as_json:
-            put_json({"status": "waiting", "waiting": [call_form(call) for call in paused.calls]})
-        note("these calls need a person, and nothing of them ran:")
-        for call in paused.calls:
-            note(f"  {call.name} {call.arguments}")
-        if kept is None:
-            note("ask again with --yes to approve them, or talk with `agentkit chat`")
-        else:
-            note(f"to approve them: agentkit run --resume {shlex.quote(str(kept))} --yes, with the same --agent")
+        _report_waiting(paused, kept, as_json=as_json)
         raise typer.Exit(WAITS) from None
     if as_json:
         put_json(result_form(result))
@@ -149,8 +151,23 @@ def _ask(
         put("")
     else:
         output = output_form(result.output)
-        put(output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, indent=2))
+        if not isinstance(output, str):
+            output = json.dumps(output, ensure_ascii=False, indent=2)
+        put(output)
     note_cut(result)
+
+
+def _report_waiting(paused: Paused, kept: Path | None, *, as_json: bool) -> None:
+    """Print the calls that wait for a decision, and how to approve them."""
+    if as_json:
+        put_json({"status": "waiting", "waiting": [call_form(call) for call in paused.calls]})
+    note("these calls need a person, and nothing of them ran:")
+    for call in paused.calls:
+        note(f"  {call.name} {call.arguments}")
+    if kept is None:
+        note("ask again with --yes to approve them, or talk with `agentkit chat`")
+    else:
+        note(f"to approve them: agentkit run --resume {shlex.quote(str(kept))} --yes, with the same --agent")
 
 
 def note_cut(result: RunResult[Any]) -> None:

@@ -37,7 +37,9 @@ def schema(
     properties = found.get("properties", {})
     for name, one in properties.items():
         kind = one.get("type", "any")
-        needs = "required" if name in found.get("required", ()) else "optional"
+        needs = "optional"
+        if name in found.get("required", ()):
+            needs = "required"
         by = ", ".join(one.get("x-required-by", ()))
         put(f"{name}: {kind}, {needs}{f', for {by}' if by else ''}")
     if not properties:

@@ -51,7 +51,9 @@ def list_sessions(
         rows = [(one.name, one.messages, last or "") for one, last in zip(found, times, strict=True)]
         put_table(("name", "messages", "last"), rows)
     else:
-        whose = "without a user" if user is None else f"of the user {user}"
+        whose = "without a user"
+        if user is not None:
+            whose = f"of the user {user}"
         others = f"--user NAME shows those of {'a' if user is None else 'another'} user"
         others += ", --agent those of an agent" if agent is None else ""
         note(f"no conversation {whose} is stored; {others}")
@@ -109,10 +111,13 @@ def _opened(agent: str | None, home: Path, tenant: str | None, user: str | None)
             return
         loaded = loaded_agent(agent, home=home)
         closing.callback(loaded.close)
-        if loaded.memory is None:  # which makes no store to look into one
+        # A folder without a store stays as it is.
+        if loaded.memory is None:
             closing.enter_context(open_existing(home, scope_of(None, tenant, user)))
         if names := apart(loaded, tenant, user):
-            more = ", ..." if len(names) > NAMED else ""
+            more = ""
+            if len(names) > NAMED:
+                more = ", ..."
             note(
                 f"not here, from before {loaded.name} had a memory: {', '.join(map(plain, names[:NAMED]))}{more}; "
                 "without `memory` in its file they are shown"

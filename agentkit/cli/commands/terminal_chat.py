@@ -99,7 +99,8 @@ class Chat:
         self._at_terminal = at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
         if at_terminal:
             note(f"{_ALL}; so does Ctrl-D, and Ctrl-C stops an answer")
-        with asyncio.Runner() as runner:  # one event loop, so that the connection to the model is kept
+        # One event loop for all turns keeps the connection to the model.
+        with asyncio.Runner() as runner:
             for line in _typed() if at_terminal else filter(None, map(str.strip, sys.stdin)):
                 word, _, rest = line.partition(" ")
                 try:
@@ -188,7 +189,9 @@ class Chat:
 
     def _cost(self) -> None:
         used = self._usage
-        money = "its price is not known" if used.money is None else f"{used.money:.4f} US dollars"
+        money = "its price is not known"
+        if used.money is not None:
+            money = f"{used.money:.4f} US dollars"
         tokens = f"{used.input_tokens:,} tokens in ({used.cached_tokens:,} cached), {used.output_tokens:,} out"
         self._tell(
             "/cost",
@@ -198,7 +201,8 @@ class Chat:
 
     def _answer(self, runner: asyncio.Runner, text: str) -> None:
         """Answer; calls that need a person are asked about, or denied where nobody is at a terminal."""
-        self.session.refresh()  # somebody else may have gone on with the conversation
+        # Another process may have continued the conversation.
+        self.session.refresh()
         asked = UserInput(text, additional_kwargs=self._kwargs)
         work = self.agent.run(asked, session=self.session, on_event=self._show)
         self._turns += 1

@@ -81,6 +81,7 @@ def worker(
         put(json.dumps({"worker": done.id, "agents": [list(one.key) for one in runs.agents.all]}))
     else:
         note(f"worker {done.id}: {agents}; stop it with Ctrl-C")
+    # Only a loss of the lease is polled; a signal sets the event at once.
     while not stopped.wait(0.2) and not done.is_lost:
         pass
     done.stop()
@@ -88,7 +89,8 @@ def worker(
     if done.is_lost:
         complain(f"worker {done.id}: its lease ended, and others go on with its runs: start it anew")
         sys.stderr.flush()
-        os._exit(1)  # what hangs in a thread must not act on
+        # A tool that hangs in a thread must not act after others took over its run.
+        os._exit(1)
 
 
 def _runs_of_agents(sources: list[str], url: str, closing: ExitStack) -> Runs:
@@ -122,7 +124,9 @@ def runs_of(module: str) -> Runs:
     if len({id(found[key]) for key in names}) == 1:
         only: Runs = found[names[0]]
         return only
-    what = f"has several: name one of {', '.join(f'{path}:{key}' for key in names)}" if names else "has no Runs"
+    what = "has no Runs"
+    if names:
+        what = f"has several: name one of {', '.join(f'{path}:{key}' for key in names)}"
     raise WorkerError(
         f"{path} {what}; expected `runs = Runs('sqlite:///runs.db')`, and its agents added to it", path=str(path)
     )
