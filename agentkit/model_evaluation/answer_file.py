@@ -32,14 +32,16 @@ def as_json(value: object) -> bytes:
     """Return a value as JSON on one line; what JSON has no word for as text."""
     try:
         return to_json(value, fallback=str)
-    except ValueError:  # half of a surrogate pair
+    except ValueError:
+        # The text has half of a surrogate pair.
         return json.dumps(value, default=str).encode()
 
 
 def _read_json(line: bytes) -> Any:
     try:
         return from_json(line)
-    except ValueError:  # half of a surrogate pair, or a damaged line
+    except ValueError:
+        # The line is damaged, or has half of a surrogate pair.
         return json.loads(line)
 
 
@@ -78,7 +80,8 @@ class AnswerFile:
         data = self._file.readall()
         whole = data.rfind(b"\n") + 1
         if not whole and not (data.startswith(_START) or _START.startswith(data)):
-            raise self._foreign()  # nothing of it may be taken off
+            # A file of another program is never cut.
+            raise self._foreign()
         found: dict[Key, Answered] = {}
         lines = data[:whole].split(b"\n")[:-1]
         head = as_json({"agentkit_evaluation": _FORMAT, **about})
@@ -97,7 +100,9 @@ class AnswerFile:
                     path=str(self.path),
                     line=number,
                 ) from error
-        kept = whole if found else 0
+        kept = 0
+        if found:
+            kept = whole
         self._file.truncate(kept)
         self._file.seek(kept)
         if not found:
@@ -130,7 +135,8 @@ class AnswerFile:
     def write(self, line: bytes) -> None:
         """Write a line; what is written stays when this process is killed."""
         written = os.write(self._number, line + b"\n")
-        while written <= len(line):  # a disk that takes a part only
+        # A full disk writes a part only.
+        while written <= len(line):
             written += os.write(self._number, (line + b"\n")[written:])
 
     def close(self) -> None:

@@ -85,33 +85,45 @@ class Asker:
             )
         self._scores = self.inferencer.asks in ("ppl", "ll")
         if self._scores and (unused := _chosen(settings)):
+            pronoun = "them"
+            if len(unused) == 1:
+                pronoun = "it"
             raise InContextError(
                 f"settings: {', '.join(unused)}: {self.inferencer.name} scores texts and generates nothing; leave "
-                f"{'it' if len(unused) == 1 else 'them'} out",
+                f"{pronoun} out",
                 name="settings",
                 value=", ".join(unused),
             )
         self._template = _template(model, meta, self.inferencer)
         self.is_text = not isinstance(self._template, ApiMetaTemplate)
         self.settings = _greedy(_settings(self.inferencer, model, self._template).under(settings), icl, model)
-        self.model = model if self.settings == NO_SETTINGS else with_settings(model, self.settings)
+        self.model = model
+        if self.settings != NO_SETTINGS:
+            self.model = with_settings(model, self.settings)
         self._turns: dict[int, Model] = {}
         self._known: dict[tuple[tuple[str, str, int], ...], Conversation] = {}
 
     @property
     def sent_settings(self) -> ModelSettings:
         """How the model is to answer, those settings included that it was made with."""
-        own = getattr(self.model, "settings", None)
-        sent = own if isinstance(own, ModelSettings) else self.settings
-        return ModelSettings(extra=sent.extra) if self._scores else sent
+        sent = getattr(self.model, "settings", None)
+        if not isinstance(sent, ModelSettings):
+            sent = self.settings
+        if self._scores:
+            sent = ModelSettings(extra=sent.extra)
+        return sent
 
     @property
     def shown_settings(self) -> str:
         """How the model is to answer, for people: its settings, and what its chat template and its kind bring."""
-        template = getattr(self.model, "chat_template", None) if isinstance(self.model, TextModel) else None
+        template = None
+        if isinstance(self.model, TextModel):
+            template = self.model.chat_template
         own = {name: getattr(template, name, None) for name in ("temperature", "top_p", "top_k", "repetition_penalty")}
         sent = self.sent_settings
-        shown = [repr(sent).removeprefix("ModelSettings(").removesuffix(")")] if sent != NO_SETTINGS else []
+        shown = []
+        if sent != NO_SETTINGS:
+            shown.append(repr(sent).removeprefix("ModelSettings(").removesuffix(")"))
         if self._scores:
             return ", ".join(["log probabilities of texts; of each one token is written and not read", *shown])
         shown += [
@@ -135,12 +147,16 @@ class Asker:
     def shown(self, prompt: Any) -> Any:
         """Return what the endpoint reads of a prompt: text, with its chat template where there is one, or messages."""
         sent = self.write(prompt)
-        return sent if self.is_text or self._prompt is None else self._prompt(self._composition(sent))
+        if self.is_text or self._prompt is None:
+            return sent
+        return self._prompt(self._composition(sent))
 
     @property
     def _prompt(self) -> Callable[[Composition], str] | None:
         """What writes messages as the text of a local model; None where the endpoint takes messages."""
-        return getattr(self.model, "prompt", None) if isinstance(self.model, TextModel) else None
+        if not isinstance(self.model, TextModel):
+            return None
+        return getattr(self.model, "prompt", None)
 
     @property
     def template_digest(self) -> str | None:
@@ -148,7 +164,8 @@ class Asker:
         if self.is_text or self._prompt is None:
             return None
         roles = ("system", "user", "assistant", "user")
-        for talk in (roles, roles[1:]):  # some templates have no place for a system message
+        # Some templates have no place for a system message.
+        for talk in (roles, roles[1:]):
             with suppress(ChatTemplateError):
                 text = self._prompt(self._composition([{"role": role, "content": role} for role in talk]))
                 return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
@@ -170,8 +187,9 @@ class Asker:
         last, read = messages[-1], self._history(messages[:-1])
         content = last["content"]
         if last["role"] == "user" and content and len(last) == 2:
-            asked = UserInput(content) if isinstance(content, str) else UserInput(list(to_messages([last])[0].parts))
-            return compose(_LAYERS, PromptContext(user_input=asked, conversation=read))
+            if not isinstance(content, str):
+                content = list(to_messages([last])[0].parts)
+            return compose(_LAYERS, PromptContext(user_input=UserInput(content), conversation=read))
         return compose(_LAYERS, PromptContext(user_input=_NO_INPUT, conversation=[*read, *to_messages([last])]))
 
     def _history(self, messages: Sequence[Mapping[str, Any]]) -> Conversation:
@@ -179,7 +197,8 @@ class Asker:
         key = tuple([(message["role"], message["content"], len(message)) for message in messages])
         try:
             found = self._known.get(key)
-        except TypeError:  # media
+        except TypeError:
+            # Messages with media have no hash, and are not repeated.
             return Conversation(to_messages(messages))
         if found is None:
             found = Conversation(to_messages(messages))
@@ -205,47 +224,62 @@ def _template(model: Model, meta: GivenMeta | None, inferencer: Inferencer) -> M
     is_text = isinstance(model, TextModel)
     scores = inferencer.asks in ("ppl", "ll")
     if scores and not callable(getattr(model, "score", None)):
-        raise InContextError(
-            f"{inferencer.name} scores texts by their log probabilities, and the model {model.name!r} "
-            f"({type(model).__name__}) gives none: take a CompletionModel whose endpoint knows `echo` and "
-            "`logprobs`; on the command line, --chat-template NAME, or `base`"
-            + (_NOT_OFFLINE if isinstance(model, OfflineModel) else ""),
-            name="model",
-            value=model.name,
-        )
-    made: MetaParser | ChatTemplate
+        raise _scores_nothing(inferencer, model)
     if meta is None:
-        if not is_text and not scores:
-            return ApiMetaTemplate(CHAT_META)
-        template: Any = getattr(model, "chat_template", None)
-        completes = template is None or getattr(template, "capability", "chat") == "completion"
-        if completes:
-            return MetaTemplate()
-        return cast("ChatTemplate", template) if scores else ApiMetaTemplate(CHAT_META)
-    if isinstance(meta, MetaParser):
-        made = meta
-    elif isinstance(meta, Mapping):
-        made = MetaTemplate(meta) if is_text or scores else ApiMetaTemplate(meta)
-    elif isinstance(meta, list | tuple):
-        made = ApiMetaTemplate(meta)
-    else:
-        raise InContextError(
-            f"meta_template: expected the dict of a meta template, MetaTemplate or ApiMetaTemplate, got "
-            f"{type(meta).__name__}; the chat template of a local model is given to CompletionModel",
-            name="meta_template",
-            value=type(meta).__name__,
-        )
-    if isinstance(made, ApiMetaTemplate) and scores:
+        return _default_template(model, takes_text=is_text or scores, scores=scores)
+    template = _given_template(meta, takes_text=is_text or scores)
+    if isinstance(template, ApiMetaTemplate) and scores:
         text = f"{inferencer.name} scores texts: give a MetaTemplate, which writes one"
         raise InContextError(text, name="meta_template", value="ApiMetaTemplate")
-    if isinstance(made, MetaTemplate) and not is_text and not scores:
+    if isinstance(template, MetaTemplate) and not is_text and not scores:
         raise InContextError(
             f"a MetaTemplate writes text, and the model {model.name!r} ({type(model).__name__}) takes messages: "
             "give an ApiMetaTemplate, or a CompletionModel",
             name="meta_template",
             value="MetaTemplate",
         )
-    return made
+    return template
+
+
+def _scores_nothing(inferencer: Inferencer, model: Model) -> InContextError:
+    advice = ""
+    if isinstance(model, OfflineModel):
+        advice = _NOT_OFFLINE
+    return InContextError(
+        f"{inferencer.name} scores texts by their log probabilities, and the model {model.name!r} "
+        f"({type(model).__name__}) gives none: take a CompletionModel whose endpoint knows `echo` and "
+        f"`logprobs`; on the command line, --chat-template NAME, or `base`{advice}",
+        name="model",
+        value=model.name,
+    )
+
+
+def _default_template(model: Model, *, takes_text: bool, scores: bool) -> MetaParser | ChatTemplate:
+    """Return what writes the prompts for a model without a meta template."""
+    if not takes_text:
+        return ApiMetaTemplate(CHAT_META)
+    template: Any = getattr(model, "chat_template", None)
+    if template is None or getattr(template, "capability", "chat") == "completion":
+        return MetaTemplate()
+    # Scoring needs the whole text; for a reply the messages are enough, and the model writes them.
+    if scores:
+        return cast("ChatTemplate", template)
+    return ApiMetaTemplate(CHAT_META)
+
+
+def _given_template(meta: GivenMeta, *, takes_text: bool) -> MetaParser:
+    if isinstance(meta, MetaParser):
+        return meta
+    if isinstance(meta, Mapping) and takes_text:
+        return MetaTemplate(meta)
+    if isinstance(meta, Mapping | list | tuple):
+        return ApiMetaTemplate(meta)
+    raise InContextError(
+        f"meta_template: expected the dict of a meta template, MetaTemplate or ApiMetaTemplate, got "
+        f"{type(meta).__name__}; the chat template of a local model is given to CompletionModel",
+        name="meta_template",
+        value=type(meta).__name__,
+    )
 
 
 def _chosen(settings: ModelSettings) -> list[str]:
@@ -267,26 +301,35 @@ def _greedy(settings: ModelSettings, icl: InContext, model: Model) -> ModelSetti
 
 
 def _settings(inferencer: Inferencer, model: Model, template: MetaParser | ChatTemplate) -> ModelSettings:
-    """Return how the model is to answer, as inferencer and meta template say."""
-    length = inferencer.max_out_len
+    """Return how the model is to answer, as inferencer and meta template ask for."""
+    if inferencer.asks in ("ppl", "ll"):
+        return NO_SETTINGS
     sampling = dict(inferencer.generation_kwargs)
     if sampling.pop("do_sample", True) is False:
         sampling["temperature"] = 0.0
+    # A list has a length for each turn, and each turn sets its own.
+    if isinstance(inferencer.max_out_len, int):
+        sampling["max_tokens"] = inferencer.max_out_len
     extra: dict[str, Any] = {}
     if inferencer.min_out_len is not None:
         extra["min_tokens"] = inferencer.min_out_len
     stop = [*inferencer.stopping_criteria]
     if isinstance(template, MetaParser):
-        eos = template.eos_token_id
-        ends = eos if isinstance(eos, tuple) else () if eos is None else (eos,)
-        stop += (getattr(template, "stop_words", None) or [end for end in ends if isinstance(end, str)]) or []
+        ends = _as_tuple(template.eos_token_id)
+        stop += getattr(template, "stop_words", None) or [end for end in ends if isinstance(end, str)]
         if ids := [end for end in ends if isinstance(end, int)]:
             extra["stop_token_ids"] = ids
     if stop:
-        own = getattr(model, "stop_words", None) or getattr(getattr(model, "settings", None), "stop", None) or ()
-        stop = [*dict.fromkeys((*stop, *((own,) if isinstance(own, str) else own)))]
-    if inferencer.asks in ("ppl", "ll"):
-        return NO_SETTINGS
-    return ModelSettings(
-        max_tokens=length if isinstance(length, int) else None, stop=stop or None, extra=extra, **sampling
-    )
+        # Settings replace the stop words of the model, so its own are repeated.
+        own = getattr(model, "stop_words", None) or getattr(getattr(model, "settings", None), "stop", None)
+        stop = [*dict.fromkeys((*stop, *_as_tuple(own)))]
+    return ModelSettings(stop=stop or None, extra=extra, **sampling)
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    """Return one value, several or none as a tuple."""
+    if value is None:
+        return ()
+    if isinstance(value, list | tuple):
+        return tuple(value)
+    return (value,)

@@ -42,7 +42,9 @@ class RowResult:
     @property
     def answer(self) -> str:
         """The last answer."""
-        return self.answers[-1] if self.answers else ""
+        if self.answers:
+            return self.answers[-1]
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +61,14 @@ class Evaluation:
     def score(self) -> float | None:
         """The mean of the scores there are; None without any."""
         found = [row.score for row in self.rows if row.score is not None]
-        return sum(found) / len(found) if found else None
+        if found:
+            return sum(found) / len(found)
+        return None
 
     def __repr__(self) -> str:
-        shown = "no score" if self.score is None else f"score={self.score:.4f}"
+        shown = "no score"
+        if self.score is not None:
+            shown = f"score={self.score:.4f}"
         return f"Evaluation({len(self.rows)} rows, {shown})"
 
 
@@ -79,7 +85,9 @@ class EvaluationFailed(AgentError):
         for row, error in failures.items():
             rows.setdefault(f"{type(error).__name__}: {error}", []).append(row)
         first = [f"{_listed(numbers)}: {text}" for text, numbers in [*rows.items()][:_MAX_NAMED]]
-        more = f"; and {len(rows) - _MAX_NAMED} other errors" if len(rows) > _MAX_NAMED else ""
+        more = ""
+        if len(rows) > _MAX_NAMED:
+            more = f"; and {len(rows) - _MAX_NAMED} other errors"
         total = len(failures) + len(evaluation.rows)
         advice = []
         cut = sum(isinstance(error, ModelReplyCut) for error in failures.values())
@@ -87,7 +95,9 @@ class EvaluationFailed(AgentError):
             again = "Run it again with the same out= to ask them again"
             advice.append(again if kept else "With out= the next run would go on")
         if cut:
-            other = " and another out=: this one holds answers within the old limit" if kept else ""
+            other = ""
+            if kept:
+                other = " and another out=: this one holds answers within the old limit"
             advice.append(f"Cut replies need a larger max_out_len in the configuration{other}")
         super().__init__(
             f"{len(failures)} of {total} rows could not be asked: {'; '.join(first)}{more}. {'. '.join(advice)}"
@@ -100,5 +110,7 @@ def _listed(rows: list[int]) -> str:
     """Return which rows, such as `row 3` or `rows 3, 4, 5 and 20 more`."""
     if len(rows) == 1:
         return f"row {rows[0]}"
-    more = f" and {len(rows) - _MAX_NAMED} more" if len(rows) > _MAX_NAMED else ""
+    more = ""
+    if len(rows) > _MAX_NAMED:
+        more = f" and {len(rows) - _MAX_NAMED} more"
     return f"rows {', '.join(map(str, rows[:_MAX_NAMED]))}{more}"

@@ -37,7 +37,9 @@ def showing(progress: bool | OnProgress, total: int) -> Iterator[OnProgress | No
             task = bar.add_task("asking", total=total)
 
             def show(now: EvaluationProgress) -> None:
-                text = f"asking ({now.failed} failed)" if now.failed else "asking"
+                text = "asking"
+                if now.failed:
+                    text = f"asking ({now.failed} failed)"
                 bar.update(task, description=text, completed=now.done, total=now.total)
 
             yield show

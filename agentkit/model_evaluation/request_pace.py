@@ -25,7 +25,9 @@ class RequestPace:
         if rate is not None and not (is_number and 0 < rate < math.inf):
             text = f"rate: expected requests in a second, a number above 0, or None, got {brief(rate)}"
             raise InContextError(text, name="rate", value=brief(rate))
-        self._distance = 1 / rate if rate is not None else 0.0
+        self._distance = 0.0
+        if rate is not None:
+            self._distance = 1 / rate
         self._next = 0.0
 
     async def turn(self) -> None:

@@ -7,7 +7,7 @@ import io
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,8 @@ def _parsed(text: str) -> Any:
         ValueError: It is not JSON, or an object in it has a name twice.
     """
     found = from_json(text)
-    if not isinstance(found, dict) or text.count(":") > len(found):  # where each name has its colon, each is there
+    # If there are as many colons as names, no name was lost.
+    if not isinstance(found, dict) or text.count(":") > len(found):
         json.loads(text, object_pairs_hook=_check_names)
     return found
 
@@ -134,19 +135,15 @@ def _check_names(pairs: list[tuple[str, Any]]) -> None:
 
 
 def _of_table(text: str, file: Path) -> _Rows:
-    reader = csv.reader(
-        io.StringIO(text, newline=""), "excel-tab" if file.suffix.lower() == ".tsv" else "excel", strict=True
-    )
+    dialect = "excel"
+    if file.suffix.lower() == ".tsv":
+        dialect = "excel-tab"
+    reader = csv.reader(io.StringIO(text, newline=""), dialect, strict=True)
     rows: _Rows = []
     wrong: list[tuple[str, str]] = []
     try:
         names = next(reader, [])
-        unnamed = [str(number) for number, name in enumerate(names, 1) if not name.strip()]
-        twice = sorted([name for name, count in Counter(names).items() if count > 1 and name.strip()])
-        if unnamed:
-            wrong.append((f"column {unnamed[0]}", f"column {_listed(unnamed, ', ')} has no name"))
-        if twice:
-            wrong.append((f"column {twice[0][:_MAX_SHOWN]}", f"several columns are called {_listed(twice, ', ')}"))
+        wrong += _wrong_names(names)
         for cells in reader:
             if len(cells) == len(names):
                 rows.append(dict(zip(names, cells, strict=True)))
@@ -160,6 +157,16 @@ def _of_table(text: str, file: Path) -> _Rows:
     return rows
 
 
+def _wrong_names(names: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the problems of the names of columns."""
+    unnamed = [str(number) for number, name in enumerate(names, 1) if not name.strip()]
+    if unnamed:
+        yield f"column {unnamed[0]}", f"column {_listed(unnamed, ', ')} has no name"
+    twice = sorted([name for name, count in Counter(names).items() if count > 1 and name.strip()])
+    if twice:
+        yield f"column {twice[0][:_MAX_SHOWN]}", f"several columns are called {_listed(twice, ', ')}"
+
+
 def _refused(path: str, problems: list[tuple[str, str]], expected: str = "") -> InContextError:
     """Return the error that lists the problems of a file."""
     listed = _listed([text for _, text in problems])
@@ -167,8 +174,10 @@ def _refused(path: str, problems: list[tuple[str, str]], expected: str = "") -> 
 
 
 def _listed(problems: list[str], between: str = "; ") -> str:
-    more = f"{between}and {len(problems) - _MAX_NAMED:,} more" if len(problems) > _MAX_NAMED else ""
-    return between.join([one[:_MAX_SHOWN] for one in problems[:_MAX_NAMED]]) + more
+    listed = [problem[:_MAX_SHOWN] for problem in problems[:_MAX_NAMED]]
+    if len(problems) > _MAX_NAMED:
+        listed.append(f"and {len(problems) - _MAX_NAMED:,} more")
+    return between.join(listed)
 
 
 _READERS: Mapping[str, Callable[[str, Path], Any]] = {

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 from agentkit.ground.sync_driver import run_blocking
 from agentkit.model_evaluation.answer_file import Answered, AnswerFile, as_json
 from agentkit.model_evaluation.asking import Asker, GivenMeta
-from agentkit.model_evaluation.configured_dataset import configured
+from agentkit.model_evaluation.configured_dataset import check_arguments, configured
 from agentkit.model_evaluation.evaluation_result import Evaluation, EvaluationFailed, EvaluationProgress, RowResult
 from agentkit.model_evaluation.progress_bar import OnProgress, showing
 from agentkit.model_evaluation.request_pace import RequestPace
-from agentkit.model_evaluation.scores import Score
+from agentkit.model_evaluation.scores import Score, score_of_answers
 from agentkit.model_evaluation.shipped_scores import score_of_rows
 from agentkit.models.completion.text_score import TextScore
 from agentkit.models.model import NO_USAGE, Model
@@ -29,9 +29,8 @@ from agentkit.models.model_errors import (
     ModelUnavailable,
 )
 from agentkit.models.settings import NO_SETTINGS, ModelSettings
-from agentkit.output.json_in_text import behind_thinking
 from agentkit_prompts.caller_warnings import warn
-from agentkit_prompts.errors import InContextError, InContextWarning, Problem, Problems, brief, error_of_problems
+from agentkit_prompts.errors import InContextError, InContextWarning, brief
 from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.in_context import InContext
 from agentkit_prompts.evaluation.problems import at_row
@@ -99,7 +98,7 @@ async def run(
         EvaluationFailed: Some rows could not be asked; it has what was answered.
         ModelError: The endpoint refuses every request, or cannot be reached.
     """
-    _check(rows, model, tokenizer)
+    check_arguments(rows, model, tokenizer)
     if isinstance(evaluation, InContext):
         icl, asked = evaluation, rows
         if isinstance(asked, Mapping):
@@ -108,44 +107,35 @@ async def run(
             )
     else:
         icl, asked = configured(evaluation, rows, embedder, score)
-    limit = concurrency if concurrency is not None else icl.inferencer.batch_size or _CONCURRENCY
+    limit = icl.inferencer.batch_size or _CONCURRENCY
+    if concurrency is not None:
+        limit = concurrency
     for name, value, least in (("concurrency", limit, 1), ("retries", retries, 0)):
         if type(value) is not int or value < least:
             text = f"{name}: expected a whole number, {least} or more, got {value!r:.60}"
             raise InContextError(text, name=name, value=brief(value))
+    # All arguments are checked before the first request.
     pace = RequestPace(rate)
     asker = Asker(icl, model, meta_template, settings)
     icl.reader.check((), asked)
-    scores = score_of_rows(score, evaluation.get("eval_cfg") if isinstance(evaluation, Mapping) else None, icl, asked)
-    sent = replace(asker.sent_settings, headers={}, timeout=None)  # what changes no answer
+    eval_cfg = None
+    if isinstance(evaluation, Mapping):
+        eval_cfg = evaluation.get("eval_cfg")
+    scores = score_of_rows(score, eval_cfg, icl, asked)
+    # Headers and timeouts change no answer.
+    sent = replace(asker.sent_settings, headers={}, timeout=None)
     about = {"model": model.name, "inferencer": icl.inferencer.name, "settings": repr(sent)}
     if (digest := asker.template_digest) is not None:
         about["chat_template"] = digest
     with ExitStack() as stack:
-        file = stack.enter_context(AnswerFile(out, about)) if out is not None else None
+        file = None
+        if out is not None:
+            file = stack.enter_context(AnswerFile(out, about))
         listener = stack.enter_context(showing(progress, len(asked)))
         ids = await asyncio.to_thread(icl.ids, asked) if getattr(icl.retriever, "blocking", False) else icl.ids(asked)
         icl.warn_of_doubts(asked, ids)
         running = _Running(asker, asked, ids, file, scores, pace, retries, tokenizer, listener)
         return await running.all(limit)
-
-
-def _check(rows: object, model: object, tokenizer: object) -> None:
-    """Refuse what is no rows, model or tokenizer; names everything."""
-    splits = rows.items() if isinstance(rows, Mapping) else [("", rows)]
-    problems: Problems = []
-    for name, held in splits:
-        if isinstance(held, str | bytes | Mapping) or not (hasattr(held, "__len__") and hasattr(held, "__getitem__")):
-            place = f"rows[{name!r}]" if name else "rows"
-            problems.append(Problem(place, f"expected a list of dicts, got {brief(held)}"))
-    if not callable(getattr(model, "request", None)):
-        text = f"expected a model, such as OpenAIModel(...), got {brief(model)}"
-        problems.append(Problem("model", text))
-    if not callable(getattr(tokenizer, "count", None)):
-        text = f"expected an object with a method `count`, got {brief(tokenizer)}"
-        problems.append(Problem("tokenizer", text))
-    if problems:
-        raise error_of_problems(InContextError, "", problems)
 
 
 def run_sync(
@@ -159,11 +149,10 @@ def run_sync(
         return run_blocking(run(evaluation, rows, model, **options))
     except KeyboardInterrupt as error:
         out = options.get("out")
-        error.add_note(
-            "the evaluation was stopped and nothing is kept; with out= the same call would go on"
-            if out is None
-            else f"the evaluation was stopped; its answers are in {os.fspath(out)}, and the same call goes on"
-        )
+        text = "the evaluation was stopped and nothing is kept; with out= the same call would go on"
+        if out is not None:
+            text = f"the evaluation was stopped; its answers are in {os.fspath(out)}, and the same call goes on"
+        error.add_note(text)
         raise
 
 
@@ -186,13 +175,17 @@ class _Running:
         self._rows, self._ids = rows, ids
         self._file, self._score = file, score
         self._pace, self._retries, self._tokenizer, self._listener = pace, retries, tokenizer, listener
-        self._labels = self._icl.labels(rows) if self._icl.mode == "ppl" else []
+        self._labels = []
+        if self._icl.mode == "ppl":
+            self._labels = self._icl.labels(rows)
         self._row = {"gen": self._once, "dialogue": self._in_turns, "ppl": self._scored, "ll": self._scored}[
             self._icl.inferencer.asks
         ]
         self._results: list[RowResult | None] = [None] * len(rows)
         self._failures: dict[int, Exception] = {}
-        template = getattr(asker.model, "chat_template", None) if asker.is_text else None
+        template = None
+        if asker.is_text:
+            template = getattr(asker.model, "chat_template", None)
         self._session_len: int | None = getattr(template, "session_len", None)
         self._usage = NO_USAGE
         self._answered = self._done = self._unreachable = self._refused = 0
@@ -222,17 +215,20 @@ class _Running:
             except ModelError as error:
                 self._failures[number] = error
                 if self._ended is None and self._is_for_all(error):
+                    # Without any answer the arguments are wrong; else the answers so far go with the error.
                     if not self._has_answers:
                         raise
                     self._ended = error
             except InContextError as error:
                 raise at_row(number, error) from error
-            except Exception as error:  # such as that of a score function
+            except Exception as error:
+                # A score function of the caller may raise anything.
                 error.add_note(f"row {number} of the evaluation")
                 raise
             self._done += 1
             if self._listener is not None:
                 self._listener(EvaluationProgress(self._done, len(self._rows), len(self._failures)))
+            # Rows that the file has answered never suspend, so other tasks get a turn here.
             if count % _ROWS_AT_A_TIME == 0:
                 await asyncio.sleep(0)
 
@@ -245,6 +241,7 @@ class _Running:
         if isinstance(error, ModelAuthError):
             return True
         if isinstance(error, ModelRequestError) and not self._answered:
+            # One row may be refused for its text; the first few together are refused for the request.
             self._refused += 1
             return error.status == _NOT_FOUND or self._refused >= min(_MAX_REFUSED, len(self._rows))
         self._unreachable = self._unreachable + 1 if _has_no_connection(error) else 0
@@ -269,6 +266,7 @@ class _Running:
         found = [await self._likelihood(number, part, label) for part, label in enumerate(self._labels)]
         labels: dict[Any, float] = {}
         for label, value in zip(self._labels, found, strict=True):
+            # A label may be a list of a JSON file.
             labels[label if isinstance(label, Hashable) else str(label)] = value
         likeliest = self._labels[found.index(max(found))]
         result = self._result(number, (str(likeliest),))
@@ -319,6 +317,7 @@ class _Running:
         """Return the prompt of a row, with as many of its worked examples as fit."""
         row, ids, most = self._rows[number], self._ids[number], self._icl.inferencer.max_seq_len
         prompt = self._icl.prompt(row, ids, label, keep_separator=False)
+        # The last example is the least similar one, so it is left out first.
         while most is not None and ids and self._tokens(prompt) > most:
             ids = ids[:-1]
             prompt = self._icl.prompt(row, ids, label, keep_separator=False)
@@ -363,6 +362,7 @@ class _Running:
             return b"", None
         shown = as_json(sent)
         known = self._file.known.get((number, part))
+        # JSON turns tuples into lists, so both forms are compared.
         if known is not None and as_json(known.get("prompt")) != shown and known.get("prompt") != sent:
             raise InContextError(
                 f"{self._file.path} has an answer to another prompt (request {part}): the rows, the templates or the "
@@ -380,6 +380,7 @@ class _Running:
                 "give the template the length of the server, or the inferencer a max_seq_len, which leaves examples out"
             )
             warn(InContextWarning(problem, name="session_len"))
+            # One warning is enough: the other rows are as long.
             self._session_len = None
 
     def _keep(self, number: int, part: int, shown: bytes, answer: bytes) -> None:
@@ -391,17 +392,23 @@ class _Running:
         while True:
             if self._ended is None:
                 await self._pace.turn()
-            if self._ended is not None:  # maybe since
+            # The evaluation may have ended while this row waited.
+            if self._ended is not None:
                 raise self._ended.with_traceback(None)
             try:
                 found = await send()
             except (ModelUnavailable, ModelRateLimited, ModelInterrupted) as error:
                 attempt += 1
-                named = error.retry_after if isinstance(error, ModelRateLimited) else None
-                is_final = isinstance(error, ModelRateLimited) and error.is_final
-                if is_final or attempt > self._retries or (not self._answered and _has_no_connection(error)):
+                # An endpoint that never answered is probably a wrong address.
+                if attempt > self._retries or (not self._answered and _has_no_connection(error)):
                     raise
-                await asyncio.sleep(named if named is not None else min(_MAX_PAUSE, 0.5 * 2.0 ** (attempt - 1)))
+                pause = min(_MAX_PAUSE, 0.5 * 2.0 ** (attempt - 1))
+                if isinstance(error, ModelRateLimited):
+                    if error.is_final:
+                        raise
+                    if error.retry_after is not None:
+                        pause = error.retry_after
+                await asyncio.sleep(pause)
             else:
                 self._answered += 1
                 self._unreachable = 0
@@ -409,31 +416,19 @@ class _Running:
 
     def _result(self, number: int, answers: tuple[str, ...]) -> RowResult:
         column = self._icl.reader.output_column
-        gold = self._rows[number].get(column) if column is not None else None
+        gold = None
+        if column is not None:
+            gold = self._rows[number].get(column)
         result = RowResult(number, answers, gold)
         if self._score is not None and gold is not None and answers:
-            result.score = _scored(self._score, answers, gold, is_dialogue=self._icl.inferencer.mode is not None)
+            is_dialogue = self._icl.inferencer.mode is not None
+            result.score = score_of_answers(self._score, answers, gold, is_dialogue=is_dialogue)
         return result
 
 
 def _has_no_connection(error: ModelError) -> bool:
     """Return whether an endpoint did not answer at all; the model has tried several times."""
     return isinstance(error, ModelUnavailable) and error.status is None
-
-
-def _scored(score: Score, answers: tuple[str, ...], gold: Any, *, is_dialogue: bool) -> float:
-    """Return the score of an answer, without its thoughts; of a dialogue with a list of true ones the mean of turns."""
-    answers = tuple([_without_thoughts(answer) for answer in answers])
-    if is_dialogue and isinstance(gold, list | tuple):
-        pairs = list(zip(answers, gold[-1:] if len(answers) == 1 else gold, strict=False))
-        return sum(float(score(answer, true)) for answer, true in pairs) / len(answers)
-    return float(score(answers[-1], gold))
-
-
-def _without_thoughts(answer: str) -> str:
-    """Return an answer without the thoughts in front of it; as it is where there are none."""
-    found = behind_thinking(answer)
-    return answer if found == answer else found.lstrip()
 
 
 def _first(errors: BaseExceptionGroup[Any]) -> BaseException:

@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
+from agentkit.output.json_in_text import behind_thinking
 from agentkit_prompts.errors import InContextError
 from agentkit_prompts.names import nearest
 
-__all__ = ["Score", "choice_match", "exact_match", "numeric_match", "score_of"]
+__all__ = ["Score", "choice_match", "exact_match", "numeric_match", "score_of", "score_of_answers"]
 
 Score: TypeAlias = Callable[[str, Any], float]
 """Takes the answer of the model and the true one; returns how right it is, 1 or True for wholly."""
@@ -32,7 +33,9 @@ def exact_match(answer: str, gold: Any) -> float:
 
     `gold` may be a list of answers that are all right.
     """
-    golds = gold if isinstance(gold, list | tuple | set) else (gold,)
+    golds = gold
+    if not isinstance(gold, list | tuple | set):
+        golds = (gold,)
     return float(_plain(answer) in {_plain(str(one)) for one in golds})
 
 
@@ -93,7 +96,9 @@ def _choice(answer: str) -> str | None:
         if letters := re.findall(rf"{cue}([A-Z])(?![\w'’])", text, re.IGNORECASE):
             return str(letters[-1]).upper()
     alone = set(re.findall(r"(?<![\w'’])([A-Z])(?![\w'’])", text)) - ({"I"} if "I " in text else set())
-    return alone.pop() if len(alone) == 1 else None
+    if len(alone) == 1:
+        return str(alone.pop())
+    return None
 
 
 def _number(text: str) -> float | None:
@@ -106,4 +111,27 @@ def _number(text: str) -> float | None:
         value = float(above) / float(below or 1)
     except (ValueError, ZeroDivisionError):
         return None
-    return value / 100 if plain.endswith("%") else value
+    if plain.endswith("%"):
+        return value / 100
+    return value
+
+
+def score_of_answers(score: Score, answers: tuple[str, ...], gold: Any, *, is_dialogue: bool) -> float:
+    """Return the score of an answer, without its thoughts; of a dialogue with a list of true ones the mean of turns."""
+    # A thought often names the wrong options before the answer.
+    answers = tuple([_without_thoughts(answer) for answer in answers])
+    if is_dialogue and isinstance(gold, list | tuple):
+        # A dialogue of which the last turn alone is asked has one answer, to the last true one.
+        if len(answers) == 1:
+            gold = gold[-1:]
+        pairs = list(zip(answers, gold, strict=False))
+        return sum(float(score(answer, true)) for answer, true in pairs) / len(answers)
+    return float(score(answers[-1], gold))
+
+
+def _without_thoughts(answer: str) -> str:
+    """Return an answer without the thoughts in front of it; as it is where there are none."""
+    found = behind_thinking(answer)
+    if found == answer:
+        return answer
+    return found.lstrip()

@@ -62,8 +62,10 @@ def as_it_is(text: str) -> str:
 
 def last_number(text: str) -> str:
     """Return the last run of digits before a next question, with its sign and decimals."""
-    found = _NUMBER.findall(text.partition(_NEXT_QUESTION)[0])
-    return found[-1] if found else ""
+    numbers: list[str] = _NUMBER.findall(text.partition(_NEXT_QUESTION)[0])
+    if numbers:
+        return numbers[-1]
+    return ""
 
 
 def gold_number(text: str) -> str:

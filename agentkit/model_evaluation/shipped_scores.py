@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentkit.model_evaluation.scores import Score, choice_match, exact_match, numeric_match, score_of
 from agentkit.model_evaluation.shipped_answers import (
@@ -51,25 +51,35 @@ def score_of_rows(score: Score | str | None, eval_cfg: object, icl: InContext, r
     if score == "none":
         return None
     if found is None:
-        found = score_of_cfg(eval_cfg) or (exact_match if icl.mode == "ppl" else None)
+        found = score_of_cfg(eval_cfg)
+    if found is None and icl.mode == "ppl":
+        found = exact_match
     if found is None or not len(rows):
         return found
+    column = _answer_column(icl, rows)
+    # A function of the caller decides itself what it compares; a dialogue has a list of true answers.
+    is_ours = found in (choice_match, numeric_match) or isinstance(found, ShippedScore)
+    if is_ours and icl.inferencer.mode is None:
+        for number, row in enumerate(rows):
+            _checked(found, number, row.get(column))
+    return found
+
+
+def _answer_column(icl: InContext, rows: Sequence[Row]) -> str:
+    """Return the column of the true answers; warn of rows without one."""
     column = icl.reader.output_column
     if column is None:
         text = f"reader_cfg has no output_column, so nothing can be scored; name it; {_OFF}"
         raise InContextError(text, name="reader_cfg.output_column")
     without = [number for number, row in enumerate(rows) if row.get(column) is None]
     if len(without) == len(rows):
-        named = icl.reader.test_split
-        text = f"no row of {named} has a column {column!r}, so nothing can be scored; {_OFF}"
-        raise InContextError(text, path=named, name=column)
+        split = icl.reader.test_split
+        text = f"no row of {split} has a column {column!r}, so nothing can be scored; {_OFF}"
+        raise InContextError(text, path=split, name=column)
     if without:
         some = f"{len(without)} of {len(rows)} rows have no {column!r} (the first is row {without[0]})"
         warn(InContextWarning(f"{some}; they are asked and not scored", name=column))
-    if (found in (choice_match, numeric_match) or isinstance(found, ShippedScore)) and icl.inferencer.mode is None:
-        for number, row in enumerate(rows):
-            _checked(found, number, row.get(column))
-    return found
+    return column
 
 
 def _checked(score: Score, number: int, gold: Any) -> None:
@@ -89,38 +99,62 @@ def score_of_cfg(eval_cfg: object) -> Score | None:
     """
     if not isinstance(eval_cfg, Mapping) or not eval_cfg:
         return None
-    evaluator, answers, golds = (
-        _type(eval_cfg.get(name)) for name in ("evaluator", "pred_postprocessor", "dataset_postprocessor")
+    named = _EvalCfg(
+        *(_type(eval_cfg.get(key)) for key in ("evaluator", "pred_postprocessor", "dataset_postprocessor"))
     )
-    if evaluator in _ACCURACY and answers is None and golds is None:
-        return exact_match
-    if evaluator in _ACCURACY and answers in _CHOICES and golds in (None, *_CHOICES):
-        return ShippedScore(
-            _letter(answers, eval_cfg["pred_postprocessor"]), _letter(golds, eval_cfg.get("dataset_postprocessor"))
-        )
-    if evaluator == "EMEvaluator" and answers is None and golds is None:
+    is_plain = named.answers is None and named.golds is None
+    if named.evaluator == "EMEvaluator" and is_plain:
         return _general_match
-    if evaluator == "Gsm8kEvaluator" and answers in _NUMBERS and golds in _GOLDS:
-        return ShippedScore(_NUMBERS[answers], _GOLDS[golds], is_number=True)
-    known = ((evaluator, _EVALUATORS), (answers, _POSTPROCESSORS), (golds, _POSTPROCESSORS))
-    named = ", ".join(name for name, _ in known if name is not None)
-    wrong = [(name, names) for name, names in known if name is not None and name not in names]
-    near = [other for name, names in wrong if (other := similar(name, names, _LIKE)) is not None]
-    if answers in _STANDS_IN:
-        raise InContextError(
-            f"eval_cfg: {answers}: it {_STANDS_IN[answers]}, and that is not followed here; score='choice' takes the "
-            "last letter after words such as `the answer is`, so the two may differ where an answer names several; "
-            f"give score='choice', or a function; {_OFF}",
-            name="eval_cfg.pred_postprocessor",
-            value=answers,
+    if named.evaluator in _ACCURACY:
+        if is_plain:
+            return exact_match
+        if named.answers in _CHOICES and named.golds in (None, *_CHOICES):
+            return ShippedScore(
+                _letter(named.answers, eval_cfg["pred_postprocessor"]),
+                _letter(named.golds, eval_cfg.get("dataset_postprocessor")),
+            )
+    if named.evaluator == "Gsm8kEvaluator" and named.answers in _NUMBERS and named.golds in _GOLDS:
+        return ShippedScore(_NUMBERS[named.answers], _GOLDS[named.golds], is_number=True)
+    raise named.refusal()
+
+
+class _EvalCfg(NamedTuple):
+    """The names in an `eval_cfg`; None for those that it does not have."""
+
+    evaluator: str | None
+    answers: str | None
+    """Postprocessor of the answers."""
+    golds: str | None
+    """Postprocessor of the true answers."""
+
+    def refusal(self) -> InContextError:
+        """Return the error for a combination that nothing here scores like."""
+        if self.answers in _STANDS_IN:
+            return InContextError(
+                f"eval_cfg: {self.answers}: it {_STANDS_IN[self.answers]}, and that is not followed here; "
+                "score='choice' takes the last letter after words such as `the answer is`, so the two may differ where "
+                f"an answer names several; give score='choice', or a function; {_OFF}",
+                name="eval_cfg.pred_postprocessor",
+                value=self.answers,
+            )
+        names = [name for name in self if name is not None]
+        meant = ""
+        if near := self._near():
+            meant = f"; did you mean {', '.join(map(repr, near))}?"
+        return InContextError(
+            f"eval_cfg: {', '.join(names) or 'no evaluator'}: nothing here scores like that{meant}; give score= exact, "
+            f"choice or numeric, or a function; {_OFF}",
+            name="eval_cfg",
+            value=", ".join(names),
         )
-    meant = f"; did you mean {', '.join(map(repr, near))}?" if near else ""
-    raise InContextError(
-        f"eval_cfg: {named or 'no evaluator'}: nothing here scores like that{meant}; give score= exact, choice or "
-        f"numeric, or a function; {_OFF}",
-        name="eval_cfg",
-        value=named,
-    )
+
+    def _near(self) -> list[str]:
+        """Return the known names that are most like the unknown ones."""
+        near = []
+        for name, names in zip(self, (_EVALUATORS, _POSTPROCESSORS, _POSTPROCESSORS), strict=True):
+            if name is not None and name not in names and (other := similar(name, names, _LIKE)) is not None:
+                near.append(other)
+        return near
 
 
 def _letter(name: str | None, cfg: Any) -> Reading:
@@ -129,7 +163,9 @@ def _letter(name: str | None, cfg: Any) -> Reading:
         return as_it_is
     if name == "first_capital_postprocess":
         return first_capital
-    options = cfg.get("options") if isinstance(cfg, Mapping) else None
+    options = None
+    if isinstance(cfg, Mapping):
+        options = cfg.get("options")
     if not isinstance(options, str) or not options:
         text = f"eval_cfg: {name} needs `options`, such as 'ABCD', got {options!r:.60}"
         raise InContextError(text, name="eval_cfg.pred_postprocessor.options", value=brief(options))
@@ -137,15 +173,22 @@ def _letter(name: str | None, cfg: Any) -> Reading:
 
 
 def _type(cfg: object) -> str | None:
+    """Return the name of a type that a configuration names, as text or as a class."""
     if cfg is None:
         return None
-    kind = cfg.get("type") if isinstance(cfg, Mapping) else cfg
-    return kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2]
+    kind = cfg
+    if isinstance(cfg, Mapping):
+        kind = cfg.get("type")
+    if isinstance(kind, type):
+        return kind.__name__
+    return str(kind).rpartition(".")[2]
 
 
 def _general_match(answer: str, gold: Any) -> float:
     """Compare what stands before the first line end, comma or full stop, without punctuation and articles."""
-    golds = gold if isinstance(gold, list | tuple) else (gold,)
+    golds = gold
+    if not isinstance(gold, list | tuple):
+        golds = (gold,)
     return float(_general(answer) in {_general(str(one)) for one in golds})
 
 
