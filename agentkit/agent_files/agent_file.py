@@ -84,9 +84,12 @@ def _kind(entry: Any) -> str | None:
         return "path"
     if isinstance(entry, dict) and "agent" not in entry:
         names = (*MCPTool.model_fields, *AgentTool.model_fields)
-        if any(similar(str(key), names) in MCPTool.model_fields for key in entry):  # also a mistyped one
+        # A mistyped key of an MCP tool counts too, so that the error names the right keys.
+        if any(similar(str(key), names) in MCPTool.model_fields for key in entry):
             return "MCPTool"
-    return "MCPTool" if isinstance(entry, MCPTool) else "AgentTool"
+    if isinstance(entry, MCPTool):
+        return "MCPTool"
+    return "AgentTool"
 
 
 ToolEntry: TypeAlias = Annotated[

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -18,12 +17,12 @@ from agentkit.agent.agent import Agent
 from agentkit.agent_files.agent_file import (
     AgentFile,
     AgentTool,
-    CompactionPart,
     MCPTool,
     MemoryPart,
     ModelPart,
     is_import_path,
 )
+from agentkit.agent_files.agent_parts import budget_of, compaction_of, expanded, recall_options_of
 from agentkit.agent_files.import_path import imported
 from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.agent_files.shared_memories import SharedMemories
@@ -33,16 +32,14 @@ from agentkit.models import model_names
 from agentkit.models.model import Model
 from agentkit.models.model_errors import ModelError
 from agentkit.models.settings import NO_SETTINGS, ModelSettings
-from agentkit.run.parts.compaction import Compaction, Summarise, Trim
 from agentkit.run.parts.limits import Limits
-from agentkit.run.parts.recaller import RecallOptions, check_shown
+from agentkit.run.parts.recaller import check_shown
 from agentkit_memory import Scope, StoreError
 from agentkit_prompts.chat_templates.guard.control_tokens import Policy
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate
 from agentkit_prompts.errors import ChatTemplateError, PromptError, PromptFilesError, check_types
 from agentkit_prompts.prompt_files.prompt_folder import PromptFolder
-from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tokens.tokenizer_counters import TiktokenCounter, TokenizersCounter
 from agentkit_prompts.tree.layers import Layers
@@ -53,7 +50,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AgentFileError", "load_agent"]
 
-_VARIABLE = re.compile(r"\$\{(\w+)\}")
 _TENANT = "local"
 _NEEDS_ADDRESS = (
     "a chat template goes with a model that is named by its address, such as http://localhost:8000/v1#qwen3"
@@ -150,7 +146,10 @@ def _of_module(path: str, model: Model | str | None, chat_template: GivenTemplat
     if model is not None:
         before: Any = found.chain.model
         before = getattr(before, "writer", before)
-        session_len = getattr(before, "session_len", None) if chat_template is None else None
+        # The length is that of the server with the template of the module; another template has its own.
+        session_len = None
+        if chat_template is None:
+            session_len = getattr(before, "session_len", None)
         own, policy = getattr(before, "chat_template", None), getattr(before, "control_tokens", None)
         read = getattr(before, "template_kwargs", {})
         found = found.but(model=_model(model, chat_template, own, session_len, NO_SETTINGS, policy, read))
@@ -158,7 +157,10 @@ def _of_module(path: str, model: Model | str | None, chat_template: GivenTemplat
         return LoadedAgent(found, path)
     from agentkit_memory import Memory
 
-    return LoadedAgent(found, path, memory=found.memory if isinstance(found.memory, Memory) else None)
+    # A memory of a class of the developer has nothing that the commands could open.
+    if isinstance(found.memory, Memory):
+        return LoadedAgent(found, path, memory=found.memory)
+    return LoadedAgent(found, path)
 
 
 class _Building:
@@ -190,6 +192,7 @@ class _Building:
         """
         try:
             found = self._built()
+        # Servers and memories that were opened must end also at Ctrl-C.
         except BaseException:
             self._close()
             raise
@@ -204,61 +207,70 @@ class _Building:
 
     def _built(self) -> LoadedAgent | None:
         file = read_yaml(self._path, self._problems)
-        spec = None if file is None else file.validated(AgentFile, self._problems)
-        if file is not None and spec is None:
-            spec = file.sound_part(AgentFile)  # what is wrong with what it names is reported with it
-        if file is None or spec is None:
+        if file is None:
             return None
-        given: dict[str, Any] = {"name": spec.name or self._path.name.partition(".")[0] or "agent"}
+        spec = file.validated(AgentFile, self._problems)
+        if spec is None:
+            # Problems of the files that it names are reported together with its own.
+            spec = file.sound_part(AgentFile)
+        if spec is None:
+            return None
         version = hashlib.blake2b(file.text.encode(), digest_size=8)
         model: Any = None
         with self._at(file, ("model",)):
             model = self._model_of(file, spec.model)
-        layers: Any = spec.instructions
-        if spec.layers is not None:
-            with self._at(file, ("layers",)):
-                self._files.append(self._base / spec.layers)
-                folder = PromptFolder.load(self._base / spec.layers)
-                version.update(folder.version.encode())
-                layers = folder.layers(system=spec.instructions) if spec.instructions else folder.layers()
-        given["tools"] = [
-            tool for at, entry in enumerate(spec.tools) for tool in self._tools_of(file, ("tools", at), entry, version)
-        ]
-        with self._at(file, ("limits",)):
-            given["limits"] = Limits(**spec.limits.model_dump(exclude_none=True))
-        if spec.budget is not None:
-            with self._at(file, ("budget",)):
-                budget = spec.budget
-                given["budget"] = budget if isinstance(budget, int) else Budget(budget.limit, budget.reserve)
-        if spec.tokenizer is not None:
-            with self._at(file, ("tokenizer",)):
-                given["tokenizer"] = self._tokenizer(spec.tokenizer)
-        if spec.recall is not None:
-            with self._at(file, ("recall",)):
-                recall = spec.recall.model_dump(exclude_none=True)
-                if "roles" in recall:
-                    recall["roles"] = tuple(recall["roles"])
-                given["recall"] = RecallOptions(**recall)
-        if spec.compaction is not None:
-            with self._at(file, ("compaction",)):
-                given["compaction"] = _compaction(spec.compaction, model)
-        if spec.output is not None:
-            with self._at(file, ("output",)):
-                given["output"] = self._imported(spec.output)
+        layers = self._layers(file, spec, version)
+        options = self._options(file, spec, model, version)
         memory = None
-        if spec.memory is not None and not self._problems:  # last: it makes a folder
+        # The memory comes last, because opening it creates a folder.
+        if spec.memory is not None and not self._problems:
             with self._at(file, ("memory",)):
                 if isinstance(layers, Layers):
                     check_shown(layers)
-                memory = self._memory(spec.memory if isinstance(spec.memory, MemoryPart) else MemoryPart())
-                given["memory"] = memory
+                part = spec.memory
+                memory = self._memory(part if isinstance(part, MemoryPart) else MemoryPart())
+                options["memory"] = memory
         if self._problems:
             return None
         agent: Any = None
         with self._at(file, ()):
-            agent = Agent(model, layers, **given)
+            agent = Agent(model, layers, **options)
         source, files = self._path.as_posix(), tuple(self._files)
         return LoadedAgent(agent, source, spec.description, version.hexdigest(), memory, files, self._opened)
+
+    def _layers(self, file: YamlFile, spec: AgentFile, version: Any) -> Any:
+        """Return the prompts: those of a folder, or the instructions alone."""
+        if spec.layers is None:
+            return spec.instructions
+        with self._at(file, ("layers",)):
+            self._files.append(self._base / spec.layers)
+            folder = PromptFolder.load(self._base / spec.layers)
+            version.update(folder.version.encode())
+            if spec.instructions:
+                return folder.layers(system=spec.instructions)
+            return folder.layers()
+        return spec.instructions
+
+    def _options(self, file: YamlFile, spec: AgentFile, model: Any, version: Any) -> dict[str, Any]:
+        """Return the arguments of the agent; each part is read alone, so that all problems are reported."""
+        options: dict[str, Any] = {"name": spec.name or self._path.name.partition(".")[0] or "agent"}
+        options["tools"] = [
+            tool for at, entry in enumerate(spec.tools) for tool in self._tools_of(file, ("tools", at), entry, version)
+        ]
+        readers: Mapping[str, Callable[[Any], Any]] = {
+            "limits": lambda part: Limits(**part.model_dump(exclude_none=True)),
+            "budget": budget_of,
+            "tokenizer": self._tokenizer,
+            "recall": recall_options_of,
+            "compaction": lambda part: compaction_of(part, model),
+            "output": self._imported,
+        }
+        for name, read in readers.items():
+            part = getattr(spec, name)
+            if part is not None:
+                with self._at(file, (name,)):
+                    options[name] = read(part)
+        return options
 
     @contextmanager
     def _at(self, file: YamlFile, place: Place) -> Iterator[None]:
@@ -278,7 +290,8 @@ class _Building:
         own: str | Path | None = part.chat_template
         if isinstance(own, str) and own not in CHAT_TEMPLATES:
             beside = self._base / own
-            if beside.exists() or Path(own).exists():  # what stands in the working folder only is not found
+            # A file of the working folder alone is an error that names the path beside the agent file.
+            if beside.exists() or Path(own).exists():
                 own = beside
         settings = ModelSettings(**part.settings)
         model = part.name if self._model is None else self._model
@@ -291,10 +304,12 @@ class _Building:
             is_template = self._chat_template is not None and is_of_file
             if is_of_file and not is_template:
                 raise
-            keeps = ""  # it is not the file alone that is wrong
+            # The model of the caller is wrong, or does not fit what the file keeps.
+            keeps = ""
             if not is_template and not isinstance(wanted, str):
                 keeps = f"; it keeps what {file.name}, line {file.line(('model',))} says"
-            self._problems.append(Problem("chat_template" if is_template else "model", None, f"{error}{keeps}"))
+            option = "chat_template" if is_template else "model"
+            self._problems.append(Problem(option, None, f"{error}{keeps}"))
             return None
 
     def _tokenizer(self, name: str) -> TokenCounter:
@@ -302,7 +317,8 @@ class _Building:
         if mark and kind == "tiktoken":
             return TiktokenCounter(encoding)
         path = self._base / name
-        path = path / "tokenizer.json" if path.is_dir() else path
+        if path.is_dir():
+            path = path / "tokenizer.json"
         if not path.exists():
             raise AgentDefinitionError(
                 f"there is no file {path}; expected the tokenizer.json that the model ships, its folder, or an "
@@ -319,6 +335,7 @@ class _Building:
                 return [_as_tool(self._imported(entry), entry)]
             if isinstance(entry, MCPTool):
                 return [self._mcp(entry)]
+            # A module is found by its name, a file beside the agent file.
             is_module = is_import_path(entry.agent) and not entry.agent.rpartition(":")[0].endswith(".py")
             source = entry.agent if is_module else self._base / entry.agent
             inner = load_agent(source, home=self._home, memories=self._memories)
@@ -334,16 +351,18 @@ class _Building:
         return imported(path, self._base)
 
     def _mcp(self, entry: MCPTool) -> Any:
-        policy: dict[str, Any] = {} if entry.approval is None else {"approval": entry.approval}
+        policy: dict[str, Any] = {}
+        if entry.approval is not None:
+            policy = {"approval": entry.approval}
         if isinstance(entry.mcp, str):
             if entry.env:
                 raise AgentDefinitionError("env is for a command: an address takes headers", name="env")
-            headers = _expanded(entry.headers) or None
+            headers = expanded(entry.headers) or None
             server = MCPToolset(entry.mcp, headers=headers, **policy)
         else:
             if entry.headers:
                 raise AgentDefinitionError("headers are for an address: a command takes env", name="headers")
-            server = MCPToolset(entry.mcp, env=_expanded(entry.env) or None, cwd=self._base, **policy)
+            server = MCPToolset(entry.mcp, env=expanded(entry.env) or None, cwd=self._base, **policy)
         self._opened.append(server)
         if (prefix := entry.prefix) is None:
             return server
@@ -356,8 +375,11 @@ class _Building:
     def _memory(self, part: MemoryPart) -> Memory:
         target: Any = self._home
         if target is None:
-            target = part.home if "://" in part.home else self._base / part.home
+            target = part.home
+            if "://" not in part.home:
+                target = self._base / part.home
         index: Any = part.index
+        # Paths of a file are relative to the file.
         if index is not None and "://" not in index:
             index = self._base / index
         options: dict[str, Any] = {"scope": Scope(_TENANT), "index": index, "embedder": part.embedder}
@@ -413,26 +435,3 @@ def _as_tool(found: Any, path: str) -> Any:
             name=path,
         )
     return found
-
-
-def _compaction(part: CompactionPart, model: Model) -> Compaction:
-    if part.kind == "trim":
-        if part.model is not None:
-            raise AgentDefinitionError(
-                "model is for `kind: summarise`: nothing is written by a model here", name="model"
-            )
-        return Trim(tokens=part.tokens, keep=part.keep)
-    writer = model if part.model is None else model_names.model(part.model)
-    return Summarise(writer, tokens=part.tokens, keep=part.keep)
-
-
-def _expanded(values: Mapping[str, str]) -> dict[str, str]:
-    """Return values with `${NAME}` replaced by variables of the environment.
-
-    Raises:
-        AgentDefinitionError: Names every variable that is not set.
-    """
-    names = {name for value in values.values() for name in _VARIABLE.findall(value)}
-    if missing := sorted(name for name in names if name not in os.environ):
-        raise AgentDefinitionError(f"not set in the environment: {', '.join(missing)}", name=", ".join(missing))
-    return {key: _VARIABLE.sub(lambda match: os.environ[match[1]], value) for key, value in values.items()}

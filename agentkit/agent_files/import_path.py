@@ -37,7 +37,9 @@ def imported(path: str, base: Path) -> Any:
         try:
             found = getattr(found, part)
         except AttributeError:
-            held = vars(found) if hasattr(found, "__dict__") else {}
+            held = {}
+            if hasattr(found, "__dict__"):
+                held = vars(found)
             names = [one for one, value in held.items() if not one.startswith("_") and _is_own(value, module)]
             raise AgentDefinitionError(
                 f"{path!r:.80}: {where} has no {part!r}{nearest(part, names)}", name=part
@@ -47,7 +49,9 @@ def imported(path: str, base: Path) -> Any:
 
 def module_of(where: str, base: Path) -> ModuleType:
     """Import a module by its name, or a file from `base` on, and return it. Raises what `imported` does."""
-    return _of_file(where, base) if where.endswith(".py") else _of_name(where)
+    if where.endswith(".py"):
+        return _of_file(where, base)
+    return _of_name(where)
 
 
 def _is_own(value: Any, module: ModuleType) -> bool:
@@ -80,14 +84,16 @@ def _of_file(where: str, base: Path) -> ModuleType:
         raise AgentDefinitionError(f"there is no file {file}", path=str(file))
     text = file.read_bytes()
     name = f"{file.stem}_{hashlib.blake2b(str(file).encode() + text, digest_size=6).hexdigest()}"
-    if (known := sys.modules.get(name)) is not None:  # two agents that use one file share its objects
+    # Two agents that use one file share its objects.
+    if (known := sys.modules.get(name)) is not None:
         return known
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        exec(compile(text, file, "exec"), module.__dict__)  # the bytecode that Python keeps may be of another text
+        # Not by an import: the bytecode that Python keeps may be of another text.
+        exec(compile(text, file, "exec"), module.__dict__)
     except BaseException as error:
         del sys.modules[name]
         if not isinstance(error, Exception):

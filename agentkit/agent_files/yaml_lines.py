@@ -47,13 +47,17 @@ class Problem:
     """The key at fault, such as `tools[0].agent`; empty if it is about the file as a whole."""
 
     def __str__(self) -> str:
-        return f"{self.file}{f', line {self.line}' if self.line else ''}: {self.what}"
+        if self.line:
+            return f"{self.file}, line {self.line}: {self.what}"
+        return f"{self.file}: {self.what}"
 
 
 def listed(problems: Sequence[Problem]) -> str:
     """Return what is wrong, a line each; of very many the first ones."""
-    more = [f"and {len(problems) - _MAX_LISTED} more"] if len(problems) > _MAX_LISTED else []
-    return "\n".join([*map(str, problems[:_MAX_LISTED]), *more])
+    lines = [str(problem) for problem in problems[:_MAX_LISTED]]
+    if len(problems) > _MAX_LISTED:
+        lines.append(f"and {len(problems) - _MAX_LISTED} more")
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,9 @@ class YamlFile:
     def problem(self, place: Sequence[str | int], what: str) -> Problem:
         """Return what is wrong with a value."""
         shown = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
-        return Problem(self.name, self.line(place), f"{shown}: {what}" if shown else what, shown)
+        if shown:
+            what = f"{shown}: {what}"
+        return Problem(self.name, self.line(place), what, shown)
 
     def validated(self, model: type[M], problems: list[Problem]) -> M | None:
         """Return the data as a model; what is wrong with it is added to `problems`."""
@@ -95,16 +101,22 @@ class YamlFile:
             made = []
             for (place, is_value), texts in found.items():
                 if is_value and any(other[: len(place)] == place != other for other, _ in found):
-                    continue  # the other arms of a union, of whose own arm something is wrong further down
-                what = " or ".join(dict.fromkeys(texts))  # a union has one error per arm
-                got = f", got {_shown(self._at(place), place in of_a_kind)}" if is_value else ""
+                    # Another arm of the union matches better: something inside its value is wrong.
+                    continue
+                # A union has one error per arm.
+                what = " or ".join(dict.fromkeys(texts))
+                got = ""
+                if is_value:
+                    got = f", got {_shown(self._at(place), place in of_a_kind)}"
                 made.append(self.problem(place, what + got))
             problems += sorted(made, key=lambda one: one.line or 0)
             return None
 
     def sound_part(self, model: type[M]) -> M | None:
         """Return data that is not valid without the keys that are wrong; None where it cannot be without them."""
-        data = self.data if isinstance(self.data, Mapping) else {}
+        data: Mapping[Any, Any] = {}
+        if isinstance(self.data, Mapping):
+            data = self.data
         try:
             model.model_validate(data)
         except ValidationError as error:
@@ -125,7 +137,10 @@ class YamlFile:
             return place, f"expected {form}", True
         text = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
         text = re.sub(r" or instance of \w+$", "", text)
-        return place, text if error["type"] in ("value_error", "assertion_error") else f"expected {text}", True
+        # Our validators write a whole message; pydantic's name what they expect.
+        if error["type"] not in ("value_error", "assertion_error"):
+            text = f"expected {text}"
+        return place, text, True
 
     def _at(self, place: Place) -> Any:
         found = self.data
@@ -184,8 +199,10 @@ def read_yaml(path: Path, problems: list[Problem]) -> YamlFile | None:
         return YamlFile(name, loader.construct_document(root), lines, text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        what = f"not YAML: {error.problem or error.context}"
-        problems.append(Problem(name, mark.line + 1 if mark else None, what))
+        number = None
+        if mark:
+            number = mark.line + 1
+        problems.append(Problem(name, number, f"not YAML: {error.problem or error.context}"))
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         problems.append(Problem(name, line, f"not YAML: {error.reason}"))
@@ -213,7 +230,8 @@ def _not_shown(model: type[BaseModel]) -> set[str]:
     """Return the keys that have no place in a `repr`, and so none in an error."""
     found: set[str] = set()
     for name, field in model.model_fields.items():
-        found |= {field.alias or name} if not field.repr else set()
+        if not field.repr:
+            found.add(field.alias or name)
         for inner in _models(field.annotation):
             found |= _not_shown(inner)
     return found
@@ -234,8 +252,9 @@ def _names(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
             continue
         field = getattr(found, "model_fields", {}).get(step)
         if field is None:
-            tagged = _tagged(annotation, step) if (annotation := getattr(found, "annotation", found)) else None
-            found = tagged if tagged is not None else found
+            annotation = getattr(found, "annotation", found)
+            if annotation and (tagged := _tagged(annotation, step)) is not None:
+                found = tagged
             continue
         found = _models(field.annotation)
         found = found[0] if len(found) == 1 else field

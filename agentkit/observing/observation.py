@@ -159,8 +159,6 @@ class Observation:
     def __exit__(self, *_: object) -> None:
         self.end()
 
-    # Operations
-
     @contextmanager
     def run(self, journal: Journal) -> Iterator[Callable[[RunResult[Any]], None]]:
         begun = run_attributes(journal.agent, journal.run_id, journal.session)
@@ -227,6 +225,7 @@ class Observation:
 
         began = time.perf_counter()
         begun = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.id}
+        # Not a context manager: calls of one round begin and end in any order.
         span = self._tracer.start_span(f"execute_tool {call.name}", attributes=begun)
         token = context.attach(self._trace.set_span_in_context(span))
         self._add_content(span, "gen_ai.tool.call.arguments", lambda: self._json(call.arguments))
@@ -236,6 +235,7 @@ class Observation:
             if result is None:
                 self._failed(span, counted, "CancelledError", "")
             else:
+                # A cancelled call ends in another context, where the token is not valid.
                 context.detach(token)
                 attributes = tool_attributes(result)
                 span.set_attributes(attributes)
@@ -264,6 +264,7 @@ class Observation:
         ) as span:
             try:
                 yield span, counted
+            # A run that waits for a decision has not failed.
             except Paused as paused:
                 span.set_attribute("agentkit.run.waiting_calls", len(paused.calls))
                 raise
@@ -277,7 +278,9 @@ class Observation:
     def _failed(self, span: Span, counted: dict[str, Any], kind: str, text: str) -> None:
         counted["error.type"] = kind
         span.set_attribute("error.type", kind)
-        described = self._redacted(text) if self._content and text else None
+        described = None
+        if self._content and text:
+            described = self._redacted(text)
         span.set_status(self._trace.StatusCode.ERROR, described)
 
     def _count(self, reply: Reply, counted: Mapping[str, Any]) -> None:
@@ -290,14 +293,15 @@ class Observation:
             if count:
                 self._tokens[name].add(count, about)
 
-    # Content
-
     def _add_content(self, span: Span, name: str, content: Callable[[], Any]) -> None:
         """Add content to a span, where that was asked for."""
         if not self._content or not span.is_recording():
             return
-        found = content()
-        span.set_attribute(name, found if isinstance(found, str) else json.dumps(found, ensure_ascii=False))
+        value = content()
+        # Attributes are texts or numbers, so structured content is JSON text.
+        if not isinstance(value, str):
+            value = json.dumps(value, ensure_ascii=False)
+        span.set_attribute(name, value)
 
     def _redacted(self, text: str) -> str:
         if self._redact is None:
@@ -305,9 +309,12 @@ class Observation:
         try:
             found = self._redact(text)
         except Exception:
+            # Telemetry must not end a run, and a text that was not redacted must not leave the process.
             _log.exception("observe: redact failed: the text is left out")
             return _REMOVED
-        return found if isinstance(found, str) else _REMOVED
+        if isinstance(found, str):
+            return found
+        return _REMOVED
 
     def _json(self, text: str) -> Any:
         """Return what JSON text holds; the text where it is something else."""
@@ -336,12 +343,12 @@ class Observation:
                     for thought in message.thinking
                     if thought.text
                 ]
-                parts += [
-                    {"type": "text", "content": self._redacted(part.text)}
-                    if isinstance(part, Text)
-                    else {"type": type(part).__name__.lower()}
-                    for part in message.parts
-                ]
+                for part in message.parts:
+                    if isinstance(part, Text):
+                        parts.append({"type": "text", "content": self._redacted(part.text)})
+                    else:
+                        # Media are named and not copied into spans.
+                        parts.append({"type": type(part).__name__.lower()})
                 parts += [
                     {"type": "tool_call", "id": call.id, "name": call.name, "arguments": self._json(call.arguments)}
                     for call in message.tool_calls

@@ -114,7 +114,8 @@ def controlled_time() -> Iterator[Clock]:
         return loop
 
     try:
-        close_idle()  # loops of earlier runs have another clock
+        # Idle loops of earlier runs have another clock.
+        close_idle()
         asyncio.new_event_loop = asyncio.events.new_event_loop = lambda: control(new_loop())
         try:
             running = asyncio.get_running_loop()

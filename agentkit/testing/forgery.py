@@ -73,7 +73,8 @@ def assert_no_forged_roles(
         ForgeryFound: An attack made or lost a message, changed a role, a tool or the media, ran as template code,
             became a control token, ended a fence, or its text counts as trusted. Names the place and the attack.
     """
-    ctx = ctx if ctx is not None else _sample()
+    if ctx is None:
+        ctx = _sample()
     # An orphan that is not sent has no place in what is sent.
     ctx = ctx.evolve(conversation=ctx.conversation.complete(), intermediate=ctx.intermediate.complete())
     if ctx.session_key is None:
@@ -87,12 +88,13 @@ def assert_no_forged_roles(
             try:
                 layers.check_kwargs(poisoned.user_input.additional_kwargs)
             except KwargsError:
-                continue  # a schema refuses the attack before anything is rendered
+                # A schema refuses the attack before anything is rendered.
+                continue
             after = compose(layers, poisoned)
             faults = list(_faults(before, after, is_spec=place.startswith("tools[")))
-            faults += [
-                _Fault("text", what) for what, same in _compared(written, _written(after, templates)) if not same
-            ]
+            for what, value in _written(after, templates).items():
+                if what in written and written[what] != value:
+                    faults.append(_Fault("text", what))
             if faults:
                 raise ForgeryFound(attack, place, faults)
 
@@ -131,15 +133,11 @@ def _written(composition: Composition, templates: Sequence[ChatTemplate]) -> dic
         try:
             text = composition.to_text(template)
         except ChatTemplateError:
-            continue  # it has no place for this conversation, or refuses the attack
+            # The template has no place for this conversation, or refuses the attack.
+            continue
         name = f"it forms a control token of {type(template).__name__}"
         found[name] = [one.token for one in sorted(tokens.find(text))]
     return found
-
-
-def _compared(before: dict[str, object], after: dict[str, object]) -> Iterator[tuple[str, bool]]:
-    for name, value in after.items():
-        yield name, name not in before or before[name] == value
 
 
 def _faults(before: Composition, after: Composition, *, is_spec: bool = False) -> Iterator[_Fault]:
@@ -153,18 +151,22 @@ def _faults(before: Composition, after: Composition, *, is_spec: bool = False) -
         yield _Fault("tools", "the tools changed")
     if after.media != before.media:
         yield _Fault("media", "the media changed")
+    had_sum = any(_SUMMED in message.text for message in before.messages)
     for index in range(len(after.messages)):
-        text, spans = after.marked_text(index), [span for span in after.spans if span.message == index]
-        at = text.find(CANARY)
-        while at >= 0:
-            if any(span.trust == "trusted" and span.start <= at < span.end for span in spans):
-                yield _Fault("trust", f"its text is trusted in message {index}")
-            at = text.find(CANARY, at + 1)
-        if _SUMMED in text and not any(_SUMMED in message.text for message in before.messages):
-            yield _Fault("template", f"it ran as template code in message {index}")
-        marked = {part.marker for part in after.messages[index].parts if not isinstance(part, Text)}
-        if any(found[0] not in marked for found in MARKER.finditer(text)):
-            yield _Fault("marker", f"it poses as media in message {index}")
+        yield from _faults_of_message(after, index, had_sum=had_sum)
+
+
+def _faults_of_message(after: Composition, index: int, *, had_sum: bool) -> Iterator[_Fault]:
+    text = after.marked_text(index)
+    trusted = [span for span in after.spans if span.message == index and span.trust == "trusted"]
+    for canary in re.finditer(re.escape(CANARY), text):
+        if any(span.start <= canary.start() < span.end for span in trusted):
+            yield _Fault("trust", f"its text is trusted in message {index}")
+    if _SUMMED in text and not had_sum:
+        yield _Fault("template", f"it ran as template code in message {index}")
+    markers = {part.marker for part in after.messages[index].parts if not isinstance(part, Text)}
+    if any(found[0] not in markers for found in MARKER.finditer(text)):
+        yield _Fault("marker", f"it poses as media in message {index}")
 
 
 _TEXTS: Mapping[type, tuple[str, ...]] = {
@@ -243,7 +245,9 @@ def _in_item(ctx: PromptContext, field: str, index: int, attribute: str, attack:
 
 
 def _longer(content: str | tuple[Part, ...], attack: str) -> str | tuple[Part, ...]:
-    return content + attack if isinstance(content, str) else (*content, Text(attack))
+    if isinstance(content, str):
+        return content + attack
+    return (*content, Text(attack))
 
 
 def _sample() -> PromptContext:

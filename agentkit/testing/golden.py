@@ -24,8 +24,11 @@ def golden_text(composition: Composition) -> str:
     """
     lines: list[str] = []
     for index, message in enumerate(composition.messages):
-        answers = f" answers {_seen(message.tool_call_id)}" if message.tool_call_id is not None else ""
-        named = f" name {_seen(message.name)}" if message.name is not None else ""
+        answers = named = ""
+        if message.tool_call_id is not None:
+            answers = f" answers {_seen(message.tool_call_id)}"
+        if message.name is not None:
+            named = f" name {_seen(message.name)}"
         lines.append(f"== {message.role}{answers}{named}")
         lines += [f"| {_seen(line)}" for line in composition.marked_text(index).split("\n")]
         lines += [f"-> {_seen(call.id)} {_seen(call.name)} {_seen(call.arguments)}" for call in message.tool_calls]

@@ -74,7 +74,8 @@ class RecordedModel:
         except FileExistsError as error:
             message = "there is a recording already: replay it with ReplayModel, or delete it to record anew"
             raise FileExistsError(f"{self._path}: {message}") from error
-        self._path.chmod(0o600)  # the umask may have taken rights of the owner away
+        # The umask may have removed rights of the owner.
+        self._path.chmod(0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(_line({"recording": _FORMAT, "model": model.name, "output_modes": self.output_modes}, ()))
 
@@ -90,7 +91,9 @@ class RecordedModel:
 
         def heard(delta: Delta) -> Any:
             pieces.append(delta)
-            return None if on_delta is None else on_delta(delta)
+            if on_delta is None:
+                return None
+            return on_delta(delta)
 
         try:
             reply = await self._model.request(composition, on_delta=None if on_delta is None else heard)
@@ -105,7 +108,8 @@ class RecordedModel:
         kinds = {delta[1:]: "" for delta in pieces}
         for delta in pieces:
             kinds[delta[1:]] += delta.text
-        if any(secret in text for secret in secrets for text in kinds.values()):  # perhaps in two pieces
+        # Two pieces together may have a secret that neither has.
+        if any(secret in text for secret in secrets for text in kinds.values()):
             pieces = [Delta(text, *kind) for kind, text in kinds.items()]
         line = _line(
             {"request": composition.to_openai(), "pieces": [_piece(delta) for delta in pieces], **answer}, secrets
@@ -147,6 +151,7 @@ class ReplayModel:
         """
         if not self._left:
             raise ScriptExhausted(f"{self._path}: there are no exchanges left; record it anew", model=self.name)
+        # Secrets are masked on both sides, so that a recording fits where they are others.
         sent = json.loads(_line(composition.to_openai(), _secrets()))
         exchange = next((one for one in self._left if one["request"] == sent), None)
         if exchange is None:
@@ -162,7 +167,8 @@ class ReplayModel:
         if "error" in exchange:
             raise _read_error(exchange["error"])
         reply = _REPLY.validate_python(exchange["reply"])
-        if on_delta is not None and not exchange["pieces"]:  # recorded without a listener
+        # It was recorded without a listener, so there are no pieces.
+        if on_delta is not None and not exchange["pieces"]:
             await speak(reply.message.text, on_delta)
         return reply
 
@@ -199,11 +205,16 @@ class ReplayModel:
 
 
 def _piece(delta: Delta) -> Any:
-    return delta.text if delta.kind == "text" else list(delta)
+    if delta.kind == "text":
+        return delta.text
+    return list(delta)
 
 
 def _delta(piece: Any) -> Delta:
-    delta = Delta(piece) if isinstance(piece, str) else Delta(*piece)
+    if isinstance(piece, str):
+        piece = [piece]
+    delta = Delta(*piece)
+    # These raise TypeError if a field has another type.
     _ = delta.text + delta.name, delta.call + 0
     return delta
 
@@ -220,14 +231,17 @@ def _masked(value: Any, secrets: Sequence[str]) -> Any:
         return value
     if isinstance(value, Mapping):
         return {_masked(key, secrets): _masked(item, secrets) for key, item in value.items()}
-    return [_masked(item, secrets) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_masked(item, secrets) for item in value]
+    return value
 
 
 def _secrets(*keys: str) -> list[str]:
-    """Return how secrets are written, longest first: one may hold another."""
+    """Return how secrets are written, longest first."""
     named = [value.strip() for name, value in os.environ.items() if _SECRET_NAME.search(name)]
     # A word of the language is no secret, and masking it would hurt what has nothing to do with it.
     values = [*keys, *[one for one in named if len(one) >= _MIN_SECRET and any(map(str.isdigit, one))]]
+    # A short secret may be part of a longer one, and would leave the rest of it.
     return sorted({form for value in values for form in spellings(value)}, key=len, reverse=True)
 
 
@@ -242,9 +256,11 @@ def _written(error: ModelError) -> dict[str, Any]:
 
 
 def _read_error(data: Mapping[str, Any]) -> ModelError:
+    # The constructor is not called: the message names model and host already.
     kind = getattr(model_errors, str(data["type"]), None)
     if not (isinstance(kind, type) and issubclass(kind, ModelError)):
-        kind = ModelError  # of a class of the developer's own
+        # The error has a class of the developer, which may not exist here.
+        kind = ModelError
     error = kind.__new__(kind)
     error.args = (str(data["message"]),)
     details: dict[str, Any] = {"model": "", "host": "", "status": None}

@@ -77,7 +77,9 @@ class StoreProbe:
         rows = rows.outerjoin(documents, documents.c.id == items.c.document_id).outerjoin(document_chunks, SHOWN_CHUNK)
         owner = items.c["scope_id", "kind", "branch_id", "document_id"]
         chosen = rows.order_by(*owner, columns["position"], items.c.id)
-        return self.rows(chosen if kind is None else chosen.where(items.c.kind == kind))
+        if kind is not None:
+            chosen = chosen.where(items.c.kind == kind)
+        return self.rows(chosen)
 
     def rows(self, statement: str | Executable, /, **values: object) -> Sequence[Row[Any]]:
         """Return the rows that a query selects: SQL text with parameters such as `:name`, or a SQLAlchemy statement."""
@@ -143,4 +145,6 @@ class StoreProbe:
 def _executable(statement: str | Executable) -> Executable:
     from sqlalchemy import text
 
-    return text(statement) if isinstance(statement, str) else statement
+    if isinstance(statement, str):
+        return text(statement)
+    return statement

@@ -109,7 +109,9 @@ def hostile_texts(max_pieces: int = 4) -> SearchStrategy[str]:
     piece = known | words | anything
     pieces = st.lists(piece, max_size=max_pieces).map("".join)
     # Drawing texts is most of what a law takes, and a list takes the most draws.
-    return pieces if max_pieces < 2 else piece | st.tuples(known, known).map("".join) | pieces
+    if max_pieces < 2:
+        return pieces
+    return piece | st.tuples(known, known).map("".join) | pieces
 
 
 def media() -> SearchStrategy[Image | Audio | Video | File]:
@@ -232,7 +234,9 @@ def sizes(*, items: bool = False, maximum: bool = False) -> SearchStrategy[Size]
 
     def make(least: int, goal: int | None, most: int | None, priority: int, cut: Cut, flex: float) -> Size:
         if most is not None:
-            least, goal = min(least, most), None if goal is None else min(goal, most)
+            least = min(least, most)
+            if goal is not None:
+                goal = min(goal, most)
         return Size(min=least, target=goal, max=most, priority=priority, cut=cut, flex=flex)
 
     return st.builds(

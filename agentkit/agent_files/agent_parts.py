@@ -1,0 +1,60 @@
+"""Parts of an agent file as the objects that an agent takes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+from agentkit.agent_files.agent_file import BudgetPart, CompactionPart, RecallPart
+from agentkit.errors import AgentDefinitionError
+from agentkit.models import model_names
+from agentkit.models.model import Model
+from agentkit.run.parts.compaction import Compaction, Summarise, Trim
+from agentkit.run.parts.recaller import RecallOptions
+from agentkit_prompts.tokens.budget import Budget
+
+__all__ = ["budget_of", "compaction_of", "expanded", "recall_options_of"]
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+def budget_of(part: int | BudgetPart) -> int | Budget:
+    """Return a budget of tokens."""
+    if isinstance(part, int):
+        return part
+    return Budget(part.limit, part.reserve)
+
+
+def recall_options_of(part: RecallPart) -> RecallOptions:
+    """Return the options of recall."""
+    options = part.model_dump(exclude_none=True)
+    if "roles" in options:
+        options["roles"] = tuple(options["roles"])
+    return RecallOptions(**options)
+
+
+def compaction_of(part: CompactionPart, model: Model) -> Compaction:
+    """Return what shortens a conversation; `model` writes summaries if the part names no other."""
+    if part.kind == "trim":
+        if part.model is not None:
+            raise AgentDefinitionError(
+                "model is for `kind: summarise`: nothing is written by a model here", name="model"
+            )
+        return Trim(tokens=part.tokens, keep=part.keep)
+    writer = model
+    if part.model is not None:
+        writer = model_names.model(part.model)
+    return Summarise(writer, tokens=part.tokens, keep=part.keep)
+
+
+def expanded(values: Mapping[str, str]) -> dict[str, str]:
+    """Return values with `${NAME}` replaced by variables of the environment.
+
+    Raises:
+        AgentDefinitionError: Names every variable that is not set.
+    """
+    names = {name for value in values.values() for name in _VARIABLE.findall(value)}
+    if missing := sorted(name for name in names if name not in os.environ):
+        raise AgentDefinitionError(f"not set in the environment: {', '.join(missing)}", name=", ".join(missing))
+    return {key: _VARIABLE.sub(lambda match: os.environ[match[1]], value) for key, value in values.items()}
