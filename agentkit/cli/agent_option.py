@@ -81,7 +81,9 @@ def loaded_agent(
     from agentkit.agent_files.agent_file import is_import_path
     from agentkit.agent_files.agent_loading import AgentFileError, load_agent
 
-    options = {"model": "--model", "chat_template": "--model-name" if chat_template is None else "--chat-template"}
+    options = {"model": "--model", "chat_template": "--chat-template"}
+    if chat_template is None:
+        options["chat_template"] = "--model-name"
     source = utf8(source)
     # An installed script, unlike `python -m`, does not look into the working folder.
     if is_import_path(source) and "" not in sys.path:
@@ -140,15 +142,19 @@ def opened_agent(
         chosen = choose_model(model, chat_template, model_name)
     else:
         template = chat_template or model_name
-        chosen = OfflineModel() if template is None else CompletionModel(template, template)
+        chosen = OfflineModel()
+        if template is not None:
+            chosen = CompletionModel(template, template)
     if not makes and not has_memory(home):
         note(f"nothing was ingested into {home} yet")
         _note_tools(chosen)
         yield LoadedAgent(default_agent(chosen), "")
         return
     with open_memory(home, embedder=embedder) as memory:
-        if tells:
-            note(_OFFLINE if isinstance(chosen, OfflineModel) else f"model {chosen.name}")
+        if tells and isinstance(chosen, OfflineModel):
+            note(_OFFLINE)
+        elif tells:
+            note(f"model {chosen.name}")
         _note_tools(chosen)
         yield LoadedAgent(default_agent(chosen, memory), "", memory=memory)
 

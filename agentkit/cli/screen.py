@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from rich.console import Console
 from rich.table import Table
@@ -107,7 +107,7 @@ def put(text: str, *, end: str = "\n") -> None:
 def put_exactly(text: str) -> None:
     """Print text on stdout to the character: into a pipe nothing is added; at a terminal a line end, and no control."""
     if sys.stdout.isatty():
-        put(text, end="" if text.endswith("\n") else "\n")
+        put(plain(text).removesuffix("\n"))
     else:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -168,7 +168,10 @@ def put_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbe
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in columns:
         is_number = column in numbers
-        table.add_column(column, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+        justify: Literal["left", "right"] = "left"
+        if is_number:
+            justify = "right"
+        table.add_column(column, justify=justify, no_wrap=is_number, overflow="fold")
     for row in rows:
         table.add_row(*[cell if isinstance(cell, Text) else Text(plain(str(cell))) for cell in row])
     _wide_console().print(table)
@@ -214,9 +217,12 @@ def layer_table(composition: Composition) -> None:
 
 def layers_form(composition: Composition) -> dict[str, Any]:
     """Return what `layer_table` prints as JSON data."""
+    budget = None
+    if composition.budget is not None:
+        budget = composition.budget.tokens
     return {
         "tokens": composition.tokens,
-        "budget": composition.budget.tokens if composition.budget is not None else None,
+        "budget": budget,
         "counter": composition.counter.name,
         "prefix_hash": composition.prefix_hash,
         "layers": composition.explain().to_dicts(),

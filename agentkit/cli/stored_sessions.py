@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from agentkit.cli.screen import fail, note, put, put_json
+from agentkit.cli.screen import fail, note, plain, put, put_json
 from agentkit_memory import Memory
 from agentkit_memory.conversations.stored_session import StoredSession
 from agentkit_memory.store.records import SessionInfo
 from agentkit_prompts.system.private_files import private_file
 
-__all__ = ["NAMED", "PAGE", "Output", "all_sessions", "existing_session", "write_lines"]
+__all__ = ["PAGE", "Output", "all_sessions", "existing_session", "first_of", "write_lines"]
 
 PAGE = 200
 """Conversations that are read at once."""
-NAMED = 5
-"""How many are named of those that are left out."""
+_NAMED = 5
+"""Conversations or users that are named if some are left out."""
 Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there; stdout otherwise.")]
+
+
+def first_of(names: Sequence[str]) -> str:
+    """Return the first names of a list, and dots for the others."""
+    shown = [plain(name) for name in names[:_NAMED]]
+    if len(names) > _NAMED:
+        shown.append("...")
+    return ", ".join(shown)
 
 
 def write_lines(lines: Iterator[dict[str, Any]], output: Path | None, as_json: bool) -> None:

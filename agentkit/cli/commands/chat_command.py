@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated
 
@@ -76,7 +76,10 @@ def chat(
             note(f"{name} is from before {loaded.name} had a memory and stays apart: this conversation is a new one")
         if isinstance(loaded.agent.chain.model, OfflineModel) and loaded.agent.specs:
             note(f"try: {_call_of(loaded.agent.specs[0])}")
-        note(f"session {talk.session.id}{f', {before} messages so far' if before else ''}")
+        text = f"session {talk.session.id}"
+        if before:
+            text += f", {before} messages so far"
+        note(text)
         if once is None:
             talk.talk()
         else:
@@ -84,9 +87,13 @@ def chat(
 
 
 def _call_of(tool: ToolSpec) -> str:
-    """Return what has the offline stand-in call a tool."""
-    required: Sequence[str] = tool.parameters.get("required", ())
+    """Return a text that makes the offline stand-in call a tool."""
     properties = tool.parameters.get("properties", {})
-    texts = {name for name, one in properties.items() if isinstance(one, Mapping) and one.get("type") == "string"}
-    arguments = " and ".join([f'{name}="..."' if name in texts else f"{name}=..." for name in required])
-    return f"Use {tool.name}{f' with {arguments}' if arguments else ''}."
+    arguments = []
+    for name in tool.parameters.get("required", ()):
+        schema = properties.get(name)
+        is_text = isinstance(schema, Mapping) and schema.get("type") == "string"
+        arguments.append(f'{name}="..."' if is_text else f"{name}=...")
+    if not arguments:
+        return f"Use {tool.name}."
+    return f"Use {tool.name} with {' and '.join(arguments)}."

@@ -9,8 +9,8 @@ import typer
 
 from agentkit.cli.agent_option import AgentSource, opened_agent, store_of
 from agentkit.cli.options import HOME, AsJson, Home, TenantName, UserName, utf8
-from agentkit.cli.screen import note, plain, progress_bar
-from agentkit.cli.stored_sessions import NAMED, PAGE, Output, all_sessions, existing_session, write_lines
+from agentkit.cli.screen import note, progress_bar
+from agentkit.cli.stored_sessions import PAGE, Output, all_sessions, existing_session, first_of, write_lines
 from agentkit.cli.training_rows import training_rows
 from agentkit_memory import Memory
 
@@ -59,8 +59,4 @@ def _note_users(memory: Memory) -> None:
     """Say whose conversations are left out, where somebody may take them for all there are."""
     users = dict.fromkeys(user for user, _ in memory.newest_sessions(limit=PAGE) if user)
     if users:
-        named = ", ".join(map(plain, [*users][:NAMED]))
-        more = ""
-        if len(users) > NAMED:
-            more = ", ..."
-        note(f"left out: conversations of users ({named}{more}); --user NAME writes theirs")
+        note(f"left out: conversations of users ({first_of([*users])}); --user NAME writes theirs")

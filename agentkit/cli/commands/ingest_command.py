@@ -63,7 +63,10 @@ def ingest(
     if as_json:
         put_json(_report_form(report))
     else:
-        _show_report(report, f"the memory of {agent}" if agent else str(home))
+        place = str(home)
+        if agent:
+            place = f"the memory of {agent}"
+        _show_report(report, place)
     if report.errors or not report.files:
         raise typer.Exit(1)
 

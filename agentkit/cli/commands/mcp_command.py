@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -48,14 +48,18 @@ def mcp(
         names = [one.name for one in tools]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             fail(f"two agents are called {', '.join(twice)}: give each a name of its own")
-        options: dict[str, Any] = {}
-        if port is not None:
-            options = {"port": port}
-        if port is not None:
+        name = "agentkit"
+        if len(names) == 1:
+            name = names[0]
+        if port is None:
+            serve_mcp(tools, name=name)
+        else:
             note(f"http://127.0.0.1:{port}/mcp offers {', '.join(names)}; Ctrl-C ends it")
-        serve_mcp(tools, name=names[0] if len(names) == 1 else "agentkit", **options)
+            serve_mcp(tools, name=name, port=port)
 
 
 def _about(loaded: LoadedAgent) -> str:
-    tools = ", ".join(loaded.agent.tools)
-    return f"Asks the agent {loaded.name}.{f' It can use {tools}.' if tools else ''}"
+    text = f"Asks the agent {loaded.name}."
+    if loaded.agent.tools:
+        text += f" It can use {', '.join(loaded.agent.tools)}."
+    return text

@@ -217,8 +217,8 @@ def usage(as_json: AsJson = False, database: Database = None, index: IndexPlace 
     if as_json:
         put_json([asdict(each) for each in found])
         return
-    counts = [{name: f"{n:,}" if isinstance(n, int) else n for name, n in asdict(each).items()} for each in found]
-    put_table([each.name for each in fields(Usage)], [[*each.values()] for each in counts])
+    rows = [[f"{value:,}" if isinstance(value, int) else value for value in asdict(each).values()] for each in found]
+    put_table([each.name for each in fields(Usage)], rows)
 
 
 @memory_app.command()
@@ -278,7 +278,9 @@ def _proof(done: Erasure, as_json: bool) -> None:
         points = "the index could not be asked"
         if done.points is not None:
             points = f"{done.points} points in the index"
-        put(f"a new scan finds {left} rows, {points}" + (f", {done.waiting} to be removed" if done.waiting else ""))
+        if done.waiting:
+            points += f", {done.waiting} to be removed"
+        put(f"a new scan finds {left} rows, {points}")
         if done.compacted:
             put("no byte of it is left in the files")
     if done.note:
@@ -311,8 +313,10 @@ def reembed(
             dropped = memory.admin.abandon_reembed()
             if as_json:
                 put_json({"dropped": dropped})
+            elif dropped:
+                put("dropped")
             else:
-                put("dropped" if dropped else "no change was begun")
+                put("no change was begun")
             return
         with progress_bar() as bar:
             task = bar.add_task("embedding", total=None)
@@ -320,6 +324,7 @@ def reembed(
             def progress(now: ReembedProgress) -> None:
                 bar.update(task, completed=now.done, total=now.total)
 
+            # Without a model the words alone are indexed.
             name = None
             if model is not None:
                 name = utf8(model)
@@ -337,8 +342,10 @@ def _show_reembedding(done: Reembedding, as_json: bool) -> None:
         for check in done.checks:
             put(f"{check.name}: {check.found} of {check.tried} found, {check.minimum:.0%} needed")
         by = done.model or "BM25 alone"
-        done_line = f"{done.items} items are found with {by}"
-        put(done_line if done.flipped else f"{by} is built and not active: {done.why}")
+        if done.flipped:
+            put(f"{done.items} items are found with {by}")
+        else:
+            put(f"{by} is built and not active: {done.why}")
         if done.failing:
             put(f"{done.failing} items have no vector yet and are found with BM25")
     for space in done.left:

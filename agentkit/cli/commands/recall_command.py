@@ -47,12 +47,16 @@ def recall(
             _show(fact.score, "fact", "", fact.text)
         for one in found:
             _show(one.score, _place(one), _title(one), one.text)
-        for row in found.explain() if why else ():
-            put(str(row))
+        if why:
+            for row in found.explain():
+                put(str(row))
     for trouble in found.degraded:
         note(degraded_note(trouble))
     if not found and not found.knowledge:
-        note("nothing was found" + ("" if user else "; --user NAME searches what belongs to a user, too"))
+        text = "nothing was found"
+        if not user:
+            text += "; --user NAME searches what belongs to a user, too"
+        note(text)
         raise typer.Exit(1)
 
 
@@ -88,10 +92,10 @@ def _place(found: Document | RecalledMessage) -> str:
 def _title(found: Document | RecalledMessage) -> str:
     if isinstance(found, Document):
         return found.title
-    day = ""
+    title = found.name or found.role
     if found.when:
-        day = found.when.date().isoformat()
-    return ", ".join(filter(None, (found.name or found.role, day)))
+        title += f", {found.when.date().isoformat()}"
+    return title
 
 
 def _show(score: float | None, place: str, title: str, text: str) -> None:

@@ -40,7 +40,9 @@ def schema(
         needs = "optional"
         if name in found.get("required", ()):
             needs = "required"
-        by = ", ".join(one.get("x-required-by", ()))
-        put(f"{name}: {kind}, {needs}{f', for {by}' if by else ''}")
+        text = f"{name}: {kind}, {needs}"
+        if prompts := one.get("x-required-by"):
+            text += f", for {', '.join(prompts)}"
+        put(text)
     if not properties:
         note("its prompts require no additional kwargs")

@@ -12,8 +12,8 @@ import typer
 
 from agentkit.cli.agent_option import AgentSource, apart, loaded_agent, scope_of, store_of
 from agentkit.cli.options import HOME, AsJson, Home, TenantName, UserName, open_existing, utf8
-from agentkit.cli.screen import note, plain, put, put_json, put_table
-from agentkit.cli.stored_sessions import NAMED, Output, all_sessions, existing_session, write_lines
+from agentkit.cli.screen import note, put, put_json, put_table
+from agentkit.cli.stored_sessions import Output, all_sessions, existing_session, first_of, write_lines
 from agentkit.server.served_runs.event_form import message_form
 from agentkit_memory import Memory
 from agentkit_prompts.context.wire.write_openai_chat import openai_message
@@ -51,12 +51,12 @@ def list_sessions(
         rows = [(one.name, one.messages, last or "") for one, last in zip(found, times, strict=True)]
         put_table(("name", "messages", "last"), rows)
     else:
-        whose = "without a user"
+        text = "no conversation without a user is stored; --user NAME shows those of a user"
         if user is not None:
-            whose = f"of the user {user}"
-        others = f"--user NAME shows those of {'a' if user is None else 'another'} user"
-        others += ", --agent those of an agent" if agent is None else ""
-        note(f"no conversation {whose} is stored; {others}")
+            text = f"no conversation of the user {user} is stored; --user NAME shows those of another user"
+        if agent is None:
+            text += ", --agent those of an agent"
+        note(text)
 
 
 @sessions_app.command()
@@ -115,11 +115,8 @@ def _opened(agent: str | None, home: Path, tenant: str | None, user: str | None)
         if loaded.memory is None:
             closing.enter_context(open_existing(home, scope_of(None, tenant, user)))
         if names := apart(loaded, tenant, user):
-            more = ""
-            if len(names) > NAMED:
-                more = ", ..."
             note(
-                f"not here, from before {loaded.name} had a memory: {', '.join(map(plain, names[:NAMED]))}{more}; "
+                f"not here, from before {loaded.name} had a memory: {first_of(names)}; "
                 "without `memory` in its file they are shown"
             )
         yield closing.enter_context(store_of(loaded, home, tenant, user))

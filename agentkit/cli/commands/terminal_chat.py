@@ -101,7 +101,10 @@ class Chat:
             note(f"{_ALL}; so does Ctrl-D, and Ctrl-C stops an answer")
         # One event loop for all turns keeps the connection to the model.
         with asyncio.Runner() as runner:
-            for line in _typed() if at_terminal else filter(None, map(str.strip, sys.stdin)):
+            lines: Iterator[str] = filter(None, map(str.strip, sys.stdin))
+            if at_terminal:
+                lines = _typed()
+            for line in lines:
                 word, _, rest = line.partition(" ")
                 try:
                     if word == "/quit":
@@ -214,8 +217,10 @@ class Chat:
                 work = self.agent.resume(paused.journal, approve=decisions, session=self.session, on_event=self._show)
                 continue
             except BaseException as error:
+                # A run that failed has cost something, too.
                 spent = getattr(error, "usage", None)
-                self._usage += spent if isinstance(spent, Usage) else NO_USAGE
+                if isinstance(spent, Usage):
+                    self._usage += spent
                 raise
             self._usage += result.usage
             if self._as_json:
@@ -240,7 +245,10 @@ class Chat:
             answer = ""
         if answer.lower() in ("y", "yes"):
             return Approved()
-        return Denied("" if answer.lower() in ("", "n", "no") else answer)
+        if answer.lower() in ("", "n", "no"):
+            return Denied("")
+        # Any other answer is the reason, which the model reads.
+        return Denied(answer)
 
     async def _turn(self, work: Coroutine[Any, Any, RunResult[Any]]) -> RunResult[Any]:
         try:

@@ -40,5 +40,7 @@ def token(
     path = access or home / ACCESS
     private_folder(path.absolute().parent)
     made = add_token(path, utf8(name), utf8(tenant), scopes=cast(Any, scopes), user=user and utf8(user))
-    put(json.dumps({"token": made, "file": str(path)}) if as_json else made)
+    if as_json:
+        made = json.dumps({"token": made, "file": str(path)})
+    put(made)
     note(f"its hash is in {path}")
