@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from agentkit_prompts.chat_templates.guard.control_tokens import tokens_of
 from agentkit_prompts.chat_templates.protocol import ChatTemplate
@@ -177,28 +176,32 @@ _TEXTS: Mapping[type, tuple[str, ...]] = {
 """The fields of an item that others write."""
 
 
-def _places(ctx: PromptContext) -> Iterator[tuple[str, Callable[[str], PromptContext]]]:
+_Put: TypeAlias = Callable[[str], PromptContext]
+"""Returns a context with an attack in one place."""
+
+
+def _places(ctx: PromptContext) -> Iterator[tuple[str, _Put]]:
     """Yield every untrusted place of a context, with a function that adds text to it."""
     kwargs = ctx.user_input.additional_kwargs
     yield "user_input", lambda attack: ctx.evolve(user_input=UserInput(_longer(ctx.user_input.input, attack), kwargs))
     for path in _paths(kwargs):
-        yield "additional_kwargs" + "".join(f"[{key!r}]" for key in path), partial(_in_kwarg, ctx, path)
+        yield "additional_kwargs" + "".join(f"[{key!r}]" for key in path), _in_kwarg(ctx, path)
     if ctx.locale is not None:
         yield "locale", lambda attack: ctx.evolve(locale=f"{ctx.locale}{attack}")
     for index, tool in enumerate(ctx.tools):
         if tool.trust != "trusted":
-            yield f"tools[{index}].description", partial(_in_tool, ctx, index, "description")
-            yield f"tools[{index}].parameters", partial(_in_tool, ctx, index, "parameters")
+            yield f"tools[{index}].description", _in_tool(ctx, index, "description")
+            yield f"tools[{index}].parameters", _in_tool(ctx, index, "parameters")
     for field in ("conversation", "intermediate"):
         for index, message in enumerate(getattr(ctx, field)):
-            yield f"{field}[{index}] ({message.role})", partial(_in_item, ctx, field, index, "content")
+            yield f"{field}[{index}] ({message.role})", _in_item(ctx, field, index, "content")
     if ctx.summary is not None:
         yield "summary", lambda attack: ctx.evolve(summary=f"{ctx.summary}{attack}")
     for field in ("documents", "knowledge", "recalled"):
         for index, item in enumerate(getattr(ctx, field)):
             if item.trust != "trusted":
                 for attribute in _TEXTS[type(item)]:
-                    yield f"{field}[{index}].{attribute}", partial(_in_item, ctx, field, index, attribute)
+                    yield f"{field}[{index}].{attribute}", _in_item(ctx, field, index, attribute)
 
 
 def _paths(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -221,27 +224,39 @@ def _changed(value: Any, path: tuple[Any, ...], attack: str) -> Any:
     return [_changed(item, path[1:], attack) if index == path[0] else item for index, item in enumerate(value)]
 
 
-def _in_kwarg(ctx: PromptContext, path: tuple[Any, ...], attack: str) -> PromptContext:
-    given = ctx.user_input
-    return ctx.evolve(user_input=UserInput(given.input, _changed(given.additional_kwargs, path, attack)))
+def _in_kwarg(ctx: PromptContext, path: tuple[Any, ...]) -> _Put:
+    def put(attack: str) -> PromptContext:
+        given = ctx.user_input
+        return ctx.evolve(user_input=UserInput(given.input, _changed(given.additional_kwargs, path, attack)))
+
+    return put
 
 
-def _in_tool(ctx: PromptContext, index: int, field: str, attack: str) -> PromptContext:
-    tools = list(ctx.tools)
-    tool = tools[index]
-    changed: dict[str, Any] = {"description": tool.description + attack}
-    if field == "parameters":
-        properties = {**tool.parameters.get("properties", {}), attack: {"enum": [attack], "default": {attack: attack}}}
-        changed = {"parameters": {**tool.parameters, "title": attack, "properties": properties, attack: attack}}
-    tools[index] = replace(tool, **changed)
-    return ctx.evolve(tools=tuple(tools))
+def _in_tool(ctx: PromptContext, index: int, field: str) -> _Put:
+    def put(attack: str) -> PromptContext:
+        tools = list(ctx.tools)
+        tool = tools[index]
+        changed: dict[str, Any] = {"description": tool.description + attack}
+        if field == "parameters":
+            added = {attack: {"enum": [attack], "default": {attack: attack}}}
+            properties = {**tool.parameters.get("properties", {}), **added}
+            changed = {"parameters": {**tool.parameters, "title": attack, "properties": properties, attack: attack}}
+        tools[index] = replace(tool, **changed)
+        return ctx.evolve(tools=tuple(tools))
+
+    return put
 
 
-def _in_item(ctx: PromptContext, field: str, index: int, attribute: str, attack: str) -> PromptContext:
-    items = list(getattr(ctx, field))
-    items[index] = replace(items[index], **{attribute: _longer(getattr(items[index], attribute), attack)})
-    changed: dict[str, Any] = {field: Conversation(items) if attribute == "content" else tuple(items)}
-    return ctx.evolve(**changed)
+def _in_item(ctx: PromptContext, field: str, index: int, attribute: str) -> _Put:
+    def put(attack: str) -> PromptContext:
+        items = list(getattr(ctx, field))
+        items[index] = replace(items[index], **{attribute: _longer(getattr(items[index], attribute), attack)})
+        changed: dict[str, Any] = {field: tuple(items)}
+        if attribute == "content":
+            changed = {field: Conversation(items)}
+        return ctx.evolve(**changed)
+
+    return put
 
 
 def _longer(content: str | tuple[Part, ...], attack: str) -> str | tuple[Part, ...]:
