@@ -3,7 +3,7 @@
 Build: a function with a docstring becomes a name, a description, a JSON Schema and a validator; the limit is pydantic's
 `TypeAdapter` on the function, asked for its schema. Invoke: JSON text becomes validated arguments and the function is
 called with them; the limit is a ready validator and the call. Call: the same up to the result a model can read, without
-a time limit in the task of the caller, and with the time limit of every tool in a task that can be left behind.
+a time limit, and with the time limit of every tool, both in the task of the caller.
 Register: 1,000 tools and 10,000, which may cost ten times as much in time and memory and no more; tools from JSON
 Schema, whose validators are made when they are called first (a row of its own: `first call`), and tools from functions.
 """

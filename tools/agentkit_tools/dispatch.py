@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentkit_prompts.context.messages import ToolCall
+from agentkit_tools.calling.deadline import outcome
 from agentkit_tools.calling.tool_result import ToolResult, unknown_tool
 from agentkit_tools.errors import ends_run
 from agentkit_tools.tool import Tool
@@ -66,13 +67,16 @@ class _Round:
         """Answer calls concurrently."""
         batch = _Batch()
         for number, call in enumerate(calls):
+            if batch.has_failed:
+                # Eager tasks run until they wait when they are made.
+                break
             batch.tasks.append(asyncio.create_task(self._answer_in_task(call, batch, number)))
         return await batch.results()
 
     async def _answer_in_task(self, call: ToolCall, batch: _Batch, number: int) -> ToolResult | None:
         """Answer a call; None if the batch has failed."""
         try:
-            return await self._answer(call)
+            result, error = await outcome(self._answer(call), None)
         except GeneratorExit:
             # The coroutine is closed, perhaps outside of its event loop.
             raise
@@ -80,6 +84,9 @@ class _Round:
             # Not raised: asyncio raises a `KeyboardInterrupt` of a task also from the event loop.
             batch.fail(error, number)
             return None
+        if error is not None:
+            batch.fail(error, number)
+        return result
 
     async def _answer(self, call: ToolCall) -> ToolResult:
         if self.on_start is not None and (waiting := self.on_start(call)) is not None:
@@ -101,6 +108,11 @@ class _Batch:
         self.tasks: list[asyncio.Task[ToolResult | None]] = []
         self._cancelled: set[asyncio.Task[ToolResult | None]] = set()
         self._error: BaseException | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a call has failed."""
+        return self._error is not None
 
     def fail(self, error: BaseException, number: int) -> None:
         """Record an exception of the call `number`, and cancel calls.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context, ContextVar
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from agentkit_tools.errors import ends_run
@@ -14,6 +15,8 @@ T = TypeVar("T")
 
 _GRACE = 2.0
 """Seconds that cancelled code has to clean up before it is left behind."""
+_MAX_CLOSES = 5
+"""How often code is closed. A task group that is closed waits for its tasks, until it is closed again."""
 
 
 class DeadlineError(Exception):
@@ -24,43 +27,57 @@ Outcome: TypeAlias = tuple[T | None, BaseException | None]
 """The value that code returned and None, or None and the exception that it raised."""
 
 
+class _Mark:
+    """Marks the context of code. The timers and tasks that the code starts have copies of that context."""
+
+    has_ended = False
+
+
+_marks: ContextVar[tuple[_Mark, ...]] = ContextVar("agentkit_tools_marks", default=())
+
+
 async def outcome(code: Coroutine[Any, Any, T], seconds: float | None, grace: float = _GRACE) -> Outcome[T]:
     """Await `code` in the current task; return its value or its exception.
 
     After `seconds` the code is cancelled, and the error is a `DeadlineError`. Code that has not ended `grace` seconds
-    after a cancellation, by this limit or from outside, is closed and left behind.
+    after a cancellation, by this limit or from outside, is closed and left behind. A cancellation by the code itself,
+    such as an `asyncio.timeout` or a task group inside of it, has no such limit.
 
     Raises:
         asyncio.CancelledError: The task was cancelled from outside, or by `code`.
         BaseException: `code` raised an exception that ends the run; see `ends_run`.
     """
     task = cast("asyncio.Task[Any]", asyncio.current_task())
+    ends_at = None
+    if seconds is not None:
+        ends_at = task.get_loop().time() + seconds
     cancellations = task.cancelling()
+    outer = _marks.get()
+    if outer:
+        outer = tuple([mark for mark in outer if not mark.has_ended])
+    mark = _Mark()
+    _marks.set((*outer, mark))
     try:
         future = code.send(None)
     except StopIteration as end:
         # Most code ends without waiting: it needs no timer.
         return end.value, None
     except BaseException as error:
-        return _failure(error, is_cancelled=task.cancelling() > cancellations)
-    waiting = _WaitingCode(code, future, task, cancellations, seconds, grace)
-    try:
-        value = await waiting
-    except BaseException as error:
-        waiting.end()
-        result = _failure(error, is_cancelled=waiting.is_cancelled())
-        if waiting.is_late and isinstance(error, asyncio.CancelledError):
-            result = None, DeadlineError()
-        waiting.forget()
-        return result
-    waiting.end()
-    waiting.forget()
-    return value, None
+        is_cancellation = isinstance(error, asyncio.CancelledError)
+        return _failure(error, is_cancelled=is_cancellation and task.cancelling() > cancellations)
+    else:
+        waiting = _WaitingCode(code, future, task, cancellations, mark, grace)
+        if ends_at is not None:
+            waiting.end_at(ends_at)
+        return await waiting.outcome()
+    finally:
+        mark.has_ended = True
+        _marks.set(outer)
 
 
 def _failure(error: BaseException, *, is_cancelled: bool) -> Outcome[Any]:
     """Return the outcome of code that raised `error`, unless it is the end of the run or a cancellation of the task."""
-    if ends_run(error) or (is_cancelled and isinstance(error, asyncio.CancelledError)):
+    if is_cancelled or ends_run(error):
         raise error
     # The frames of this file refer to the exception. Without them, it is free as soon as nobody has it.
     traceback = error.__traceback__
@@ -70,12 +87,12 @@ def _failure(error: BaseException, *, is_cancelled: bool) -> Outcome[Any]:
     return None, error
 
 
-class _WaitingCode(Generic[T]):
-    """Code that waits for a future, as an object that a task awaits.
+class _WaitingCode(asyncio.Future[Any], Generic[T]):
+    """Code that waits for a future: what a task awaits, and the future that the task waits for.
 
-    A task steps the object that it awaits: with `__next__` when the future that it waits for has ended, with `throw`
-    when the task was cancelled. This object forwards the steps to the code. So a cancellation that the code ignores is
-    noticed, and the next step can leave the code out.
+    A task steps the object that it awaits, with `__next__` or `throw`. This object forwards the steps to the code, so a
+    step can leave the code out. The task waits for this object, which wakes it when the future of the code has ended.
+    So each cancellation of the task calls `cancel`, in the context of whoever cancels.
 
     Attributes:
         is_late: True if the time limit was exceeded.
@@ -84,69 +101,81 @@ class _WaitingCode(Generic[T]):
     __slots__ = (
         "_before",
         "_code",
-        "_ends_at",
+        "_context",
         "_future",
         "_grace",
         "_has_begun",
-        "_is_leaving",
-        "_left",
-        "_own",
-        "_reason",
-        "_stands_in",
+        "_inner",
+        "_is_left",
+        "_mark",
+        "_message",
+        "_outer",
         "_task",
-        "_thrown",
         "_timer",
+        "_wake",
         "is_late",
     )
 
     def __init__(
         self,
         code: Coroutine[Any, Any, T],
-        future: Any,
+        future: asyncio.Future[Any] | None,
         task: asyncio.Task[Any],
         cancellations: int,
-        seconds: float | None,
+        mark: _Mark,
         grace: float,
     ) -> None:
-        """Start the time limit.
+        """Make an object to await.
 
         Args:
             code: Code that was begun.
-            future: Future that the code waits for.
+            future: Future that the code waits for; None if it waits for the next step of the loop.
             task: Current task.
             cancellations: Number of cancellations of the task before the code was begun.
-            seconds: Time limit.
+            mark: Mark of the context of the code.
             grace: Seconds from a cancellation until the code is left behind.
         """
+        super().__init__(loop=task.get_loop())
         self._code = code
         self._future = future
         self._has_begun = False
-        self._stands_in = False
         self._task = task
-        # Cancellations of the task: before the code was begun, by this limit, and all that the code received.
-        self._before, self._own, self._thrown = cancellations, 0, 0
+        self._mark = mark
+        # Cancellations of the task: before the code was begun, from outside, and by code inside or by the time limit.
+        self._before, self._outer, self._inner = cancellations, 0, 0
+        self._message: Any = None
         self._grace = grace
-        self._is_leaving = False
-        self._reason: asyncio.CancelledError | None = None
-        self._left: BaseException | None = None
-        self.is_late = False
         self._timer: asyncio.TimerHandle | None = None
-        self._ends_at: float | None = None
-        if seconds is not None:
-            self._start(seconds, self._expire)
-            self._ends_at = cast(asyncio.TimerHandle, self._timer).when()
+        self._is_left = False
+        self.is_late = False
+
+    async def outcome(self) -> Outcome[T]:
+        """Await the code; return its value or its exception, like `outcome`."""
+        try:
+            value = await self
+            if self.is_late and self.is_cancelled():
+                raise self._cancellation()
+            return value, None
+        except BaseException as error:
+            is_cancellation = isinstance(error, asyncio.CancelledError)
+            failure = _failure(error, is_cancelled=is_cancellation and self.is_cancelled())
+            if self.is_late and is_cancellation:
+                return None, DeadlineError()
+            return failure
+        finally:
+            self.end()
+
+    # What the task awaits.
 
     def __await__(self) -> Generator[Any, None, T]:
         return cast("Generator[Any, None, T]", self)
 
     def __next__(self) -> Any:
         """Continue the code. Its end is a `StopIteration` with its value, or its exception."""
-        if self._left is not None:
-            raise self._left
-        if not self._has_begun:
-            self._has_begun = True
-            return self._wait_for(self._future)
-        return self._wait_for(self._code.send(None))
+        if self._has_begun:
+            return self._step(self._code.send, None)
+        self._has_begun = True
+        return self._wait_for(self._future)
 
     def send(self, _: None) -> Any:
         """Continue the code."""
@@ -154,96 +183,135 @@ class _WaitingCode(Generic[T]):
 
     def throw(self, error: BaseException, *_: object) -> Any:
         """Raise `error` in the code."""
-        if self._left is not None:
-            raise self._left
-        if not isinstance(error, asyncio.CancelledError):
-            return self._wait_for(self._code.throw(error))
-        self._thrown += 1
-        if self._stands_in and not self._future.done():
-            # The cancellation has reached only the future that stands in for this one.
-            self._future.cancel()
-        else:
-            self._future = self._code.throw(error)
-        if not self._is_leaving and self.is_cancelled():
-            # anyio recognises its cancellations.
-            self._reason = error
-            self._start_grace()
-        return self._wait_for(self._future)
+        return self._step(self._code.throw, error)
 
     def close(self) -> None:
-        """Close the code, because the coroutine that awaits it is closed."""
-        self._code.close()
+        """Close the code. Only exceptions that end the run are raised."""
+        for _ in range(_MAX_CLOSES):
+            try:
+                self._code.close()
+            except RuntimeError:
+                # The code still waits.
+                continue
+            except BaseException as error:
+                if ends_run(error):
+                    raise
+            break
+
+    def _step(self, step: Callable[[Any], Any], value: Any) -> Any:
+        if self._is_left:
+            self.close()
+            if self._future is not None:
+                self._future.add_done_callback(_retrieve)
+            raise self._cancellation()
+        return self._wait_for(step(value))
 
     def _wait_for(self, future: Any) -> Any:
-        """Return the future that the task waits for: `future`, or a future that stands in for it."""
+        """Return what the task waits for: this object, or what asyncio refuses to wait for."""
         self._future = future
-        # A plain future ends when it is cancelled; None is one step of the loop. A task or a group can ignore it.
-        self._stands_in = type(future) is not asyncio.Future and asyncio.isfuture(future)
-        if not self._stands_in:
-            return future
-        stand_in = asyncio.get_running_loop().create_future()
+        if future is not None:
+            is_awaited = getattr(future, "_asyncio_future_blocking", False)
+            if not is_awaited or future is self._task or future.get_loop() is not self.get_loop():
+                return future
+            future._asyncio_future_blocking = False
+        self._asyncio_future_blocking = True
+        return self
 
-        def end(_: object) -> None:
-            if not stand_in.done():
-                stand_in.set_result(None)
+    # What the task waits for.
 
-        future.add_done_callback(end)
-        return next(stand_in.__await__())
+    def add_done_callback(self, wake: Callable[[Any], object], /, *, context: Context | None = None) -> None:
+        """Wake the task with `wake` when the future of the code has ended."""
+        self._wake, self._context = wake, context
+        if self._future is None:
+            self._wake_soon()
+        else:
+            self._future.add_done_callback(wake, context=context)
 
-    def _start(self, seconds: float, action: Callable[[], None]) -> None:
+    def remove_done_callback(self, wake: Callable[[Any], object], /) -> int:
+        """Return 1 if the future of the code would have woken the task, and does not any more."""
+        if self._future is None:
+            return 0
+        return self._future.remove_done_callback(wake)
+
+    def done(self) -> bool:
+        """Return whether the future of the code has ended."""
+        return self._future is not None and self._future.done()
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Cancel the future of the code, because the task was cancelled."""
+        # A task that was cancelled in its own step cancels the next future that it waits for.
+        if self._mark in _marks.get() and asyncio.current_task() is not self._task:
+            self._inner += 1
+        else:
+            self._outer += 1
+            self._message = msg
+            if self.is_late:
+                # The code was cancelled. A second cancellation would interrupt its cleanup.
+                return True
+            if self._outer == 1:
+                self._start(self.get_loop().time() + self._grace, self._leave)
+        return self._future is not None and self._future.cancel(msg)
+
+    def _wake_soon(self) -> None:
+        """Wake the task in the next step of the loop."""
+        ended = self.get_loop().create_future()
+        ended.set_result(None)
+        ended.add_done_callback(self._wake, context=self._context)
+
+    # The limits of time, and cancellations.
+
+    def end_at(self, time: float) -> None:
+        """Cancel the code at a time of the loop."""
+        self._start(time, self._expire)
+
+    def _start(self, time: float, action: Callable[[], None]) -> None:
         """Start the timer in place of the one that runs."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(seconds, action)
-
-    def _start_grace(self) -> None:
-        self._is_leaving = True
-        self._start(self._grace, self._leave)
+        self._timer = self.get_loop().call_at(time, action)
 
     def _expire(self) -> None:
-        """Cancel code that has exceeded its time limit."""
+        """Cancel code that has exceeded its time limit. This timer has the context of the code."""
         self.is_late = True
-        self._start_grace()
-        self._cancel()
-
-    def _leave(self) -> None:
-        """Close code that has ignored its cancellation, and wake the task."""
-        if not self.is_late and not self.is_cancelled():
-            # The cancellation belonged to a time limit inside the code, which is over.
-            self._is_leaving = False
-            if self._ends_at is not None:
-                self._start(self._ends_at - asyncio.get_running_loop().time(), self._expire)
-            return
-        self._left = self._reason or asyncio.CancelledError()
-        try:
-            self._code.close()
-        except BaseException as error:
-            if ends_run(error):
-                self._left = error
-        self._cancel()
-
-    def _cancel(self) -> None:
-        self._own += 1
+        self._start(self.get_loop().time() + self._grace, self._leave)
         self._task.cancel()
 
+    def _leave(self) -> None:
+        """Wake the task to leave the code behind, which has ignored its cancellation.
+
+        The code is closed in the task: a context manager may have to end in the task and in the context of its begin.
+        """
+        self._is_left = True
+        if self.remove_done_callback(self._wake):
+            self._wake_soon()
+
+    def _cancellation(self) -> asyncio.CancelledError:
+        """Return the exception of a task that was cancelled. anyio recognises its cancellations by their message."""
+        if self._message is None:
+            return asyncio.CancelledError()
+        return asyncio.CancelledError(self._message)
+
     def is_cancelled(self) -> bool:
-        """Return True if the task was cancelled after the code was begun, and not by this limit."""
-        return self._task.cancelling() > self._before + self._own
+        """Return whether a `CancelledError` of the code is a cancellation of the task: from outside, or by the code."""
+        if self._outer == 0 and not self.is_late:
+            # Code that cancels "the current task" means the run: its cancellations are not taken back.
+            self._outer = self._task.cancelling() - self._before
+        return self._outer > 0
 
     def end(self) -> None:
-        """Stop the timer, and take back the cancellations by this limit."""
+        """Stop the timer, and take back the cancellations by the time limit, and by code inside that did not.
+
+        A task group of Python 3.11 and 3.12 does not take back its cancellation of the task if a task of the group
+        fails at the end of the block.
+        """
         if self._timer is not None:
             self._timer.cancel()
-        while self._own:
-            self._own -= 1
+        while self._inner and self._task.cancelling() > self._before + self._outer:
+            self._inner -= 1
             self._task.uncancel()
 
-    def forget(self) -> None:
-        """Take back the cancellations that the code received, and has answered in spite of.
 
-        A task group of Python 3.11 does not take back its cancellation of the task if a task of the group fails at the
-        end of the block.
-        """
-        while self._thrown and self.is_cancelled():
-            self._thrown -= 1
-            self._task.uncancel()
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    """Retrieve the exception of a task that nobody waits for: otherwise asyncio logs it."""
+    if not future.cancelled():
+        future.exception()
