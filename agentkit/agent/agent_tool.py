@@ -55,7 +55,7 @@ class AgentAsTool:
         self._definition = definition
         self._name = name
         self._argument = argument
-        self._history = history
+        self._history: History = history
 
     def tool(self, description: str, policy: PolicyOptions) -> Tool[..., Any]:
         """Return the tool.

@@ -180,15 +180,15 @@ class Journalled:
             raise
 
     async def check_output(self, output: Any, step: int) -> Checked:
-        known: Checked | None = None
-        if self._replays:
-            known = self._next("CheckOutput")
+        is_known = self._replays
+        if is_known:
+            known: Checked = self._next("CheckOutput")
             # A journal has the problem of an output, but not the output that a validator returned.
             if known.problem is not None:
                 return known
         await self._ready("CheckOutput")
         checked = await self._steps.check_output(output, step)
-        if known is None:
+        if not is_known:
             self._journal.add("CheckOutput", checked)
         return checked
 
