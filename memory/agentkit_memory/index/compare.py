@@ -5,8 +5,11 @@ Both sides are read in order of the id, a page at a time, so that memory does no
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
-from itertools import islice
+from collections import Counter, defaultdict
+from collections.abc import Collection, Container, Iterator, Sequence
+from heapq import merge
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Literal, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection, Row, bindparam, func, select, update
@@ -68,8 +71,22 @@ class _Difference(NamedTuple):
     kind: _Kind
     id: str
     version: int
-    """Of the point; 0 where it is missing."""
+    """Version of the point; 0 if it is missing."""
     row: _Row | None
+
+
+class _Tally:
+    """The number of differences by kind, and the first examples of each."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[_Kind] = Counter()
+        self.examples: dict[str, tuple[str, ...]] = defaultdict(tuple)
+
+    def add(self, kind: _Kind, ids: Sequence[str]) -> None:
+        """Count differences of one kind."""
+        self.counts[kind] += len(ids)
+        if ids:
+            self.examples[kind] = (*self.examples[kind], *ids)[:_EXAMPLES]
 
 
 def compare(database: Database, index: VectorIndex, space: str, now: float, *, repairing: bool = False) -> Verification:
@@ -78,16 +95,14 @@ def compare(database: Database, index: VectorIndex, space: str, now: float, *, r
     Raises:
         StoreClosed: The model was changed meanwhile, and the space is no longer read: nothing is queued for it.
     """
-    counts = {"missing": 0, "stale": 0, "orphan": 0}
-    examples: dict[str, tuple[str, ...]] = {}
+    tally = _Tally()
     with database.read() as connection:
         rows, waiting, failing = connection.execute(_COUNTS, {"this": space}).one()
         missing = decode_rows(connection, _UNQUEUED, {"this": space, "now": now}, items.c.id).sound
         unqueued = [row.id for row in missing]
         failing_rows = decode_rows(connection, _PROBLEMS, {"this": space}, _state.item_id).sound
         problems = {row.item_id: row.problem for row in failing_rows}
-    counts["missing"] = len(unqueued)
-    examples["missing"] = tuple(unqueued[:_EXAMPLES])
+    tally.add("missing", unqueued)
     if repairing and unqueued:
         with database.write() as connection:
             _hold(connection, database, space)
@@ -96,10 +111,7 @@ def compare(database: Database, index: VectorIndex, space: str, now: float, *, r
     while some := list(islice(differences, _PAGE)):
         certain = _certain(database, index, space, some)
         for each in certain:
-            counts[each.kind] += 1
-            known = examples.get(each.kind, ())
-            if len(known) < _EXAMPLES:
-                examples[each.kind] = (*known, each.id)
+            tally.add(each.kind, [each.id])
         if repairing and certain:
             with database.write() as connection:
                 _hold(connection, database, space)
@@ -112,10 +124,10 @@ def compare(database: Database, index: VectorIndex, space: str, now: float, *, r
         points=index.count(),
         pending=waiting,
         failing=failing,
-        missing=counts["missing"],
-        stale=counts["stale"],
-        orphans=counts["orphan"],
-        examples={kind: ids for kind, ids in examples.items() if ids},
+        missing=tally.counts["missing"],
+        stale=tally.counts["stale"],
+        orphans=tally.counts["orphan"],
+        examples=dict(tally.examples),
         problems=problems,
     )
 
@@ -141,37 +153,35 @@ def _rows(database: Database, space: str) -> Iterator[_Row]:
 
 
 def _differences(database: Database, index: VectorIndex, space: str, unqueued: Container[str]) -> Iterator[_Difference]:
-    """Walk along both sides at once; `unqueued` items are counted already."""
-    points = index.versions()
-    rows = _rows(database, space)
-    point, row = next(points, None), next(rows, None)
-    while point is not None or row is not None:
-        if point is not None and (row is None or point[0] < row.item_id):
-            if point[0] not in unqueued:
-                yield _Difference("orphan", *point, None)
-            point = next(points, None)
-            continue
-        if row is None:
-            break
-        version = point[1] if point is not None and point[0] == row.item_id else 0
-        kind = _kind(row, version)
-        if kind is not None:
-            yield _Difference(kind, row.item_id, version, row)
-        if version and point is not None:
-            point = next(points, None)
-        row = next(rows, None)
+    """Yield what differs; `unqueued` items are counted already."""
+    points = ((item, version, None) for item, version in index.versions())
+    rows = ((row.item_id, 0, row) for row in _rows(database, space))
+    # Both are in order of the id: a point and its row follow each other.
+    for item, pair in groupby(merge(points, rows, key=itemgetter(0)), itemgetter(0)):
+        version, row = 0, None
+        for _, of_point, of_row in pair:
+            version, row = version or of_point, row or of_row
+        kind = _kind(version, row)
+        if kind is not None and (row is not None or item not in unqueued):
+            yield _Difference(kind, item, version, row)
 
 
-def _kind(row: _Row, version: int) -> _Kind | None:
+def _kind(version: int, row: _Row | None) -> _Kind | None:
+    """Return the difference between a point, whose version is 0 if it is missing, and its row."""
+    if row is None:
+        return "orphan"
+    # A version above the wanted one would survive what a worker writes, even if the row is pending.
     if version > row.want > 0:
-        return "stale"  # newer than what a worker would write
+        return "stale"
     if row.want != row.have:
-        return None  # pending: a worker does it
+        return None  # pending: a worker writes or removes the point
     if row.want < 0 or not row.exists:
         return "orphan"
     if not version:
         return "missing"
-    return None if version == row.want else "stale"
+    if version != row.want:
+        return "stale"
+    return None
 
 
 def _certain(
@@ -181,20 +191,26 @@ def _certain(
 
     A worker writes a point before it acknowledges its row, and removes one before it deletes its row.
     """
-    doubtful = {each.id: each for each in differences if each.kind != "orphan"}
-    if doubtful:  # the point may have been written after its page was read, and acknowledged before that of its row
-        held = {item: version for item, version in index.versions() if item in doubtful}
-        settled = {item for item, each in doubtful.items() if each.row is not None and held.get(item) == each.row.want}
-        differences = [each for each in differences if each.id not in settled]
+    differing = {each.id: each.row.want for each in differences if each.row is not None and each.kind != "orphan"}
+    # The point may have been written after its page was read, and acknowledged before that of its row.
+    written = _versions_of(index, differing)
+    differences = [
+        each for each in differences if each.id not in differing or written.get(each.id) != differing[each.id]
+    ]
     with database.read() as connection:
-        bound = {"this": space, "ids": [each.id for each in differences]}
-        found = raw_rows(connection, _LOOK_AGAIN, bound)
-        now = {row.item_id: row for row in found}
+        rows = raw_rows(connection, _LOOK_AGAIN, {"this": space, "ids": [each.id for each in differences]})
+    now = {row.item_id: row for row in rows}
     certain = [each for each in differences if now.get(each.id) == each.row]
-    if without_row := {each.id for each in certain if each.row is None}:  # whose points may have been removed since
-        held = {item: version for item, version in index.versions() if item in without_row}
-        certain = [each for each in certain if each.row is not None or each.id in held]
-    return certain
+    # Points without a row may have been removed since.
+    left = _versions_of(index, {each.id for each in certain if each.row is None})
+    return [each for each in certain if each.row is not None or each.id in left]
+
+
+def _versions_of(index: VectorIndex, ids: Collection[str]) -> dict[str, int]:
+    """Return the versions of some points."""
+    if not ids:  # the whole index is read
+        return {}
+    return {item: version for item, version in index.versions() if item in ids}
 
 
 def _queue(connection: Connection, space: str, differences: Sequence[_Difference]) -> None:

@@ -7,7 +7,7 @@ the items again, since it may have overwritten a newer version.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -155,8 +155,13 @@ class Worker:
         self._encoder = encoder
         self._batch = batch
         self._lease = lease
-        self._look, self._lease_some = _REMOVALS if removals else _ANY if scope is None else _OF_SCOPE
-        self._only = {} if scope is None or removals else {"only": scope}
+        self._look, self._lease_some = _ANY
+        self._only: dict[str, int] = {}
+        if removals:
+            self._look, self._lease_some = _REMOVALS
+        elif scope is not None:
+            self._look, self._lease_some = _OF_SCOPE
+            self._only = {"only": scope}
         self._who = {"this": space, "me": self.name}
         self.others = False
         """Whether other workers held items of this space at the last look."""
@@ -231,22 +236,26 @@ class Worker:
         waiting = [task for task in tasks if task.text is not None]
         if self._encoder is None or not waiting:
             return
-        pictures = [task for task in waiting if task.image]
         try:
             encoder = self._encoder()
-            for some in in_batches(pictures if encoder.takes_images else (), MAX_IMAGES):  # which are large
-                with self._database.read() as connection:
-                    found = read_images(connection, [task.image for task in some])
-                there = [task for task in some if task.image in found]
-                _embed(encoder, there, [found[task.image] for task in there])
+            if encoder.takes_images:
+                self._embed_images(encoder, [task for task in waiting if task.image])
             rest = [task for task in waiting if not task.embedded]
             _embed(encoder, rest, [task.text or "" for task in rest])
         except StoreClosed:
             raise
         except Exception as error:
             for task in waiting:
-                if task.dense is None:
-                    task.problem = task.problem or _problem(f"{type(error).__name__}: {error}")
+                if task.dense is None and not task.problem:
+                    task.problem = _problem(f"{type(error).__name__}: {error}")
+
+    def _embed_images(self, encoder: Encoder, tasks: Sequence[_Task]) -> None:
+        """Give tasks the vectors of their images; a task whose image is not stored keeps its alt text."""
+        for some in in_batches(tasks, MAX_IMAGES):  # images are large
+            with self._database.read() as connection:
+                images = read_images(connection, [task.image for task in some])
+            stored = [task for task in some if task.image in images]
+            _embed(encoder, stored, [images[task.image] for task in stored])
 
     def _write(self, tasks: Sequence[_Task]) -> None:
         gone = [task.item for task in tasks if task.text is None]
@@ -264,45 +273,50 @@ class Worker:
         failpoint("worker.flushed")
 
     def _acknowledge(self, tasks: Sequence[_Task]) -> None:
-        now = self._database.clock()
-
-        def acknowledge(connection: Connection) -> int | None:
-            # Before any row of the outbox: who claims the index for another one holds this row, and waits for those.
-            counted = connection.execute(_COUNT_ON, {"this": self._space, "index": self.index.id}).first()
-            state = connection.scalar(_STATE, {"this": self._space}) if counted is None else counted.state
-            held = {row.item_id: row.want for row in connection.execute(HELD, self._who)}
-            done, gone, failed, lost = [], [], [], []
-            unchanged = []  # names of the vectors that are kept: not those of items that were erased meanwhile
-            for task in tasks:
-                row = {"item": task.item, "this": self._space, "done": task.want, "error": None}
-                if task.item not in held:
-                    lost.append(task)
-                elif task.problem and held[task.item] != task.want:  # what failed is no longer wanted
-                    failed.append(row | {"again": None, "times": 0})
-                elif task.problem:
-                    times = {"again": now + retry_pause(task.attempts), "times": task.attempts + 1}
-                    failed.append(row | times | {"error": task.problem[:1000]})
-                elif task.text is None:
-                    gone.append(row)
-                else:
-                    done.append(row)
-                    if held[task.item] == task.want:
-                        unchanged.append(task.embedded)
-            for statement, rows in ((DONE, done + gone), (_FORGET, gone), (FAILED, failed)):
-                if rows:
-                    connection.execute(statement, rows)
-            # It may have overwritten something newer: queued again, or for a deleted item, its removal. Where the model
-            # was changed, the index is dropped, and so are its rows.
-            if lost and state not in (None, "retired"):
-                connection.execute(_AGAIN[connection.dialect.name], [self._rewritten(task) for task in lost])
-            if unchanged and self._encoder is not None:
-                self._encoder().keep(connection, unchanged)
-            failpoint("worker.unacknowledged")
-            return None if counted is None else counted.writes
-
-        writes = self._database.change(acknowledge)
+        writes = self._database.change(lambda connection: self._settle(connection, tasks))
         if writes is not None and isinstance(self.index, CountsWrites):
             self.index.keep_written(writes)
+
+    def _settle(self, connection: Connection, tasks: Sequence[_Task]) -> int | None:
+        """Acknowledge the tasks; return the number of writes of the index, None if it was replaced."""
+        # Before any row of the outbox: who claims the index for another one holds this row, and waits for those.
+        counted = connection.execute(_COUNT_ON, {"this": self._space, "index": self.index.id}).first()
+        if counted is None:  # another process built the index elsewhere
+            state, writes = connection.scalar(_STATE, {"this": self._space}), None
+        else:
+            state, writes = counted.state, counted.writes
+        wanted = {row.item_id: row.want for row in connection.execute(HELD, self._who)}
+        held = [task for task in tasks if task.item in wanted]
+        lost = [task for task in tasks if task.item not in wanted]
+        self._mark(connection, held, wanted)
+        # They may have overwritten newer versions; of a deleted item, the removal is queued. If the model was changed,
+        # the index is dropped, and so are its rows.
+        if lost and state not in (None, "retired"):
+            connection.execute(_AGAIN[connection.dialect.name], [self._rewritten(task) for task in lost])
+        failpoint("worker.unacknowledged")
+        return writes
+
+    def _mark(self, connection: Connection, tasks: Sequence[_Task], wanted: Mapping[str, int]) -> None:
+        """Mark tasks whose lease is held as done or failed, and keep the vectors of texts that are still wanted."""
+        failed = [self._failure(task, wanted[task.item]) for task in tasks if task.problem]
+        done = [task for task in tasks if not task.problem]
+        rows = [{"item": task.item, "this": self._space, "done": task.want, "error": None} for task in done]
+        gone = [row for row, task in zip(rows, done, strict=True) if task.text is None]
+        for statement, values in ((DONE, rows), (_FORGET, gone), (FAILED, failed)):
+            if values:
+                connection.execute(statement, values)
+        # Vectors of items that were erased or changed meanwhile are not kept.
+        unchanged = [task.embedded for task in done if task.text is not None and wanted[task.item] == task.want]
+        if unchanged and self._encoder is not None:
+            self._encoder().keep(connection, unchanged)
+
+    def _failure(self, task: _Task, wanted: int) -> dict[str, object]:
+        """Return the values for `FAILED`: when to try again, at once if another version is wanted by now."""
+        row = {"item": task.item, "this": self._space, "done": task.want}
+        if wanted != task.want:
+            return row | {"error": None, "again": None, "times": 0}
+        again = self._database.clock() + retry_pause(task.attempts)
+        return row | {"error": task.problem[:1000], "again": again, "times": task.attempts + 1}
 
     def _rewritten(self, task: _Task) -> dict[str, object]:
         version = abs(task.want)
@@ -317,7 +331,9 @@ class Worker:
 
 def _embed(encoder: Encoder, tasks: Sequence[_Task], contents: Sequence[str | Image]) -> None:
     """Give tasks the vectors of their contents, or the problem of each."""
-    for task, content, vector in zip(tasks, contents, encoder(contents) if contents else (), strict=True):
+    if not tasks:
+        return
+    for task, content, vector in zip(tasks, contents, encoder(contents), strict=True):
         task.embedded = vector_name(content)
         if isinstance(vector, str):
             task.problem = _problem(vector)
