@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from types import EllipsisType
 from typing import Any
@@ -151,7 +152,8 @@ class Facts:
         taken_from, replaced = _ids("sources", sources), _ids("supersedes", supersedes)
         draft = FactDraft(text, taken_from, replaced, valid_from, valid_to, {} if metadata is None else metadata)
         own = scope_id(self._database, self._scope)
-        while taken_from and itemise(self._database, [own], _MAX_ITEMISED):  # a turn may be recalled before it is one
+        # A source may be a new message, which is recalled before it is an item.
+        while taken_from and itemise(self._database, [own], _MAX_ITEMISED):
             pass
 
         def write(connection: Connection) -> StoredFact:
@@ -168,40 +170,39 @@ class Facts:
         text, valid_from, valid_to = draft.text, draft.valid_from, draft.valid_to
         replaced, taken_from = _ids("supersedes", draft.supersedes), _ids("sources", draft.sources)
         meta = self._check(text, valid_from, valid_to, draft.metadata)
-        fact = str(uuid.uuid5(NAMESPACE, "\0".join((FACT, self._scope.key, text, *taken_from))))
         self._check_known(connection, own, replaced, taken_from)
-        known = _read(connection, [fact], [own])
-        while known and known[0].text != text:  # it was updated: its id stands for another text now
-            fact = str(uuid.uuid5(uuid.UUID(fact), text))
-            known = _read(connection, [fact], [own])
-        as_it_is = [(each.superseded_by, each.valid_from, each.valid_to) for each in known]
-        if not known:
-            row = {
-                "id": fact,
-                "scope_id": own,
-                "kind": FACT,
-                "position": int(connection.scalar(_LAST, {"scope": own}) or 0) + 1,
-                **text_columns(text),
-                "created_at": self._database.clock(),
-                "valid_from": valid_from,
-                "valid_to": valid_to,
-                "meta": meta,
-            }
-            connection.execute(insert(items), row)
-            if taken_from:
-                rows = [
-                    {"item_id": fact, "source_id": source} for source in _with_their_sources(connection, taken_from)
-                ]
-                connection.execute(insert(item_sources), rows)
+        fact, known = self._identify(connection, own, text, taken_from)
+        if known is None:
+            times = {"valid_from": valid_from, "valid_to": valid_to, "created_at": self._database.clock()}
+            place = int(connection.scalar(_LAST, {"scope": own}) or 0) + 1
+            row = {"id": fact, "scope_id": own, "kind": FACT, "position": place, "meta": meta, **times}
+            connection.execute(insert(items), row | text_columns(text))
+            sources = _with_their_sources(connection, taken_from)
+            if sources:
+                connection.execute(insert(item_sources), [{"item_id": fact, "source_id": each} for each in sources])
             enqueue(connection, [fact], own)
-        elif not taken_from and as_it_is != [(None, valid_from, valid_to)]:
+        elif taken_from:
+            return known  # the same source again changes nothing
+        elif (known.superseded_by, known.valid_from, known.valid_to) != (None, valid_from, valid_to):
             connection.execute(_RENEW, {"item": fact, "since": valid_from, "until": valid_to})
             enqueue(connection, [fact], own)
         old = [each for each in _with_successors(connection, replaced) if each != fact]
-        if old and not (known and taken_from):  # the same source again changes nothing
+        if old:
             connection.execute(_SUPERSEDE, {"ids": old, "new": fact})
             withdraw(connection, old)
         return _read(connection, [fact], [own])[0]
+
+    def _identify(
+        self, connection: Connection, own: int, text: str, sources: Sequence[str]
+    ) -> tuple[str, StoredFact | None]:
+        """Return the id of a text from some sources, and the fact if it is stored already."""
+        fact = str(uuid.uuid5(NAMESPACE, "\0".join((FACT, self._scope.key, text, *sources))))
+        while stored := _read(connection, [fact], [own]):
+            if stored[0].text == text:
+                return fact, stored[0]
+            # The fact was updated: its id stands for another text now.
+            fact = str(uuid.uuid5(uuid.UUID(fact), text))
+        return fact, None
 
     def update(
         self,
@@ -235,24 +236,34 @@ class Facts:
             known = _read(connection, [fact], [own])
             if not known:
                 raise NotFound(f"not in this scope: fact {fact!r:.80}; nothing was changed", value=str(fact))
-            (old,) = known
-            since = old.valid_from if isinstance(valid_from, EllipsisType) else valid_from
-            until = old.valid_to if isinstance(valid_to, EllipsisType) else valid_to
-            meta = self._check(old.text if text is None else text, since, until, metadata or old.metadata)
-            if metadata is not None and not metadata:
-                meta = "{}"
-            if text is not None and text != old.text:
-                withdraw(connection, [old.id])  # first: a worker may be about to keep the vector of the old text
-                forget_embeddings(connection, [old.id])
-                columns = {f"new_{name}": value for name, value in text_columns(text).items()}
-                connection.execute(_CHANGE_TEXT, {"item": old.id, **columns})
-            values = {"since": since, "until": until, "new_meta": meta, "now": self._database.clock()}
-            connection.execute(_CHANGE, {"item": old.id, **values})
-            if old.superseded_by is None:
-                enqueue(connection, [old.id], own)
+            new = old = known[0]
+            if text is not None:
+                new = replace(new, text=text)
+            if not isinstance(valid_from, EllipsisType):
+                new = replace(new, valid_from=valid_from)
+            if not isinstance(valid_to, EllipsisType):
+                new = replace(new, valid_to=valid_to)
+            if metadata is not None:
+                new = replace(new, metadata=metadata)
+            meta = self._check(new.text, new.valid_from, new.valid_to, new.metadata)
+            self._change(connection, own, old, new, meta)
             return _read(connection, [old.id], [own])[0]
 
         return self._database.change(write)
+
+    def _change(self, connection: Connection, own: int, old: StoredFact, new: StoredFact, meta: str) -> None:
+        """Write a changed fact, with its metadata as JSON."""
+        this = {"item": old.id}
+        if new.text != old.text:
+            # First: a worker may be about to keep the vector of the old text.
+            withdraw(connection, [old.id])
+            forget_embeddings(connection, [old.id])
+            columns = {f"new_{name}": value for name, value in text_columns(new.text).items()}
+            connection.execute(_CHANGE_TEXT, this | columns)
+        values = {"since": new.valid_from, "until": new.valid_to, "new_meta": meta, "now": self._database.clock()}
+        connection.execute(_CHANGE, this | values)
+        if old.superseded_by is None:
+            enqueue(connection, [old.id], own)
 
     def search(self, query: str, *, limit: int = 10) -> tuple[StoredFact, ...]:
         """Return the facts that fit a question, best first, of what this scope may read and what holds now.
@@ -260,9 +271,11 @@ class Facts:
         Raises:
             InvalidArgument: The query is not text, or the limit is invalid.
         """
-        ids = [] if self._find is None else self._find(query, limit)
-        found = {each.id: each for each in self._readable(ids)} if ids else {}
-        return tuple(found[each] for each in ids if each in found)
+        if self._find is None:
+            return ()
+        ids = self._find(query, limit)
+        facts = {each.id: each for each in self._readable(ids)}
+        return tuple(facts[each] for each in ids if each in facts)
 
     def _readable(self, ids: Sequence[str]) -> Sequence[StoredFact]:
         """Return those of the facts that the scope may read."""
@@ -272,8 +285,7 @@ class Facts:
 
     def get(self, fact: str) -> StoredFact | None:
         """Return a fact that this scope may read, valid and current or not; None for an unknown id."""
-        found = self._readable([storable(str(fact))])
-        return found[0] if found else None
+        return next(iter(self._readable([storable(str(fact))])), None)
 
     def list(self, *, after: int = 0, limit: int = 100, superseded: bool = False) -> tuple[StoredFact, ...]:
         """Return facts of exactly this scope, in the order in which they were first added.
@@ -287,10 +299,12 @@ class Facts:
             raise InvalidArgument(f"facts: expected a limit of 1 or more, got {limit!r}", name="limit")
         if not is_whole(after):
             raise InvalidArgument(f"facts: expected the number of a fact as 'after', got {after!r}", name="after")
-        own = known_ids(self._database, self._scope)
+        statement = _CURRENT
+        if superseded:
+            statement = _ALL
+        bound = {"scopes": known_ids(self._database, self._scope), "after": after, "most": limit}
         with self._database.read() as connection:
-            bound = {"scopes": own, "after": after, "most": limit}
-            return tuple(_read_facts(connection, _ALL if superseded else _CURRENT, bound))
+            return tuple(_read_facts(connection, statement, bound))
 
     def remove(self, fact: str) -> bool:
         """Delete a fact of this scope; return whether there was one. Facts that it superseded stay superseded."""
@@ -311,7 +325,9 @@ class Facts:
     def _check(text: str, valid_from: float | None, valid_to: float | None, metadata: Mapping[str, object]) -> str:
         if not isinstance(text, str) or not text.strip():
             raise InvalidArgument(f"a fact needs a text, got {text!r}", name="text")
-        problems = [] if storable(text) == text else ["text: it holds NUL or an unpaired surrogate"]
+        problems = []
+        if storable(text) != text:
+            problems.append("text: it holds NUL or an unpaired surrogate")
         for name, value in (("valid_from", valid_from), ("valid_to", valid_to)):
             if value is not None and not is_time(value):
                 problems.append(f"{name}: expected seconds since 1970, got {brief(value)}")
@@ -344,7 +360,9 @@ def newest_facts(connection: Connection, own: int, now: float, limit: int) -> li
 
 
 def _ids(name: str, given: object) -> list[str]:
-    listed = [given] if isinstance(given, str) else given
+    listed = given
+    if isinstance(given, str):
+        listed = [given]
     if not isinstance(listed, Iterable) or isinstance(listed, bytes | Mapping):
         raise InvalidArgument(f"a fact: expected an id or ids as {name!r}, got {given!r}", name=name)
     ids = list(listed)
@@ -359,10 +377,13 @@ def ends_of(connection: Connection, facts: Sequence[tuple[float | None, Sequence
     for batch in in_batches(sorted({source for _, sources in facts for source in sources})):
         rows = decode_rows(connection, _ENDS, {"ids": batch}, items.c.id).sound
         ends |= {source: float(end) for source, end in rows}
-    return [
-        min(inf if valid_to is None else valid_to, *(ends.get(source, inf) for source in sources), inf)
-        for valid_to, sources in facts
-    ]
+    earliest = []
+    for valid_to, sources in facts:
+        times = [ends.get(source, inf) for source in sources]
+        if valid_to is not None:
+            times.append(valid_to)
+        earliest.append(min(times, default=inf))
+    return earliest
 
 
 def _read(connection: Connection, ids: Sequence[str], scope_ids: Sequence[int]) -> list[StoredFact]:

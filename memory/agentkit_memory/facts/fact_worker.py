@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import BindParameter, Connection, bindparam, delete, func, insert, literal, or_, select, update
 
@@ -133,6 +134,14 @@ class _Window:
         return tuple(task.turn for task in (*self.before, *self.tasks))
 
 
+class _Place(NamedTuple):
+    """A conversation with turns to be read."""
+
+    scope: Scope
+    scope_id: int
+    branch_id: int
+
+
 class FactWorker:
     """Extracts facts from turns: from at most `most` together, which others may take after `lease` seconds.
 
@@ -162,79 +171,68 @@ class FactWorker:
             return 0
         try:
             failpoint("facts.leased")
-            known = self._known(window)
-            try:
-                drafts = list(self._extract(window.turns, known))
-            except (KeyboardInterrupt, SystemExit):
-                raise
-            except BaseException as error:  # a panic of a model too
-                self._failed(window, error)
-                return len(window.tasks)
-            wrong = wrong_types(drafts)
-            if wrong is not None and not _is_last(window):
-                self._failed(window, wrong)
-                return len(window.tasks)
-            failpoint("facts.asked")
-            right = [each for each in drafts if not misshapen(each)]
-
-            def write(connection: Connection) -> None:
-                self._store(connection, window, known, right, wrong)
-                failpoint("facts.written")
-
-            self._database.change(write)
-            failpoint("facts.committed")
+            self._read(window)
         except BaseException:
             self._database.change(lambda connection: connection.execute(RELEASE, self._who))
             raise
         return len(window.tasks)
+
+    def _read(self, window: _Window) -> None:
+        """Ask the extractor about leased turns, and store its answer or queue the turns again."""
+        known = self._known(window)
+        try:
+            drafts = list(self._extract(window.turns, known))
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of a model too
+            self._failed(window, error)
+            return
+        wrong = wrong_types(drafts)
+        if wrong is not None and not _is_last(window):
+            self._failed(window, wrong)
+            return
+        failpoint("facts.asked")
+        right = [each for each in drafts if not misshapen(each)]
+
+        def write(connection: Connection) -> None:
+            self._store(connection, window, known, right, wrong)
+            failpoint("facts.written")
+
+        self._database.change(write)
+        failpoint("facts.committed")
 
     def _take(self) -> _Window | None:
         """Lease the next turns of some conversation; None when all are read or leased."""
         now = self._database.clock()
         with self._database.read() as connection:
             gone = connection.scalar(_GONE)
-            busy = connection.execute(_BUSY, {"now": now}).all()
-            held = sorted({row.scope_id for row in busy if row.held})
-            paused = sorted({row.branch_id for row in busy})
-            damaged: list[int] = []
-            while True:
-                seen = {"now": now, "scopes": held + damaged, "branches": paused}
-                found = connection.execute(_NEXT, seen).one_or_none()
-                if found is None or _scope_of(connection, found.scope_id) is not None:
-                    break
-                damaged.append(found.scope_id)
-        if gone is None and found is None:
+            place = _next_place(connection, now)
+        if gone is None and place is None:
             return None
 
         def take(connection: Connection) -> _Window | None:
             if gone is not None:  # their facts were deleted with them
                 connection.execute(_FORGET)
-            return None if found is None else self._hold(connection, now, *found)
+            if place is None:
+                return None
+            return self._hold(connection, now, place)
 
         return self._database.change(take)
 
-    def _hold(self, connection: Connection, now: float, scope: int, branch: int) -> _Window | None:
-        hold_scope(connection, scope)
-        if connection.execute(_HELD_IN, {"now": now, "scope": scope}).first() is not None:
+    def _hold(self, connection: Connection, now: float, place: _Place) -> _Window | None:
+        hold_scope(connection, place.scope_id)
+        if connection.execute(_HELD_IN, {"now": now, "scope": place.scope_id}).first() is not None:
             return None  # another worker was faster
-        rows = connection.execute(_WINDOW, {"now": now, "branch": branch, "most": self._most}).all()
-        size = 0
-        taken: list[Any] = []
-        for row in rows:
-            size += len(row.text)
-            # A turn that failed is read alone, and those after it wait.
-            if row.waits or (taken and (row.attempts or taken[0].attempts or size > _MAX_CHARACTERS)):
-                break
-            taken.append(row)
-        if not taken:
+        bound = {"now": now, "branch": place.branch_id, "most": self._most}
+        rows = _read_together(connection.execute(_WINDOW, bound).all())
+        if not rows:
             return None
-        ids = [row.id for row in taken]
+        ids = [row.id for row in rows]
         connection.execute(_LEASE, {"ids": ids, "me": self._who["me"], "until": now + self._lease})
-        bound = {"branch": branch, "first": taken[0].position, "most": _MAX_BEFORE}
+        bound = {"branch": place.branch_id, "first": rows[0].position, "most": _MAX_BEFORE}
         before = [_task(row, new=False) for row in reversed(connection.execute(_BEFORE, bound).all())]
-        tasks = [_task(row, row.want, row.attempts) for row in taken]
-        named = _scope_of(connection, scope)
-        return None if named is None else _Window(named, scope, branch, tuple(before), tuple(tasks))
+        tasks = [_task(row, row.want, row.attempts) for row in rows]
+        return _Window(place.scope, place.scope_id, place.branch_id, tuple(before), tuple(tasks))
 
     def _settle(self, connection: Connection, window: _Window) -> tuple[list[_Task], set[str]]:
         """Lock the scope and the conversation until the transaction ends, and look what has changed since `_take`.
@@ -261,7 +259,9 @@ class FactWorker:
 
     def _again(self, connection: Connection, tasks: Sequence[_Task], problem: str, seconds: float) -> None:
         """Queue the turns again, with a pause in seconds."""
-        until = self._database.clock() + seconds if seconds else None
+        until = None
+        if seconds:
+            until = self._database.clock() + seconds
         again = {"this": FACTS, "again": until, "error": problem[:1000]}
         if tasks:
             connection.execute(FAILED, [again | {"item": task.turn.id, "times": task.attempts + 1} for task in tasks])
@@ -289,13 +289,7 @@ class FactWorker:
         still, same = self._settle(connection, window)
         facts = Facts(self._database, window.scope)
         turns = {turn.id: turn for turn in window.turns}
-        now = self._database.clock()
-        newest = newest_facts(connection, window.scope_id, now, _MAX_READ)
-        known_until: dict[str, float] = {}  # by text
-        ends = ends_of(connection, [(fact.valid_to, fact.sources) for fact in newest])
-        for fact, end in zip(newest, ends, strict=True):
-            text = fact.text.strip().casefold()
-            known_until[text] = max(end, known_until.get(text, end))
+        known_until = self._ends_by_text(connection, window.scope_id)
         for given in drafts:
             draft = replace(given, text=given.text.strip())
             try:
@@ -313,6 +307,16 @@ class FactWorker:
             self._done(connection, still)
         else:
             self._give_up(connection, window, still, wrong)
+
+    def _ends_by_text(self, connection: Connection, scope_id: int) -> dict[str, float]:
+        """Return until when the newest facts of a scope are recalled, by their texts, which are compared casefolded."""
+        newest = newest_facts(connection, scope_id, self._database.clock(), _MAX_READ)
+        ends = ends_of(connection, [(fact.valid_to, fact.sources) for fact in newest])
+        latest: dict[str, float] = {}
+        for fact, end in zip(newest, ends, strict=True):
+            text = fact.text.strip().casefold()
+            latest[text] = max(end, latest.get(text, end))
+        return latest
 
     def _give_up(self, connection: Connection, window: _Window, tasks: Sequence[_Task], error: InvalidArgument) -> None:
         self._done(connection, tasks, _kept(window, error))
@@ -337,23 +341,52 @@ class FactWorker:
 def _ask_for_facts(database: Database) -> None:
     """Queue every turn for extraction, those that were stored before too."""
     with database.read() as connection:
-        known = connection.scalar(_KNOWN)
-    if known is None:
-        with database.write() as connection:
-            hold_spaces(connection, change=True)
-            if connection.scalar(_KNOWN) is None:
-                row = {"space": FACTS, "index_id": "", "state": FACTS, "created_at": database.clock()}
-                connection.execute(insert(vector_spaces).values(**row))
-                connection.execute(_BACKFILL)
+        if connection.scalar(_KNOWN) is not None:
+            return
+    with database.write() as connection:
+        hold_spaces(connection, change=True)
+        # Another worker may have been faster.
+        if connection.scalar(_KNOWN) is None:
+            row = {"space": FACTS, "index_id": "", "state": FACTS, "created_at": database.clock()}
+            connection.execute(insert(vector_spaces).values(**row))
+            connection.execute(_BACKFILL)
+
+
+def _next_place(connection: Connection, now: float) -> _Place | None:
+    """Return the conversation whose turns are read next; None if the others are all being read or pause."""
+    busy = connection.execute(_BUSY, {"now": now}).all()
+    paused = sorted({row.branch_id for row in busy})
+    left_out = sorted({row.scope_id for row in busy if row.held})
+    while True:
+        row = connection.execute(_NEXT, {"now": now, "scopes": left_out, "branches": paused}).one_or_none()
+        if row is None:
+            return None
+        scope = _scope_of(connection, row.scope_id)
+        if scope is not None:
+            return _Place(scope, *row)
+        # A scope whose row is damaged keeps nobody from the others.
+        left_out.append(row.scope_id)
+
+
+def _read_together(rows: Sequence[Any]) -> Sequence[Any]:
+    """Return the first turns of a conversation, as many as are read together."""
+    size = 0
+    for number, row in enumerate(rows):
+        size += len(row.text)
+        if row.waits:
+            return rows[:number]
+        # A turn that failed is read alone, and those after it wait.
+        if number and (row.attempts or rows[0].attempts or size > _MAX_CHARACTERS):
+            return rows[:number]
+    return rows
 
 
 def _scope_of(connection: Connection, scope: int) -> Scope | None:
     """Return the scope of a number; None where its row is damaged or gone."""
-    rows = decode_rows(connection, _SCOPE, {"scope": scope}, scopes.c.tenant).sound
-    try:
-        return Scope(*rows[0]) if rows else None
-    except InvalidArgument:
-        return None
+    for row in decode_rows(connection, _SCOPE, {"scope": scope}, scopes.c.tenant).sound:
+        with suppress(InvalidArgument):
+            return Scope(*row)
+    return None
 
 
 def _task(row: Any, want: int = 0, attempts: int = 0, *, new: bool = True) -> _Task:
@@ -372,4 +405,6 @@ def _described(error: BaseException) -> str:
 def _kept(window: _Window, error: BaseException) -> str:
     """Return the text to store of an error: it may quote the turn it is stored with, but no other."""
     read = len(window.turns)
-    return _described(error) if read == 1 else f"{type(error).__name__}, as {read} turns were read; see the log"
+    if read == 1:
+        return _described(error)
+    return f"{type(error).__name__}, as {read} turns were read; see the log"
