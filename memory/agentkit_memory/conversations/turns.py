@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from sqlalchemy import Connection, Integer, and_, bindparam, case, func, literal_column, or_, select, update
@@ -125,10 +125,12 @@ def itemise(database: Database, scope_ids: Sequence[int] | None, limit: int) -> 
     items. Only messages of users and assistants become items, not tool calls and results. `scope_ids` are those of the
     conversations; None is for all of them, which workers may read and readers not.
     """
-    query = _BEHIND if scope_ids is None else _BEHIND_IN
-    bound = {"most": limit} if scope_ids is None else {"most": limit, "scopes": required(scope_ids)}
+    query, bound = _BEHIND, dict[str, object](most=limit)
+    if scope_ids is not None:
+        query, bound = _BEHIND_IN, {"most": limit, "scopes": required(scope_ids)}
     with database.read() as connection:
-        behind = decode_rows(connection, query, bound, branches.c.id).sound  # others: see `admin.verify`
+        # Corrupt rows are left out here; `admin.verify` names them.
+        behind = decode_rows(connection, query, bound, branches.c.id).sound
     read = 0
     for branch in behind:
         read += _itemise(database, branch, limit - read)
@@ -138,26 +140,26 @@ def itemise(database: Database, scope_ids: Sequence[int] | None, limit: int) -> 
 
 
 def _itemise(database: Database, branch: Any, limit: int) -> int:
-    """Make the items of the next messages of one branch."""
+    """Make the items of the next messages of one branch; return how many messages were read."""
     after: int = branch.itemised_seq
 
     def write(connection: Connection) -> int:
         until: int = min(branch.head_seq, after + limit)
-        rows: list[dict[str, object]] = []
         # First: a redaction comes either before the messages are read or after the items are written.
         if connection.execute(_ADVANCE, {"branch": branch.id, "seen": after, "done": until}).rowcount != 1:
             return until - after  # another caller makes them
         now = database.clock()
         with raw_texts(connection):
             expires_at = connection.scalar(_EXPIRES, {"conversation": branch.conversation_id})
-        expires_at = expires_at if isinstance(expires_at, int | float | None) else now  # a damaged time has passed
+        # A damaged time counts as past: what was to expire is not recalled for ever.
+        if not isinstance(expires_at, int | float | None):
+            expires_at = now
         bound = {"branch": branch.id, "after": after, "until": until}
-        found = decode_rows(connection, _MESSAGES, bound, messages.c.seq).sound
-        if not found and until < branch.head_seq:  # the branch is damaged: go on behind what is missing
-            next_seq = connection.scalar(_NEXT, {"branch": branch.id, "after": until})
-            done = branch.head_seq if next_seq is None else min(branch.head_seq, next_seq - 1)
-            connection.execute(_ADVANCE, {"branch": branch.id, "seen": until, "done": done})
-        for row in found:
+        stored = decode_rows(connection, _MESSAGES, bound, messages.c.seq).sound
+        if not stored and until < branch.head_seq:
+            _skip_missing(connection, branch, until)
+        rows: list[dict[str, object]] = []
+        for row in stored:
             try:
                 message = load(branch.conversation, row.seq, row.format, row.body)
             except StoreVersion:  # left for the newer version that wrote it
@@ -166,26 +168,40 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
                 break
             except StoreCorrupt:  # reported when the conversation is opened
                 continue
-            parts = [*_parts(message)]
-            for part, fields in enumerate(parts):
-                rows.append(
-                    {
-                        **(stored_fields(fields, row.body) if len(parts) == 1 else fields),
-                        "id": _turn_id(branch, row.seq, part),
-                        "scope_id": branch.scope_id,
-                        "branch_id": branch.id,
-                        "position": row.seq,
-                        "created_at": now,
-                        "said_at": row.created_at if row.said_at is None else row.said_at,
-                        "valid_to": expires_at,
-                    }
-                )
+            rows += _item_rows(branch, row, message, {"created_at": now, "valid_to": expires_at})
         if rows:
-            connection.execute(database.insert(items).on_conflict_do_nothing(), rows)  # a damaged watermark comes again
+            # A watermark that was damaged and set back comes to the same messages again.
+            connection.execute(database.insert(items).on_conflict_do_nothing(), rows)
             enqueue(connection, [str(each["id"]) for each in rows], branch.scope_id, turns=True)
         return until - after
 
     return database.change(write)
+
+
+def _skip_missing(connection: Connection, branch: Any, until: int) -> None:
+    """Advance a damaged branch, whose next messages are missing, to the first one that is stored."""
+    done = branch.head_seq
+    next_seq = connection.scalar(_NEXT, {"branch": branch.id, "after": until})
+    if next_seq is not None:
+        done = min(done, next_seq - 1)
+    connection.execute(_ADVANCE, {"branch": branch.id, "seen": until, "done": done})
+
+
+def _item_rows(branch: Any, row: Any, message: Message, times: Mapping[str, object]) -> list[dict[str, object]]:
+    """Return the rows of the items of one stored message."""
+    parts = [*_parts(message)]
+    # The text of a whole message is mostly read from its stored form; of a part it cannot.
+    if len(parts) == 1:
+        parts = [stored_fields(parts[0], row.body)]
+    place = {"scope_id": branch.scope_id, "branch_id": branch.id, "position": row.seq, "said_at": _said_at(row)}
+    return [{**fields, **place, **times, "id": _turn_id(branch, row.seq, part)} for part, fields in enumerate(parts)]
+
+
+def _said_at(row: Any) -> float:
+    """Return the time of a stored message: when it was stored, if no other was given."""
+    if row.said_at is None:
+        return float(row.created_at)
+    return float(row.said_at)
 
 
 def read_new_turns(
@@ -233,7 +249,7 @@ def read_new_turns(
                     branch=row.name,
                     speaker=str(fields["speaker"]),
                     role=str(fields["role"]),
-                    said_at=row.created_at if row.said_at is None else row.said_at,
+                    said_at=_said_at(row),
                     created_at=row.created_at,
                     meta="{}",
                 )
@@ -247,8 +263,10 @@ def _names_of(branch: Any) -> tuple[str, ...]:
 
 def _turn_id(branch: Any, seq: int, part: int) -> str:
     """Return the id of an item of a message: the same in every store."""
-    place = "\0".join((TURN, *_names_of(branch), branch.name or MAIN))
-    return str(uuid.uuid5(NAMESPACE, f"{place}\0{seq}\0{part}" if part else f"{place}\0{seq}"))
+    place = "\0".join((TURN, *_names_of(branch), branch.name or MAIN, str(seq)))
+    if part:
+        place += f"\0{part}"
+    return str(uuid.uuid5(NAMESPACE, place))
 
 
 def _parts(message: Message) -> Iterator[dict[str, object]]:
@@ -260,6 +278,7 @@ def _parts(message: Message) -> Iterator[dict[str, object]]:
     if whole is None:
         return
     text = str(whole["text"])
+    # No character takes more than four bytes: most texts need no encoding to be measured.
     if len(text) * 4 <= _MAX_WHOLE or len(text.encode()) <= _MAX_WHOLE:
         yield whole
         return
@@ -272,7 +291,9 @@ def _parts(message: Message) -> Iterator[dict[str, object]]:
 
 def stored_fields(fields: dict[str, object], body: str) -> dict[str, object]:
     """Return the columns of an item of a message, without the text where it is read from the stored form."""
-    return fields | {"text": ""} if stands_in(body, str(fields["text"])) else fields
+    if stands_in(body, str(fields["text"])):
+        return fields | {"text": ""}
+    return fields
 
 
 def turn_fields(message: Message) -> dict[str, object] | None:

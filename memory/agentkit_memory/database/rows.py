@@ -86,7 +86,9 @@ def decode_rows(
 
 def _checked_as(selected: ColumnElement[Any]) -> Column[Any]:
     """Return a selected column; for an expression, which may be NULL, a column of its type."""
-    return selected if isinstance(selected, Column) else Column(selected.key, selected.type)
+    if isinstance(selected, Column):
+        return selected
+    return Column(selected.key, selected.type)
 
 
 def _have_their_types(rows: Sequence[Any], columns: Sequence[Column[Any]]) -> bool:
@@ -109,7 +111,9 @@ def _types(column: Column[Any]) -> frozenset[type]:
             types = (int,)
         case Boolean():
             types = (bool,)
-    return frozenset((*types, type(None)) if column.nullable else types)
+    if column.nullable:
+        types += (type(None),)
+    return frozenset(types)
 
 
 def sound_rows(
@@ -140,8 +144,13 @@ def corrupt_row(table: str, row: object, column: str, problem: str, path: str = 
         problem: What the column contains instead of a valid value.
         path: Owner of the row, such as `conversation 'trip'`.
     """
-    key = row if is_name(row) else ascii(row)
-    owner = f" ({path})" if path else ""
+    # A key that is not UTF-8 can be neither printed nor stored in a log.
+    key = ascii(row)
+    if is_name(row):
+        key = row
+    owner = ""
+    if path:
+        owner = f" ({path})"
     return StoreCorrupt(
         f"{table} {key:.80}{owner}: its {column} {problem}; move the row to a file with admin.repair(removed_to=...)",
         table=table,
@@ -165,20 +174,29 @@ def expected_value(column: Column[Any], value: object) -> str:
     """Return what a column takes instead of a value, such as `a number`; empty text if it takes the value."""
     if value is None and column.nullable:
         return ""
+    is_right, expected = is_name(value) and "\0" not in value, "text"
     match column.type:
         case LargeBinary():
-            return "" if isinstance(value, bytes | bytearray | memoryview) else "bytes"
+            is_right, expected = isinstance(value, bytes | bytearray | memoryview), "bytes"
         case Float():
-            return "" if is_time(value, finite=False) else "a number"
-        case Integer() as kind:
-            end = 2 ** (63 if isinstance(kind, BigInteger) else 31)
-            return "" if is_whole(value, -end, end - 1) else "a whole number"
+            is_right, expected = is_time(value, finite=False), "a number"
         case Boolean():
-            return "" if isinstance(value, bool) else "true or false"
-    if not is_name(value) or "\0" in value:
-        return "text"
-    limit = column.type.length if isinstance(column.type, String) else None
-    return "" if limit is None or len(value) <= limit else f"text of at most {limit} characters"
+            is_right, expected = isinstance(value, bool), "true or false"
+        case Integer() as kind:
+            is_right, expected = _fits(value, kind), "a whole number"
+        case String(length=int(limit)) if is_right:
+            is_right, expected = len(str(value)) <= limit, f"text of at most {limit} characters"
+    if is_right:
+        return ""
+    return expected
+
+
+def _fits(value: object, kind: Integer) -> bool:
+    """True if a value is a whole number that PostgreSQL takes for a type: SQLite takes any."""
+    end = 2**31
+    if isinstance(kind, BigInteger):
+        end = 2**63
+    return is_whole(value, -end, end - 1)
 
 
 def raw_rows(connection: Connection, statement: Select[*tuple[Any, ...]], parameters: Mapping[str, Any]) -> list[Any]:
