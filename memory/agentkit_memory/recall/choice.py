@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 
@@ -11,6 +11,7 @@ from agentkit_memory.recall.candidates import Pool, ScoredItem
 from agentkit_memory.recall.near_duplicates import Copies
 from agentkit_memory.recall.question import Question
 from agentkit_memory.recall.recall_result import relevance
+from agentkit_memory.store.records import IMAGE
 from agentkit_memory.terms.analysis import split_words
 from agentkit_prompts.ranking.mmr import mmr
 from agentkit_prompts.tokens.counter import ESTIMATE
@@ -38,7 +39,10 @@ def ranked(pool: Pool, diversity: float = 0.0) -> list[ScoredItem]:
 
 
 def choose(
-    question: Question, order: Sequence[ScoredItem], asked: Asked, images: Mapping[str, str]
+    question: Question,
+    order: Sequence[ScoredItem],
+    asked: Asked,
+    hashes: Callable[[Sequence[str]], Mapping[str, str]],
 ) -> list[ScoredItem]:
     """Choose at most `limit` facts and `limit` other items, best first; set the reason on every candidate.
 
@@ -46,9 +50,13 @@ def choose(
         question: The question without the names of speakers.
         order: The candidates, best first.
         asked: The arguments of the recall.
-        images: The hash of each candidate that is an image: only the same image is a copy of one.
+        hashes: Returns the hash of each image by its id: only the same image is a copy of one.
     """
     choice = _Choice(asked)
+    images: Mapping[str, str] = {}
+    pictures = [each.id for each in order if each.item.kind == IMAGE]
+    if pictures:
+        images = hashes(pictures)
     copies = Copies(question, images)
     for each in order:
         each.used = False

@@ -14,7 +14,7 @@ from agentkit_memory.terms.bm25_vectors import held_terms, indexed_text
 if TYPE_CHECKING:
     from agentkit_memory.store.stored_item import StoredItem
 
-__all__ = ["MAX_CHARACTERS", "Question", "answers_number", "answers_time", "asks"]
+__all__ = ["MAX_CHARACTERS", "Question", "asks"]
 
 MAX_CHARACTERS = 4_000
 """Of a longer question its beginning and its end are used: pasted text is mostly in between."""
@@ -25,15 +25,6 @@ _ASKS_TIME = re.compile(
     r"\b(?:when|what (?:date|day|month|year|time)|which (?:date|day|month|year)|how long ago)\b", re.I
 )
 _ASKS_NUMBER = re.compile(r"\bhow (?:many|much|often|old|long|far|big|tall|high|hot)\b", re.I)
-_TIME = re.compile(
-    r"\b(?:yesterday|today|tonight|tomorrow|ago|since|recently|last|next|this (?:week|weekend|month|year|morning)"
-    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|april|june|july|august|september|october|november"
-    r"|december|in (?:may|march)|weeks?|weekend|months?|years?|days?|(?:19|20)\d\d|\d{1,2}(?:st|nd|rd|th|:\d\d))\b",
-    re.I,
-)
-_NUMBER = re.compile(
-    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|dozen|hundred|thousand|once|twice|couple|half)\b", re.I
-)
 _QUESTION_MARKS = ("?", "？", "؟", "⸮", "\u037e")
 _INTERROGATIVE = re.compile(
     r"\W*(?:who|whom|whose|where|which|why|what(?! an?\b)|(?:how|when)\s+(?:is|are|was|were|do|does|did|can|could"
@@ -73,15 +64,15 @@ class Question:
         if len(text) > MAX_CHARACTERS:
             half = MAX_CHARACTERS // 2
             text = f"{text[:half]} {text[-half:]}"
-        counts, words = count_terms(text)[0], split_words(text)
-        asked = {term: float(times) for term, times in counts.items()}
+        dates = find_dates(text, now)
+        asked, words = count_terms(text)[0], split_words(text)
         return cls(
             text,
             asked,
             asked,
             tuple(dict.fromkeys(words)),
             now,
-            find_dates(text, now),
+            dates,
             _ASKS_TIME.search(text) is not None,
             _ASKS_NUMBER.search(text) is not None,
         )
@@ -135,16 +126,6 @@ class Question:
             return not pronouns.isdisjoint(self.words)
         name = split_words(speaker)
         return bool(name) and all(word in self.words for word in name)
-
-
-def answers_time(text: str) -> bool:
-    """Return whether a text holds a time, in English."""
-    return _TIME.search(text) is not None
-
-
-def answers_number(text: str) -> bool:
-    """Return whether a text holds a number."""
-    return _NUMBER.search(text) is not None
 
 
 def asks(text: str, question: str) -> bool:

@@ -9,8 +9,6 @@ from typing import Any
 
 from agentkit_memory.checks import is_whole
 from agentkit_memory.errors import InvalidArgument
-from agentkit_memory.recall.candidates import Pool
-from agentkit_memory.recall.question import Question
 from agentkit_memory.recall.rerankers import Reranker, is_reranker
 from agentkit_memory.recall.retrievers import BM25Retriever, DenseRetriever, Retriever
 from agentkit_memory.recall.scorers import (
@@ -19,7 +17,6 @@ from agentkit_memory.recall.scorers import (
     QuestionScorer,
     Scorer,
     SpeakerScorer,
-    add_up,
 )
 from agentkit_prompts.errors import brief
 from agentkit_prompts.names import reject_unknown_fields
@@ -86,14 +83,6 @@ class RecallPolicy:
         ]
         if problems:
             raise InvalidArgument.listing(f"RecallPolicy {self.name!r}", problems)
-
-    def score(self, question: Question, pool: Pool) -> None:
-        """Set the score of every candidate, and the parts of the score by name.
-
-        Raises:
-            InvalidArgument: A retriever or a scorer failed, or did not return one finite number for each candidate.
-        """
-        add_up(self.name, self.retrievers, self.scorers, question, pool)
 
     def describe(self) -> dict[str, Any]:
         """Return the policy as plain data, for a log."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from agentkit_memory.recall.asked import Asked
-from agentkit_memory.recall.candidates import Pool, ScoredItem
+from agentkit_memory.recall.candidates import ScoredItem
 from agentkit_memory.recall.question import Question
 from agentkit_memory.recall.recall_policy import MAX_CANDIDATES
 from agentkit_memory.recall.retrievers import DENSE, SPARSE
@@ -87,17 +87,17 @@ class Candidates:
     """Hits that were left out as copies."""
     floors: dict[str, float] = field(default_factory=dict)
     """Highest possible score of an item that a retriever did not find, by retriever."""
-    _items: dict[str, ScoredItem] = field(default_factory=dict)
+    items: dict[str, ScoredItem] = field(default_factory=dict)
     _texts: set[str] = field(default_factory=set)
 
     def add(self, retriever: str, found: Sequence[Found]) -> None:
         """Add the hits of a retriever."""
         for item, score in found:
-            known = self._items.get(item.id)
+            known = self.items.get(item.id)
             if known is not None:
                 known.retrieved[retriever] = score
             elif not (self.asked.hidden and self.asked.hides(item)) and not self._is_copy(item):
-                self._items[item.id] = ScoredItem(item, {retriever: score})
+                self.items[item.id] = ScoredItem(item, {retriever: score})
         # An item that BM25 did not find has none of the terms, if all hits were fetched. A vector always has a score:
         # for items without a vector, the lowest one counts.
         self.floors[retriever] = 0.0
@@ -117,8 +117,8 @@ class Candidates:
     def add_neighbours(self, items: Iterable[StoredItem]) -> None:
         """Add messages near the best hits, which no retriever found."""
         for item in items:
-            if item.id not in self._items and not self.asked.hides(item) and self.asked.allows(item):
-                self._items[item.id] = ScoredItem(item)
+            if item.id not in self.items and not self.asked.hides(item) and self.asked.allows(item):
+                self.items[item.id] = ScoredItem(item)
 
     def best_turns(self) -> list[StoredItem]:
         """Return the messages among the best hits: only messages are understood from their neighbours."""
@@ -128,16 +128,10 @@ class Candidates:
         # Scores of different retrievers have different scales.
         tops = {}
         for name in self.floors:
-            scores = [abs(each.retrieved.get(name, 0.0)) for each in self._items.values()]
+            scores = [abs(each.retrieved.get(name, 0.0)) for each in self.items.values()]
             tops[name] = max(scores, default=0.0) or 1.0
         order = [
             (-sum([score / tops[name] for name, score in each.retrieved.items()]), each.item.id, each.item)
-            for each in self._items.values()
+            for each in self.items.values()
         ]
         return [item for _, _, item in sorted(order)[:around] if item.kind == TURN]
-
-    def pool(self) -> Pool:
-        """Return the candidates to be scored."""
-        pool = Pool(self._items.values())
-        pool.floors = self.floors
-        return pool

@@ -42,11 +42,8 @@ class RecallRows:
         self._near: list[StoredItem] = []
         self._seeds: set[str] = set()
         """Ids of the items whose neighbours are in `_near`."""
-
-    @property
-    def is_settled(self) -> bool:
+        self.is_settled = not view.pending and not view.behind
         """True if the index contains the current version of every item of the scopes."""
-        return not self.view.pending and not self.view.behind
 
     def read_waiting(
         self, connection: Connection, where: RecallFilter | None, *, has_index: bool, is_reported: bool

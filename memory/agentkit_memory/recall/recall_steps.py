@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -15,14 +15,16 @@ from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.vector_index import Hit, VectorIndex, is_point_id
 from agentkit_memory.process.few_at_once import Turn
 from agentkit_memory.recall.asked import Asked
-from agentkit_memory.recall.candidates import ScoredItem
+from agentkit_memory.recall.candidates import Pool, ScoredItem
 from agentkit_memory.recall.choice import ranked
 from agentkit_memory.recall.question import MAX_CHARACTERS, Question
 from agentkit_memory.recall.recall_policy import MAX_CANDIDATES
 from agentkit_memory.recall.recall_round import Candidates, Depth, Found
 from agentkit_memory.recall.recall_rows import MAX_ROWS, RecallRows
 from agentkit_memory.recall.retrievers import DENSE, SPARSE
+from agentkit_memory.recall.scorers import add_up
 from agentkit_memory.recall.term_weights import MAX_SAMPLE, weights_outside_of_index
+from agentkit_memory.store.image_rows import read_hashes
 from agentkit_memory.store.item_rows import read_ids
 from agentkit_memory.store.read_view import read_view
 from agentkit_memory.store.recall_logs import RecallLogs
@@ -68,11 +70,16 @@ class Search:
     """None if it cannot be searched: then the newest items are scored in SQL."""
     problems: list[str]
     """Messages for `Recall.degraded`."""
+    retrievers: Collection[str]
+    """Names of the retrievers of the policy."""
     _among: dict[str, Sequence[str]] = field(default_factory=dict)
     """Ids of the items that meet the filter, by retriever, if they are few and its best hits mostly do not."""
     _terms: dict[tuple[int, int], _Terms] = field(default_factory=dict)
     """Results of BM25 by the hits to consider and the hits to fetch, for rounds that only fetch more vectors."""
+    _hashes: dict[str, str] = field(default_factory=dict)
+    """Hashes of images by the ids of the items."""
     _vector: Sequence[float] | None = None
+    """The vector of the question; None if the model was not asked or failed."""
     _is_embedded: bool = False
     """True if the model was asked for the vector of the question, even if it failed."""
 
@@ -83,6 +90,7 @@ class Search:
         Waiting items are read before the index is asked: an item that is indexed meanwhile is in one of the two.
         """
         indexes, database = sources.indexes, sources.indexes.database
+        retrievers = {retriever.name for retriever in asked.policy.retrievers}
         away = None
         if not indexes.is_open:
             away = _open(indexes)
@@ -95,26 +103,18 @@ class Search:
             if index is not None:
                 away = None
             question = Question.of(asked.query, asked.now)
-            search = cls(sources, asked, question, RecallRows(view, asked.valid_at), index, [])
+            rows = RecallRows(view, asked.valid_at)
+            search = cls(sources, asked, question, rows, index, [], retrievers)
             if len(asked.query) > MAX_CHARACTERS:
                 search._report(f"the question is long: its first and last {MAX_CHARACTERS // 2} characters were used")
             if away is not None:
                 search._report_without_index(away)
+            # A question of stop words or signs has no terms to find waiting items by.
             if question.asked:
-                search._read_waiting(connection, is_reported=away is not None)
+                search.problems += rows.read_waiting(
+                    connection, asked.where, has_index=index is not None, is_reported=away is not None
+                )
         return search
-
-    def is_outdated(self) -> bool:
-        """Return True if another space became the active one, and its index may have been emptied meanwhile."""
-        index, space, indexes = self.index, self.rows.view.space, self.sources.indexes
-        if index is None:
-            return False
-        return indexes.opened(space) is not index or (index.shared and indexes.active().name != space.name)
-
-    @property
-    def leaves_work(self) -> bool:
-        """True if something waits for the index."""
-        return self.index is None or not self.rows.is_settled or self.rows.view.crowded
 
     def candidates(self, depth: Depth) -> Candidates:
         """Return the candidates of one round. They are incomplete if they name the depth of a next round."""
@@ -129,10 +129,9 @@ class Search:
             if not compares:
                 self._add_neighbours(connection, found)
         if compares:
-            vector = self._embedded(found.question)  # no connection is held while a model is waited for
+            self._embed(found.question)  # no connection is held while a model is waited for
             with database.read() as connection:
-                if vector is not None:
-                    self._add_similar(connection, found, vector)
+                self._add_similar(connection, found)
                 if found.next is None:
                     self._add_neighbours(connection, found)
         return found
@@ -154,7 +153,7 @@ class Search:
         # A question of stop words or signs has no terms; only its vector can be compared.
         if not self.question.asked:
             return []
-        indexed = self._usable(connection, found, SPARSE, self._fetch_terms(connection, found.depth.hits[SPARSE]))
+        indexed = self._usable(connection, found, SPARSE)
         if found.next is not None:
             return []
         waiting = self.rows.waiting
@@ -168,11 +167,11 @@ class Search:
     def _add_terms(self, found: Candidates, terms: Sequence[Found]) -> None:
         found.question = self.question.among([item.speaker for item, _ in terms if item.kind == TURN])
         # Without BM25 in its policy, a recall finds by their terms the items that have no vector yet.
-        if terms and (SPARSE in self._retrievers or self._lacks_vectors()):
+        if terms and (SPARSE in self.retrievers or self._lacks_vectors()):
             found.add(SPARSE, terms)
 
-    def _add_similar(self, connection: Connection, found: Candidates, vector: Sequence[float]) -> None:
-        similar = self._usable(connection, found, DENSE, self._fetch_similar(vector, found.depth.hits[DENSE]))
+    def _add_similar(self, connection: Connection, found: Candidates) -> None:
+        similar = self._usable(connection, found, DENSE)
         if similar and found.next is None:
             found.add(DENSE, similar)
 
@@ -181,30 +180,37 @@ class Search:
         if turns:
             found.add_neighbours(self.rows.neighbours(connection, turns))
 
-    def _fetch_terms(self, connection: Connection, most: int) -> list[Hit]:
-        """Return the best hits of the index by BM25. If it fails, SQL is searched instead from now on."""
+    def _fetch(self, connection: Connection, retriever: str, most: int) -> Sequence[Hit]:
+        """Return the best hits of the index; none if it cannot be asked."""
         if self.index is None:
             return []
+        if retriever == SPARSE:
+            return self._fetch_terms(connection, self.index, most)
+        return self._fetch_similar(self.index, most)
+
+    def _fetch_terms(self, connection: Connection, index: VectorIndex, most: int) -> Sequence[Hit]:
+        """Return the best hits of the index by BM25. If it fails, SQL is searched instead from now on."""
         asked = sorted(self.question.asked.items())
         vector = SparseVector([term for term, _ in asked], [times for _, times in asked])
         try:
-            with self._waiting_for(self.index):
-                return self.index.query_sparse(vector, self.rows.view.scope_ids, most, self._among.get(SPARSE))
+            with self._waiting_for(index):
+                return index.query_sparse(vector, self.rows.view.scope_ids, most, self._among.get(SPARSE))
         except StoreClosed:
             raise
         except StoreError as error:
             self.index = None
             self._report_without_index(error)
-            self._read_waiting(connection, is_reported=True)
+            for problem in self.rows.read_waiting(connection, self.asked.where, has_index=False, is_reported=True):
+                self._report(problem)
             return []
 
-    def _fetch_similar(self, vector: Sequence[float], most: int) -> list[Hit]:
+    def _fetch_similar(self, index: VectorIndex, most: int) -> Sequence[Hit]:
         """Return the hits of the index whose vectors are nearest; none if it fails."""
-        if self.index is None:
+        if self._vector is None:
             return []
         try:
-            with self._waiting_for(self.index):
-                return self.index.query_dense(vector, self.rows.view.scope_ids, most, self._among.get(DENSE))
+            with self._waiting_for(index):
+                return index.query_dense(self._vector, self.rows.view.scope_ids, most, self._among.get(DENSE))
         except StoreClosed:
             raise
         except Exception as error:  # of a server or a custom index, which may raise anything
@@ -217,9 +223,11 @@ class Search:
             return self.sources.turn.away()
         return nullcontext()
 
-    def _usable(self, connection: Connection, found: Candidates, retriever: str, hits: Sequence[Hit]) -> list[Found]:
+    def _usable(self, connection: Connection, found: Candidates, retriever: str) -> list[Found]:
         """Return the hits that SQL confirms and the filter allows; plan another round if they are too few."""
-        depth, scores = found.depth, dict(hits)
+        depth = found.depth
+        hits = self._fetch(connection, retriever, depth.hits[retriever])
+        scores = dict(hits)
         confirmed = self.rows.confirm(connection, [*scores], self.asked.policy.around)
         items = self.asked.allowed(confirmed)
         usable = self.asked.count_of_roles(items)
@@ -276,12 +284,6 @@ class Search:
             )
         return items
 
-    def _read_waiting(self, connection: Connection, *, is_reported: bool) -> None:
-        for problem in self.rows.read_waiting(
-            connection, self.asked.where, has_index=self.index is not None, is_reported=is_reported
-        ):
-            self._report(problem)
-
     def _scored_waiting(
         self, waiting: Sequence[StoredItem], indexed: Sequence[Found], found: Candidates
     ) -> Sequence[Found]:
@@ -322,17 +324,13 @@ class Search:
 
     def _are_copies(self, terms: Sequence[Found], found: Candidates) -> bool:
         """Return True if most hits of the first round are copies, so that they need not be scored."""
-        if found.depth.is_wider or found.depth.is_widest or not found.is_full:
+        if not found.is_full or found.depth.is_wider or found.depth.is_widest:
             return False
         return 2 * len({item.text for item, _ in terms}) <= len(terms)
 
-    @property
-    def _retrievers(self) -> set[str]:
-        return {retriever.name for retriever in self.asked.policy.retrievers}
-
     def _has_vectors(self) -> bool:
         """Return True if the policy compares vectors and there are vectors to compare with."""
-        if self.index is None or DENSE not in self._retrievers or not self.rows.view.scope_ids:
+        if self.index is None or DENSE not in self.retrievers or not self.rows.view.scope_ids:
             return False
         return self.index.dimensions > 0 and bool(self.question.text.strip())
 
@@ -342,26 +340,33 @@ class Search:
             return self.index is None
         return bool(self.rows.view.space.model)
 
-    def _embedded(self, question: Question) -> Sequence[float] | None:
-        """Return the vector of the question; None if the model fails. The model is asked once."""
-        if not self._is_embedded:
-            self._is_embedded = True
-            try:
-                with self.sources.turn.away():
-                    self._vector = self.sources.embedders.get(self.rows.view.space.model).question(question.text)
-            except StoreClosed:
-                raise
-            except Exception as error:  # of a custom embedder, which may raise anything
-                self._report_only_terms(error)
-        return self._vector
+    def _embed(self, question: Question) -> None:
+        """Ask the model for the vector of the question, once; without it, only terms are compared."""
+        if self._is_embedded:
+            return
+        self._is_embedded = True
+        try:
+            with self.sources.turn.away():
+                self._vector = self.sources.embedders.get(self.rows.view.space.model).question(question.text)
+        except StoreClosed:
+            raise
+        except Exception as error:  # of a custom embedder, which may raise anything
+            self._report_only_terms(error)
 
     def ranked(self, found: Candidates) -> list[ScoredItem]:
         """Score the candidates and return them, the best first."""
-        pool = found.pool()
-        pool.stored_weights = self._stored_weights
+        policy, pool = self.asked.policy, Pool(found.items.values())
+        pool.floors, pool.stored_weights = found.floors, self._stored_weights
         if pool.candidates:
-            self.asked.policy.score(found.question, pool)
-        return ranked(pool, self.asked.policy.diversity)
+            add_up(policy.name, policy.retrievers, policy.scorers, found.question, pool)
+        return ranked(pool, policy.diversity)
+
+    def hashes(self, images: Sequence[str]) -> Mapping[str, str]:
+        """Return the hash of each image by its id. Candidates are chosen again after a reranker."""
+        if not self._hashes.keys() >= {*images}:
+            with self.sources.indexes.database.read() as connection:
+                self._hashes |= read_hashes(connection, images)
+        return self._hashes
 
     def _stored_weights(self, ids: Sequence[str]) -> Mapping[str, Mapping[int, float]]:
         """Return the weights of terms in items as the index has them; none if it may contain another version."""

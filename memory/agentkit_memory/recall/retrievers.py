@@ -97,9 +97,9 @@ class BM25Retriever(PolicyPart):
         lent = [0.0] * len(own)
         # The index counts the names of speakers, too: without them, the score of every candidate is another.
         is_named = len(question.terms) < len(question.asked)
-        with_neighbours = [number for number, near in enumerate(pool.near) if near]
-        if not self.share or not (is_named or with_neighbours):
+        if not self.share or not (is_named or any(pool.near)):
             return own, lent
+        with_neighbours = [number for number, near in enumerate(pool.near) if near]
         hits = [number for number, each in enumerate(pool.candidates) if SPARSE in each.retrieved]
         best = sorted(hits, key=own.__getitem__, reverse=True)[:MAX_SAMPLE]
         numbers: Sequence[int] = range(len(own))

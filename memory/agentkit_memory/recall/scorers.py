@@ -11,12 +11,21 @@ from typing import Any, Protocol
 
 from agentkit_memory.errors import InvalidArgument, StoreError
 from agentkit_memory.recall.candidates import Pool
-from agentkit_memory.recall.question import Question, answers_number, answers_time
+from agentkit_memory.recall.question import Question
 from agentkit_memory.recall.retrievers import BM25Retriever, PolicyPart, Retriever, spread
 from agentkit_memory.store.records import TURN
 
 __all__ = ["AnswerScorer", "DateScorer", "QuestionScorer", "RecencyScorer", "Scorer", "SpeakerScorer", "add_up"]
 
+_TIME = re.compile(
+    r"\b(?:yesterday|today|tonight|tomorrow|ago|since|recently|last|next|this (?:week|weekend|month|year|morning)"
+    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|april|june|july|august|september|october|november"
+    r"|december|in (?:may|march)|weeks?|weekend|months?|years?|days?|(?:19|20)\d\d|\d{1,2}(?:st|nd|rd|th|:\d\d))\b",
+    re.I,
+)
+_NUMBER = re.compile(
+    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|dozen|hundred|thousand|once|twice|couple|half)\b", re.I
+)
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?]*")
 _DAY = 86_400.0
 
@@ -78,15 +87,15 @@ class AnswerScorer(PolicyPart):
 
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:
         """Return the weight for texts that hold such an answer, else 0.0."""
-        tests = []
+        wanted = []
         if question.asks_time:
-            tests.append(answers_time)
+            wanted.append(_TIME)
         if question.asks_number:
-            tests.append(answers_number)
-        if not tests:
+            wanted.append(_NUMBER)
+        if not wanted:
             return [0.0] * len(pool.candidates)
         texts = [each.item.text for each in pool.candidates]
-        return [self.weight * any(test(text) for test in tests) for text in texts]
+        return [self.weight * any(pattern.search(text) for pattern in wanted) for text in texts]
 
 
 @dataclass(frozen=True)

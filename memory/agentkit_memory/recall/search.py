@@ -16,7 +16,7 @@ from agentkit_memory.recall.recall_result import Recall, candidate, to_log
 from agentkit_memory.recall.recall_round import Candidates, Depth
 from agentkit_memory.recall.recall_steps import Search, Sources
 from agentkit_memory.recall.rerankers import reranked
-from agentkit_memory.store.image_rows import read_hashes, read_images
+from agentkit_memory.store.image_rows import read_images
 from agentkit_memory.store.records import IMAGE, RecallLog
 from agentkit_prompts.context.parts import Image
 
@@ -31,8 +31,6 @@ class Ranked(NamedTuple):
     """The last round."""
     order: list[ScoredItem]
     """All candidates, the best first."""
-    images: Mapping[str, str]
-    """The hash of each candidate that is an image, by its id."""
     used: list[ScoredItem]
     """The chosen candidates, the best first."""
 
@@ -63,7 +61,7 @@ def search(sources: Sources, asked: Asked) -> tuple[Recall, bool]:
             order, problem = reranked(asked.policy.reranker, asked.query, order)
         if problem:
             problems.append(problem)
-        used = choose(ranked.last.question, order, asked, ranked.images)
+        used = choose(ranked.last.question, order, asked, one.hashes)
     if sources.logs.keep != 0 and (trouble := database.deferred.problem) is not None:
         problems.append(f"recalls are not logged at present: {trouble}")
     recall = Recall(asked.query, order, used, problems, _images(database, used))
@@ -73,10 +71,11 @@ def search(sources: Sources, asked: Asked) -> tuple[Recall, bool]:
 
     def log() -> RecallLog:
         shown = tuple(map(candidate, kept))
-        return RecallLog(asked.query, policy.describe(), shown, took, asked.conversation, degraded)
+        return RecallLog(asked.query, policy.describe(), shown, took, asked.conversation, degraded, at=asked.valid_at)
 
     sources.logs.write(asked.scope, one.rows.view.own, log)
-    return recall, one.leaves_work
+    leaves_work = one.index is None or not one.rows.is_settled or one.rows.view.crowded
+    return recall, leaves_work
 
 
 def _search_active_space(sources: Sources, asked: Asked) -> Ranked:
@@ -87,11 +86,22 @@ def _search_active_space(sources: Sources, asked: Asked) -> Ranked:
             ranked = _search_in_rounds(one)
         except StoreError:
             # The index of a space that is no longer active may be closed or emptied at any time.
-            if sources.indexes.closed or not one.is_outdated():
+            if sources.indexes.closed or not _is_outdated(one):
                 raise
             continue
-        if not one.is_outdated():
+        if not _is_outdated(one):
             return ranked
+
+
+def _is_outdated(one: Search) -> bool:
+    """Return True if another space became the active one, and its index may have been emptied meanwhile."""
+    index, space, indexes = one.index, one.rows.view.space, one.sources.indexes
+    if index is None:
+        return False
+    if indexes.opened(space) is not index:
+        return True
+    # Another process may change the space of an index on a server.
+    return index.shared and indexes.active().name != space.name
 
 
 def _search_in_rounds(one: Search) -> Ranked:
@@ -103,21 +113,11 @@ def _search_in_rounds(one: Search) -> Ranked:
             depth = candidates.next
             continue
         order = one.ranked(candidates)
-        images = _hashes_of_images(one, order)
-        used = choose(candidates.question, order, one.asked, images)
+        used = choose(candidates.question, order, one.asked, one.hashes)
         wider = _after_copies(one, candidates, order, used)
         if wider is None:
-            return Ranked(one, candidates, order, images, used)
+            return Ranked(one, candidates, order, used)
         depth = wider
-
-
-def _hashes_of_images(one: Search, order: Sequence[ScoredItem]) -> Mapping[str, str]:
-    """Return the hash of each candidate that is an image, by its id."""
-    pictures = [each.id for each in order if each.item.kind == IMAGE]
-    if not pictures:
-        return {}
-    with one.sources.indexes.database.read() as connection:
-        return read_hashes(connection, pictures)
 
 
 def _after_copies(

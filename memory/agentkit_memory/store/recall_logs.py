@@ -83,13 +83,12 @@ class RecallLogs:
         """
         if self.keep == 0:
             return
-        now = self.database.clock()
 
         def prepare() -> Callable[[Connection], None]:
             log = make()
             row = {
                 "conversation": storable(log.conversation),
-                "at": now,
+                "at": log.at,
                 "query": storable(log.query),
                 "policy": _json(dict(log.policy)),
                 "candidates": _json(log.candidates),

@@ -155,7 +155,7 @@ class RecallLog:
     id: int = 0
     """Grows from recall to recall; 0 until it is written."""
     at: float = 0.0
-    """When it was written, in seconds since 1970."""
+    """Time of the recall in seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
