@@ -140,7 +140,9 @@ class Branch:
         bound = {"scope": scope_id, "conversation": name, "branch": branch}
         with database.read() as connection:
             row = connection.execute(_FIND, bound).one_or_none()
-        return None if row is None else cls(database, scope_id, name, branch, row)
+        if row is None:
+            return None
+        return cls(database, scope_id, name, branch, row)
 
     @classmethod
     def _found(cls, database: Database, scope_id: int, name: str, branch: str = MAIN, when: str = "") -> Branch:
@@ -217,7 +219,9 @@ class Branch:
             forget_items(connection, connection.scalars(_LATER, {"branches": [self.id, *here], "at": at}).all())
             return True
 
-        return self.current() if self.database.change(write, twice=False) else None
+        if not self.database.change(write, twice=False):
+            return None
+        return self.current()
 
     def notes(self) -> dict[str, str]:
         """Return the newest note of each name, JSON text."""
@@ -274,30 +278,46 @@ class Branch:
 
     def tail(self, after: int) -> list[Message]:
         """Return the messages after message number `after`."""
-        shared = self.page(after, self.shared[-1][2] + 1) if self.shared and after < self.shared[-1][2] else []
+        before: list[StoredMessage] = []
+        if after < self._forked_at:
+            before = self.page(after, self._forked_at + 1)
         bound = {"branch": self.id, "after": after}
         with self.database.read() as connection:
             rows = sound_rows(connection, _TAIL, bound, messages.c.seq, self.path)
-        return [*(each.message for each in shared), *(load(self.name, *row) for row in rows)]
+        return [*(each.message for each in before), *(load(self.name, *row) for row in rows)]
+
+    @property
+    def _forked_at(self) -> int:
+        """The last message that is shared with other branches; 0 if none is."""
+        if not self.shared:
+            return 0
+        return self.shared[-1][2]
 
     def page(
         self, after: int = 0, before: int = _MAX_SEQ, most: int = _MAX_SEQ, *, newest: bool = False
     ) -> list[StoredMessage]:
         """Return messages between two numbers in order: at most so many, the first of them or the newest."""
-        parts = [*self.shared, (self.id, self.shared[-1][2] if self.shared else 0, _MAX_SEQ - 1)]
-        found: list[StoredMessage] = []
+        parts, query = [*self.shared, (self.id, self._forked_at, _MAX_SEQ - 1)], _OLDEST_FIRST
+        if newest:
+            parts, query = parts[::-1], _NEWEST_FIRST
+        rows: list[Any] = []
         with self.database.read() as connection:
-            for branch, begin, end in reversed(parts) if newest else parts:
-                left = most - len(found)
+            for branch, begin, end in parts:
+                left = most - len(rows)
                 if left <= 0:
                     break
                 bound = {"branch": branch, "after": max(after, begin), "before": min(before, end + 1), "most": left}
-                query = _NEWEST_FIRST if newest else _OLDEST_FIRST
-                for row in sound_rows(connection, query, bound, messages.c.seq, self.path):
-                    message = load(self.name, row.seq, row.format, row.body)
-                    said_at = row.created_at if row.said_at is None else row.said_at
-                    found.append(StoredMessage(row.seq, message, row.created_at, said_at, row.redacted_at is not None))
-        return found[::-1] if newest else found
+                rows += sound_rows(connection, query, bound, messages.c.seq, self.path)
+        if newest:
+            rows.reverse()
+        return [self._message(row) for row in rows]
+
+    def _message(self, row: Any) -> StoredMessage:
+        said_at = row.said_at
+        if said_at is None:
+            said_at = row.created_at
+        message = load(self.name, row.seq, row.format, row.body)
+        return StoredMessage(row.seq, message, row.created_at, said_at, row.redacted_at is not None)
 
     def tool_calls(self, after: int) -> list[StoredCall]:
         """Return the tool calls of the messages after message number `after`."""
@@ -363,18 +383,13 @@ class Branch:
             if not wait:
                 raise WouldWait
             self._check_alive(now)
-        rows: list[dict[str, object]] = [
-            {
-                "branch_id": self.id,
-                "seq": expected + number,
-                "key": None if number > 1 else key,
-                "format": MESSAGE_FORMAT,
-                "body": dump(self.name, message),
-                "created_at": now,
-                "said_at": said_at,
-            }
-            for number, message in enumerate(added, 1)
-        ]
+        rows: list[dict[str, object]] = []
+        for seq, message in enumerate(added, expected + 1):
+            body = dump(self.name, message)
+            row = {"branch_id": self.id, "seq": seq, "key": None, "format": MESSAGE_FORMAT, "body": body}
+            rows.append(row | {"created_at": now, "said_at": said_at})
+        # The key names the first of the messages: `append` with this key is done if that is stored.
+        rows[0]["key"] = key
         swap = {"branch": self.id, "expected": expected, "seen": edits, "head": expected + len(rows)}
 
         tries = count()
@@ -385,7 +400,7 @@ class Branch:
                 return False
             if connection.execute(_SWAP, swap).rowcount != 1:
                 return is_again and self._holds(connection, rows)
-            connection.execute(_ADD, rows if len(rows) > 1 else rows[0])
+            connection.execute(_ADD, rows)
             record_calls(connection, self.id, self.shared, expected, added)
             failpoint("messages.written")
             return True

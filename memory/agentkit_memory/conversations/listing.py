@@ -49,8 +49,10 @@ def sessions_of(
             check_name("sessions", each)
     _check_limit("sessions", limit)
     query = _LISTED.order_by(conversations.c.name).limit(limit)
-    query = query.where(conversations.c.name == name) if name is not None else query
-    query = query.where(conversations.c.name > after) if after else query
+    if name is not None:
+        query = query.where(conversations.c.name == name)
+    if after:
+        query = query.where(conversations.c.name > after)
     with database.read() as connection:
         bound = {"scopes": known_ids(database, scope), "now": database.clock()}
         rows = sound_rows(connection, query, bound, conversations.c.name)
@@ -61,7 +63,8 @@ def newest_sessions(database: Database, scope: Scope, *, limit: int) -> tuple[tu
     """Return user and name of the conversations of a tenant; see `Memory.newest_sessions`."""
     _check_limit("newest_sessions", limit)
     query = _NEWEST.limit(limit)
-    query = query.where(scopes.c.user == scope.user) if scope.user else query
+    if scope.user:
+        query = query.where(scopes.c.user == scope.user)
     with database.read() as connection:
         bound = {"tenant": scope.tenant, "now": database.clock()}
         rows = sound_rows(connection, query, bound, conversations.c.name)

@@ -91,11 +91,7 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
         new = _redacted(old, replacement)
         body = dump(branch.name, new)
         if old.tool_calls:
-            lineage = connection.execute(_LINEAGE, {"conversation": branch.conversation_id}).all()
-            family = [owner]
-            for fork in lineage:  # those that share the message
-                parts = shared(connection, branch.conversation_id, fork.parent_id, fork.fork_seq)
-                family += [fork.id for part, begin, end in parts if part == owner and begin < seq <= end]
+            family = [owner, *_forks_with(connection, branch.conversation_id, owner, seq)]
             connection.execute(_CALLS, {"branches": family, "number": seq})
         connection.execute(_SUMMARIES, {"conversation": branch.conversation_id, "number": seq})
         items_of_it = connection.scalars(_TURN, place).all()
@@ -108,6 +104,15 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
         scrub_logs(connection, tenant, [old.text, *(call.arguments for call in old.tool_calls)], replacement)
 
     database.change(write)
+
+
+def _forks_with(connection: Connection, conversation: int, owner: int, seq: int) -> list[int]:
+    """Return the branches of a conversation that share message number `seq` with the branch that owns it."""
+    forks = []
+    for fork in connection.execute(_LINEAGE, {"conversation": conversation}).all():
+        parts = shared(connection, conversation, fork.parent_id, fork.fork_seq)
+        forks += [fork.id for part, begin, end in parts if part == owner and begin < seq <= end]
+    return forks
 
 
 def _redacted(message: Message, replacement: str) -> Message:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import math
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import TypeAlias
 
 from sqlalchemy import Connection, Integer, bindparam, delete, func, select, update
@@ -117,53 +117,63 @@ def delete_conversation(database: Database, conversation: int, note: Note | None
     Returns:
         How many rows were deleted, per table.
     """
-    totals: dict[str, int] = {}
-    for step in (_hide_step, _delete_step):
-        more = True
-        while more:
-            counts, more = database.change(partial(_noted_step, step, conversation, note))
-            for table, count in counts.items():
-                totals[table] = totals.get(table, 0) + count
-            failpoint("conversation.step")
-    return totals
+    totals: Counter[str] = Counter()
+
+    def change(step: Callable[[Connection, Forgotten], dict[str, int]]) -> bool:
+        """Execute a step; return True if there may be more to delete."""
+
+        def noted(connection: Connection) -> dict[str, int]:
+            forgotten = Forgotten()
+            counts = step(connection, forgotten)
+            if note is not None:
+                note(connection, counts, forgotten)
+            return counts
+
+        counts = database.change(noted)
+        totals.update(counts)
+        failpoint("conversation.step")
+        return "conversations" not in counts
+
+    change(lambda connection, forgotten: hide_conversation(connection, conversation, forgotten))
+    while change(lambda connection, forgotten: _delete_step(connection, conversation, forgotten)):
+        pass
+    return dict(totals)
 
 
-_Step: TypeAlias = tuple[dict[str, int], bool]
-"""How many rows were deleted, per table, and whether there may be more."""
+def _delete_step(connection: Connection, conversation: int, forgotten: Forgotten) -> dict[str, int]:
+    """Delete some items or, if none are left, some messages or, if none are left, the conversation.
 
-
-def _noted_step(
-    step: Callable[[Connection, int, Forgotten], _Step], conversation: int, note: Note | None, connection: Connection
-) -> _Step:
-    forgotten = Forgotten()
-    counts, more = step(connection, conversation, forgotten)
-    if note is not None:
-        note(connection, counts, forgotten)
-    return counts, more
-
-
-def _hide_step(connection: Connection, conversation: int, forgotten: Forgotten) -> _Step:
-    return hide_conversation(connection, conversation, forgotten), False
-
-
-def _delete_step(connection: Connection, conversation: int, forgotten: Forgotten) -> _Step:
-    """Delete some items or, once there are none, some messages or, once there are none, the conversation."""
+    Returns:
+        How many rows were deleted, per table; `conversations` is among the tables in the last step only.
+    """
     this = {"conversation": conversation}
-    if removed := forget_items(connection, connection.scalars(_SOME_ITEMS, this).all(), forgotten):
-        return {"items": removed, "embeddings": forgotten.embeddings}, True
+    removed = forget_items(connection, connection.scalars(_SOME_ITEMS, this).all(), forgotten)
+    if removed:
+        return {"items": removed, "embeddings": forgotten.embeddings}
     for branch in connection.scalars(_ITS_BRANCHES, this).all():
-        some = raw_rows(connection, _SOME_MESSAGES, {"branch": branch})
-        if some:
-            forgotten.texts += [text for row in some for text in stored_texts(row.body)]
-            numbers = [row.seq for row in some if isinstance(row.seq, int)]
-            # A damaged number comes behind all others: then only such rows are left.
-            part = {"branch": branch, "last": numbers[-1]} if numbers else {"branch": branch}
-            calls = connection.execute(_DELETE_CALLS if numbers else _DELETE_ALL_CALLS, part).rowcount
-            if removed := connection.execute(_DELETE_MESSAGES if numbers else _DELETE_ALL_MESSAGES, part).rowcount:
-                return {"tool_calls": calls, "messages": removed}, True
+        counts = _delete_messages(connection, branch, forgotten)
+        if counts["messages"]:
+            return counts
     counts = {table: int(connection.scalar(count, this) or 0) for table, count in _LEFT.items()}
     removed = connection.execute(_DELETE, this).rowcount
-    return {**(counts if removed else {}), "conversations": removed}, False
+    if not removed:  # another caller deleted it
+        return {"conversations": 0}
+    return {**counts, "conversations": removed}
+
+
+def _delete_messages(connection: Connection, branch: int, forgotten: Forgotten) -> dict[str, int]:
+    """Delete some messages of a branch with their tool calls; return how many rows were deleted, per table."""
+    rows = raw_rows(connection, _SOME_MESSAGES, {"branch": branch})
+    forgotten.texts += [text for row in rows for text in stored_texts(row.body)]
+    numbers = [row.seq for row in rows if isinstance(row.seq, int)]
+    if not rows:
+        return {"tool_calls": 0, "messages": 0}
+    # Damaged numbers are sorted after all others: if none is sound, only damaged ones are left.
+    part, delete_calls, delete_messages = {"branch": branch}, _DELETE_ALL_CALLS, _DELETE_ALL_MESSAGES
+    if numbers:
+        part, delete_calls, delete_messages = part | {"last": numbers[-1]}, _DELETE_CALLS, _DELETE_MESSAGES
+    calls = connection.execute(delete_calls, part).rowcount
+    return {"tool_calls": calls, "messages": connection.execute(delete_messages, part).rowcount}
 
 
 def resume_removals(database: Database) -> None:
@@ -204,20 +214,25 @@ def expire(database: Database, now: float) -> dict[str, int]:
     database.deferred.settle()
     with database.read() as connection:
         past: Sequence[int] = connection.scalars(_PAST, {"now": now}).all()
-    totals: dict[str, int] = {}
-
-    def hide(conversation: int, connection: Connection) -> dict[str, int] | None:
-        still_past = connection.scalar(_STILL_PAST, {"now": now, "conversation": conversation}) is not None
-        return hide_conversation(connection, conversation) if still_past else None
-
+    totals: Counter[str] = Counter()
     for conversation in past:
         with _kept_from_none("expired", conversation):
-            hidden = database.change(partial(hide, conversation))
-            if hidden is None:
-                continue  # its time was extended, or it was deleted
-            for table, count in (*hidden.items(), *delete_conversation(database, conversation).items()):
-                totals[table] = totals.get(table, 0) + count
-    return totals
+            hidden = _hide_expired(database, conversation, now)
+            if hidden is not None:
+                totals.update(hidden)
+                totals.update(delete_conversation(database, conversation))
+    return dict(totals)
+
+
+def _hide_expired(database: Database, conversation: int, now: float) -> dict[str, int] | None:
+    """Hide a conversation; None if its time was extended or it was deleted meanwhile."""
+
+    def hide(connection: Connection) -> dict[str, int] | None:
+        if connection.scalar(_STILL_PAST, {"now": now, "conversation": conversation}) is None:
+            return None
+        return hide_conversation(connection, conversation)
+
+    return database.change(hide)
 
 
 def _check_time(what: str, at: object) -> None:
@@ -261,8 +276,9 @@ def open_branch(
         _delete_named(database, scope_id, name)
         found = None
     if found is None:
-        main = Branch.make(database, scope_id, name)
-        found = main if branch == MAIN else Branch.find(database, scope_id, name, branch)
+        found = main = Branch.make(database, scope_id, name)
+        if branch != MAIN:
+            found = Branch.find(database, scope_id, name, branch)
         if found is None:
             raise NotFound(
                 f"conversation {name!r} has no branch {branch!r}: begin it with session.fork({branch!r}, at=...)"
@@ -271,6 +287,8 @@ def open_branch(
                 value=branch,
             )
     if expires_at is not None:
-        found.expires_at = None if expires_at == math.inf else expires_at
+        found.expires_at = expires_at
+        if expires_at == math.inf:
+            found.expires_at = None
         set_expiry(database, found.conversation_id, found.expires_at)
     return found

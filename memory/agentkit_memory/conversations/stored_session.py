@@ -78,7 +78,9 @@ class StoredSession:
     @property
     def conversation(self) -> Conversation:
         """The messages, as of the last `append`, `redact` or `refresh`; read at the first use."""
-        return self._view if self._view is not None else self._load()
+        if self._view is None:
+            return self._load()
+        return self._view
 
     def disown(self, why: str) -> None:
         """Replace the lock, which a thread of the parent may hold; the memory refuses everything else."""
@@ -90,7 +92,9 @@ class StoredSession:
         Args:
             last: How many of the latest messages; None for all.
         """
-        first = 0 if last is None else max(0, len(self.conversation) - last)
+        first = 0
+        if last is not None:
+            first = max(0, len(self.conversation) - last)
         parts = (*self._branch.shared, (self._branch.id, 0, len(self.conversation)))
         return tuple((branch, max(after, first), until) for branch, after, until in parts if until > first)
 
@@ -196,7 +200,9 @@ class StoredSession:
         found = self._branch.seq_of(key)
         if found is not None and found > len(self.conversation):
             self.refresh()
-        return None if found is None else found - 1
+        if found is None:
+            return None
+        return found - 1
 
     def keys(self, start: int, stop: int) -> Mapping[int, str]:
         """Return the keys under which messages were appended, by index, of those messages from `start` to `stop`.
@@ -245,13 +251,10 @@ class StoredSession:
         check_name("name of a fork", id)
         if not id:
             raise InvalidArgument("a fork needs a name to open it by again", name="id")
-        if at is not None:
-            _check_number("fork: at", at)
-        return StoredSession(
-            self._branch.fork(id, len(self.conversation) if at is None else at),
-            self.scope,
-            allow_media=self._allow_media,
-        )
+        if at is None:
+            at = len(self.conversation)
+        _check_number("fork: at", at)
+        return StoredSession(self._branch.fork(id, at), self.scope, allow_media=self._allow_media)
 
     def note(self, name: str) -> Any:
         """Return what was last noted under a name about these messages; None where nothing was.
@@ -290,7 +293,9 @@ class StoredSession:
         check_name("name of a note", name)
         with self._lock:
             body = json.dumps(to_json(value))
-            self._branch.note(name, len(self.conversation) if at is None else at, body)
+            if at is None:
+                at = len(self.conversation)
+            self._branch.note(name, at, body)
             self._notes = None
 
     @property
@@ -433,7 +438,9 @@ def shown(session: object, database: Database, last: int | None) -> tuple[str, t
         if session is None or hasattr(session, "conversation"):  # of another kind: none of its messages is stored here
             return "", ()
         raise InvalidArgument(f"recall: expected a session, as `memory.session(...)` returns it, got {session!r}")
-    return session.id, session.places(last) if session._branch.database is database else ()
+    if session._branch.database is not database:
+        return session.id, ()
+    return session.id, session.places(last)
 
 
 def _check(key: str | None, said_at: float | None) -> None:

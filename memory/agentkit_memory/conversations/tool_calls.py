@@ -90,11 +90,12 @@ def record_calls(
             asked.append({"branch_id": branch, "seq": seq, "position": position, "result_seq": None, **fields})
         if message.role == "tool":
             answered = _id(message.tool_call_id or "")
-            mine = next((row for row in reversed(asked) if row["call_id"] == answered), None)
-            if mine is None:
+            calls = [row for row in asked if row["call_id"] == answered]
+            # An id may be used again: the result is of the latest call.
+            if not calls:
                 answers.append((answered, seq))
-            elif mine["result_seq"] is None:
-                mine["result_seq"] = seq
+            elif calls[-1]["result_seq"] is None:
+                calls[-1]["result_seq"] = seq
     if asked:
         connection.execute(_ADD, asked)
     for answered, seq in answers:
@@ -120,13 +121,16 @@ def read_calls(
     connection: Connection, branch: int, shared: Sequence[tuple[int, int, int]], after: int = 0
 ) -> list[StoredCall]:
     """Return the calls of the messages after a number, in order, with those that a fork shares with its parent."""
-    forked = shared[-1][2] if shared else 0
+    forked = 0
+    if shared:
+        forked = shared[-1][2]
     found: dict[tuple[int, int], StoredCall] = {}
     for other, begin, until in (*shared, (branch, 0, _MAX_SEQ)):
         bound = {"branch": other, "after": max(after, begin), "until": until}
         for row in connection.execute(_READ, bound):
             call = StoredCall(*row)
+            # The parent's answer after the fork is not seen by this branch.
             if other != branch and call.result_seq is not None and call.result_seq > forked:
-                call = replace(call, result_seq=None)  # answered after the fork, where this branch does not see it
+                call = replace(call, result_seq=None)
             found[call.seq, call.position] = call
     return [found[place] for place in sorted(found)]

@@ -40,9 +40,11 @@ def append_unread(
         if edits != branch.edits:
             branch = branch.current()
             head, edits = branch.state()
-        linked = any(not isinstance(each, Message) for each in given)  # results follow their calls
-        before = branch.page(most=_MAX_ROUND, newest=True) if linked else []
-        messages = given_messages(given, [each.message for each in before], allow_media)
+        before: list[Message] = []
+        # Results in the form of a provider are read with the calls before them.
+        if any(not isinstance(each, Message) for each in given):
+            before = [each.message for each in branch.page(most=_MAX_ROUND, newest=True)]
+        messages = given_messages(given, before, allow_media)
         if not messages or branch.append(head, edits, messages, key, said_at):
             return branch, edits, _unread(branch, head + len(messages))
         used = None if key is None else branch.seq_of(key)
