@@ -116,7 +116,7 @@ def test_a_damaged_note_is_named_and_hurts_no_other(memory: Memory, home: Path, 
     connection.close()
     session.refresh()
     assert session.note("colour") == "red"
-    with raises(StoreCorrupt, name="additional_kwargs", path="s"):
+    with raises(StoreCorrupt, table="branch_notes", row="additional_kwargs", name="body", path="conversation 's'"):
         _ = session.additional_kwargs
     session.keep_kwargs({"root": "/srv"})
     assert session.additional_kwargs == {"root": "/srv"}
