@@ -76,8 +76,8 @@ def translate(error: Exception, where: str) -> StoreError:
     message = (str(cause).strip().split("\n")[0] or type(cause).__name__)[:_MAX_QUOTED]
     if is_undecodable(error):
         return StoreCorrupt(f"{where}: {message.split(' with text')[0]}; {_RESTORE}", path=where, name="UTF-8")
-    table = _SQLITE if code.startswith("SQLITE") else _POSTGRES
-    for prefix, kind, advice in table:
+    # Codes of PostgreSQL are digits and capitals: no prefix is one of both.
+    for prefix, kind, advice in (*_SQLITE, *_POSTGRES):
         if code.startswith(prefix):
             return kind(f"{where}: {message}; {advice}", path=where, name=prefix)
     if isinstance(error, DBAPIError) and error.connection_invalidated:
@@ -85,8 +85,8 @@ def translate(error: Exception, where: str) -> StoreError:
             return StoreUnavailable(f"{where}: {message}; {_UNKNOWN}", path=where, name="unknown")
         return StoreUnavailable(f"{where}: {message}; {_LOST}", path=where, name="lost")
     if not code:
-        advice = (
-            "open it again" if isinstance(cause, SQLiteError) else "check that the server runs and the address is right"
-        )
+        advice = "check that the server runs and the address is right"
+        if isinstance(cause, SQLiteError):
+            advice = "open it again"
         return StoreUnavailable(f"{where}: {message}; {advice}", path=where, name="database")
     return StoreError(f"{where}: {message} ({code or type(cause).__name__})", path=where, name=code)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, count
+from itertools import count
 from operator import itemgetter
 from sqlite3 import Connection as SQLiteConnection
 from typing import Any
@@ -29,12 +29,15 @@ class Prepared:
 
         SQLite is asked by its driver, whose errors these are then: all else takes longer than the statement.
         """
-        given = {name: _filled_up(value) if isinstance(value, list) else value for name, value in values.items()}
-        lengths = [(name, len(value)) for name, value in given.items() if isinstance(value, list)]
-        key = (connection.dialect.name, *lengths)
-        text = self._texts.get(key)
+        given = dict(values)
+        key: list[object] = [connection.dialect.name]
+        for name, value in values.items():
+            if isinstance(value, list):
+                given[name] = filled = _filled_up(value)
+                key.append((name, len(filled)))
+        text = self._texts.get(tuple(key))
         if text is None:
-            text = self._texts[key] = _Text(self.selects, connection, given)
+            text = self._texts[tuple(key)] = _Text(self.selects, connection, given)
         driver = connection.connection.driver_connection
         if isinstance(driver, SQLiteConnection):
             return driver.execute(text.sql, text.arguments(given)).fetchall()
@@ -45,7 +48,9 @@ class _Text:
     """The SQL for lists of certain lengths, and which value goes where in it."""
 
     def __init__(self, selects: Sequence[Select[Any]], connection: Connection, values: Mapping[str, object]) -> None:
-        statement = selects[0] if len(selects) == 1 else union_all(*selects)
+        statement: Any = selects[0]
+        if len(selects) > 1:
+            statement = union_all(*selects)
         numbers = count()
         numbered = {name: _numbered(value, numbers) for name, value in values.items()}
         state = statement.compile(dialect=connection.dialect).construct_expanded_state(numbered)
@@ -53,18 +58,29 @@ class _Text:
         self._given = [*values]
         constants = {name: value for name, value in state.parameters.items() if not isinstance(value, _Number)}
         self._constants = [*constants.values()]
-        places = dict(zip(constants, numbers, strict=False)) | {
-            name: value.number for name, value in state.parameters.items() if isinstance(value, _Number)
-        }
-        self._names = [*places] if state.positiontup is None else None
+        places = dict(zip(constants, numbers, strict=False))
+        for name, value in state.parameters.items():
+            if isinstance(value, _Number):
+                places[name] = value.number
+        # A driver takes parameters by their places, as SQLite does, or by their names.
+        self._names = None
+        if state.positiontup is None:
+            self._names = [*places]
         self._ordered = itemgetter(*[places[name] for name in state.positiontup or places])
 
     def arguments(self, values: Mapping[str, object]) -> tuple[Any, ...] | dict[str, Any]:
         """Return what the driver takes: a tuple, or a dict where parameters have names."""
-        listed = [value if isinstance(value := values[name], list) else (value,) for name in self._given]
-        flat = chain.from_iterable(listed)
+        flat: list[object] = []
+        for name in self._given:
+            value = values[name]
+            if isinstance(value, list):
+                flat += value
+            else:
+                flat.append(value)
         ordered: tuple[Any, ...] = self._ordered([*flat, *self._constants])
-        return ordered if self._names is None else dict(zip(self._names, ordered, strict=True))
+        if self._names is None:
+            return ordered
+        return dict(zip(self._names, ordered, strict=True))
 
 
 class _Number:

@@ -125,20 +125,29 @@ def unit_vectors(model: str, embedded: object, texts: Sequence[str | Image], dim
             value="lengths",
         )
     for number, (each, text) in enumerate(zip(found, texts, strict=True)):
-        which = f"model {model!r}, {_which(text, number + 1, len(texts))}"
-        if isinstance(each, str):
-            found[number] = f"{which}: {each}"
-        elif dimensions and len(each) != dimensions:
-            found[number] = (
-                f"{which}: its vector has {len(each)} dimensions, those that are stored have {dimensions}; an embedder "
-                "must keep to one model: give another one another name, and reembed"
-            )
+        problem = _problem(each, dimensions)
+        if problem:
+            found[number] = f"model {model!r}, {_which(text, number + 1, len(texts))}: {problem}"
     return found
+
+
+def _problem(vector: Vector | str, dimensions: int) -> str:
+    """Return what is wrong with a vector; empty text if it has the expected length."""
+    if isinstance(vector, str):
+        return vector
+    if not dimensions or len(vector) == dimensions:
+        return ""
+    return (
+        f"its vector has {len(vector)} dimensions, those that are stored have {dimensions}; an embedder must keep to "
+        "one model: give another one another name, and reembed"
+    )
 
 
 def _listed(values: Iterable[Any], most: int) -> list[Any]:
     """Return the values; of those that come one by one, perhaps without end, at most one more than are expected."""
-    return list(values) if isinstance(values, Sized) else list(islice(values, most + 1))
+    if isinstance(values, Sized):
+        return list(values)
+    return list(islice(values, most + 1))
 
 
 def _which(given: str | Image, number: int, count: int) -> str:
@@ -150,17 +159,21 @@ def _which(given: str | Image, number: int, count: int) -> str:
 def _unit_vector(row: object) -> Vector | str:
     if isinstance(row, str | bytes) or not isinstance(row, Iterable):
         return f"expected a vector of numbers, got {type(row).__name__}"
-    listed = getattr(row, "tolist", None)
+    # Numbers of an array are converted faster by itself.
+    listed = getattr(row, "tolist", lambda: row)
     try:
-        values = [float(value) for value in _listed(row if listed is None else listed(), MAX_DIMENSIONS)]
+        values = [float(value) for value in _listed(listed(), MAX_DIMENSIONS)]
     except (TypeError, ValueError, OverflowError) as error:
         return f"expected a vector of numbers ({error})"
     if not values:
         return "its vector is empty"
     if not all(map(math.isfinite, values)):
         return "its vector holds NaN or infinity; expected finite numbers"
-    norm = math.hypot(*values)  # whose squares do not overflow
-    if math.isinf(norm):  # the length itself does
+    # `hypot` avoids squares that overflow; if the length itself does, shorter vectors have the same direction.
+    norm = math.hypot(*values)
+    if math.isinf(norm):
         values = [value / len(values) for value in values]
         norm = math.hypot(*values)
-    return array("f", [value / norm for value in values] if norm else values)
+    if norm:
+        values = [value / norm for value in values]
+    return array("f", values)

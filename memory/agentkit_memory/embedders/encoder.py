@@ -145,7 +145,9 @@ class Encoder:
 
     def _questions(self, texts: Sequence[str], limit: float | None) -> list[Vector]:
         embedder = self._embedder
-        act = embedder.embed_query if isinstance(embedder, QueryEmbedder) else embedder.embed
+        act = embedder.embed
+        if isinstance(embedder, QueryEmbedder):
+            act = embedder.embed_query
         found: list[Vector] = []
         for batch in _batches(("", text) for text in texts):
             for vector in self._ask([text for _, text in batch], act, limit):
@@ -224,7 +226,9 @@ class Encoder:
         except (ConnectionError, TimeoutError) as error:
             raise self._away(f"model {self.model!r}: it is away ({type(error).__name__}: {error})") from error
         except Exception as error:
-            what = "images" if isinstance(texts[0], Image) else "texts"
+            what = "texts"
+            if isinstance(texts[0], Image):
+                what = "images"
             raise EmbedderError(
                 f"model {self.model!r}: could not embed {len(texts)} {what} ({type(error).__name__}: {error})",
                 name=self.model,
@@ -234,8 +238,10 @@ class Encoder:
         return found
 
     def _embedded(self, act: Callable[[Any], Any], texts: Sequence[str | Image]) -> Any:
-        embedded = act([each[:MAX_TEXT] if isinstance(each, str) else each for each in texts])
-        return self._loop.result(embedded) if isinstance(embedded, Awaitable) else embedded
+        embedded = act([_cut(each) for each in texts])
+        if isinstance(embedded, Awaitable):
+            return self._loop.result(embedded)
+        return embedded
 
     def _away(self, problem: str) -> EmbedderUnavailable:
         self._trouble = problem
@@ -252,6 +258,13 @@ class Encoder:
         with self._lock:
             found = {name: self._unkept[name] for name in names if name in self._unkept}
         return found | kept_vectors(self._database, self.model, self._expected(), {*names} - {*found})
+
+
+def _cut(content: str | Image) -> str | Image:
+    """Return the beginning of a text, as far as it is embedded; an image is embedded whole."""
+    if isinstance(content, Image):
+        return content
+    return content[:MAX_TEXT]
 
 
 def call_of_model(act: Callable[[], T]) -> Future[T]:
@@ -273,7 +286,9 @@ def call_of_model(act: Callable[[], T]) -> Future[T]:
 
 def vector_name(content: str | Image) -> str:
     """Return the name under which the vector of a text or an image is kept."""
-    return content_hash(content) if isinstance(content, str) else image_hash(content)
+    if isinstance(content, Image):
+        return image_hash(content)
+    return content_hash(content)
 
 
 def kept_vectors(database: Database, model: str, dimensions: int, names: Iterable[str]) -> dict[str, Vector]:
@@ -293,7 +308,9 @@ def _batches(texts: Iterable[tuple[str, str | Image]]) -> Iterator[list[tuple[st
     batch: list[tuple[str, str | Image]] = []
     size = 0
     for name, text in texts:
-        length = min(len(text), MAX_TEXT) if isinstance(text, str) else _MAX_CHARACTERS // MAX_IMAGES
+        length = _MAX_CHARACTERS // MAX_IMAGES
+        if isinstance(text, str):
+            length = min(len(text), MAX_TEXT)
         if batch and (len(batch) == _MAX_TEXTS or size + length > _MAX_CHARACTERS):
             yield batch
             batch, size = [], 0
@@ -308,4 +325,6 @@ def _unpacked(packed: object, dimensions: int) -> Vector | None:
     if not isinstance(packed, bytes) or len(packed) != 4 * dimensions:
         return None
     vector = array("f", struct.unpack(f"<{dimensions}f", packed))
-    return vector if math.isfinite(sum(vector)) else None
+    if not math.isfinite(sum(vector)):
+        return None
+    return vector

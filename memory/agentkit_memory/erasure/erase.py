@@ -10,7 +10,7 @@ import json
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,6 +100,13 @@ class _Request:
     texts: set[bytes] | None = None
     """Parts of what was removed, to be looked for in the file; None where they are unknown, or too many."""
 
+    def keep(self, texts: Sequence[str]) -> None:
+        """Keep the parts of texts that were removed, unless they become too many."""
+        if self.texts is not None:
+            self.texts |= parts_of(texts)
+            if len(self.texts) > _MAX_TEXTS:
+                self.texts = None
+
 
 def erase(database: Database, indexes: Indexes, subject: Scope) -> Erasure:
     """Remove a subject everywhere and return the proof. What cannot be done now is done when the store is opened."""
@@ -119,18 +126,18 @@ def _carry_out(database: Database, indexes: Indexes, request: _Request) -> Erasu
     spaces = indexes.spaces("active", "building")
     with database.read() as connection:
         found, numbers = _rescan(connection, request)
-    points: int | None
+    points: int | None = None
     try:
-        points = sum(indexes.catch_up(space, removals=True).count(numbers) for space in spaces)
+        counted = sum(indexes.catch_up(space, removals=True).count(numbers) for space in spaces)
         left = indexes.sweep()
         if left:
-            points = None
-            names = ", ".join(left)
             notes.append(
-                f"the index of a former model is left ({names}): another process has it open, or a disk is full"
+                f"the index of a former model is left ({', '.join(left)}): another process has it open, or a disk is "
+                "full"
             )
+        else:
+            points = counted
     except StoreError as error:  # busy, away or broken: its owner removes the points later
-        points = None
         notes.append(str(error))
     in_them = vector_state.c.space.in_([space.name for space in spaces])
     with database.read() as connection:  # points of any scope
@@ -153,18 +160,22 @@ def _overwrite(database: Database, indexes: Indexes, request: _Request, notes: l
     """
     rewritten = emptied = False
     try:
-        if in_proportion := _is_in_proportion(database, indexes, request):
-            rewritten = indexes.compact()
+        if _is_in_proportion(database, indexes, request):
+            rewritten, problem = indexes.compact(), _INDEX
+        else:
+            rewritten, problem = False, _SEGMENTS
         if not rewritten:
-            notes.append(_INDEX if in_proportion else _SEGMENTS)
+            notes.append(problem)
     except StoreError as error:
         notes.append(f"{error}; removed points, without their texts, are still in its files: {_LATER}")
     try:
         emptied = database.empty_log()
         if emptied and (request.texts is None or database.may_hold(request.texts)):
             emptied = database.compact()
-        if not emptied:
-            notes.append(_READER if database.is_sqlite else _SERVER)
+        if not database.is_sqlite:
+            notes.append(_SERVER)
+        elif not emptied:
+            notes.append(_READER)
     except StoreUnavailable as error:
         notes.append(f"{error}; deleted bytes may still be in the file: {_LATER}")
     return rewritten and emptied
@@ -181,7 +192,10 @@ def _is_in_proportion(database: Database, indexes: Indexes, request: _Request) -
 def _begin(database: Database, subject: Scope) -> _Request:
     """Store the request to erase a subject, unless there is one."""
     known = next((each for each in _open_requests(database) if each.subject == subject), None)
-    request = _Request(str(uuid.uuid4()), subject, texts=set()) if known is None else _Request(known.id, subject)
+    request = _Request(str(uuid.uuid4()), subject, texts=set())
+    if known is not None:
+        # What was removed before is unknown now.
+        request = _Request(known.id, subject)
 
     def write(connection: Connection) -> None:
         if known is not None:  # rows that were stored since are included
@@ -234,7 +248,9 @@ def _clear(database: Database, request: _Request) -> dict[str, int]:
             _note(connection, request, cleared=True)
         return numbers
 
-    for _ in range(0 if request.cleared else _MAX_PASSES):
+    for _ in range(_MAX_PASSES):
+        if request.cleared:
+            break
         numbers = database.change(find)
         if not numbers:
             break
@@ -257,50 +273,64 @@ def _steps(database: Database, scope: int) -> int:
 
 def _step(database: Database, request: _Request, scope: int) -> bool:
     """Remove some rows of a scope, and the scope once it has none; return whether there may be more."""
-    this = {"scope": scope}
 
     def note(connection: Connection, removed: Mapping[str, int], forgotten: Forgotten) -> None:
         before = _noted(connection, request)
         total = Counter(before["removed"]) + Counter(removed)
         _note(connection, request, removed=total, scopes=sorted({*before["scopes"], scope}))
-        if request.texts is not None:
-            request.texts |= parts_of(forgotten.texts)
-            if len(request.texts) > _MAX_TEXTS:
-                request.texts = None
+        request.keep(forgotten.texts)
 
-    def write(connection: Connection) -> tuple[bool, int | None, dict[str, int]]:
+    def write(connection: Connection) -> tuple[int | None, dict[str, int]]:
+        """Remove some items, or the rest if neither an item nor a conversation is left; return a conversation."""
         forgotten = Forgotten()
-        found = connection.scalars(_ITEMS, this).all()
-        conversation: int | None = None if found else connection.scalar(_CONVERSATION, this)
-        removed: dict[str, int] = {}
-        if found:
-            removed["items"] = forget_items(connection, found, forgotten)
-            removed["embeddings"] = forgotten.embeddings
-        elif conversation is None:
-            for table, column in _TEXTS.items():
-                theirs = table.c.scope_id == scope
-                texts = [text for (text,) in raw_rows(connection, select(column).where(theirs), {})]
-                forgotten.texts += [each for each in texts if isinstance(each, str)]
-                removed[table.name] = connection.execute(delete(table).where(theirs)).rowcount
-            removed["scopes"] = connection.execute(_SCOPE, this).rowcount
+        conversation: int | None = None
+        removed = _remove_items(connection, scope, forgotten)
+        if removed is None:
+            conversation = connection.scalar(_CONVERSATION, {"scope": scope})
+            removed = {}
+            if conversation is None:
+                removed = _remove_scope(connection, scope, forgotten)
         note(connection, removed, forgotten)
-        return bool(found), conversation, removed
+        return conversation, removed
 
     try:
-        found, conversation, removed = database.change(write)
+        conversation, removed = database.change(write)
         if conversation is not None:
             removed = delete_conversation(database, conversation, note)
     except NotFound:  # another writer added to the scope meanwhile: look again
         return False
-    seen = found or conversation is not None
-    if seen and not any(removed.values()) and database.is_sqlite:  # no other process can have removed them
+    if "scopes" in removed:
+        return False
+    # No other process can have removed the rows of a file in between.
+    if not any(removed.values()) and database.is_sqlite:
         raise StoreCorrupt(
             f"{database.where}: rows that are found cannot be deleted, so an index of the file is damaged: "
             "restore a backup, or `sqlite3 FILE .recover`; what was erased before stays erased",
             path=database.where,
             name="index",
         )
-    return seen
+    return True
+
+
+def _remove_items(connection: Connection, scope: int, forgotten: Forgotten) -> dict[str, int] | None:
+    """Remove some items of a scope; return how many rows were removed, per table, or None if it has no items."""
+    ids = connection.scalars(_ITEMS, {"scope": scope}).all()
+    if not ids:
+        return None
+    removed = forget_items(connection, ids, forgotten)
+    return {"items": removed, "embeddings": forgotten.embeddings}
+
+
+def _remove_scope(connection: Connection, scope: int, forgotten: Forgotten) -> dict[str, int]:
+    """Remove what is left of a scope without items and conversations; return how many rows were removed, per table."""
+    removed: dict[str, int] = {}
+    for table, column in _TEXTS.items():
+        theirs = table.c.scope_id == scope
+        texts = [text for (text,) in raw_rows(connection, select(column).where(theirs), {})]
+        forgotten.texts += [each for each in texts if isinstance(each, str)]
+        removed[table.name] = connection.execute(delete(table).where(theirs)).rowcount
+    removed["scopes"] = connection.execute(_SCOPE, {"scope": scope}).rowcount
+    return removed
 
 
 def _noted(connection: Connection, request: _Request) -> dict[str, Any]:
@@ -319,8 +349,10 @@ def _rescan(connection: Connection, request: _Request) -> tuple[dict[str, int], 
 
     A scope that was written to after its rows were removed is left out.
     """
-    erased, now = set(_noted(connection, request)["scopes"]), covered_ids(connection, request.subject)
-    numbers = sorted(erased.difference(now) if request.cleared else erased.union(now))
+    erased, now = set(_noted(connection, request)["scopes"]), set(covered_ids(connection, request.subject))
+    numbers = sorted(erased | now)
+    if request.cleared:
+        numbers = sorted(erased - now)
     found = {"scopes": _number(connection, scopes, scopes.c.id.in_(numbers))}
     for table in (conversations, documents, items, recall_logs):
         found[table.name] = _number(connection, table, table.c.scope_id.in_(numbers))
@@ -361,11 +393,11 @@ def _seal(database: Database, request: _Request) -> None:
     """Replace the subject's names by digests, which can be checked by those who know the names."""
     if request.sealed:
         return
-    narrow = any(request.subject.names[1:])
-    kept = {
-        name: value if not value or (name == "tenant" and narrow) else _digest(request.subject, name)
-        for name, value in zip(NAMES, request.subject.names, strict=True)
-    }
+    names = zip(NAMES, request.subject.names, strict=True)
+    kept = {name: _digest(request.subject, name) for name, value in names if value}
+    # A narrower subject leaves its tenant in the store, whose name is kept.
+    if any(request.subject.names[1:]):
+        del kept["tenant"]
 
     def write(connection: Connection) -> None:
         counts = json.dumps({"removed": _noted(connection, request)["removed"], "sealed": True})

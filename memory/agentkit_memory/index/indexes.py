@@ -108,9 +108,11 @@ class Indexes:
             )
         try:
             found = self._find(space, attach=False)
-            return None if found is None else found[1]
         finally:
             self._lock.release()
+        if found is None:
+            return None
+        return found[1]
 
     def worker(
         self,
@@ -132,7 +134,9 @@ class Indexes:
     def opened(self, space: Space) -> VectorIndex | None:
         """Return the index of a space if it is open, without waiting."""
         found = self._open.get(space.name)
-        return None if found is None else found[1]
+        if found is None:
+            return None
+        return found[1]
 
     def catch_up(
         self, space: Space | None = None, *, patience: float = 5.0, removals: bool = False, scope: int | None = None
@@ -226,7 +230,10 @@ class Indexes:
         """Empty the index of a retired space, then delete what SQL holds of it."""
         with self._lock:
             opened = self._open.pop(space.name, None)
-            index = self._opener(space.name, space.dimensions) if opened is None else opened[1]
+            if opened is None:
+                index = self._opener(space.name, space.dimensions)
+            else:
+                _, index = opened
             try:
                 index.clear()
             finally:
@@ -297,7 +304,9 @@ class Indexes:
             if known is not None and self._ahead(connection, known, index):
                 return False
             held = not index.shared and connection.scalar(_HELD, {"this": space.name}) is not None
-        return known is not None and known.state != "retired" and known.index_id == index.id and not held
+        if known is None or known.state == "retired" or held:
+            return False
+        return known.index_id == index.id
 
     def _claim(self, space: Space, index: VectorIndex) -> bool:
         """Write that the outbox is about this index; return whether it was before. Else everything is queued again."""
@@ -305,13 +314,17 @@ class Indexes:
         with self.database.write() as connection:
             hold_spaces(connection, change=True)
             known = find_space(connection, space.name)
-            if known.state == "retired" if known is not None else known_spaces(connection):
+            # A store without any space is new.
+            is_gone = known is None and bool(known_spaces(connection))
+            if is_gone or (known is not None and known.state == "retired"):
                 raise no_longer_read(self.database.where, space.name)
-            ahead = 0 if known is None else self._ahead(connection, known, index)
-            if known is not None and known.index_id == index.id and ahead <= 0:
-                if not index.shared:
-                    connection.execute(_FREE_LEASES, {"this": space.name})  # their workers are dead
-                return True
+            ahead = 0
+            if known is not None:
+                ahead = self._ahead(connection, known, index)
+                if known.index_id == index.id and ahead <= 0:
+                    if not index.shared:
+                        connection.execute(_FREE_LEASES, {"this": space.name})  # their workers are dead
+                    return True
             if ahead:
                 _LOG.warning("%s: %s", self.database.where, _OLDER)
             if points and index.shared:

@@ -52,14 +52,21 @@ class ScoredItem:
     def place(self) -> tuple[str, int]:
         """Its branch or document, and its position there."""
         item = self.item
-        where = f"branch {item.branch_id}" if item.branch_id is not None else item.document_id or item.id
-        return where, item.position
+        if item.branch_id is not None:
+            return f"branch {item.branch_id}", item.position
+        return item.document_id or item.id, item.position
 
     def why(self) -> str:
         """Return the score and its parts in one line."""
         parts = ", ".join(f"{name} {value:+.2f}" for name, value in self.parts.items() if abs(value) >= 0.005)
         raw = ", ".join(f"{name} {value:.3g}" for name, value in self.retrieved.items()) or "neighbour of a hit"
         return f"{self.score:+.2f} = {parts or '0'} ({raw})"
+
+    def explanation(self) -> str:
+        """Return its score and, if it was not used, the reason."""
+        if self.used:
+            return self.reason
+        return f"{self.why()}; {self.reason}"
 
 
 class Pool:
@@ -96,8 +103,11 @@ class Pool:
         at: dict[tuple[str | int, int], list[int]] = {}
         for number, each in enumerate(self.candidates):
             item = each.item
-            where = item.branch_id if item.branch_id is not None else item.document_id or item.id
-            at.setdefault((where, item.position), []).append(number)  # parts of a long turn share a place
+            where: str | int = item.document_id or item.id
+            if item.branch_id is not None:
+                where = item.branch_id
+            # Parts of a long turn share a place.
+            at.setdefault((where, item.position), []).append(number)
         near: list[list[tuple[int, int]]] = [[] for _ in self.candidates]
         for (where, position), here in at.items():
             for step in (1, 2):

@@ -43,7 +43,10 @@ class Explained:
     """The beginning of its text."""
 
     def __str__(self) -> str:
-        return f"{self.rank:>3} {'used' if self.used else '-':<5}{self.kind:<6}{self.why}  | {self.text}"
+        use = "-"
+        if self.used:
+            use = "used"
+        return f"{self.rank:>3} {use:<5}{self.kind:<6}{self.why}  | {self.text}"
 
 
 class Recall(Sequence[Document | RecalledMessage]):
@@ -84,7 +87,7 @@ class Recall(Sequence[Document | RecalledMessage]):
                     each.score,
                     each.parts,
                     each.used,
-                    each.reason if each.used else f"{each.why()}; {each.reason}",
+                    each.explanation(),
                     " ".join(each.item.text[:200].split())[:80],
                 )
                 for rank, each in enumerate(self._considered, 1)

@@ -27,14 +27,10 @@ def image_hash(image: Image) -> str:
 
 def image_row(document: str, image: Image) -> dict[str, object]:
     """Return the row of the image of a document."""
-    is_address = isinstance(image.source, Url)
-    return {
-        "document_id": document,
-        "media_type": image.media_type or "",
-        "name": image.name or "",
-        "url": str(image.source) if is_address else "",
-        "content": b"" if is_address else image.source,
-    }
+    row: dict[str, object] = {"document_id": document, "media_type": image.media_type or "", "name": image.name or ""}
+    if isinstance(image.source, Url):
+        return row | {"url": str(image.source), "content": b""}
+    return row | {"url": "", "content": image.source}
 
 
 def read_images(connection: Connection, documents: Sequence[str]) -> dict[str, Image]:
@@ -54,7 +50,10 @@ def _image(row: Any) -> Image:
     Raises:
         ValueError: It is damaged.
     """
-    return Image(Url(row.url) if row.url else row.content, row.media_type or None, row.name or None)
+    source = row.content
+    if row.url:
+        source = Url(row.url)
+    return Image(source, row.media_type or None, row.name or None)
 
 
 def read_hashes(connection: Connection, found: Sequence[str]) -> Mapping[str, str]:

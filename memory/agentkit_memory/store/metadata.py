@@ -47,9 +47,10 @@ def read_metadata(stored: object) -> dict[str, object]:
         raise ValueError(f"is {type(stored).__name__}, expected JSON text")
     try:
         found = json.loads(stored)
-    except (ValueError, RecursionError) as error:
-        why = "it nests too deeply" if isinstance(error, RecursionError) else str(error)[:100]
-        raise ValueError(f"is not JSON ({why})") from None
+    except RecursionError:
+        raise ValueError("is not JSON (it nests too deeply)") from None
+    except ValueError as error:
+        raise ValueError(f"is not JSON ({str(error)[:100]})") from None
     if not isinstance(found, dict):
         raise ValueError(f"is a JSON {type(found).__name__}, expected an object")
     if _is_deep(found):
@@ -67,14 +68,16 @@ def is_metadata(stored: object) -> bool:
 
 
 def _is_deep(value: object) -> bool:
+    # Level by level: a function that calls itself could exhaust the stack.
     level: list[object] = [value]
     for _ in range(MAX_DEPTH + 1):
-        level = [
-            inner
-            for each in level
-            if isinstance(each, dict | list)
-            for inner in (each.values() if isinstance(each, dict) else each)
-        ]
-        if not level:
+        below: list[object] = []
+        for each in level:
+            if isinstance(each, dict):
+                below += each.values()
+            elif isinstance(each, list):
+                below += each
+        if not below:
             return False
+        level = below
     return True

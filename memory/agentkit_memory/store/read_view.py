@@ -74,9 +74,16 @@ def read_view(connection: Connection, scope: Scope) -> ReadView:
     """Return what a reader in `scope` sees."""
     mine, readable = scope.names, scope.readable_names()
     rows = sorted([tuple(row) for row in _VIEW.rows(connection, readable)], key=itemgetter(0))
-    own = next((number for number, *names in (row[:5] for row in rows) if tuple(names) == mine), None)
     if not rows:
         return ReadView(None, (), active_space(connection), pending=False, behind=False)
-    space = Space(SPACE) if rows[0][5] is None else Space(*rows[0][5:10])
-    ids, pending, behind = [row[0] for row in rows], any(row[10] for row in rows), any(row[11] for row in rows)
-    return ReadView(own, tuple(ids), space, pending, behind, rows[0][12] >= MAX_BEHIND)
+    own = None
+    pending = behind = False
+    for row in rows:
+        if row[1:5] == mine:
+            own = row[0]
+        pending, behind = pending or bool(row[10]), behind or bool(row[11])
+    space = Space(SPACE)
+    # No space is active until something was indexed.
+    if rows[0][5] is not None:
+        space = Space(*rows[0][5:10])
+    return ReadView(own, tuple([row[0] for row in rows]), space, pending, behind, rows[0][12] >= MAX_BEHIND)

@@ -124,16 +124,18 @@ class RecallLogs:
                 raise InvalidArgument(
                     f"recall logs: expected the number of a log as {name!r}, got {brief(number)}", name=name
                 )
-        bound = {
-            "scopes": required(scope_ids),
-            "after": after or 0,
-            "before": _END if before is None else before,
-            "most": limit,
-        }
+        bound = {"scopes": required(scope_ids), "after": after or 0, "before": _END, "most": limit}
+        if before is not None:
+            bound["before"] = before
+        # Without a log to begin after, the page is the newest before its end.
+        query = _NEWEST_FIRST
+        if after is not None:
+            query = _OLDEST_FIRST
         with self.database.read() as connection:
-            which = _NEWEST_FIRST if after is None else _OLDEST_FIRST
-            logs = [_log(row) for row in sound_rows(connection, which, bound, recall_logs.c.id)]
-        return tuple(logs if after is not None else reversed(logs))
+            logs = [_log(row) for row in sound_rows(connection, query, bound, recall_logs.c.id)]
+        if after is None:
+            logs.reverse()
+        return tuple(logs)
 
 
 def used_items(candidates: object) -> list[str]:

@@ -48,7 +48,9 @@ def scope_id(database: Database, scope: Scope) -> int:
     """
     with database.read() as connection:
         found = _find(connection, scope)
-    return database.change(lambda connection: number_of(connection, scope)) if found is None else found
+    if found is None:
+        return database.change(lambda connection: number_of(connection, scope))
+    return found
 
 
 def number_of(connection: Connection, scope: Scope) -> int:
@@ -64,7 +66,9 @@ def known_ids(database: Database, scope: Scope) -> list[int]:
     """Return the number of a scope in a list, empty if nothing was ever written to it. No row is added."""
     with database.read() as connection:
         own = _find(connection, scope)
-    return [] if own is None else [own]
+    if own is None:
+        return []
+    return [own]
 
 
 def required(scope_ids: Sequence[int] | None) -> list[int]:

@@ -115,19 +115,26 @@ def index_writes(connection: Connection, name: str) -> int:
 def find_space(connection: Connection, name: str) -> Space | None:
     """Return the space of that name, if it was ever indexed."""
     row = connection.execute(_FIND, {"name": name}).first()
-    return None if row is None else _space(row)
+    if row is None:
+        return None
+    return _space(row)
 
 
 def known_spaces(connection: Connection, *states: str) -> list[Space]:
     """Return every space that was ever indexed or, given states, those in one of them."""
     known = [_space(row) for row in connection.execute(_KNOWN)]
-    return [each for each in known if each.state in states] if states else known
+    if not states:
+        return known
+    return [each for each in known if each.state in states]
 
 
 def active_space(connection: Connection) -> Space:
     """Return the space that is read: BM25 alone in a store that was never indexed."""
     row = connection.execute(_ACTIVE).first()
-    return Space(SPACE) if row is None else _space(row)
+    # Nothing was indexed yet.
+    if row is None:
+        return Space(SPACE)
+    return _space(row)
 
 
 def claim_space(connection: Connection, space: Space, index_id: str) -> None:
