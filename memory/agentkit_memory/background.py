@@ -77,7 +77,8 @@ class BackgroundWorker:
                 total += done
         until = time.monotonic() + _PATIENCE
         while self._index is not None and self._index[1].others and time.monotonic() < until:
-            time.sleep(0.005)  # another worker holds some
+            # Another worker holds some of them.
+            time.sleep(0.005)
             total += self._point()
         return total
 
@@ -141,7 +142,8 @@ class BackgroundWorker:
             return _CLOSED
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # a panic of a model too
+        except BaseException as error:
+            # A panic of a model is no `Exception`.
             does_another = isinstance(error, IndexUnavailable) and error.owned
             self._report(name, error, logging.INFO if does_another else logging.WARNING)
         return _FAILED
@@ -168,11 +170,13 @@ class BackgroundWorker:
             if not done and not worker.others:
                 self._indexes.check_again(space)
             return done
-        except IndexUnavailable:  # another process built the index anew: it may be free to open again
+        except IndexUnavailable:
+            # Another process built the index again: it may be free to open now.
             self._index = None
             raise
         except StoreClosed:
             self._index = None
             if self._indexes.closed:
                 raise
-            return 0  # the model was changed, and the index of the old one was dropped
+            # The model was changed, and the index of the old one was dropped.
+            return 0

@@ -31,7 +31,8 @@ def is_time(at: object, *, finite: bool = True) -> TypeGuard[float]:
         return False
     try:
         return math.isfinite(at) if finite else not math.isnan(at)
-    except OverflowError:  # larger than any float
+    except OverflowError:
+        # A whole number may be larger than any float.
         return False
 
 

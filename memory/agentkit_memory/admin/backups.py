@@ -107,7 +107,8 @@ def _check_copy(path: Path, copy: Path) -> None:
         file.seek(0)
         digest, left = hashlib.sha256(), body
         with _about(copy):
-            out = copy.open("xb", buffering=0)  # so that nothing is left to be written when it is closed
+            # Unbuffered, so that closing it writes nothing.
+            out = copy.open("xb", buffering=0)
         with out:
             while left and (chunk := file.read(min(_CHUNK, left))):
                 digest.update(chunk)

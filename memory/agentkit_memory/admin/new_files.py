@@ -50,7 +50,8 @@ def new_file(path: Path) -> Iterator[Path]:
             name="exists",
         )
     try:
-        draft.unlink(missing_ok=True)  # of one that was killed
+        # A process that was killed may have left a draft.
+        draft.unlink(missing_ok=True)
         private_file(draft)
         yield draft
         with draft.open("rb") as written:

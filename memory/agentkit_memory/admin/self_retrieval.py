@@ -53,12 +53,14 @@ def unfound_items(database: Database, index: VectorIndex, space: Space, sample: 
         rows = decode_rows(connection, _FROM, start, items.c.id).sound
         if (left := sample - len(rows)) > 0:
             rows += decode_rows(connection, _BELOW, start | {"most": left}, items.c.id).sound
-    whole = [row for row in rows if row.text is not None]  # the message of another one is damaged
+    # The message of an item without a text is damaged.
+    whole = [row for row in rows if row.text is not None]
     hashes = {each for row in whole for each in _hashes(row)} if space.model else ()
     vectors = kept_vectors(database, space.model, space.dimensions, hashes)
     missed = [row.id for row in whole if not (_by_words(database, index, row) and _by_vector(index, vectors, row))]
     still: set[str] = set()
-    with database.read() as connection:  # what was changed or removed meanwhile is a worker's
+    # What was changed or removed meanwhile is queued for a worker.
+    with database.read() as connection:
         for some in in_batches(missed):
             still.update(connection.scalars(_STILL, {"this": space.name, "ids": some}))
     return [item for item in missed if item in still]

@@ -105,11 +105,13 @@ def read_pages(connection: Connection, conditions: Mapping[str, ColumnElement[bo
         connection: A snapshot.
         conditions: By the name of a table, which of its rows are read.
     """
-    gone: dict[str, set[object]] = {}  # ids of damaged rows, by their tables
+    # Ids of damaged rows, by their tables.
+    gone: dict[str, set[object]] = {}
     for table in METADATA.sorted_tables:
         owners = [(key.parent, key.column) for key in sorted(table.foreign_keys, key=lambda key: key.parent.name)]
         if table is items:
-            owners.append((items.c.branch_id, branches.c.id))  # no foreign key: the rows are deleted in steps
+            # Items have no foreign key to branches, as they are deleted in steps.
+            owners.append((items.c.branch_id, branches.c.id))
         rows = select(table, *(_is_owned(*each).label(f"owned {n}") for n, each in enumerate(owners)))
         if table.name in conditions:
             rows = rows.where(conditions[table.name])

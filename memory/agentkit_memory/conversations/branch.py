@@ -201,7 +201,8 @@ class Branch:
         one notice by its `edits`, and what comes from now on goes into a new branch with this one's name. The later
         messages are no longer recalled.
         """
-        while itemise(self.database, [self.scope_id], _MAX_ITEMISED):  # the first messages are recalled as before
+        # The messages that stay are recalled as before.
+        while itemise(self.database, [self.scope_id], _MAX_ITEMISED):
             pass
         this = {"branch": self.id, "expected": expected, "seen": edits}
 
@@ -268,7 +269,8 @@ class Branch:
 
     def _state(self, connection: Connection) -> tuple[int, int]:
         row = connection.execute(_STATE, {"branch": self.id}).one_or_none()
-        if row is None or row.head_seq < 0:  # less than 0 while it is being deleted
+        # The number is less than 0 while the branch is being deleted.
+        if row is None or row.head_seq < 0:
             raise NotFound(
                 f"conversation {self.name!r} was deleted; open it again to begin a new one",
                 name=self.name,
@@ -395,7 +397,8 @@ class Branch:
         tries = count()
 
         def write(connection: Connection) -> bool:
-            is_again = next(tries) > 0  # the connection was lost, and they may have been added
+            # If the connection was lost, they may have been added.
+            is_again = next(tries) > 0
             if self.shared and key is not None and self._seq_of(connection, key, self.shared) is not None:
                 return False
             if connection.execute(_SWAP, swap).rowcount != 1:

@@ -30,7 +30,8 @@ def dump(name: str, message: Message) -> str:
         # A fourth of the row of a short message would say that it has none of these.
         missing = {each for each in _OPTIONAL if getattr(message, each) in (None, ())}
         return MESSAGES.dump_json(message, exclude=missing).decode()
-    except ValueError as error:  # bytes or text that JSON cannot hold
+    except ValueError as error:
+        # Bytes, or text that JSON cannot contain.
         raise InvalidArgument(
             f"conversation {name!r}: a message of role {message.role} cannot be stored ({error}); "
             "replace its unpaired surrogates, or store media as files",

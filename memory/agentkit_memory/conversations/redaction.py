@@ -78,10 +78,12 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
     database = branch.database
     owner = next((part for part, begin, end in branch.shared if begin < seq <= end), branch.id)
     place = {"branch": owner, "number": seq}
-    database.deferred.settle()  # the logs that quote it may not be written yet
+    # Logs that quote the message may not be written yet.
+    database.deferred.settle()
 
     def write(connection: Connection) -> None:
-        hold_spaces(connection)  # before any row: who changes the spaces has this lock first, and waits for rows then
+        # Before any row: a change of spaces takes this lock first, and waits for rows then.
+        hold_spaces(connection)
         # First: views become outdated, and no message of the conversation becomes an item meanwhile.
         connection.execute(EDIT, {"conversation": branch.conversation_id})
         rows = sound_rows(connection, _FIND, place, messages.c.seq, branch.path)
@@ -130,7 +132,8 @@ def _redact_item(connection: Connection, scope: int, item: str, new: Message, bo
     if fields is None:
         forget_items(connection, [item])
         return
-    withdraw(connection, [item])  # first: a worker may be about to keep the vector of the old text
+    # First: a worker may be about to keep the vector of the old text.
+    withdraw(connection, [item])
     forget_embeddings(connection, [item])
     connection.execute(
         update(items).where(items.c.id == item).values(**stored_fields(fields, body), version=items.c.version + 1)

@@ -93,7 +93,8 @@ def hide_conversation(connection: Connection, conversation: int, forgotten: Forg
     From then on it is to be deleted: the next opening of the store does what a crash left.
     """
     this = {"conversation": conversation}
-    connection.execute(EDIT, this)  # first: no message becomes an item meanwhile
+    # First: no message becomes an item meanwhile.
+    connection.execute(EDIT, this)
     owner = next(iter(raw_rows(connection, _OWNER, this)), None)
     if owner is None or owner.expires_at == -math.inf:
         return {}
@@ -156,7 +157,8 @@ def _delete_step(connection: Connection, conversation: int, forgotten: Forgotten
             return counts
     counts = {table: int(connection.scalar(count, this) or 0) for table, count in _LEFT.items()}
     removed = connection.execute(_DELETE, this).rowcount
-    if not removed:  # another caller deleted it
+    if not removed:
+        # Another caller deleted it.
         return {"conversations": 0}
     return {**counts, "conversations": removed}
 
@@ -246,8 +248,10 @@ def delete_named(database: Database, scope: Scope, name: str) -> bool:
 
 
 def _delete_named(database: Database, scope_id: int, name: str) -> bool:
-    database.deferred.settle()  # its logs too are deleted
-    found: set[int] = set()  # by a try whose connection was lost, too
+    # Logs that are not written yet are deleted too.
+    database.deferred.settle()
+    # A try whose connection was lost adds to these, too.
+    found: set[int] = set()
 
     def hide(connection: Connection) -> None:
         for conversation in connection.scalars(_NAMED, {"scope": scope_id, "named": name}).all():

@@ -178,7 +178,8 @@ class StoredSession:
         if not messages or not is_short(messages) or not self._lock.acquire(blocking=False):
             return not messages
         try:
-            if self._view is not view:  # another thread was first
+            if self._view is not view:
+                # Another thread was first.
                 return False
             done = self._branch.append(len(view), self._edits, messages, key, said_at, wait=False)
             if done:
@@ -233,7 +234,8 @@ class StoredSession:
         bounds = {name: number for name, number in (("after", after), ("before", before)) if number is not None}
         for name, number in bounds.items():
             _check_number(f"page: {name}", number)
-        self._branch.state()  # raises for a deleted conversation, which would have empty pages
+        # Raises for a deleted conversation, which would have empty pages.
+        self._branch.state()
         return tuple(self._branch.page(**bounds, most=limit, newest=after is None))
 
     def fork(self, id: str, at: int | None = None) -> StoredSession:
@@ -361,7 +363,8 @@ class StoredSession:
         """
         with self._lock:
             before, message = self.conversation.edited(seq, content)
-            dump(self.id, message)  # before anything is changed
+            # Refuse a message that cannot be stored before anything is changed.
+            dump(self.id, message)
             self.rewind(len(before))
             return self.append(message)
 
@@ -416,12 +419,15 @@ class StoredSession:
     def _catch_up(self) -> bool:
         """Read new messages, or all again if messages were redacted or it was rewound; return whether they were."""
         self._notes = None
-        head, edits = self._branch.state()  # first: later changes are noticed the next time
+        # First: later changes are noticed the next time.
+        head, edits = self._branch.state()
         redacted = edits != self._edits
-        if redacted and (current := self._branch.current()).id != self._branch.id:  # it was rewound
+        # A rewound conversation has another branch by this name.
+        if redacted and (current := self._branch.current()).id != self._branch.id:
             self._branch, edits = current, current.edits
         if redacted:
-            self._view, self.memo = None, Memo()  # both hold the redacted text
+            # Both contain the redacted text.
+            self._view, self.memo = None, Memo()
             self._edits = edits
         elif self._view is not None and head != len(self._view):
             self._view = self._view.append(*self._branch.tail(len(self._view)))
@@ -435,7 +441,8 @@ def shown(session: object, database: Database, last: int | None) -> tuple[str, t
         InvalidArgument: It is not a session.
     """
     if not isinstance(session, StoredSession):
-        if session is None or hasattr(session, "conversation"):  # of another kind: none of its messages is stored here
+        if session is None or hasattr(session, "conversation"):
+            # None of the messages of a session of another kind is stored here.
             return "", ()
         raise InvalidArgument(f"recall: expected a session, as `memory.session(...)` returns it, got {session!r}")
     if session._branch.database is not database:

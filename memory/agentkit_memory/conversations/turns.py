@@ -147,7 +147,8 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
         until: int = min(branch.head_seq, after + limit)
         # First: a redaction comes either before the messages are read or after the items are written.
         if connection.execute(_ADVANCE, {"branch": branch.id, "seen": after, "done": until}).rowcount != 1:
-            return until - after  # another caller makes them
+            # Another caller makes them.
+            return until - after
         now = database.clock()
         with raw_texts(connection):
             expires_at = connection.scalar(_EXPIRES, {"conversation": branch.conversation_id})
@@ -162,11 +163,13 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
         for row in stored:
             try:
                 message = load(branch.conversation, row.seq, row.format, row.body)
-            except StoreVersion:  # left for the newer version that wrote it
+            except StoreVersion:
+                # It is left for the newer version that wrote it.
                 connection.execute(_ADVANCE, {"branch": branch.id, "seen": until, "done": row.seq - 1})
                 until = row.seq - 1
                 break
-            except StoreCorrupt:  # reported when the conversation is opened
+            except StoreCorrupt:
+                # It is reported when the conversation is opened.
                 continue
             rows += _item_rows(branch, row, message, {"created_at": now, "valid_to": expires_at})
         if rows:

@@ -56,7 +56,8 @@ def append_unread(
 
 def _unread(branch: Branch, count: int) -> Conversation:
     def read() -> list[Message]:
-        branch.state()  # raises for a deleted conversation
+        # Raises for a deleted conversation.
+        branch.state()
         return branch.tail(0)[:count]
 
     return Conversation.unread(read, count)

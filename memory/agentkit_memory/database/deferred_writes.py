@@ -62,7 +62,8 @@ class DeferredWrites:
         """
         with self._changed:
             until = self._added
-            last = self._tried + (2 if self._trying else 1)  # a try that has begun may not include all of it
+            # A try that has begun may not include all writes that wait.
+            last = self._tried + (2 if self._trying else 1)
             while self._done < until:
                 if self._tried >= last and self.problem is not None:
                     raise self.problem
@@ -100,7 +101,8 @@ class DeferredWrites:
             self._tried, self._trying = self._tried + 1, False
             if problem is None:
                 for each in batch:
-                    if self._waiting and self._waiting[0] is each:  # not dropped meanwhile
+                    # It may have been dropped meanwhile.
+                    if self._waiting and self._waiting[0] is each:
                         self._waiting.popleft()
                         self._done += 1
             self._changed.notify_all()
@@ -119,7 +121,8 @@ class DeferredWrites:
 
             self._change(write_all)
             failpoint("deferred.committed")
-        except StoreUnavailable as error:  # the same write may succeed later
+        except StoreUnavailable as error:
+            # The same write may succeed later.
             return error
         except StoreClosed:
             return None

@@ -30,7 +30,8 @@ _UNKNOWN = (
 )
 _MAX_QUOTED = 200
 """Characters of a database's message that are quoted; for a damaged file it may be very long."""
-_UNDECODABLE = "Could not decode to UTF-8"  # the driver's own error, without a code; stored text follows
+# An error of the driver itself, without a code; stored text follows.
+_UNDECODABLE = "Could not decode to UTF-8"
 
 
 def is_undecodable(error: Exception) -> bool:
@@ -69,7 +70,8 @@ _POSTGRES: tuple[tuple[str, type[StoreError], str], ...] = (
 
 def translate(error: Exception, where: str) -> StoreError:
     """Return the `StoreError` for an error of the driver or of SQLAlchemy."""
-    if isinstance(error, UnicodeDecodeError):  # SQLite's message quotes a damaged schema
+    if isinstance(error, UnicodeDecodeError):
+        # The message of SQLite quotes a damaged schema.
         return StoreCorrupt(f"{where}: it holds text that is not UTF-8; {_RESTORE}", path=where, name="UTF-8")
     cause: Any = error.orig if isinstance(error, DBAPIError) else error
     code = code_of(cause)

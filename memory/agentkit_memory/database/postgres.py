@@ -113,7 +113,8 @@ class _Reader(Connection):
         except DBAPIError as error:
             if not error.connection_invalidated:
                 raise
-        self.rollback()  # the next statement opens another connection
+        # The next statement opens another connection.
+        self.rollback()
         self.execution_options(isolation_level="AUTOCOMMIT")
         return act(*arguments, **options)
 
@@ -148,7 +149,8 @@ def _engine(address: str, timeout: float) -> Engine:
             "a postgresql:// store needs psycopg: install the extra `postgres`", name="psycopg"
         ) from error
     except (ArgumentError, NoSuchModuleError, ValueError):
-        pass  # which quotes the address: it is not to be behind ours
+        # The error quotes the address, and is not to be the context of ours.
+        pass
     if made is None:
         raise InvalidArgument(_NO_DATABASE, name="database")
     return made

@@ -165,7 +165,8 @@ def column_problem(column: Column[Any], value: object) -> str:
     expected = expected_value(column, value)
     if not expected:
         return ""
-    if not is_text(value):  # may be of a user, and is not quoted
+    # Such text may be of a user, and is not quoted.
+    if not is_text(value):
         return f"is not UTF-8, expected {expected}"
     return f"is {value!a:.40}, expected {expected}"
 

@@ -22,7 +22,8 @@ _PRAGMAS = (
     "synchronous=NORMAL",
     "foreign_keys=ON",
     "temp_store=MEMORY",
-    "cache_size=-16000",  # kB: what a recall reads lies all over a large file
+    # In kB: what a recall reads is spread over a large file.
+    "cache_size=-16000",
     "secure_delete=ON",
 )
 
@@ -66,13 +67,15 @@ class SQLiteFile:
     def _prepare(self, made: DBAPIConnection, entry: ConnectionPoolEntry) -> None:
         if not isinstance(made, Connection):
             raise TypeError(f"expected a connection of sqlite3, got {made!r}")
-        self._open[made] = None  # in use until it is prepared
+        # It is in use until it is prepared.
+        self._open[made] = None
         try:
             _keep_a_log(made, self._timeout)
             for pragma in _PRAGMAS:
                 made.execute(f"PRAGMA {pragma}").close()
         except BaseException:
-            del self._open[made]  # no one else closes it
+            # Nothing else closes it.
+            del self._open[made]
             raise
         self._open[made] = entry
 

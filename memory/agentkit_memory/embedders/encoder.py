@@ -69,10 +69,12 @@ class Encoder:
         self._pause = pause
         self._lock = Lock()
         self._dimensions = 0
-        self._unkept: dict[str, Vector] = {}  # returned, and not yet in a transaction that stores them
+        # Vectors that were returned, and are not yet in a transaction that stores them.
+        self._unkept: dict[str, Vector] = {}
         self._trouble = ""
         self._ask_again = 0.0
-        self._overdue = 0  # questions that are not answered in time, and not at all yet
+        # Questions that are not answered in time, and not at all yet.
+        self._overdue = 0
         self._questions_again = 0.0
 
     @property
@@ -117,7 +119,8 @@ class Encoder:
             also = {"model": self.model, "created_at": self._database.clock()}
             new = self._database.insert(embeddings)
             key = [each.name for each in embeddings.primary_key]
-            new = new.on_conflict_do_update(index_elements=key, set_={"vector": new.excluded.vector})  # one is damaged
+            # A stored vector that was requested again is damaged, or another process was faster.
+            new = new.on_conflict_do_update(index_elements=key, set_={"vector": new.excluded.vector})
             connection.execute(new, [row | also for row in sorted(rows, key=lambda row: str(row["content_hash"]))])
 
     def questions(self, texts: Sequence[str]) -> list[Vector]:
@@ -218,7 +221,8 @@ class Encoder:
                 raise EmbedderUnavailable(self._late(limit))
             found = call.result()
         except EmbedderUnavailable as error:
-            if not self._overdue:  # a slow question is no reason not to embed texts
+            # A slow question is no reason not to embed texts.
+            if not self._overdue:
                 self._away(str(error))
             raise
         except (EmbedderError, StoreClosed):
@@ -295,7 +299,8 @@ def kept_vectors(database: Database, model: str, dimensions: int, names: Iterabl
     """Return those of the vectors of these names that are kept, by name; damaged ones are left out."""
     found: dict[str, Vector] = {}
     with database.read() as connection:
-        for batch in in_batches(sorted(names, key=str)):  # a damaged one may be of any type
+        # A damaged name may be of any type.
+        for batch in in_batches(sorted(names, key=str)):
             bound = {"its_model": model, "hashes": batch}
             for name, packed in decode_rows(connection, _KNOWN, bound, embeddings.c.content_hash).sound:
                 if (vector := _unpacked(packed, dimensions)) is not None:

@@ -144,7 +144,8 @@ class SentenceTransformersEmbedder(LocalModel):
     def _load(self) -> Any:
         from sentence_transformers import SentenceTransformer  # pyright: ignore[reportMissingImports]
 
-        if self._is_of_hub and os.path.lexists(self._name):  # the library would take it for the model
+        # The library would take a file of this name for the model.
+        if self._is_of_hub and os.path.lexists(self._name):
             raise EmbedderError(
                 f"model {self.model!r}: expected a name of the hub, and the current folder holds {self._name!r} "
                 "too; to load that folder, give it as a pathlib.Path",

@@ -109,7 +109,8 @@ class LocalModel(ABC):
             raise
         except ImportError as error:
             raise EmbedderUnavailable(f"model {self.model!r}: needs {self._needs}", name=self._needs) from error
-        except Exception as error:  # of its downloader, of ONNX or torch, of the disk
+        except Exception as error:
+            # Errors of the downloader, of ONNX or torch, or of the disk.
             message = " ".join(str(error).split())[:200]
             raise EmbedderUnavailable(
                 f"model {self.model!r}: it is not on this machine and could not be fetched, or its files are damaged "

@@ -104,14 +104,16 @@ class OpenAIEmbedder:
         import openai
 
         size = openai.omit if self._dimensions is None else self._dimensions
-        given = [text or " " for text in texts]  # which endpoints refuse
+        # Endpoints refuse empty texts.
+        given = [text or " " for text in texts]
         refused: EmbedderError
         try:
             asked = client.with_options(timeout=timeout, max_retries=retries)
             answer = asked.embeddings.create(model=self._name, input=given, dimensions=size)
             rows = {row.index: list(row.embedding) for row in answer.data}
             return [rows[number] for number in range(len(given))]
-        except openai.APIConnectionError as error:  # a timeout is one too
+        except openai.APIConnectionError as error:
+            # A timeout is one, too.
             cause = error.__cause__ or error
             raise self._away(f"cannot be reached ({type(cause).__name__}: {cause})") from error
         except openai.APIStatusError as error:
@@ -123,7 +125,8 @@ class OpenAIEmbedder:
                 name=self.model,
                 value=type(error).__name__,
             ) from error
-        raise refused  # outside: the error of the SDK may quote the key, and would be its context
+        # Outside of the block: the error of the SDK may quote the key, and would be its context.
+        raise refused
 
     def _connected(self) -> OpenAI:
         with self._lock:
@@ -159,7 +162,8 @@ class OpenAIEmbedder:
         http_client = None
         if bare.auth is not None:
             http_client = DefaultHttpxClient(auth=bare.auth)
-            finalize(self, http_client.close)  # as the SDK does for a client that it makes
+            # The SDK closes only clients that it makes itself.
+            finalize(self, http_client.close)
         return OpenAI(api_key=key or _NO_KEY, base_url=bare.url, http_client=http_client)
 
     def _refused(self, error: APIStatusError) -> EmbedderError:
@@ -194,6 +198,7 @@ def _is_address(text: str) -> bool:
     try:
         parts = urlsplit(text)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # an unfinished IPv6 address, or a port that is no number
+    except ValueError:
+        # An unfinished IPv6 address, or a port that is no number.
         return False
     return is_address and "?" not in text and "#" not in text

@@ -119,7 +119,8 @@ def resume(database: Database, indexes: Indexes) -> list[Erasure]:
 
 
 def _carry_out(database: Database, indexes: Indexes, request: _Request) -> Erasure:
-    database.deferred.settle()  # logs of the subject that are not written yet
+    # Logs of the subject may not be written yet.
+    database.deferred.settle()
     removed = _clear(database, request)
     _remove_ownerless(database)
     notes: list[str] = []
@@ -137,10 +138,12 @@ def _carry_out(database: Database, indexes: Indexes, request: _Request) -> Erasu
             )
         else:
             points = counted
-    except StoreError as error:  # busy, away or broken: its owner removes the points later
+    except StoreError as error:
+        # Busy, away or broken: its owner removes the points later.
         notes.append(str(error))
     in_them = vector_state.c.space.in_([space.name for space in spaces])
-    with database.read() as connection:  # points of any scope
+    # Removals of all scopes are counted.
+    with database.read() as connection:
         waiting = _number(connection, vector_state, in_them & _LEAVES)
     compacted = False
     if any(found.values()):
@@ -198,7 +201,8 @@ def _begin(database: Database, subject: Scope) -> _Request:
         request = _Request(known.id, subject)
 
     def write(connection: Connection) -> None:
-        if known is not None:  # rows that were stored since are included
+        if known is not None:
+            # Rows that were stored since are included.
             _note(connection, request, cleared=False)
             return
         names = dict(zip(NAMES, subject.names, strict=True))
@@ -255,7 +259,8 @@ def _clear(database: Database, request: _Request) -> dict[str, int]:
         if not numbers:
             break
         for number in numbers:
-            for _ in range(_steps(database, number)):  # of what is there now: a writer may add without end
+            # As many steps as there are rows now: a writer may add without end.
+            for _ in range(_steps(database, number)):
                 if not _step(database, request, number):
                     break
                 failpoint("erasure.step")
@@ -297,7 +302,8 @@ def _step(database: Database, request: _Request, scope: int) -> bool:
         conversation, removed = database.change(write)
         if conversation is not None:
             removed = delete_conversation(database, conversation, note)
-    except NotFound:  # another writer added to the scope meanwhile: look again
+    except NotFound:
+        # Another writer added to the scope meanwhile: look again.
         return False
     if "scopes" in removed:
         return False

@@ -182,7 +182,8 @@ class Facts:
                 connection.execute(insert(item_sources), [{"item_id": fact, "source_id": each} for each in sources])
             enqueue(connection, [fact], own)
         elif taken_from:
-            return known  # the same source again changes nothing
+            # The same source again changes nothing.
+            return known
         elif (known.superseded_by, known.valid_from, known.valid_to) != (None, valid_from, valid_to):
             connection.execute(_RENEW, {"item": fact, "since": valid_from, "until": valid_to})
             enqueue(connection, [fact], own)
@@ -309,7 +310,8 @@ class Facts:
     def remove(self, fact: str) -> bool:
         """Delete a fact of this scope; return whether there was one. Facts that it superseded stay superseded."""
         own = scope_id(self._database, self._scope)
-        found: set[str] = set()  # by a try whose connection was lost, too
+        # A try whose connection was lost adds to these, too.
+        found: set[str] = set()
 
         def write(connection: Connection) -> None:
             hold_scope(connection, own)

@@ -76,7 +76,8 @@ _NEXT = (
 _HELD_IN = _BUSY.where(items.c.scope_id == bindparam("scope"), _state.leased_by.is_not(None))
 _TURN = (
     *items.c["id", "speaker", "said_at", "version", "position", "role"],
-    func.coalesce(ITEM_TEXT, "").label("text"),  # a damaged one keeps nobody from the others
+    # A damaged text keeps nobody from the others.
+    func.coalesce(ITEM_TEXT, "").label("text"),
 )
 _WINDOW = (
     select(_state.want, _state.attempts, _waits.label("waits"), *_TURN)
@@ -184,7 +185,8 @@ class FactWorker:
             drafts = list(self._extract(window.turns, known))
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # a panic of a model too
+        except BaseException as error:
+            # A panic of a model is no `Exception`.
             self._failed(window, error)
             return
         wrong = wrong_types(drafts)
@@ -211,7 +213,8 @@ class FactWorker:
             return None
 
         def take(connection: Connection) -> _Window | None:
-            if gone is not None:  # their facts were deleted with them
+            if gone is not None:
+                # Facts of deleted turns were deleted with them.
                 connection.execute(_FORGET)
             if place is None:
                 return None
@@ -222,7 +225,8 @@ class FactWorker:
     def _hold(self, connection: Connection, now: float, place: _Place) -> _Window | None:
         hold_scope(connection, place.scope_id)
         if connection.execute(_HELD_IN, {"now": now, "scope": place.scope_id}).first() is not None:
-            return None  # another worker was faster
+            # Another worker was faster.
+            return None
         bound = {"now": now, "branch": place.branch_id, "most": self._most}
         rows = _read_together(connection.execute(_WINDOW, bound).all())
         if not rows:
@@ -241,7 +245,8 @@ class FactWorker:
             The tasks that this worker still holds, and ids of the turns that are unchanged.
         """
         hold_scope(connection, window.scope_id)
-        connection.execute(_HOLD, {"branch": window.branch_id})  # a redaction or a deletion comes before or after
+        # A redaction or a deletion comes before or after.
+        connection.execute(_HOLD, {"branch": window.branch_id})
         mine = {row.item_id: row.want for row in connection.execute(HELD, self._who)}
         read = (*window.before, *window.tasks)
         now = dict(connection.execute(_VERSIONS, {"ids": [task.turn.id for task in read]}).all())
@@ -295,10 +300,12 @@ class FactWorker:
             try:
                 checked(given, turns, [fact.id for fact in known])
                 if not same.issuperset(draft.sources):
-                    continue  # redacted or erased while the model read it
+                    # A source was redacted or erased while the model read it.
+                    continue
                 text, (end,) = draft.text.casefold(), ends_of(connection, [(draft.valid_to, draft.sources)])
                 if known_until.get(text, -inf) >= end and not draft.supersedes:
-                    continue  # known for as long
+                    # It is known for as long.
+                    continue
                 facts.write(connection, window.scope_id, draft)
                 known_until[text] = end
             except (InvalidArgument, StoreCorrupt) as error:
@@ -327,7 +334,8 @@ class FactWorker:
         def write(connection: Connection) -> None:
             still, _ = self._settle(connection, window)
             if isinstance(error, InvalidArgument) and len(window.tasks) > 1:
-                self._again(connection, still, _kept(window, error), 0)  # one by one
+                # They are read one by one now.
+                self._again(connection, still, _kept(window, error), 0)
             elif isinstance(error, InvalidArgument) and _is_last(window):
                 self._give_up(connection, window, still, error)
             else:

@@ -145,7 +145,8 @@ def _rows(database: Database, space: str) -> Iterator[_Row]:
     while True:
         with database.read() as connection:
             page = raw_rows(connection, _ROWS, {"this": space, "after": after, "most": _PAGE})
-        named = [row for row in page if is_name(row.item_id)]  # no index takes another one
+        # No index takes an id that is no text.
+        named = [row for row in page if is_name(row.item_id)]
         yield from [row for row in named if isinstance(row.want, int) and isinstance(row.have, int)]
         if len(page) < _PAGE or not named:
             return
@@ -174,7 +175,8 @@ def _kind(version: int, row: _Row | None) -> _Kind | None:
     if version > row.want > 0:
         return "stale"
     if row.want != row.have:
-        return None  # pending: a worker writes or removes the point
+        # A worker is about to write or remove the point.
+        return None
     if row.want < 0 or not row.exists:
         return "orphan"
     if not version:
@@ -208,7 +210,8 @@ def _certain(
 
 def _versions_of(index: VectorIndex, ids: Collection[str]) -> dict[str, int]:
     """Return the versions of some points."""
-    if not ids:  # the whole index is read
+    # The whole index would be read.
+    if not ids:
         return {}
     return {item: version for item, version in index.versions() if item in ids}
 

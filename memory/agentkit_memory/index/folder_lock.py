@@ -74,4 +74,5 @@ class FolderLock:
     def disown(self, why: str) -> None:
         """Leave the lock to the parent of this process: it is free once both have closed the file."""
         with suppress(OSError):
-            self.release()  # without unlocking it, which would release it for the parent too
+            # Without unlocking the file, which would release it for the parent too.
+            self.release()

@@ -55,7 +55,8 @@ _free_of_scope = _free_rows.where(_state.scope_id == bindparam("only"))
 
 
 def _lease(free: Select[str, str]) -> Update:
-    taken = free.with_for_update(skip_locked=True).cte("taken")  # evaluated once, where a subquery may not be
+    # A table expression is evaluated once, a subquery perhaps for each row.
+    taken = free.with_for_update(skip_locked=True).cte("taken")
     return (
         update(vector_state)
         .where(tuple_(_state.item_id, _state.space).in_(select(taken)))
@@ -251,7 +252,8 @@ class Worker:
 
     def _embed_images(self, encoder: Encoder, tasks: Sequence[_Task]) -> None:
         """Give tasks the vectors of their images; a task whose image is not stored keeps its alt text."""
-        for some in in_batches(tasks, MAX_IMAGES):  # images are large
+        # Images are large: few are in memory at once.
+        for some in in_batches(tasks, MAX_IMAGES):
             with self._database.read() as connection:
                 images = read_images(connection, [task.image for task in some])
             stored = [task for task in some if task.image in images]
@@ -281,7 +283,8 @@ class Worker:
         """Acknowledge the tasks; return the number of writes of the index, None if it was replaced."""
         # Before any row of the outbox: who claims the index for another one holds this row, and waits for those.
         counted = connection.execute(_COUNT_ON, {"this": self._space, "index": self.index.id}).first()
-        if counted is None:  # another process built the index elsewhere
+        if counted is None:
+            # Another process built the index elsewhere.
             state, writes = connection.scalar(_STATE, {"this": self._space}), None
         else:
             state, writes = counted.state, counted.writes

@@ -125,7 +125,8 @@ class Indexes:
     ) -> Worker:
         """Return another worker for the outbox of a space (the active one), to run in a thread of its own."""
         found, index = self._get(space)
-        if batch is None:  # embedding takes long by itself
+        # Embedding takes long by itself.
+        if batch is None:
             batch = 512 if found.model else WORTH_INDEXING
         encoder = partial(self._encoder, found.model) if self._encoder is not None and found.model else None
         which: dict[str, Any] = {"removals": removals, "scope": scope}
@@ -147,7 +148,8 @@ class Indexes:
 
         Items that other workers hold are waited for up to `patience` seconds; failed ones with a pause are not.
         """
-        worker = self.worker(space, removals=removals, scope=scope)  # of its own: a lease belongs to a worker
+        # A worker for this call: a lease belongs to a worker.
+        worker = self.worker(space, removals=removals, scope=scope)
         deadline = time.monotonic() + patience
         while True:
             while worker.run_once():
@@ -173,9 +175,11 @@ class Indexes:
             found, index = self._get(None)
             try:
                 index.clear()
-            except IndexUnavailable:  # nothing was changed, or its server can be asked again
+            except IndexUnavailable:
+                # Nothing was changed, or its server can be asked again.
                 raise
-            except BaseException:  # it may be half empty: the next use opens it anew
+            except BaseException:
+                # It may be half empty: the next use opens it again.
                 self._open.pop(found.name, None)
                 index.close()
                 raise
@@ -287,7 +291,8 @@ class Indexes:
             raise
         found = self._open[space.name] = space, index
         if space.state == "active" and attach:
-            with suppress(StoreError):  # then the next opening does it
+            # If it fails, the next opening does it.
+            with suppress(StoreError):
                 self.sweep()
         return found
 
@@ -323,7 +328,8 @@ class Indexes:
                 ahead = self._ahead(connection, known, index)
                 if known.index_id == index.id and ahead <= 0:
                     if not index.shared:
-                        connection.execute(_FREE_LEASES, {"this": space.name})  # their workers are dead
+                        # The workers that held the leases are dead.
+                        connection.execute(_FREE_LEASES, {"this": space.name})
                     return True
             if ahead:
                 _LOG.warning("%s: %s", self.database.where, _OLDER)

@@ -77,7 +77,8 @@ class EdgeIndex:
         self.dimensions = dimensions
         self._segment = segment
         self._shard_folder = folder / "shard"
-        self._name = folder / "id"  # written last: without it the shard is not finished
+        # Written last: a shard without it is not finished.
+        self._name = folder / "id"
         self._held = folder / "held"
         self._writes = folder / "writes"
         self._mutex = RLock()
@@ -112,13 +113,16 @@ class EdgeIndex:
                 self._scopes, self._removed = {int(each) for each in held["scopes"]}, int(held["removed"])
                 self._points = shard.info().points_count
                 return shard
-        except IndexBroken:  # no name, no shard, a damaged one, or one of another configuration
+        except IndexBroken:
+            # No name, no shard, a damaged one, or one of another configuration.
             return None
 
     def upsert(self, points: Sequence[Point]) -> None:
-        for start in range(0, len(points), _BATCH):  # Edge holds the interpreter lock meanwhile
+        # In small batches, as Edge holds the interpreter lock meanwhile.
+        for start in range(0, len(points), _BATCH):
             some = points[start : start + _BATCH]
-            with self._mutex:  # no write between reading versions and writing
+            # No other write may come between reading versions and writing.
+            with self._mutex:
                 newest = self._versions_of([point.id for point in some])
                 known = len(newest)
                 made: dict[str, edge.Point] = {}
@@ -175,7 +179,8 @@ class EdgeIndex:
 
     def delete(self, ids: Sequence[str]) -> None:
         if ids:
-            with self._reporting():  # an id may be invalid where the database is damaged
+            # An id may be invalid if the database is damaged.
+            with self._reporting():
                 operation = edge.UpdateOperation.delete_points(list(ids))
             with self._mutex:
                 self._note(set(), len(ids))
@@ -208,7 +213,8 @@ class EdgeIndex:
             return []
         if not self._mutex.acquire(timeout=_MAX_WAIT):
             raise self._busy()
-        try:  # as `_using` does, in half the time
+        # As `_using` does, in half the time.
+        try:
             if self._shard is None:
                 raise self._closed()
             # Checking the scope of each point takes a third of a dense query, and weighing terms over these scopes only
@@ -288,7 +294,8 @@ class EdgeIndex:
                 shutil.disk_usage(self.folder).free > _MIN_FREE + 4 * self._segment
             ):  # closing a segment takes about two of them
                 shard.optimize()  # mostly finds nothing to do
-        keep_private(self.folder)  # Edge makes its files with the rights that the umask leaves
+        # Edge makes its files with the rights that the umask leaves.
+        keep_private(self.folder)
 
     def compact(self) -> bool:
         with self._using() as shard:
@@ -376,9 +383,11 @@ class EdgeIndex:
                 indexing_threshold=self._segment >> 10,
                 default_segment_number=_MAX_SEGMENTS,
             ),
-            max_search_threads=1,  # a query takes a millisecond or two: less than handing it to threads
+            # A query takes a millisecond or two: less than handing it to threads.
+            max_search_threads=1,
             id_tracker_memory=edge.Memory.Cold,
-            wal_enabled=False,  # what was not flushed is written again from the outbox
+            # What was not flushed is written again from the outbox.
+            wal_enabled=False,
         )
 
     def _update(self, operation: edge.UpdateOperation) -> None:

@@ -30,7 +30,8 @@ __all__ = ["QdrantIndex", "connect"]
 
 _NAME = "agentkit_index"
 _PAGE = 1000
-_BATCH = 128  # points: a request must stay below the limit of a server
+# Points of a request, which must stay below the limit of a server.
+_BATCH = 128
 _MIN_VERSION = (1, 19)
 """The first server that computes term weights per query filter. With older ones, other scopes influence the scores."""
 
@@ -76,7 +77,8 @@ class QdrantIndex:
         self.collection = collection
         self.dimensions = dimensions
         self.shared = not self._is_local if shared is None else shared
-        self._mutex = RLock() if self._is_local else nullcontext()  # local mode knows no threads
+        # Local mode is not safe for threads.
+        self._mutex = RLock() if self._is_local else nullcontext()
         self._client: QdrantClient | None = client
         self._inherited = ""
         track(self)
@@ -153,7 +155,8 @@ class QdrantIndex:
         """Do nothing: a confirmed write is in the server's log."""
 
     def compact(self) -> bool:
-        return False  # a server does it by itself
+        # A server does it by itself.
+        return False
 
     def clear(self) -> None:
         with self._using() as server:
@@ -217,7 +220,8 @@ class QdrantIndex:
                     metadata={_NAME: str(uuid.uuid4())},
                 )
             except (UnexpectedResponse, ValueError):
-                if not server.collection_exists(self.collection):  # otherwise another process was first
+                # Another process may have been first.
+                if not server.collection_exists(self.collection):
                     raise
         found = server.get_collection(self.collection)
         name = (found.config.metadata or {}).get(_NAME)
@@ -254,7 +258,8 @@ class QdrantIndex:
             if status >= 500 or status in (408, 429):
                 raise self._away(f"it answered {status} {error.reason_phrase}") from error
             raise self._broken(f"it answered {status}: {error.content[:200].decode('utf-8', 'replace')}") from error
-        except AssertionError as error:  # of its client, where an answer holds no result
+        except AssertionError as error:
+            # The client asserts that an answer contains a result.
             raise self._away(f"its answer is not one of Qdrant: {error}") from error
         except (ApiException, ValueError, KeyError) as error:
             raise self._broken(f"{type(error).__name__}: {error}") from error

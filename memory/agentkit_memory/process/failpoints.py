@@ -17,7 +17,8 @@ VARIABLE = "AGENTKIT_FAILPOINT"
 
 _EVENT = "agentkit.failpoint"
 _name, _, _count = os.environ.get(VARIABLE, "").partition(":")
-_passes = itertools.count(1)  # counting on is atomic: threads pass here
+# Counting is atomic, and threads pass here.
+_passes = itertools.count(1)
 
 failpoint = partial(sys.audit, _EVENT)
 """Marks that the program is at the failpoint with this name. Without a hook, Python ignores such an event at once."""

@@ -42,7 +42,8 @@ class OnDemand:
         """Have the work done soon; with `hurry`, without gathering more first."""
         if hurry:
             self._hurry.set()
-        elif self._wanted.is_set():  # the next pass has not begun
+        elif self._wanted.is_set():
+            # The next pass has not begun.
             return
         with self._lock:
             self._wanted.set()
@@ -81,7 +82,8 @@ class OnDemand:
                 self._hurry.clear()
             try:
                 more = self._work()
-            except BaseException:  # a panic too: the thread that ends here is not started again
+            except BaseException:
+                # A panic too: the thread that ends here is not started again.
                 _LOG.exception("%s: failed, and is tried again when there is more to do", self._name)
                 more = False
             if more:

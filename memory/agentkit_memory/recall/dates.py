@@ -126,7 +126,8 @@ def _read(found: re.Match[str], now: float) -> When | None:
             case {"month": name}:
                 return _named_month(found, _MONTHS.index(name[:3]) + 1, parts)
         return _period(int(parts["year"]))
-    except (ValueError, OverflowError):  # a number of years ago before there were any
+    except (ValueError, OverflowError):
+        # A number of years ago before the calendar begins.
         return None
 
 
@@ -177,7 +178,8 @@ def _date(at: float) -> datetime:
     """Return the beginning of the day."""
     try:
         return datetime.fromtimestamp(at, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    except (ValueError, OverflowError, OSError):  # a clock outside of the calendar
+    except (ValueError, OverflowError, OSError):
+        # A clock outside of the calendar.
         return datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -23,7 +23,8 @@ _SIGNS = re.compile(
     r"(?<=\w)[#%+]+|(?<!\w)-(?=\d)|(?<=\d)\s?[-*/]\s?(?=\d)|!=|(?<!^)[<>+]|[$=]|[^\x00-\x7f\w\s]", re.MULTILINE
 )
 """Signs that are part of a statement; `#`, `-`, `+` and `>` at the beginning of a line are Markdown."""
-_SYMBOLS = frozenset({"Sm", "Sc", "So"})  # of mathematics, of currencies, and others, such as emoji
+# Signs of mathematics, of currencies, and others, such as emoji.
+_SYMBOLS = frozenset({"Sm", "Sc", "So"})
 _DASHES = {ord("−"): "-", ord("–"): "-"}
 
 

@@ -209,5 +209,6 @@ def _time(item: StoredItem) -> datetime | None:
         return None
     try:
         return datetime.fromtimestamp(item.said_at, UTC)
-    except (ValueError, OverflowError, OSError):  # a clock outside of the calendar
+    except (ValueError, OverflowError, OSError):
+        # A clock outside of the calendar.
         return None

@@ -97,7 +97,8 @@ class Search:
         with database.read() as connection:
             view = read_view(connection, asked.scope)
             index = indexes.opened(view.space)
-            if index is None and indexes.is_open:  # another process changed the model
+            # Another process changed the model.
+            if index is None and indexes.is_open:
                 away = _open(indexes, view.space)
                 index = indexes.opened(view.space)
             if index is not None:
@@ -129,7 +130,8 @@ class Search:
             if not compares:
                 self._add_neighbours(connection, found)
         if compares:
-            self._embed(found.question)  # no connection is held while a model is waited for
+            # No connection is held while a model is waited for.
+            self._embed(found.question)
             with database.read() as connection:
                 self._add_similar(connection, found)
                 if found.next is None:
@@ -213,7 +215,8 @@ class Search:
                 return index.query_dense(self._vector, self.rows.view.scope_ids, most, self._among.get(DENSE))
         except StoreClosed:
             raise
-        except Exception as error:  # of a server or a custom index, which may raise anything
+        except Exception as error:
+            # A server or a custom index may raise anything.
             self._report_only_terms(error)
             return []
 
@@ -238,7 +241,8 @@ class Search:
             return allowed
         found.is_full = found.is_full or is_cut
         if self.asked.roles is not None:
-            return allowed  # messages of other roles too: the usable messages may be their neighbours
+            # Messages of other roles too: the usable messages may be their neighbours.
+            return allowed
         return allowed[: depth.wanted]
 
     def _look_deeper(self, connection: Connection, found: Candidates, retriever: str, valid: int) -> None:
@@ -350,7 +354,8 @@ class Search:
                 self._vector = self.sources.embedders.get(self.rows.view.space.model).question(question.text)
         except StoreClosed:
             raise
-        except Exception as error:  # of a custom embedder, which may raise anything
+        except Exception as error:
+            # A custom embedder may raise anything.
             self._report_only_terms(error)
 
     def ranked(self, found: Candidates) -> list[ScoredItem]:
@@ -375,7 +380,8 @@ class Search:
             return {}
         try:
             return cast("KeepsTerms", self.index).term_weights(ids, self.question.asked.keys())
-        except StoreError:  # then the texts are analysed
+        except StoreError:
+            # The texts are analysed instead.
             return {}
 
     def _report(self, problem: str) -> None:
@@ -398,7 +404,8 @@ def _open(indexes: Indexes, space: Space | None = None) -> StoreError | None:
         if indexes.closed:
             raise
     except StoreError as error:
-        if isinstance(error.__cause__, ImportError):  # no later recall will differ
+        # A missing extra is an error: no later recall will differ.
+        if isinstance(error.__cause__, ImportError):
             raise
         return error
     return None

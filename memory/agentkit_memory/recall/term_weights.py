@@ -26,7 +26,8 @@ def term_weights(scores: Sequence[float], held: Sequence[Mapping[int, float]]) -
     for row, terms in enumerate(held):
         for term, value in terms.items():
             columns.setdefault(term, []).append((row, value))
-    ordered = sorted(columns.items(), key=lambda each: (-len(each[1]), each[0]))  # so that equal texts count equally
+    # In one order, so that equal texts count equally.
+    ordered = sorted(columns.items(), key=lambda each: (-len(each[1]), each[0]))
     totals = [sum(terms.values()) for terms in held]
     start = 0.0
     if any(totals):

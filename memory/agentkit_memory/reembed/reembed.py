@@ -59,10 +59,12 @@ def reembed(
     model = "" if encoder is None else encoder.model
     if indexes.active().name == space_name(model):
         return _ended(indexes, indexes.active(), True)
-    indexes.sweep()  # of an earlier change
+    # An earlier change may have left an index.
+    indexes.sweep()
     space = begin(database, model, 0 if encoder is None else encoder.measure())
     failpoint("reembed.begun")
-    index = indexes.get(space)  # queues all items for it, if they were not
+    # Opening the index queues all items for it, if they were not.
+    index = indexes.get(space)
     failpoint("reembed.queued")
     counts = _build(indexes, space, on_progress)
     failpoint("reembed.built")
@@ -103,7 +105,8 @@ def _build(indexes: Indexes, space: Space, on_progress: Callable[[ReembedProgres
         done = counts.items - counts.waiting
         if not counts.waiting or counts.waiting == counts.given_up:
             return counts
-        time.sleep(0.05)  # other workers hold some, or some wait for their next try
+        # Other workers hold some, or some wait for their next try.
+        time.sleep(0.05)
 
 
 def _count(database: Database, space: Space) -> Any:

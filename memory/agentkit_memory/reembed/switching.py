@@ -44,7 +44,8 @@ def establish(database: Database, encoder: Encoder) -> None:
         failed = connection.scalar(_FAILED, {"this": active.name})
     if fits:
         if failed is not None:
-            try_again(database, active)  # failed in a process without the embedder
+            # Items may have failed in a process without the embedder.
+            try_again(database, active)
         return
     new = Space(space_name(encoder.model), model=encoder.model, dimensions=encoder.measure())
     with database.write() as connection:
@@ -52,7 +53,8 @@ def establish(database: Database, encoder: Encoder) -> None:
         if not _fits(connection, database, encoder.model):
             for each in known_spaces(connection):
                 connection.execute(_TURN, {"its_name": each.name, "from": each.state, "to": "retired"})
-            connection.execute(delete(vector_state))  # at most removals from indexes that are dropped
+            # These are at most removals from indexes that are dropped.
+            connection.execute(delete(vector_state))
             _write(connection, new, database.clock())
 
 
@@ -118,7 +120,8 @@ def begin(database: Database, model: str, dimensions: int) -> Space:
                 value=str(others[0].model),
             )
         active = active_space(connection)
-        if find_space(connection, active.name) is None:  # never indexed, and no longer the only one
+        # It was never indexed, and is no longer the only space.
+        if find_space(connection, active.name) is None:
             _write(connection, active, database.clock())
         _write(connection, new, database.clock())
     return new
@@ -130,7 +133,8 @@ def flip(database: Database, space: Space) -> bool:
         hold_spaces(connection, change=True)
         active = active_space(connection)
         if active.name == space.name:
-            return True  # another process that built it was first
+            # Another process that built it was first.
+            return True
         if not connection.execute(_TURN, {"its_name": space.name, "from": "building", "to": "active"}).rowcount:
             return False
         connection.execute(_TURN, {"its_name": active.name, "from": "active", "to": "retired"})

@@ -39,7 +39,8 @@ _held = (
 _SAMPLE = (
     select(items.c.id, items.c.scope_id, items.c.title, ITEM_TEXT)
     .join(vector_state, vector_state.c.item_id == items.c.id)
-    .where(*_held, items.c.kind != IMAGE, ITEM_TEXT.element.is_not(None))  # whose vector is that of its pixels
+    # The vector of an image is of its pixels.
+    .where(*_held, items.c.kind != IMAGE, ITEM_TEXT.element.is_not(None))
     .order_by(items.c.id)
     .limit(bindparam("most"))
 )
@@ -107,7 +108,8 @@ def _self_retrieval(database: Database, asked: _Queried, gate: Gate) -> GateChec
     with database.read() as connection:
         rows = decode_rows(connection, _SAMPLE, {"this": asked.space.name, "most": gate.sample}, items.c.id).sound
     questions = [_half(indexed_text(row.title, row.text)) for row in rows]
-    vectors = asked.vectors(questions)  # may take long: no connection is held meanwhile
+    # It may take long: no connection is held meanwhile.
+    vectors = asked.vectors(questions)
     missed = []
     with database.read() as connection:
         for row, question, vector in zip(rows, questions, vectors, strict=True):

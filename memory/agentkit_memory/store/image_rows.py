@@ -39,7 +39,8 @@ def read_images(connection: Connection, documents: Sequence[str]) -> dict[str, I
         return {}
     found: dict[str, Image] = {}
     for row in decode_rows(connection, _READ, {"ids": list(documents)}, images.c.document_id).sound:
-        with suppress(ValueError):  # it is damaged: its alt text is found all the same
+        # If an image is damaged, its alt text is found all the same.
+        with suppress(ValueError):
             found[row.document_id] = _image(row)
     return found
 

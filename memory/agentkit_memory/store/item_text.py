@@ -36,7 +36,8 @@ def _of_sqlite(element: _Content, compiler: SQLCompiler, **options: Any) -> str:
 
 @compiles(_Content, "postgresql")
 def _of_postgresql(element: _Content, compiler: SQLCompiler, **options: Any) -> str:
-    body = compiler.process(element.clauses, **options)  # no JSON is an error there: only what is JSON is read as it
+    # Reading other text as JSON is an error: the expression finds only what is JSON.
+    body = compiler.process(element.clauses, **options)
     return f"CAST(substring({body} from '{_CONTENT}') AS json) #>> '{{}}'"
 
 

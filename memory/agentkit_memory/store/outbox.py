@@ -47,7 +47,8 @@ _MAX_PAUSE = 300.0
 WORTH_INDEXING = 2048
 """Items to index at once, where only BM25 is computed: flushing takes as long for few as for many."""
 
-_SPACES_LOCK = 0x61676E7370  # any number, the same in every process
+# Any number, the same in every process.
+_SPACES_LOCK = 0x61676E7370
 
 _state = vector_state.c
 _WRITTEN = (
@@ -56,7 +57,8 @@ _WRITTEN = (
     .order_by(vector_spaces.c.space)
 )
 _READ_FOR_FACTS = select(vector_spaces.c.space).where(vector_spaces.c.state == FACTS)
-_ANEW = {"attempts": 0, "problem": None}  # the last error may quote the text before
+# The last error may quote the text before.
+_ANEW = {"attempts": 0, "problem": None}
 _NEXT = {"want": func.abs(_state.want) + 1, **_ANEW}
 _ADD = upserts(vector_state, _NEXT)
 _WITHDRAW = (
@@ -128,7 +130,8 @@ def enqueue(connection: Connection, item_ids: Sequence[str], scope: int, *, turn
         hold_spaces(connection)
         spaces = list(connection.scalars(_WRITTEN)) or [SPACE]
         spaces += connection.scalars(_READ_FOR_FACTS) if turns else ()
-        ordered = sorted(item_ids)  # every writer locks rows in this order, so that there is no deadlock
+        # Every writer locks rows in this order, so that there is no deadlock.
+        ordered = sorted(item_ids)
         row = {"want": 1, "have": 0, "scope_id": scope}
         rows = [{"item_id": item, "space": space, **row} for space in spaces for item in ordered]
         connection.execute(_ADD[connection.dialect.name], rows)

@@ -48,7 +48,8 @@ _VIEW = Prepared(
     select(scopes.c.id, *_NAMES, *_SPACE, _pending, _behind, _queued)
     .select_from(scopes)
     .outerjoin(vector_spaces, vector_spaces.c.state == "active")
-    .where(*READABLE)  # in any order: for that of its numbers SQLite would read every scope
+    # In any order: to sort by the numbers, SQLite would read every scope.
+    .where(*READABLE)
 )
 
 

@@ -222,5 +222,6 @@ def _are(kind: type | tuple[type, ...], values: Iterable[object]) -> bool:
 def _json(value: object) -> str:
     try:
         return to_json(value, inf_nan_mode="constants", fallback=str).decode()
-    except PydanticSerializationError:  # unpaired surrogates, which it cannot write
+    except PydanticSerializationError:
+        # It cannot write unpaired surrogates.
         return json.dumps(value, default=lambda each: asdict(each) if isinstance(each, Candidate) else str(each))

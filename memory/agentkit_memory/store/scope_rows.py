@@ -58,7 +58,8 @@ def number_of(connection: Connection, scope: Scope) -> int:
     number = int.from_bytes(hashlib.blake2b(scope.key.encode(), digest_size=8).digest(), "big") >> 1
     while (found := _find(connection, scope)) is None:
         connection.execute(_NEW[connection.dialect.name], {"id": number, **dict(zip(NAMES, scope.names, strict=True))})
-        number += 1  # taken by other names, once in quintillions
+        # The number is taken by other names, once in quintillions.
+        number += 1
     return found
 
 

@@ -153,7 +153,8 @@ def forget_space(database: Database, space: Space) -> None:
     while True:
         with database.write() as connection:
             known = find_space(connection, space.name)
-            if known is None or known.state != "retired":  # somebody builds it again
+            # Another process builds it again.
+            if known is None or known.state != "retired":
                 return
             if not connection.execute(_FORGET_SOME, {"this": space.name}).rowcount:
                 if space.model and not any(each.model == space.model for each in known_spaces(connection, *_IN_USE)):

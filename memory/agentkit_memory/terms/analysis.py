@@ -64,7 +64,8 @@ def split_words(text: str, *, heads: bool = False) -> list[str]:
     With `heads`, also the first syllable of each Korean word.
     """
     if text.isascii():
-        return text.encode().translate(_ASCII).decode().split()  # in half the time of an expression
+        # This takes half the time of an expression.
+        return text.encode().translate(_ASCII).decode().split()
     words: list[str] = []
     for word in _WORD.findall(folded(text)):
         if len(word) > 1 and _RUN.match(word):

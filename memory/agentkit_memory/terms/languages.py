@@ -135,7 +135,8 @@ def stem(word: str, language: str) -> str:
     Raises:
         StoreUnavailable: The stemmers are not installed.
     """
-    with _LOCK:  # a stemmer holds the word that it works on
+    # A stemmer keeps the word that it works on.
+    with _LOCK:
         return _stemmer(language)(word)
 
 
