@@ -86,7 +86,10 @@ class _Choice:
 
     def exclusion(self, each: ScoredItem) -> str:
         """Return the reason why a candidate is not used, whatever its text is; empty if none applies."""
-        if not self._places_left(each):
+        places = self._others_left
+        if each.slot == "knowledge":
+            places = self._facts_left
+        if not places:
             return f"below the first {self._asked.limit}"
         if self._asked.roles is not None and not self._asked.is_of_roles(each.item):
             return f"from the {each.item.role}, and only messages of {', '.join(self._asked.roles)} were asked for"
@@ -94,12 +97,6 @@ class _Choice:
         if not each.retrieved and each.score <= 0.0:
             return "neighbour of a hit, below the average candidate"
         return ""
-
-    def _places_left(self, each: ScoredItem) -> int:
-        """Return the number of places for candidates of this kind."""
-        if each.slot == "knowledge":
-            return self._facts_left
-        return self._others_left
 
     def size(self, each: ScoredItem) -> int:
         """Return the number of tokens of a candidate; 0 if tokens are not limited, as counting takes time."""
