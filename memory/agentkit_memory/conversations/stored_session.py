@@ -78,9 +78,7 @@ class StoredSession:
     @property
     def conversation(self) -> Conversation:
         """The messages, as of the last `append`, `redact` or `refresh`; read at the first use."""
-        if self._view is None:
-            return self._load()
-        return self._view
+        return self._load() if self._view is None else self._view
 
     def disown(self, why: str) -> None:
         """Replace the lock, which a thread of the parent may hold; the memory refuses everything else."""
@@ -92,9 +90,7 @@ class StoredSession:
         Args:
             last: How many of the latest messages; None for all.
         """
-        first = 0
-        if last is not None:
-            first = max(0, len(self.conversation) - last)
+        first = 0 if last is None else max(0, len(self.conversation) - last)
         parts = (*self._branch.shared, (self._branch.id, 0, len(self.conversation)))
         return tuple((branch, max(after, first), until) for branch, after, until in parts if until > first)
 
@@ -178,8 +174,7 @@ class StoredSession:
         if not messages or not is_short(messages) or not self._lock.acquire(blocking=False):
             return not messages
         try:
-            if self._view is not view:
-                # Another thread was first.
+            if self._view is not view:  # another thread was first
                 return False
             done = self._branch.append(len(view), self._edits, messages, key, said_at, wait=False)
             if done:
@@ -201,9 +196,7 @@ class StoredSession:
         found = self._branch.seq_of(key)
         if found is not None and found > len(self.conversation):
             self.refresh()
-        if found is None:
-            return None
-        return found - 1
+        return None if found is None else found - 1
 
     def keys(self, start: int, stop: int) -> Mapping[int, str]:
         """Return the keys under which messages were appended, by index, of those messages from `start` to `stop`.
@@ -295,9 +288,7 @@ class StoredSession:
         check_name("name of a note", name)
         with self._lock:
             body = json.dumps(to_json(value))
-            if at is None:
-                at = len(self.conversation)
-            self._branch.note(name, at, body)
+            self._branch.note(name, len(self.conversation) if at is None else at, body)
             self._notes = None
 
     @property
@@ -426,8 +417,7 @@ class StoredSession:
         if redacted and (current := self._branch.current()).id != self._branch.id:
             self._branch, edits = current, current.edits
         if redacted:
-            # Both contain the redacted text.
-            self._view, self.memo = None, Memo()
+            self._view, self.memo = None, Memo()  # both contain the redacted text
             self._edits = edits
         elif self._view is not None and head != len(self._view):
             self._view = self._view.append(*self._branch.tail(len(self._view)))
@@ -445,9 +435,7 @@ def shown(session: object, database: Database, last: int | None) -> tuple[str, t
             # None of the messages of a session of another kind is stored here.
             return "", ()
         raise InvalidArgument(f"recall: expected a session, as `memory.session(...)` returns it, got {session!r}")
-    if session._branch.database is not database:
-        return session.id, ()
-    return session.id, session.places(last)
+    return session.id, session.places(last) if session._branch.database is database else ()
 
 
 def _check(key: str | None, said_at: float | None) -> None:

@@ -77,8 +77,7 @@ class EdgeIndex:
         self.dimensions = dimensions
         self._segment = segment
         self._shard_folder = folder / "shard"
-        # Written last: a shard without it is not finished.
-        self._name = folder / "id"
+        self._name = folder / "id"  # written last: without it the shard is not finished
         self._held = folder / "held"
         self._writes = folder / "writes"
         self._mutex = RLock()
@@ -179,8 +178,7 @@ class EdgeIndex:
 
     def delete(self, ids: Sequence[str]) -> None:
         if ids:
-            # An id may be invalid if the database is damaged.
-            with self._reporting():
+            with self._reporting():  # an id may be invalid if the database is damaged
                 operation = edge.UpdateOperation.delete_points(list(ids))
             with self._mutex:
                 self._note(set(), len(ids))
@@ -213,8 +211,7 @@ class EdgeIndex:
             return []
         if not self._mutex.acquire(timeout=_MAX_WAIT):
             raise self._busy()
-        # As `_using` does, in half the time.
-        try:
+        try:  # as `_using` does, in half the time
             if self._shard is None:
                 raise self._closed()
             # Checking the scope of each point takes a third of a dense query, and weighing terms over these scopes only
@@ -290,10 +287,9 @@ class EdgeIndex:
             shard.flush()
             self._points = shard.info().points_count
             failpoint("edge.flushed")
-            if (
-                shutil.disk_usage(self.folder).free > _MIN_FREE + 4 * self._segment
-            ):  # closing a segment takes about two of them
-                shard.optimize()  # mostly finds nothing to do
+            # Closing a segment takes about two of them; mostly there is nothing to do.
+            if shutil.disk_usage(self.folder).free > _MIN_FREE + 4 * self._segment:
+                shard.optimize()
         # Edge makes its files with the rights that the umask leaves.
         keep_private(self.folder)
 
@@ -383,11 +379,9 @@ class EdgeIndex:
                 indexing_threshold=self._segment >> 10,
                 default_segment_number=_MAX_SEGMENTS,
             ),
-            # A query takes a millisecond or two: less than handing it to threads.
-            max_search_threads=1,
+            max_search_threads=1,  # a query takes a millisecond or two: less than handing it to threads
             id_tracker_memory=edge.Memory.Cold,
-            # What was not flushed is written again from the outbox.
-            wal_enabled=False,
+            wal_enabled=False,  # what was not flushed is written again from the outbox
         )
 
     def _update(self, operation: edge.UpdateOperation) -> None:
