@@ -99,7 +99,7 @@ def test_rows_are_named_with_their_splits(run: Run, sums: Path) -> None:
             "--rows few:test=FILE, give a folder that has a folder of splits for each, or ask one alone with "
             "--dataset; there is: few, zero",
         ),
-        (("--rows", "few/test.csv", "-d", "few"), "shows row 0, and there are no training rows"),
+        (("--rows", "few/test.csv", "-d", "few"), "shows row 0, but the training split is empty"),
         (("--dataset", "fewer"), "no dataset 'fewer'; did you mean 'few'"),
         (("--score", "exakt"), "did you mean 'exact'"),
         (("-d", "zero", "--rows", "few/test.csv", "--rows", "few/train.jsonl"), "several files need their splits"),
