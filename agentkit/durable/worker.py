@@ -28,9 +28,9 @@ from agentkit.durable.stored.durable_store import APPLICATION, VERSION, WORKFLOW
 from agentkit.durable.takeover import Takeover
 from agentkit.errors import named_problems
 from agentkit.ground.threads import in_thread
-from agentkit_prompts.system.daemon_threads import DaemonThreads
 from agentkit_prompts.system.file_locks import locked, unlock
 from agentkit_prompts.system.private_files import private_file
+from agentkit_prompts.system.threads import Threads
 
 __all__ = ["Worker"]
 
@@ -354,7 +354,7 @@ class Worker:
 
 def _elsewhere(work: Callable[[], object]) -> None:
     """Work in a thread that has no event loop: DBOS would do all runs on that of whoever launches it."""
-    DaemonThreads(1, "agentkit-worker-launch").submit(work).result()
+    Threads(1, "agentkit-worker-launch").submit(work).result()
 
 
 def _register() -> None:

@@ -19,7 +19,7 @@ from inspect import CORO_CREATED, getcoroutinestate
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from agentkit_prompts.system.daemon_threads import DaemonThreads
+from agentkit_prompts.system.threads import Threads
 
 __all__ = ["close_idle", "run_blocking", "streamed"]
 
@@ -151,7 +151,7 @@ def streamed(run: Callable[[Callable[[Any], Awaitable[None]]], Coroutine[Any, An
             waiting.put(end)
 
     context = copy_context()
-    outcome = DaemonThreads(1, "agentkit-stream").submit(work)
+    outcome = Threads(1, "agentkit-stream").submit(work)
     try:
         while (event := waiting.get()) is not end:
             if is_full.is_set():

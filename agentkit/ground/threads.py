@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
-from agentkit_prompts.system.daemon_threads import DaemonThreads
+from agentkit_prompts.system.threads import Threads
 
 __all__ = ["begin_in_thread", "ended", "in_thread"]
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 _MAX_THREADS = 32
 _GRACE = 5.0
 """Seconds that what is not to be left behind has to end after a cancellation."""
-_threads = DaemonThreads(_MAX_THREADS, "agentkit-store")
-
-
-def begin_in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-    """Call a function in a thread; return the future of its result, which the caller may ignore."""
-    return _threads.submit(lambda: call(*args, **kwargs))
-
-
-async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function in a thread; return its value or raise its exception.
-
-    When the task that waits is cancelled, a call that has begun goes on, and one that has not never begins.
-    """
-    future = _threads.submit(lambda: call(*args, **kwargs))
-    try:
-        return await asyncio.wrap_future(future)
-    except asyncio.CancelledError:
-        _threads.leave(future)
-        raise
+_threads = Threads(_MAX_THREADS, "agentkit-store")
+begin_in_thread, in_thread = _threads.submit, _threads.run
 
 
 async def ended(future: Future[Any], *, is_last: bool = False) -> None:

@@ -14,7 +14,7 @@ from agentkit_memory.conversations.stored_session import StoredSession, shown
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.ingest.ingest_options import IngestOptions, given_options
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
-from agentkit_memory.process.async_methods import in_thread
+from agentkit_memory.process.async_methods import async_method
 from agentkit_memory.scope import Scope, check_name
 from agentkit_memory.store.records import Erasure, RecallLog, SessionInfo
 from agentkit_prompts.ranking.embedder import Embedder
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from agentkit_memory.index.vector_index import IndexOpener
     from agentkit_memory.ingest.given_documents import Documents
     from agentkit_memory.open_store import OpenStore
-    from agentkit_memory.process.store_threads import Threads
     from agentkit_memory.recall.recall_filter import RecallFilter
     from agentkit_memory.recall.recall_policy import RecallPolicy
     from agentkit_memory.recall.recall_result import Recall
     from agentkit_prompts.context.items import Speaker
+    from agentkit_prompts.system.threads import Threads
 
 __all__ = ["Memory"]
 
@@ -203,8 +203,8 @@ class Memory:
         at = valid_at if now is None else seconds(now)
         how = named_policy(policy)
         asked = Asked(self.scope, query, limit, how, at, valid_at, conversation, hidden, roles, where)
-        with store.database.computing.turn() as turn:
-            sources = Sources(store.indexes, store.embedders, store.logs, turn)
+        with store.database.computing.hold() as permit:
+            sources = Sources(store.indexes, store.embedders, store.logs, permit)
             found, waits = search(sources, asked)
         if waits:
             store.catch_up_later()
@@ -358,10 +358,10 @@ class Memory:
         their own, so that an append does not wait behind recalls. When the caller is cancelled, a call
         that has begun is waited for.
         """
-        return await self._store.database.threads[_kind_of(act)].run(act, *args, **kwargs)
+        return await self._store.database.threads[_kind_of(act)].finish(act, *args, **kwargs)
 
-    aingest, arecall, asession = in_thread(ingest), in_thread(recall), in_thread(session)
-    adelete_session, aerase = in_thread(delete_session), in_thread(erase)
+    aingest, arecall, asession = async_method(ingest), async_method(recall), async_method(session)
+    adelete_session, aerase = async_method(delete_session), async_method(erase)
 
     @property
     def _threads(self) -> Threads:

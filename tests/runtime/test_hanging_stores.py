@@ -28,7 +28,7 @@ from agentkit import *
 from agentkit.ground import threads
 from agentkit.memory import Memory
 from agentkit.tools import tool
-from agentkit_memory.process.store_threads import Threads
+from agentkit_prompts.system.threads import Threads
 
 threads._GRACE = 0.05
 hang = threading.Event().wait
@@ -61,7 +61,7 @@ async def main():
             print(name, "ended")
         except Exception as error:
             print(name, getattr(error, "limit", type(error).__name__))
-    store = asyncio.ensure_future(Threads().run(hang))
+    store = asyncio.ensure_future(Threads(1, "store").finish(hang))
     await asyncio.sleep(0.05)
     sys.stdout.flush()
     threading.Thread(target=lambda: None).start()

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, TypeVar
 
+from agentkit.errors import AgentDefinitionError
 from agentkit.ground.unknown_options import check_names
 from agentkit.models.abilities import OutputMode
 from agentkit.models.http.no_real_models import check_real_models
 from agentkit.models.http.reply_body import DONE, documents
 from agentkit.models.http.reply_reader import IncompleteCall, Reader
 from agentkit.models.http.request_body import body_bytes
-from agentkit.models.http.request_limit import RequestLimit
 from agentkit.models.http.retries import pause_before
 from agentkit.models.http.sdk_clients import OPENAI, Clients, Sdk
 from agentkit.models.http.sdk_errors import Asked, translate
@@ -25,6 +25,7 @@ from agentkit.models.model_errors import ModelError, ModelInterrupted, ModelRequ
 from agentkit.models.prices import Price, known_price
 from agentkit.models.settings import NO_SETTINGS, Fields, ModelSettings, body_of, checked_settings, patched
 from agentkit_prompts.credentials import spellings
+from agentkit_prompts.system.concurrency_limit import ConcurrencyLimit
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
@@ -103,10 +104,15 @@ class EndpointModel(ABC):
         **unknown: Any,
     ) -> None:
         check_names(type(self).__name__, unknown, (*EndpointOptions.__annotations__, "client"), OF_SETTINGS)
+        if max_concurrency is not None and (type(max_concurrency) is not int or max_concurrency < 1):
+            raise AgentDefinitionError(
+                f"max_concurrency: expected a number of requests, 1 or more, got {max_concurrency!r:.40}",
+                name="max_concurrency",
+            )
         self.name = model
         self._price = price
         self._max_retries = max_retries
-        self._limit = RequestLimit(max_concurrency)
+        self._limit = ConcurrencyLimit(max_concurrency)
         self._clients = Clients(self.sdk, model, api_key, base_url, client)
         self._set(checked_settings(NO_SETTINGS if settings is None else settings, f"model {model!r}: settings"))
 

@@ -12,7 +12,7 @@ from agentkit_memory.conversations.message_rows import dump, is_short
 from agentkit_memory.conversations.unread_append import append_unread, check_same, given_messages
 from agentkit_memory.database.rows import corrupt_row
 from agentkit_memory.errors import HeadMoved, InvalidArgument, StoreCorrupt, WouldWait
-from agentkit_memory.process.async_methods import in_thread
+from agentkit_memory.process.async_methods import async_method
 from agentkit_memory.process.forks import track
 from agentkit_memory.scope import Scope, check_name
 from agentkit_memory.store.records import BranchInfo, StoredCall, StoredMessage
@@ -27,7 +27,7 @@ from agentkit_prompts.errors import brief
 if TYPE_CHECKING:
     from agentkit_memory.conversations.branch import Branch
     from agentkit_memory.database.engine import Database
-    from agentkit_memory.process.store_threads import Threads
+    from agentkit_prompts.system.threads import Threads
 
 __all__ = ["StoredSession", "shown"]
 
@@ -394,8 +394,8 @@ class StoredSession:
             self._catch_up()
             return self.conversation
 
-    aappend, arefresh, apage = in_thread(append), in_thread(refresh), in_thread(page)
-    afork, arewind, aedit, aredact = in_thread(fork), in_thread(rewind), in_thread(edit), in_thread(redact)
+    aappend, arefresh, apage = async_method(append), async_method(refresh), async_method(page)
+    afork, arewind, aedit, aredact = async_method(fork), async_method(rewind), async_method(edit), async_method(redact)
 
     @property
     def _threads(self) -> Threads:

@@ -29,10 +29,10 @@ from agentkit_memory.errors import (
     StoreUnavailable,
     WouldWait,
 )
-from agentkit_memory.process.few_at_once import FewAtOnce
 from agentkit_memory.process.forks import keep, track
-from agentkit_memory.process.store_threads import Threads
+from agentkit_prompts.system.concurrency_limit import ConcurrencyLimit
 from agentkit_prompts.system.private_files import private_database
+from agentkit_prompts.system.threads import Threads
 
 __all__ = ["Database", "upserts"]
 
@@ -41,6 +41,7 @@ _MIGRATION_LOCK = 0x61676E746B  # any number, the same in every process
 
 T = TypeVar("T")
 
+_MAX_THREADS = 8
 _MAX_COMPUTING = 2
 _MAX_WAITING = 64
 
@@ -66,9 +67,9 @@ class Database:
         self.where = where
         self.deferred = DeferredWrites(self.change)
         """Writes that nobody waits for."""
-        self.threads = {"sessions": Threads(), "memory": Threads()}
+        self.threads = {name: Threads(_MAX_THREADS, "agentkit-memory") for name in ("sessions", "memory")}
         """Those of async callers; for conversations apart, so that an append does not wait behind recalls."""
-        self.computing = self._turns()
+        self.computing = self._permits()
         """Recalls at once: of a file they compute, of a server they mostly wait."""
         self._clock = clock
         self._lock = RLock()
@@ -356,12 +357,12 @@ class Database:
             self._target.disown(free)
         keep(self.engine, self._target)
         self._lock = RLock()  # the thread that held the other does not exist here
-        self.computing = self._turns()  # nor do those that had a turn
+        self.computing = self._permits()  # nor do those that had a permit
         self._inherited = True
         self._closed = self._closed or why
 
-    def _turns(self) -> FewAtOnce:
-        return FewAtOnce(_MAX_COMPUTING if self.is_sqlite else _MAX_WAITING)
+    def _permits(self) -> ConcurrencyLimit:
+        return ConcurrencyLimit(_MAX_COMPUTING if self.is_sqlite else _MAX_WAITING)
 
     def _refusal(self) -> StoreClosed:
         return StoreClosed(f"{self.where}: this memory {self._closed}", path=self.where, name="memory")

@@ -23,7 +23,7 @@ from agentkit_memory.store.image_rows import image_hash
 from agentkit_memory.store.item_rows import content_hash, in_batches
 from agentkit_prompts.context.parts import Image
 from agentkit_prompts.ranking.embedder import Embedder
-from agentkit_prompts.system.daemon_threads import DaemonThreads
+from agentkit_prompts.system.threads import Threads
 
 __all__ = ["MAX_IMAGES", "MAX_TEXT", "Encoder", "call_of_model", "kept_vectors", "vector_name"]
 
@@ -285,7 +285,7 @@ def call_of_model(act: Callable[[], T]) -> Future[T]:
         except BaseException as error:
             raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
-    return DaemonThreads(1, "agentkit-model-call").submit(guarded)
+    return Threads(1, "agentkit-model-call").submit(guarded)
 
 
 def vector_name(content: str | Image) -> str:

@@ -1,4 +1,4 @@
-"""`in_thread`: a method for async code, made of the one for code that is not: one body of code."""
+"""`async_method`: a method for async code, made of the one for code that is not: one body of code."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from agentkit_memory.process.store_threads import Threads
+from agentkit_prompts.system.threads import Threads
 
-__all__ = ["in_thread"]
+__all__ = ["async_method"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,7 +24,7 @@ class _HasThreads(Protocol):
 S = TypeVar("S", bound=_HasThreads)
 
 
-def in_thread(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+def async_method(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
     """Return a method that runs another one in a thread of the store, so that the event loop does not wait.
 
     A caller that is cancelled gets the cancellation once a call that has begun has ended.
@@ -32,7 +32,7 @@ def in_thread(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S,
 
     @wraps(method)
     async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._threads.run(method, self, *args, **kwargs)
+        return await self._threads.finish(method, self, *args, **kwargs)
 
     call.__name__ = f"a{method.__name__}"
     call.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.{call.__name__}"

@@ -1,48 +1,19 @@
-"""`Threads` run functions of a store for async code, `EmbedderLoop` async embedders for code that is not."""
+"""`EmbedderLoop`: runs async embedders for code that is not async."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Coroutine
 from concurrent.futures import CancelledError, Future
-from functools import partial
 from threading import Lock
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from agentkit_memory.errors import StoreClosed
 from agentkit_memory.process.forks import keep, track
-from agentkit_prompts.system.daemon_threads import DaemonThreads
 from agentkit_prompts.system.loop_thread import LoopThread
 
-__all__ = ["EmbedderLoop", "Threads"]
+__all__ = ["EmbedderLoop"]
 
-P = ParamSpec("P")
 T = TypeVar("T")
-
-_MAX_THREADS = 8
-
-
-class Threads:
-    """A few threads of a store, so that a locked database does not use up those of the event loop."""
-
-    def __init__(self) -> None:
-        self._threads = DaemonThreads(_MAX_THREADS, "agentkit-memory")
-
-    async def run(self, act: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function in a thread and return what it returns, or raise what it raises.
-
-        A call that has begun is never abandoned: a caller that is cancelled gets the cancellation after it has ended,
-        so that no write goes on during what comes next. A call that has not begun is dropped.
-        """
-        begun = self._threads.submit(partial(act, *args, **kwargs))
-        future = asyncio.wrap_future(begun)
-        try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            if not begun.cancel() and not future.cancelled():
-                await asyncio.wait([future])
-                future.exception()  # so that asyncio does not log it as never retrieved
-            raise
 
 
 class EmbedderLoop:

@@ -13,7 +13,6 @@ from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.errors import StoreClosed, StoreError
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.vector_index import Hit, VectorIndex, is_point_id
-from agentkit_memory.process.few_at_once import Turn
 from agentkit_memory.recall.asked import Asked
 from agentkit_memory.recall.candidates import Pool, ScoredItem
 from agentkit_memory.recall.choice import ranked
@@ -32,6 +31,7 @@ from agentkit_memory.store.records import TURN
 from agentkit_memory.store.spaces import Space
 from agentkit_memory.store.stored_item import StoredItem
 from agentkit_memory.terms.bm25_vectors import SparseVector
+from agentkit_prompts.system.concurrency_limit import Permit
 
 if TYPE_CHECKING:
     from agentkit_memory.index.vector_index import KeepsTerms
@@ -46,8 +46,8 @@ class Sources:
     indexes: Indexes
     embedders: Embedders
     logs: RecallLogs
-    turn: Turn
-    """The turn to compute, which is given up while the recall waits for a model or a server."""
+    permit: Permit
+    """The permit to compute in, which is given back while the recall waits for a model or a server."""
 
 
 class _Terms(NamedTuple):
@@ -221,9 +221,9 @@ class Search:
             return []
 
     def _waiting_for(self, index: VectorIndex) -> AbstractContextManager[None]:
-        """Give up the turn while an index on a server is waited for."""
+        """Give the permit back while an index on a server is waited for."""
         if index.shared:
-            return self.sources.turn.away()
+            return self.sources.permit.released()
         return nullcontext()
 
     def _usable(self, connection: Connection, found: Candidates, retriever: str) -> list[Found]:
@@ -350,7 +350,7 @@ class Search:
             return
         self._is_embedded = True
         try:
-            with self.sources.turn.away():
+            with self.sources.permit.released():
                 self._vector = self.sources.embedders.get(self.rows.view.space.model).question(question.text)
         except StoreClosed:
             raise

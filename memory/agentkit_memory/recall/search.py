@@ -57,7 +57,7 @@ def search(sources: Sources, asked: Asked) -> tuple[Recall, bool]:
             "them again"
         )
     if asked.policy.reranker is not None and order:
-        with sources.turn.away():
+        with sources.permit.released():
             order, problem = reranked(asked.policy.reranker, asked.query, order)
         if problem:
             problems.append(problem)

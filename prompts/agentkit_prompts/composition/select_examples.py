@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
-from functools import partial
 from operator import is_
 from typing import Any
 
@@ -12,7 +11,7 @@ from agentkit_prompts.composition.plan import PlacedSelector, plan_of
 from agentkit_prompts.context.items import Selection
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import PromptError
-from agentkit_prompts.system.daemon_threads import DaemonThreads
+from agentkit_prompts.system.threads import Threads
 from agentkit_prompts.tree.examples import ExamplesPrompt
 from agentkit_prompts.tree.layers import Layers
 
@@ -80,7 +79,7 @@ async def _selection(ctx: PromptContext, path: str, prompt: ExamplesPrompt) -> S
     if selection is not None:
         return selection
     if getattr(prompt.selector, "blocking", False):
-        answer = await asyncio.wrap_future(DaemonThreads(1, "agentkit-select").submit(partial(prompt.ask, ctx)))
+        answer = await Threads(1, "agentkit-select").run(prompt.ask, ctx)
     else:
         answer = prompt.ask(ctx)
     if isinstance(answer, Awaitable):

@@ -375,7 +375,7 @@ class Meeting:
 def test_two_recalls_of_a_file_compute_at_once_and_those_that_wait_for_a_model_hold_up_nobody(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentkit_memory.process.few_at_once._MAX_WAIT", 10 * LONG)
+    monkeypatch.setattr("agentkit_prompts.system.concurrency_limit._PATIENCE", 10 * LONG)
     memory.facts.add("zebras are striped")
     memory.recall("zebras")
     meeting = Meeting(6)

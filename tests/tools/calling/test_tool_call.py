@@ -651,7 +651,7 @@ async def test_a_sync_tool_that_hangs_is_abandoned_counted_and_forgotten(own_thr
 async def test_when_too_many_sync_tools_hang_the_others_say_so_and_async_ones_go_on(
     own_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tool_threads._tools, "most", 2)
+    monkeypatch.setattr(tool_threads._tools, "limit", 2)
     release = threading.Event()
 
     @tool(timeout=0.05)
@@ -753,7 +753,7 @@ async def test_a_tool_may_call_back_into_an_event_loop_of_its_own() -> None:
 async def test_nested_sync_tools_do_not_starve_when_every_thread_is_taken(
     own_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tool_threads._tools, "most", 2)
+    monkeypatch.setattr(tool_threads._tools, "limit", 2)
 
     @tool
     def inner() -> str:
@@ -771,7 +771,7 @@ async def test_nested_sync_tools_do_not_starve_when_every_thread_is_taken(
 async def test_a_full_pool_makes_calls_wait_and_those_that_give_up_never_start(
     own_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tool_threads._tools, "most", 1)
+    monkeypatch.setattr(tool_threads._tools, "limit", 1)
     release = threading.Event()
 
     @tool(timeout=None)
@@ -844,7 +844,7 @@ async def test_no_more_than_64_threads_are_left_behind_by_tools_and_recalls_toge
 async def test_a_call_that_waits_for_a_thread_hears_that_none_will_be_free(
     own_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tool_threads._tools, "most", 1)
+    monkeypatch.setattr(tool_threads._tools, "limit", 1)
     release, begun = threading.Event(), list[int]()
 
     @tool
@@ -873,7 +873,7 @@ async def test_a_call_that_waits_for_a_thread_hears_that_none_will_be_free(
 async def test_room_that_an_abandoned_call_leaves_is_for_one_that_waits(
     own_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tool_threads._tools, "most", 2)
+    monkeypatch.setattr(tool_threads._tools, "limit", 2)
     left, held = threading.Event(), threading.Event()
     begun = list[str]()
 

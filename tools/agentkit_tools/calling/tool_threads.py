@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future
-from contextlib import suppress
-from contextvars import ContextVar, copy_context
-from functools import partial
-from typing import Any, TypeVar, cast
+from contextvars import ContextVar
+from typing import TypeVar, cast
 
-from agentkit_prompts.system.daemon_threads import DaemonThreads
+from agentkit_prompts.system.threads import Threads
 from agentkit_tools.calling.deadline import DeadlineError
 from agentkit_tools.errors import ToolError
 
@@ -31,8 +27,8 @@ def _refusal(abandoned: int) -> ToolError:
     )
 
 
-def _threads(most: int) -> DaemonThreads:
-    return DaemonThreads(most, "agentkit-tool", idle=_IDLE_SECONDS, refusal=_refusal)
+def _threads(limit: int) -> Threads:
+    return Threads(limit, "agentkit-tool", idle=_IDLE_SECONDS, refusal=_refusal)
 
 
 _tools, _recalls = _threads(_MAX_TOOLS), _threads(_MAX_RECALLS)
@@ -60,47 +56,14 @@ async def run_in_thread(
     threads = _tools
     if is_recall:
         threads = _recalls
-    context = copy_context()
-    context.run(_inside.set, True)
     # What runs in a thread may wait for what it calls: that needs no place.
-    future = context.run(partial(threads.submit, partial(_ended, call), at_once=_inside.get()))
-    loop = asyncio.get_running_loop()
-    waiting: asyncio.Future[None] = loop.create_future()
-    # `asyncio.wrap_future` would keep the result alive until the next garbage collection.
-    future.add_done_callback(partial(_wake, loop, waiting))
-    timer: asyncio.TimerHandle | None = None
-    if seconds is not None:
-        timer = loop.call_later(seconds, _set_result, waiting)
+    at_once = _inside.get()
+
+    def inside() -> T:
+        _inside.set(True)
+        return call()
+
     try:
-        await waiting
-    except BaseException:
-        threads.leave(future)
-        raise
-    finally:
-        if timer is not None:
-            timer.cancel()
-    if not future.done():
-        threads.leave(future)
+        return await threads.outcome(inside, seconds, at_once=at_once)
+    except TimeoutError:
         return cast(T, None), DeadlineError()
-    error = future.exception()
-    # The future has an exception if the call did not begin or its thread was killed.
-    return future.result() if error is None else (cast(T, None), error)
-
-
-def _wake(loop: asyncio.AbstractEventLoop, waiting: asyncio.Future[None], _: Future[Any]) -> None:
-    # The event loop can be closed already.
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(_set_result, waiting)
-
-
-def _set_result(waiting: asyncio.Future[None]) -> None:
-    if not waiting.done():
-        waiting.set_result(None)
-
-
-def _ended(call: Callable[[], T]) -> tuple[T, BaseException | None]:
-    try:
-        return call(), None
-    except BaseException as error:
-        # SystemExit as well: it must end the tool, not the thread.
-        return cast(T, None), error

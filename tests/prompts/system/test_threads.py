@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import threading
 from concurrent.futures import Future
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agentkit_prompts.system.daemon_threads import DaemonThreads, _Worker
+from agentkit_prompts.system.threads import Threads, _Worker
 from tests.waiting import LONG, until
 
 
@@ -23,7 +24,7 @@ def _hang(release: threading.Event) -> None:
 
 
 def test_a_call_that_is_left_has_its_place_taken() -> None:
-    threads, release = DaemonThreads(1, "t"), threading.Event()
+    threads, release = Threads(1, "t"), threading.Event()
     first = threads.submit(lambda: _hang(release))
     second = threads.submit(lambda: "second")
     assert not second.done() and threads.busy == 1
@@ -35,7 +36,7 @@ def test_a_call_that_is_left_has_its_place_taken() -> None:
 
 
 def test_a_call_that_is_left_keeps_its_place_where_others_are_refused() -> None:
-    threads, release = DaemonThreads(1, "t", refusal=Hanging), threading.Event()
+    threads, release = Threads(1, "t", refusal=Hanging), threading.Event()
     first = threads.submit(lambda: _hang(release))
     second = threads.submit(lambda: "second")
     until(first.running)
@@ -50,7 +51,7 @@ def test_a_call_that_is_left_keeps_its_place_where_others_are_refused() -> None:
 
 
 def test_a_call_that_was_left_before_it_began_never_begins() -> None:
-    threads, release, begun = DaemonThreads(1, "t", refusal=lambda _: ValueError()), threading.Event(), list[int]()
+    threads, release, begun = Threads(1, "t", refusal=lambda _: ValueError()), threading.Event(), list[int]()
     first = threads.submit(lambda: _hang(release))
     second = threads.submit(lambda: begun.append(2))
     threads.leave(second)
@@ -62,13 +63,38 @@ def test_a_call_that_was_left_before_it_began_never_begins() -> None:
 
 
 def test_what_the_running_calls_wait_for_needs_no_place() -> None:
-    threads = DaemonThreads(1, "t")
-    outer = threads.submit(lambda: threads.submit(lambda: "inner", at_once=True).result(LONG))
-    assert outer.result(LONG) == "inner"
+    threads = Threads(1, "t")
+
+    def wait_for_another_call() -> str:
+        return asyncio.run(threads.outcome(lambda: "inner", LONG, at_once=True))[0]
+
+    assert threads.submit(wait_for_another_call).result(LONG) == "inner"
+
+
+async def test_a_cancelled_task_leaves_a_call_or_waits_for_its_end() -> None:
+    threads, begun, release, ended = Threads(1, "t"), threading.Event(), threading.Event(), threading.Event()
+
+    def write() -> None:
+        begun.set()
+        release.wait(LONG)
+        ended.set()
+
+    for way, has_ended in ((threads.run, False), (threads.finish, True)):
+        for event in (begun, release, ended):
+            event.clear()
+        task = asyncio.ensure_future(way(write))
+        await asyncio.to_thread(begun.wait, LONG)
+        task.cancel()
+        asyncio.get_running_loop().call_later(0.05, release.set)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended.is_set() is has_ended
+        release.set()
+        assert await asyncio.to_thread(ended.wait, LONG)
 
 
 def test_a_thread_waits_for_more_work_for_a_while_and_then_ends() -> None:
-    threads = DaemonThreads(4, "t", idle=LONG)
+    threads = Threads(4, "t", idle=LONG)
     first = threads.submit(threading.current_thread).result(LONG)
     until(lambda: not threads.busy)
     assert threads._threads == 1
@@ -80,7 +106,7 @@ def test_a_thread_waits_for_more_work_for_a_while_and_then_ends() -> None:
 
 
 def test_work_that_comes_when_a_thread_has_waited_long_enough_is_done_by_it() -> None:
-    threads, given = DaemonThreads(1, "t"), list[Future[str]]()
+    threads, given = Threads(1, "t"), list[Future[str]]()
 
     class Late(SimpleQueue[None]):
         def get(self, block: bool = True, timeout: float | None = None) -> None:
@@ -98,7 +124,7 @@ def test_work_that_comes_when_a_thread_has_waited_long_enough_is_done_by_it() ->
 
 
 def test_calls_that_were_left_before_they_began_are_not_refused_with_those_that_wait() -> None:
-    threads, release = DaemonThreads(1, "t", refusal=Hanging), threading.Event()
+    threads, release = Threads(1, "t", refusal=Hanging), threading.Event()
     first = threads.submit(lambda: _hang(release))
     left, waiting = threads.submit(str), threads.submit(str)
     until(first.running)
@@ -111,7 +137,7 @@ def test_calls_that_were_left_before_they_began_are_not_refused_with_those_that_
 
 
 def test_what_a_call_raises_is_its_own_and_the_thread_goes_on() -> None:
-    threads = DaemonThreads(1, "t", idle=LONG)
+    threads = Threads(1, "t", idle=LONG)
     with pytest.raises(SystemExit):
         threads.submit(lambda: exit(3)).result(LONG)
     assert threads.submit(lambda: "ok").result(LONG) == "ok"
@@ -120,12 +146,12 @@ def test_what_a_call_raises_is_its_own_and_the_thread_goes_on() -> None:
 def test_context_variables_are_those_of_who_submits() -> None:
     variable = contextvars.ContextVar("variable", default="outside")
     variable.set("mine")
-    assert DaemonThreads(1, "t").submit(variable.get).result(LONG) == "mine"
+    assert Threads(1, "t").submit(variable.get).result(LONG) == "mine"
 
 
 @pytest.mark.parametrize("begun", [True, False])
 def test_a_thread_that_is_killed_is_not_counted_any_more_and_its_call_is_answered(begun: bool) -> None:
-    threads = DaemonThreads(1, "t")
+    threads = Threads(1, "t")
     future: Future[Any] = Future()
     if begun:
         future.set_running_or_notify_cancel()
@@ -142,7 +168,7 @@ def test_a_thread_that_is_killed_is_not_counted_any_more_and_its_call_is_answere
 
 
 def test_an_idle_thread_that_is_killed_is_not_counted_any_more() -> None:
-    threads, release = DaemonThreads(1, "t"), threading.Event()
+    threads, release = Threads(1, "t"), threading.Event()
     worker = _Worker((Future(), contextvars.copy_context(), str))
     worker.job = None
     threads._threads, threads._idle = 1, [worker]
@@ -155,7 +181,7 @@ def test_an_idle_thread_that_is_killed_is_not_counted_any_more() -> None:
 
 
 def test_a_thread_that_is_killed_after_its_call_was_left_is_counted_once() -> None:
-    threads = DaemonThreads(1, "t", refusal=lambda _: ValueError())
+    threads = Threads(1, "t", refusal=lambda _: ValueError())
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     threads._threads = 1

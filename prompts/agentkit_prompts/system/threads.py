@@ -1,19 +1,22 @@
-"""`DaemonThreads`: threads for what may hang, such as a store or a tool. They never keep the process from ending."""
+"""`Threads`: a limited number of threads for calls that may hang. They never keep the process from ending."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import Context, copy_context
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 from weakref import WeakSet
 
-__all__ = ["DaemonThreads"]
+__all__ = ["Threads"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _Job: TypeAlias = tuple[Future[Any], Context, Callable[[], Any]]
 
@@ -28,22 +31,22 @@ class _Worker:
         self.wake: SimpleQueue[None] = SimpleQueue()
 
 
-class DaemonThreads:
-    """Runs functions in daemon threads, the last one used first.
+class Threads:
+    """Runs functions in daemon threads. The thread that was used last is used first.
 
     Args:
-        most: How many run at once; the others wait.
-        name: What the threads are called.
+        limit: Number of calls that run at once; further calls wait.
+        name: Name of the threads.
         idle: Seconds that a thread waits for work before it ends.
-        refusal: Makes the error of a call for which no thread may ever be free, from the number of calls that were left
-            and go on: each of them keeps its place, and when all are kept, no further call begins. None: a call that is
-            left has its place taken by another one.
+        refusal: Makes the error of a call that may never get a thread, from the number of calls that were left and
+            still run: each of them keeps its thread, and if they keep all threads, no further call begins. None:
+            another call takes the place of a call that was left.
     """
 
     def __init__(
-        self, most: int, name: str, *, idle: float = 0.0, refusal: Callable[[int], Exception] | None = None
+        self, limit: int, name: str, *, idle: float = 0.0, refusal: Callable[[int], Exception] | None = None
     ) -> None:
-        self.most, self.idle = most, idle
+        self.limit, self.idle = limit, idle
         self._name, self._refusal = name, refusal
         self._renew()
         _ALL.add(self)
@@ -57,23 +60,102 @@ class DaemonThreads:
 
     @property
     def busy(self) -> int:
-        """How many threads run a call that was not left."""
+        """Number of threads that run a call that was not left."""
         return self._threads - len(self._idle)
 
     @property
     def left(self) -> int:
-        """How many threads run a call that was left."""
+        """Number of threads that run a call that was left."""
         return len(self._left)
 
-    def submit(self, call: Callable[[], T], *, at_once: bool = False) -> Future[T]:
-        """Call a function in a thread, in a copy of the current context, and return its future.
+    async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function in a thread; return its value or raise its exception.
 
-        `at_once` needs no place: those that run now may be waiting for it.
+        If the task that waits is cancelled, a call that has begun continues and a call that has not never begins.
         """
+        future = self.submit(function, *args, **kwargs)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            self.leave(future)
+            raise
+
+    async def finish(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function in a thread, to its end; return its value or raise its exception.
+
+        If the task that waits is cancelled, the cancellation is raised when a call that has begun has ended, so that no
+        write continues during the code that follows. A call that has not begun never begins.
+        """
+        begun = self.submit(function, *args, **kwargs)
+        future = asyncio.wrap_future(begun)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            if not begun.cancel() and not future.cancelled():
+                await asyncio.wait([future])
+                # asyncio logs an exception that was never read.
+                future.exception()
+            raise
+
+    async def outcome(
+        self, call: Callable[[], T], seconds: float | None = None, *, at_once: bool = False
+    ) -> tuple[T, BaseException | None]:
+        """Call a function in a thread; return its value and None, or None and its exception.
+
+        A call that has begun continues if it is late, or if the task that waits is cancelled.
+
+        Args:
+            call: The function.
+            seconds: Time limit.
+            at_once: True if the call needs no place, because the calls that run can wait for it.
+
+        Raises:
+            TimeoutError: The time limit was exceeded.
+        """
+        future = self._begin(lambda: _outcome(call), at_once=at_once)
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[None] = loop.create_future()
+
+        def end() -> None:
+            if not waiting.done():
+                waiting.set_result(None)
+
+        def wake(_: Future[Any]) -> None:
+            # The event loop can be closed already.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(end)
+
+        # `asyncio.wrap_future` would keep the result alive until the next garbage collection.
+        future.add_done_callback(wake)
+        timer: asyncio.TimerHandle | None = None
+        if seconds is not None:
+            timer = loop.call_later(seconds, end)
+        try:
+            await waiting
+        except BaseException:
+            self.leave(future)
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+        if not future.done():
+            self.leave(future)
+            raise TimeoutError
+        # The future has an exception if the call did not begin or its thread was killed.
+        error = future.exception()
+        if error is not None:
+            return cast(T, None), error
+        return future.result()
+
+    def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Call a function in a thread, in a copy of the current context, and return its future."""
+        return self._begin(lambda: function(*args, **kwargs))
+
+    def _begin(self, call: Callable[[], T], *, at_once: bool = False) -> Future[T]:
         future: Future[T] = Future()
         job = future, copy_context(), call
         with self._lock:
-            if self._refusal is not None and len(self._left) >= self.most:
+            if self._refusal is not None and len(self._left) >= self.limit:
                 future.set_exception(self._refusal(len(self._left)))
             elif self._idle:
                 worker = self._idle.pop()
@@ -87,14 +169,14 @@ class DaemonThreads:
         return future
 
     def leave(self, future: Future[Any]) -> None:
-        """Wait for a call no longer: one that has begun goes on, one that has not never begins."""
+        """Stop waiting for a call: a call that has begun continues, a call that has not never begins."""
         with self._lock:
             if future.cancel() or future.done():
                 return
             self._left.add(future)
             self._threads -= 1
             self._start_waiting()
-            while self._refusal is not None and self._waiting and len(self._left) >= self.most:
+            while self._refusal is not None and self._waiting and len(self._left) >= self.limit:
                 refused, *_ = self._waiting.popleft()
                 if refused.set_running_or_notify_cancel():
                     refused.set_exception(self._refusal(len(self._left)))
@@ -102,7 +184,7 @@ class DaemonThreads:
     def _start_waiting(self) -> None:
         """Start a thread where there is a call and a place for it; the lock is held."""
         kept = 0 if self._refusal is None else len(self._left)
-        if self._waiting and self._threads + kept < self.most:
+        if self._waiting and self._threads + kept < self.limit:
             self._start(self._waiting.popleft())
 
     def _start(self, job: _Job) -> None:
@@ -180,7 +262,15 @@ class DaemonThreads:
             job[0].set_exception(RuntimeError("the thread of this call was killed"))
 
 
-_ALL: WeakSet[DaemonThreads] = WeakSet()
+def _outcome(call: Callable[[], T]) -> tuple[T, BaseException | None]:
+    try:
+        return call(), None
+    except BaseException as error:
+        # SystemExit as well: it must end the call, not the thread.
+        return cast(T, None), error
+
+
+_ALL: WeakSet[Threads] = WeakSet()
 
 
 def _in_child() -> None:

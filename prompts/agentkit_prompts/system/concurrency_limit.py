@@ -1,0 +1,190 @@
+"""`ConcurrencyLimit`: a limit of threads or tasks that do something at once, first come, first served."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock
+from types import TracebackType
+from typing import Protocol, TypeVar
+
+__all__ = ["ConcurrencyLimit", "Permit"]
+
+_PATIENCE = 1.0
+"""Seconds in which no permit is given back, after which a thread continues without one, so that none is stuck."""
+
+
+class _Waiter(Protocol):
+    def wake(self) -> bool:
+        """Give the permit to the waiter; return False if it cannot take it any more."""
+        ...
+
+
+W = TypeVar("W", bound=_Waiter)
+
+
+class ConcurrencyLimit:
+    """A limit of threads and tasks that hold a permit.
+
+    A thread takes a permit with `with limit.hold()`, a task of any event loop with `async with limit`. Waiting
+    threads and tasks do not run until it is their turn, however many they are.
+
+    Args:
+        limit: Number of permits; None for no limit.
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = self._free = limit
+        self._lock = Lock()
+        self._returned = 0
+        self._waiting: deque[_Waiter] = deque()
+
+    def __reduce__(self) -> tuple[type[ConcurrencyLimit], tuple[int | None]]:
+        return ConcurrencyLimit, (self._limit,)
+
+    @property
+    def waiting(self) -> int:
+        """Number of threads and tasks that wait for a permit."""
+        return len(self._waiting)
+
+    @contextmanager
+    def hold(self) -> Iterator[Permit]:
+        """Wait for a permit in this thread, and keep it until the end of the block."""
+        permit = Permit(self)
+        permit.take()
+        try:
+            yield permit
+        finally:
+            permit.give()
+
+    async def __aenter__(self) -> None:
+        waiter = self._enter(_Task)
+        if waiter is None:
+            return
+        try:
+            await waiter.turn
+        except asyncio.CancelledError:
+            if not self._withdraw(waiter):
+                # Its turn had come.
+                self._give()
+            raise
+
+    async def __aexit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._give()
+
+    def _enter(self, waiter_type: Callable[[], W]) -> W | None:
+        """Take a permit, or join the end of the queue."""
+        if self._limit is None:
+            return None
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return None
+            waiter = waiter_type()
+            self._waiting.append(waiter)
+            return waiter
+
+    def _withdraw(self, waiter: _Waiter) -> bool:
+        """Leave the queue; return False if the permit was given to the waiter already."""
+        with self._lock:
+            is_waiting = waiter in self._waiting
+            if is_waiting:
+                self._waiting.remove(waiter)
+            return is_waiting
+
+    def _take(self) -> bool:
+        """Wait for a permit in this thread; return whether there was one."""
+        returned = self._returned
+        waiter = self._enter(_Thread)
+        if waiter is None:
+            return True
+        try:
+            while not waiter.lock.acquire(timeout=_PATIENCE):
+                # No permit was given back: the threads that have one are stuck.
+                if self._returned == returned and self._withdraw(waiter):
+                    return False
+                returned = self._returned
+        except BaseException:
+            # An exception of a signal: a permit that comes now would be lost.
+            if not self._withdraw(waiter):
+                self._give()
+            raise
+        return True
+
+    def _give(self) -> None:
+        """Give a permit to the first of the queue, or back."""
+        if self._free is None:
+            return
+        while True:
+            with self._lock:
+                self._returned += 1
+                if not self._waiting:
+                    self._free += 1
+                    return
+                waiter = self._waiting.popleft()
+            if waiter.wake():
+                return
+
+
+class Permit:
+    """The permit of one thread."""
+
+    def __init__(self, limit: ConcurrencyLimit) -> None:
+        self._limit = limit
+        self.is_held = False
+        """True while the thread has the permit."""
+
+    def take(self) -> None:
+        """Wait for the permit."""
+        self.is_held = self._limit._take()
+
+    def give(self) -> None:
+        """Give the permit back."""
+        if self.is_held:
+            self.is_held = False
+            self._limit._give()
+
+    @contextmanager
+    def released(self) -> Iterator[None]:
+        """Give the permit back for the block, in which the thread waits for something else."""
+        was_held = self.is_held
+        self.give()
+        try:
+            yield
+        finally:
+            if was_held:
+                self.take()
+
+
+class _Thread:
+    """A thread that waits for a permit."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.lock.acquire()
+
+    def wake(self) -> bool:
+        self.lock.release()
+        return True
+
+
+class _Task:
+    """A task that waits for a permit."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.turn: asyncio.Future[None] = self._loop.create_future()
+
+    def wake(self) -> bool:
+        try:
+            self._loop.call_soon_threadsafe(self._begin)
+        except RuntimeError:
+            # Its loop was closed.
+            return False
+        return True
+
+    def _begin(self) -> None:
+        if not self.turn.done():
+            self.turn.set_result(None)

@@ -1,0 +1,86 @@
+"""ConcurrencyLimit: first come, first served, and no thread is stuck behind a permit that is never given back."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from agentkit_prompts.system.concurrency_limit import ConcurrencyLimit
+from tests.waiting import LONG, until
+
+
+def waits(limit: ConcurrencyLimit, count: int) -> bool:
+    """Wait until so many threads wait for a turn."""
+    return bool(until(lambda: limit.waiting == count))
+
+
+def test_turns_are_given_in_the_order_they_were_asked_for() -> None:
+    limit = ConcurrencyLimit(1)
+    served: list[int] = []
+
+    def work(number: int) -> None:
+        with limit.hold():
+            served.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(20)]
+    with limit.hold():
+        for number, each in enumerate(threads, 1):
+            each.start()
+            assert waits(limit, number)
+        assert served == []
+    for each in threads:
+        each.join(LONG)
+    assert served == [*range(20)]
+
+
+class Moving(ConcurrencyLimit):
+    """Turns of which another one has been given up whenever somebody looks."""
+
+    looks = 0
+
+    @property
+    def _returned(self) -> int:
+        self.looks += 1
+        return self.looks
+
+    @_returned.setter
+    def _returned(self, count: int) -> None: ...
+
+
+def test_who_waits_long_goes_on_waiting_while_turns_are_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentkit_prompts.system.concurrency_limit._PATIENCE", 0.01)
+    limit = Moving(1)
+    held: list[bool] = []
+
+    def work() -> None:
+        with limit.hold() as permit:
+            held.append(permit.is_held)
+
+    with limit.hold():
+        waiting = threading.Thread(target=work)
+        waiting.start()
+        until(lambda: limit.looks > 20)  # so often it has waited as long as nobody is to be stuck
+        assert held == []
+    waiting.join(LONG)
+    assert held == [True]
+
+
+def test_nobody_is_stuck_behind_a_turn_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentkit_prompts.system.concurrency_limit._PATIENCE", 0.01)
+    limit = ConcurrencyLimit(1)
+    with limit.hold():
+        beside = threading.Thread(target=limit.hold().__enter__)
+        beside.start()
+        beside.join(LONG)
+        assert not beside.is_alive()
+    with limit.hold() as permit:
+        assert permit.is_held  # the one who went beside gave nothing back
+
+
+def test_a_turn_is_returned_while_its_thread_waits_for_something_else() -> None:
+    limit = ConcurrencyLimit(1)
+    with limit.hold() as mine:
+        with mine.released(), limit.hold() as other:
+            assert other.is_held and not mine.is_held
+        assert mine.is_held
