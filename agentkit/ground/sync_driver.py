@@ -1,208 +1,169 @@
-"""The sync driver: runs the asyncio driver to its end from code that is not async, inside a running loop too.
+"""The sync driver: runs async code to its end from code that is not async, inside a running event loop too.
 
-Event loops are kept between runs, so that connections to a model are reused. A run has its loop to itself: whatever
-a tool blocks or calls, no other run waits for it.
+Runs share an event loop in a background thread, so that connections to a model are reused. A run inside of a run has
+the next loop, because the outer run can block its loop until the inner run has ended.
 """
 
 from __future__ import annotations
 
 import asyncio
-import atexit
-import os
-import signal
-import threading
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
-from concurrent.futures import wait
-from contextlib import suppress
-from contextvars import Context, copy_context
-from inspect import CORO_CREATED, getcoroutinestate
-from queue import SimpleQueue
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextvars import ContextVar
+from queue import Empty, SimpleQueue
+from threading import Event, Lock, get_ident
+from typing import Any, Generic, TypeVar, cast
 
-from agentkit_prompts.system.threads import Threads
+from agentkit_prompts.caller_warnings import waiting_thread
+from agentkit_prompts.system.background_loop import background_loop, stop_loops
 
-__all__ = ["close_idle", "run_blocking", "streamed"]
+__all__ = ["run_blocking", "stop_run_loops", "streamed"]
 
 R = TypeVar("R")
 
-_MAX_IDLE = 8
-_GRACE = 2.0
-"""Seconds that tasks left behind have to end."""
+_LOOPS = "agentkit-run-"
+_PATIENCE = 0.1
+"""Seconds until a run that has not begun moves to the next loop: code that blocks a loop may wait for the run."""
+_MAX_LOOPS = 64
+"""The last loop that a run moves to: it waits there, however busy the process is."""
 _MAX_WAITING = 64
-"""Events that wait for whoever reads them."""
-_idle: list[asyncio.AbstractEventLoop] = []
-"""The one used last is taken first. Appending and popping are atomic: there is no lock that a fork could copy."""
+"""Events that wait for their reader."""
+_depth: ContextVar[int] = ContextVar("agentkit_run_depth", default=0)
+"""Number of the loop that this code runs in, or in a thread of."""
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, R]) -> R:
-    """Run a coroutine and return its result. Interrupting the wait cancels it; tasks it left behind are cancelled."""
-    if not _in_running_loop():
-        return _run(coroutine, copy_context())
-    return _run_in_thread(coroutine)
+    """Run a coroutine and return its result.
 
-
-def _run(coroutine: Coroutine[Any, Any, R], context: Context) -> R:
-    try:
-        loop = _idle.pop()
-    except IndexError:
-        loop = asyncio.new_event_loop()
-    try:
-        task = loop.create_task(coroutine, context=context)
-        with _Interrupt(task):
-            return loop.run_until_complete(task)
-    finally:
-        stuck = _end(left, loop) if (left := asyncio.all_tasks(loop)) else False
-        if not stuck and len(_idle) < _MAX_IDLE:
-            _idle.append(loop)
-        else:
-            loop.run_until_complete(_end_generators(loop))
-            if not stuck:  # otherwise its threads may wait for the stuck tasks
-                loop.run_until_complete(loop.shutdown_default_executor())
-            loop.close()
-
-
-class _Interrupt:
-    """While a task runs in the main thread, SIGINT cancels it, and a second one is raised at once.
-
-    `asyncio.Runner` does the same, and takes longer for it than for the rest: Python writes the `repr` of its handler,
-    which is that of the task with its result.
+    An interrupt of the wait, such as Ctrl-C, cancels the coroutine and waits for its end; a second one does not wait.
     """
-
-    __slots__ = ("_count", "_is_handler", "_task")
-
-    def __init__(self, task: asyncio.Task[Any]) -> None:
-        self._task = task
-        self._count = 0
-        self._is_handler = False
-
-    def __enter__(self) -> None:
-        is_main = threading.current_thread() is threading.main_thread()
-        if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a program's own stays
-            with suppress(ValueError):  # Python is part of a program that does not let it have signals
-                signal.signal(signal.SIGINT, self._interrupt)
-                self._is_handler = True
-
-    def _interrupt(self, number: int, frame: object) -> None:
-        self._count += 1
-        if self._count > 1 or self._task.done():
-            raise KeyboardInterrupt
-        self._task.cancel()
-        self._task.get_loop().call_soon_threadsafe(lambda: None)  # it may be waiting
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if self._is_handler and signal.getsignal(signal.SIGINT) == self._interrupt:  # nobody has put another one there
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        if self._count and isinstance(error, asyncio.CancelledError) and self._task.uncancel() == 0:
-            raise KeyboardInterrupt
-
-
-def _end(tasks: Iterable[asyncio.Task[Any]], loop: asyncio.AbstractEventLoop) -> bool:
-    """Cancel tasks that were left behind, and return whether some of them swallow that."""
-    for task in tasks:
-        task.cancel()
-    done, stuck = loop.run_until_complete(asyncio.wait(tasks, timeout=_GRACE))
-    for task in done:
-        _ = task.cancelled() or task.exception()  # asyncio complains about what nobody asked for
-    return bool(stuck)
-
-
-def _run_in_thread(coroutine: Coroutine[Any, Any, R]) -> R:
-    """Run in a thread: this one has a loop that is running already."""
-    found: list[R] = []
-
-    async def run(_: object) -> None:
-        found.append(await coroutine)
-
+    call = _Call(coroutine)
     try:
-        for _ in streamed(run):  # it passes nothing on
-            pass
+        call.begin()
+        return call.result()
     finally:
-        if getcoroutinestate(coroutine) == CORO_CREATED:  # it was interrupted before it began
-            coroutine.close()
-    return found[0]
+        call.end()
 
 
 def streamed(run: Callable[[Callable[[Any], Awaitable[None]]], Coroutine[Any, Any, object]]) -> Generator[Any]:
-    """Yield what `run`, which is run in a thread, passes on; raise what it raises. Closing cancels it."""
-    waiting: SimpleQueue[Any] = SimpleQueue()
-    end, is_full, left = object(), threading.Event(), threading.Event()
-    started: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None, asyncio.Event]] = []
+    """Yield the events that `run` passes to the function that it is given; raise its error. Closing cancels it."""
+    events: SimpleQueue[Any] = SimpleQueue()
+    end, is_full = object(), Event()
+    has_room: asyncio.Event | None = None
 
     async def main() -> object:
-        has_room = asyncio.Event()
-        started.append((asyncio.get_running_loop(), asyncio.current_task(), has_room))
+        nonlocal has_room
+        room = has_room = asyncio.Event()
 
         async def pass_on(event: Any) -> None:
-            waiting.put(event)
-            is_full.set()  # before looking: whoever takes an event meanwhile makes room
-            while waiting.qsize() >= _MAX_WAITING:
-                has_room.clear()
-                await has_room.wait()
+            events.put(event)
+            # It is set before the queue is measured: a reader that takes an event meanwhile makes room.
+            is_full.set()
+            while events.qsize() >= _MAX_WAITING:
+                room.clear()
+                await room.wait()
             is_full.clear()
 
-        if left.is_set():
-            raise asyncio.CancelledError
-        return await run(pass_on)
-
-    def work() -> object:
         try:
-            return _run(main(), context)
+            return await run(pass_on)
         finally:
-            waiting.put(end)
+            events.put(end)
 
-    context = copy_context()
-    outcome = Threads(1, "agentkit-stream").submit(work)
+    call = _Call(main())
     try:
-        while (event := waiting.get()) is not end:
-            if is_full.is_set():
-                for loop, _, has_room in started:
-                    with suppress(RuntimeError):  # the loop is closed: the run has ended
-                        loop.call_soon_threadsafe(has_room.set)
+        call.begin()
+        while True:
+            try:
+                event = events.get(timeout=_PATIENCE)
+            except Empty:
+                call.move_on()
+                continue
+            if event is end:
+                break
+            if is_full.is_set() and has_room is not None:
+                call.loop.call(has_room.set)
             yield event
-        outcome.result()
+        call.result()
     finally:
-        left.set()
-        for loop, task, _ in started:
-            if task is not None and not outcome.done():
-                with suppress(RuntimeError):
-                    loop.call_soon_threadsafe(task.cancel)
-        wait([outcome])
+        call.end()
 
 
-def _in_running_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+class _Call(Generic[R]):
+    """A coroutine in a background loop, for which a thread waits."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, R]) -> None:
+        self._coroutine = coroutine
+        self._depth = _depth.get()
+        self._thread = get_ident()
+        self._claim = Lock()
+        self._task: asyncio.Task[Any] | None = None
+        self._ended = Event()
+        self._value: R | None = None
+        self._error: BaseException | None = None
+
+    def begin(self) -> None:
+        """Begin the coroutine in the next loop."""
+        self._depth += 1
+        # Whoever takes the claim first decides whether the coroutine begins in this loop.
+        claim = self._claim = Lock()
+        self.loop = background_loop(f"{_LOOPS}{self._depth}")
+
+        def start() -> None:
+            if claim.acquire(blocking=False):
+                asyncio.get_running_loop().create_task(self._main())
+
+        self.loop.call(start)
+
+    async def _main(self) -> None:
+        self._task = asyncio.current_task()
+        _depth.set(self._depth)
+        waiting_thread.set(self._thread)
+        try:
+            self._value = await self._coroutine
+        except BaseException as error:
+            # KeyboardInterrupt and SystemExit as well: they are for the thread that waits.
+            self._error = error
+        finally:
+            self._ended.set()
+
+    def move_on(self) -> None:
+        """Move to the next loop if the coroutine has not begun, because other code blocks its loop."""
+        if self._depth < _MAX_LOOPS and self._claim.acquire(blocking=False):
+            self.begin()
+
+    def result(self) -> R:
+        """Wait for the result of the coroutine, or its error."""
+        # Python handles a signal when the wait returns, if another thread of the process received it.
+        while not self._ended.wait(_PATIENCE):
+            self.move_on()
+        error, self._error = self._error, None
+        if error is None:
+            return cast(R, self._value)
+        try:
+            raise error
+        finally:
+            # The traceback of the error refers to this frame.
+            del error
+
+    def end(self) -> None:
+        """Cancel the coroutine if it has not ended, and wait for its end."""
+        if self._claim.acquire(blocking=False):
+            self._coroutine.close()
+            return
+        if self._ended.is_set():
+            return
+        self.loop.call(self._cancel)
+        # The garbage collector can close a stream in the thread of the loop.
+        while not self.loop.is_current and not self._ended.wait(_PATIENCE):
+            pass
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        else:
+            # A task that is cancelled before its first step runs nothing, not even its `finally`.
+            self.loop.call(self._cancel)
 
 
-def close_idle() -> None:
-    """Close the loops that wait for a run."""
-    if not _idle:
-        return
-    if _in_running_loop():  # which lets no other loop run in its thread
-        closing = threading.Thread(target=_close_all, name="agentkit-close")
-        closing.start()
-        closing.join()
-    else:  # without a thread: Python starts none any more when it ends
-        _close_all()
-
-
-def _close_all() -> None:
-    while _idle:
-        loop = _idle.pop()
-        loop.run_until_complete(_end_generators(loop))
-        loop.close()
-
-
-async def _end_generators(loop: asyncio.AbstractEventLoop) -> None:
-    """Close the generators of a loop, and with them the connections of models."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_GRACE):
-            await loop.shutdown_asyncgens()
-
-
-atexit.register(close_idle)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=close_idle)  # a child that closed its copy of a loop would deafen the parent's
+def stop_run_loops() -> None:
+    """Stop the event loops of sync runs."""
+    stop_loops(_LOOPS)

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Any
 
-from agentkit.ground.sync_driver import close_idle
+from agentkit.ground.sync_driver import stop_run_loops
 from agentkit_tools.calling.tool_threads import busy_threads
 
 __all__ = ["Clock", "controlled_time"]
 
 _PATIENCE = 0.5
 """Real seconds that a thread or a connection has to answer before the clock jumps."""
-_POOLS = ("agentkit-tool", "asyncio_")
+_POOLS = ("agentkit-tool", "agentkit-run-", "asyncio_")
 """How the names of threads begin that wait for work most of the time; what they do is counted otherwise."""
 
 
@@ -114,8 +114,8 @@ def controlled_time() -> Iterator[Clock]:
         return loop
 
     try:
-        # Idle loops of earlier runs have another clock.
-        close_idle()
+        # Loops of earlier runs have another clock.
+        stop_run_loops()
         asyncio.new_event_loop = asyncio.events.new_event_loop = lambda: control(new_loop())
         try:
             running = asyncio.get_running_loop()
@@ -126,7 +126,7 @@ def controlled_time() -> Iterator[Clock]:
         yield clock
     finally:
         asyncio.new_event_loop = asyncio.events.new_event_loop = new_loop
-        close_idle()
+        stop_run_loops()
         for loop in made:
             loop._selector = getattr(loop._selector, "real", loop._selector)
             del loop.time, loop.run_in_executor

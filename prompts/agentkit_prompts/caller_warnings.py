@@ -4,32 +4,42 @@ from __future__ import annotations
 
 import sys
 import warnings
+from contextvars import ContextVar
 from types import FrameType
-from typing import NamedTuple
 
-__all__ = ["Caller", "caller", "warn"]
+__all__ = ["caller", "waiting_thread", "warn"]
 
 _BETWEEN = ("agentkit", "agentkit_prompts", "agentkit_tools", "asyncio", "pydantic")
 """Packages that are skipped to find the caller."""
+_WAITING = (*_BETWEEN, "threading", "queue", "concurrent")
+"""Packages that are skipped to find the caller of a thread that waits."""
+
+waiting_thread: ContextVar[int | None] = ContextVar("agentkit_waiting_thread", default=None)
+"""Id of the thread that waits for this code, which runs in a background loop."""
 
 
 def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:
     """Warn at the line outside of these packages that led here, with a text and its category, or with a warning."""
-    warnings.warn(message, category, stacklevel=caller().level)
+    frame = caller()
+    names = frame.f_globals
+    registry = names.setdefault("__warningregistry__", {})
+    file, module = frame.f_code.co_filename, names.get("__name__") or "<string>"
+    warnings.warn_explicit(message, category, file, frame.f_lineno, module, registry)
 
 
-class Caller(NamedTuple):
-    """The code outside of these packages that led to a function."""
+def caller() -> FrameType:
+    """Return the frame of the code outside of these packages that led to the function that calls this."""
+    frame = _outside(sys._getframe(1), _BETWEEN)
+    waiting = waiting_thread.get()
+    if waiting is not None and frame.f_globals.get("__name__") == "threading":
+        # The stack of a background loop begins in the thread of the loop; the caller is in the thread that waits.
+        top = sys._current_frames().get(waiting)
+        if top is not None:
+            return _outside(top, _WAITING)
+    return frame
 
-    frame: FrameType
-    level: int
-    """Level of the frame for a warning of this function."""
 
-
-def caller() -> Caller:
-    """Return the caller of the function that calls this."""
-    # Level 1 is the function itself.
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
-        level, frame = level + 1, frame.f_back
-    return Caller(frame, level)
+def _outside(frame: FrameType, packages: tuple[str, ...]) -> FrameType:
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in packages:
+        frame = frame.f_back
+    return frame

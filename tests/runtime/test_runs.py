@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
 
 import pytest
 
@@ -275,7 +276,25 @@ def test_many_threads_may_run_the_same_agent() -> None:
     with ThreadPoolExecutor(20) as pool:
         outputs = list(pool.map(lambda n: agent.run_sync(str(n)).output, range(100)))
     assert outputs == [str(2 * n) for n in range(100)]
-    assert len(sync_driver._idle) <= sync_driver._MAX_IDLE
+    assert len([each for each in threading.enumerate() if each.name.startswith("agentkit-run-")]) <= 8
+
+
+def test_a_blocked_event_loop_holds_up_no_run_that_its_blocker_waits_for() -> None:
+    """The threads of a pool do not know that they work for a run."""
+    inner = Agent(ScriptedModel.repeat("inner"))
+
+    async def ask_twice() -> str:
+        with ThreadPoolExecutor(2) as pool:
+            outputs = [asked.output for asked in pool.map(inner.run_sync, ["a", "b"])]
+            streams = pool.map(lambda text: [*inner.stream_sync(text)][-1].result.output, ["a", "b"])
+            return " ".join([*outputs, *streams])
+
+    agent = Agent(ScriptedModel([calling("ask_twice"), "ok"]), tools=[ask_twice])
+    results: list[str] = []
+    thread = threading.Thread(target=lambda: results.append(agent.run_sync("go").messages[2].text), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert results == ["inner inner inner inner"]
 
 
 async def test_a_hundred_runs_at_once_do_not_mix() -> None:
@@ -305,6 +324,14 @@ def test_sync_runs_share_an_event_loop_so_that_connections_live_on() -> None:
     agent.run_sync("a")
     agent.run_sync("b")
     assert loops[0] is loops[1]
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let SIGINT raise KeyboardInterrupt; a background job of a shell ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 _user: ContextVar[str] = ContextVar("user", default="nobody")
@@ -337,7 +364,7 @@ def test_context_variables_of_the_caller_reach_the_tools() -> None:
         _user.reset(token)
 
 
-def test_tasks_that_a_tool_leaves_behind_end_with_the_run() -> None:
+def test_tasks_that_a_tool_leaves_behind_end_with_the_event_loop_of_sync_runs() -> None:
     ended = []
 
     async def spawn() -> str:
@@ -352,6 +379,8 @@ def test_tasks_that_a_tool_leaves_behind_end_with_the_run() -> None:
         return "started"
 
     Agent(ScriptedModel([calling("spawn"), "ok"]), tools=[spawn]).run_sync("go")
+    assert ended == []
+    sync_driver.stop_run_loops()
     assert ended == [True]
 
 
@@ -388,38 +417,33 @@ def test_a_tool_may_fork_while_sync_and_async_runs_are_under_way() -> None:
     assert inner.run_sync("after").output == "inner"
 
 
-def test_an_interrupted_wait_inside_a_loop_cancels_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_wait_inside_a_loop_cancels_the_run(interruptible: None) -> None:
     """What Ctrl-C in a notebook does: the wait raises, the run ends in order, then the interrupt goes on."""
     ended = threading.Event()
-    running = threading.Event()
 
     async def linger() -> str:
-        running.set()
+        signal.raise_signal(signal.SIGINT)
         try:
             await asyncio.Event().wait()
         finally:
             ended.set()
         return ""
 
-    class Interrupted(SimpleQueue[object]):
-        def get(self, *_: object) -> object:
-            assert running.wait(LONG)
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(sync_driver, "SimpleQueue", Interrupted)
     session = InMemorySession()
     agent = Agent(ScriptedModel([calling("linger"), "never"]), tools=[linger])
 
     async def notebook() -> None:
         agent.run_sync("go", session=session)
 
-    with pytest.raises(KeyboardInterrupt):
-        asyncio.run(notebook())
+    loop = asyncio.new_event_loop()
+    # `asyncio.run` would handle the signal.
+    with closing(loop), pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(notebook())
     assert ended.is_set()
     assert roles(session.conversation) == "user assistant tool"
 
 
-def test_an_interrupt_of_run_sync_cancels_the_run_in_order() -> None:
+def test_an_interrupt_of_run_sync_cancels_the_run_in_order(interruptible: None) -> None:
     async def press_ctrl_c() -> str:
         signal.raise_signal(signal.SIGINT)
         await asyncio.Event().wait()
@@ -427,52 +451,45 @@ def test_an_interrupt_of_run_sync_cancels_the_run_in_order() -> None:
 
     session = InMemorySession()
     agent = Agent(ScriptedModel([calling("press_ctrl_c"), "never"]), tools=[press_ctrl_c])
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            agent.run_sync("go", session=session)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with pytest.raises(KeyboardInterrupt):
+        agent.run_sync("go", session=session)
     assert roles(session.conversation) == "user assistant tool"
     assert Agent(ScriptedModel(["ok"])).run_sync("on", session=session).output == "ok"
 
 
-def test_a_second_interrupt_of_run_sync_does_not_wait_for_the_first() -> None:
+def test_a_second_interrupt_of_run_sync_does_not_wait_for_the_first(interruptible: None) -> None:
+    release = threading.Event()
+
     async def press_ctrl_c_twice() -> str:
-        for _ in range(2):
+        signal.raise_signal(signal.SIGINT)
+        try:
+            await asyncio.Event().wait()
+        finally:
             signal.raise_signal(signal.SIGINT)
+            while not release.is_set():
+                await asyncio.sleep(0.001)
         return "never"
 
     agent = Agent(ScriptedModel([calling("press_ctrl_c_twice"), "never"]), tools=[press_ctrl_c_twice])
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            agent.run_sync("go")
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with pytest.raises(KeyboardInterrupt):
+        agent.run_sync("go")
+    release.set()
     assert Agent(ScriptedModel(["ok"])).run_sync("on").output == "ok"
 
 
-def test_run_sync_leaves_a_handler_of_the_program_in_place() -> None:
+def test_run_sync_leaves_a_handler_of_the_program_in_place(interruptible: None) -> None:
     heard: list[int] = []
 
     def note(number: int, frame: object) -> None:
         heard.append(number)
 
-    async def handle_ctrl_c() -> str:
-        signal.signal(signal.SIGINT, note)
+    async def press_ctrl_c() -> str:
+        signal.raise_signal(signal.SIGINT)
         return "done"
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        model = ScriptedModel.repeat(calling("handle_ctrl_c"), "ok")
-        for _ in range(2):  # the run puts it there; then it is there before the run
-            assert Agent(model, tools=[handle_ctrl_c]).run_sync("go").output == "ok"
-            assert signal.getsignal(signal.SIGINT) is note
-        signal.raise_signal(signal.SIGINT)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGINT, note)
+    assert Agent(ScriptedModel([calling("press_ctrl_c"), "ok"]), tools=[press_ctrl_c]).run_sync("go").output == "ok"
+    assert signal.getsignal(signal.SIGINT) is note
     assert heard == [signal.SIGINT]
 
 
@@ -484,40 +501,28 @@ def test_run_sync_writes_nobodys_repr() -> None:
     async def answer() -> Output:
         return Output()
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        assert isinstance(sync_driver.run_blocking(answer()), Output)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    assert isinstance(sync_driver.run_blocking(answer()), Output)
 
 
-def test_a_run_interrupted_before_it_began_never_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads: list[threading.Thread] = []
-    really_wait = sync_driver.wait
+def test_a_run_interrupted_before_it_began_never_begins(interruptible: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sync_driver, "_PATIENCE", LONG)
+    is_blocked, release = threading.Event(), threading.Event()
 
-    class Interrupted(SimpleQueue[object]):
-        def get(self, *_: object) -> object:
-            raise KeyboardInterrupt
+    async def block_the_loop() -> str:
+        is_blocked.set()
+        release.wait(LONG)
+        return "done"
 
-    def held_start(thread: threading.Thread) -> None:
-        threads.append(thread)
-
-    def late_start(futures: object) -> object:
-        really_start(threads[0])
-        return really_wait(futures)  # type: ignore[arg-type]
-
+    blocking = Agent(ScriptedModel([calling("block_the_loop"), "ok"]), tools=[block_the_loop])
     model = ScriptedModel(["never"])
-
-    async def notebook() -> None:
-        Agent(model).run_sync("go")
-
-    really_start = threading.Thread.start
-    monkeypatch.setattr(sync_driver, "SimpleQueue", Interrupted)
-    monkeypatch.setattr(sync_driver, "wait", late_start)
-    monkeypatch.setattr(sync_driver.threading.Thread, "start", held_start)
-    with pytest.raises(KeyboardInterrupt):
-        asyncio.run(notebook())
-    monkeypatch.undo()
+    with ThreadPoolExecutor(1) as pool:
+        blocked = pool.submit(blocking.run_sync, "go")
+        assert is_blocked.wait(LONG)
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            Agent(model).run_sync("go")
+        release.set()
+        assert blocked.result(LONG).output == "ok"
     assert not model.requests
 
 

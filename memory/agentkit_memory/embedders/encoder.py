@@ -18,7 +18,7 @@ from agentkit_memory.database.rows import decode_rows
 from agentkit_memory.database.tables import embeddings, vector_spaces
 from agentkit_memory.embedders.contract import ImageEmbedder, QueryEmbedder, Vector, model_of, unit_vectors
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable, StoreClosed
-from agentkit_memory.process.store_threads import EmbedderLoop
+from agentkit_memory.process.embedder_calls import EmbedderCalls
 from agentkit_memory.store.image_rows import image_hash
 from agentkit_memory.store.item_rows import content_hash, in_batches
 from agentkit_prompts.context.parts import Image
@@ -61,11 +61,11 @@ class Encoder:
     A model that is away is not asked again for `pause` seconds, so that not every recall waits for it.
     """
 
-    def __init__(self, embedder: Embedder, database: Database, loop: EmbedderLoop, *, pause: float = 1.0) -> None:
+    def __init__(self, embedder: Embedder, database: Database, calls: EmbedderCalls, *, pause: float = 1.0) -> None:
         self.model = model_of(embedder)
         self._embedder = embedder
         self._database = database
-        self._loop = loop
+        self._calls = calls
         self._pause = pause
         self._lock = Lock()
         self._dimensions = 0
@@ -244,7 +244,7 @@ class Encoder:
     def _embedded(self, act: Callable[[Any], Any], texts: Sequence[str | Image]) -> Any:
         embedded = act([_cut(each) for each in texts])
         if isinstance(embedded, Awaitable):
-            return self._loop.result(embedded)
+            return self._calls.result(embedded)
         return embedded
 
     def _away(self, problem: str) -> EmbedderUnavailable:

@@ -10,7 +10,7 @@ from agentkit_memory.embedders.encoder import Encoder
 from agentkit_memory.embedders.local_embedders import FastembedEmbedder, SentenceTransformersEmbedder
 from agentkit_memory.embedders.openai_embedder import OpenAIEmbedder
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
-from agentkit_memory.process.store_threads import EmbedderLoop
+from agentkit_memory.process.embedder_calls import EmbedderCalls
 from agentkit_prompts.names import nearest
 from agentkit_prompts.ranking.embedder import Embedder
 
@@ -22,7 +22,7 @@ class Embedders:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._loop = EmbedderLoop()
+        self._calls = EmbedderCalls()
         self._encoders: dict[str, Encoder] = {}
 
     def add(self, embedder: Embedder | str) -> Encoder:
@@ -33,7 +33,7 @@ class Embedders:
         """
         if isinstance(embedder, str):
             embedder = embedder_named(embedder)
-        encoder = Encoder(embedder, self._database, self._loop)
+        encoder = Encoder(embedder, self._database, self._calls)
         self._encoders[encoder.model] = encoder
         return encoder
 
@@ -53,8 +53,8 @@ class Embedders:
         return found
 
     def close(self) -> None:
-        """End the event loop of async embedders."""
-        self._loop.close()
+        """Cancel the calls of async embedders."""
+        self._calls.close()
 
 
 def _openai(name: str) -> ModelEmbedder:

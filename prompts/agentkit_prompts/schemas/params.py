@@ -58,7 +58,7 @@ def with_resolved_names(schema: ParamsSchema) -> ParamsSchema:
     # To pydantic a text is the name of a type; here it is probably a schema as JSON text.
     if isinstance(schema, TypeAdapter | Mapping | type | str):
         return schema
-    frame = caller().frame
+    frame = caller()
     annotated = SimpleNamespace(__annotations__={"schema": schema})
     try:
         return get_type_hints(annotated, frame.f_globals, frame.f_locals, include_extras=True)["schema"]

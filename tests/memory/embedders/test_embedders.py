@@ -32,7 +32,7 @@ from agentkit_memory.embedders.contract import model_of, unit_vectors
 from agentkit_memory.embedders.encoder import MAX_TEXT, Encoder
 from agentkit_memory.embedders.store_embedders import embedder_named
 from agentkit_memory.errors import EmbedderUnavailable
-from agentkit_memory.process.store_threads import EmbedderLoop
+from agentkit_memory.process.embedder_calls import EmbedderCalls
 from tests.cases import for_cases
 from tests.memory.embedders.word_embedder import Words
 from tests.raising import raises
@@ -47,16 +47,16 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 
 @pytest.fixture
-def loop() -> Iterator[EmbedderLoop]:
-    opened = EmbedderLoop()
+def calls() -> Iterator[EmbedderCalls]:
+    opened = EmbedderCalls()
     yield opened
     opened.close()
     opened.close()
 
 
 @pytest.fixture
-def encoder(database: Database, loop: EmbedderLoop) -> Callable[..., Encoder]:
-    return lambda embedder, pause=0.0: Encoder(embedder, database, loop, pause=pause)
+def encoder(database: Database, calls: EmbedderCalls) -> Callable[..., Encoder]:
+    return lambda embedder, pause=0.0: Encoder(embedder, database, calls, pause=pause)
 
 
 # What is returned.
@@ -141,7 +141,7 @@ def test_what_is_kept_is_known_to_another_process(home: Path, docs: Path) -> Non
     with Memory.open(home, embedder=words) as memory, closing(Database.open(home / "memory.db")) as database:
         memory.ingest(docs)
         assert words.asked.count("zebra stripes") == 1
-        encoder = Encoder(words, database, EmbedderLoop())
+        encoder = Encoder(words, database, EmbedderCalls())
         (kept,) = encoder(["zebra stripes"])
         assert words.asked.count("zebra stripes") == 1
         fresh = encoder.questions(["zebra stripes"])[0]

@@ -15,7 +15,7 @@ import pytest
 
 from agentkit.memory import HeadMoved, InvalidArgument, Memory, StoreClosed, StoredSession
 from agentkit.prompts import Message
-from agentkit_memory.process.store_threads import EmbedderLoop
+from agentkit_memory.process.embedder_calls import EmbedderCalls
 from tests.raising import raises
 from tests.waiting import LONG
 
@@ -188,10 +188,10 @@ def test_waiting_for_an_async_embedder_ends_when_the_memory_is_closed(
 
 def test_a_loop_that_was_closed_begins_no_other() -> None:
     before = {*threading.enumerate()}
-    loop = EmbedderLoop()
-    loop.close()
+    calls = EmbedderCalls()
+    calls.close()
     with pytest.raises(StoreClosed):
-        loop.result(asyncio.sleep(0))
+        calls.result(asyncio.sleep(0))
     assert {*threading.enumerate()} <= before
 
 

@@ -8,7 +8,7 @@ import weakref
 import pytest
 
 from agentkit.memory import StoreClosed
-from agentkit_memory.process.store_threads import EmbedderLoop
+from agentkit_memory.process.embedder_calls import EmbedderCalls
 
 
 class Vectors(list[float]):
@@ -24,15 +24,15 @@ async def fail() -> Vectors:
 
 
 def test_nothing_of_a_result_stays_after_it_was_returned() -> None:
-    loop = EmbedderLoop()
-    returned = [loop.result(embed()) for _ in range(10)]
+    calls = EmbedderCalls()
+    returned = [calls.result(embed()) for _ in range(10)]
     seen = [weakref.ref(each) for each in returned]
     with pytest.raises(ConnectionError):
-        loop.result(fail())
-    assert loop.result(embed()) == [1.0]  # the loop is done with those before
+        calls.result(fail())
+    assert calls.result(embed()) == [1.0]  # the loop is done with those before
     del returned
     gc.collect()
     assert [each() for each in seen] == [None] * 10
-    loop.close()
+    calls.close()
     with pytest.raises(StoreClosed):
-        loop.result(embed())
+        calls.result(embed())

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet, finalize
 
 from agentkit_prompts.limits import MAX_MESSAGE_CHARS
-from agentkit_prompts.system.loop_thread import LoopThread, retrieve
+from agentkit_prompts.system.background_loop import BackgroundLoop, retrieve
 from agentkit_tools.errors import MCPServerError, MCPServerLost, describe_error, ends_run
 from agentkit_tools.mcp.cpu_pace import CPUPace
 from agentkit_tools.mcp.target import StderrTail, Target
@@ -47,7 +47,7 @@ class Connection:
         self.seconds = connect_timeout
         """How long an answer may take, until it is read."""
         self._sessions = _Sessions(target, connect_timeout)
-        self._thread: LoopThread | None = None
+        self._thread: BackgroundLoop | None = None
         self._pid = 0
         self._lock = Lock()
         self._closed = False
@@ -100,7 +100,7 @@ class Connection:
                 raise MCPServerLost(text, server=self.name)
             # A forked child has neither the thread nor the session.
             if self._thread is None or self._pid != os.getpid():
-                self._thread, self._pid = LoopThread(f"agentkit-mcp-{self.name}"), os.getpid()
+                self._thread, self._pid = BackgroundLoop(f"agentkit-mcp-{self.name}"), os.getpid()
                 self._sessions = self._sessions.again()
                 # `finalize` also runs at exit.
                 self._ending = finalize(self, _end, self._thread, self._sessions, self._pid)
@@ -114,7 +114,7 @@ class Connection:
             self._ending()
 
 
-def _end(thread: LoopThread, sessions: _Sessions, pid: int) -> None:
+def _end(thread: BackgroundLoop, sessions: _Sessions, pid: int) -> None:
     if pid == os.getpid():
         thread.stop(sessions.close())
         sessions.kill()

@@ -1,19 +1,22 @@
-"""An event loop in a thread of its own, for connections that outlive the loops of those who use them.
+"""`BackgroundLoop`: an event loop in a separate thread, for connections that live longer than the loops of their users.
 
-A run may have its own event loop and be gone with it; a session with a server, its process and its tasks may not, nor
-may the client of an embedder.
+A run can have an event loop that ends with it. A session with a server, its process and its tasks cannot, nor can the
+client of a model or of an embedder.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import atexit
+import ctypes
+import os
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from threading import Thread, current_thread
+from threading import Lock, Thread, current_thread
 from typing import Any, TypeVar
 
-__all__ = ["LoopThread", "retrieve"]
+__all__ = ["BackgroundLoop", "background_loop", "retrieve", "stop_loops"]
 
 T = TypeVar("T")
 
@@ -25,7 +28,7 @@ _CLEANUP_SECONDS = 5.0
 """How long tasks that were cancelled may clean up."""
 
 
-class LoopThread:
+class BackgroundLoop:
     """A daemon thread with a running event loop, until `stop`."""
 
     __slots__ = ("_loop", "_thread")
@@ -53,6 +56,16 @@ class LoopThread:
             return True
         return False
 
+    @property
+    def is_current(self) -> bool:
+        """True in the thread of the loop."""
+        return current_thread() is self._thread
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Call a function in the thread; a thread that was stopped calls nothing."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function)
+
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run `work` in the thread; cancelling the future cancels it.
 
@@ -76,7 +89,7 @@ class LoopThread:
         ending = self.submit(self._end(last))
         # Not after `_STOP_SECONDS`: the sockets of tasks that still clean up, on a busy machine, would stay open.
         ending.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
-        if wait and current_thread() is not self._thread:
+        if wait and not self.is_current:
             with suppress(Exception):
                 ending.result(_STOP_SECONDS)
             self._thread.join(_JOIN_SECONDS)
@@ -110,3 +123,38 @@ def retrieve(ended: asyncio.Future[Any]) -> None:
     """Take note of how something ended that perhaps nobody waits for any more: asyncio would log that nobody did."""
     if not ended.cancelled():
         ended.exception()
+
+
+def background_loop(name: str) -> BackgroundLoop:
+    """Return the loop of that name, of which there is one in a process, and start it at its first use."""
+    with _lock:
+        loop = _loops.get(name)
+        if loop is None:
+            loop = _loops[name] = BackgroundLoop(name)
+        return loop
+
+
+def stop_loops(prefix: str = "") -> None:
+    """Stop the loops of this process whose names begin with `prefix`; their next use starts new ones."""
+    with _lock:
+        stopped = [_loops.pop(name) for name in list(_loops) if name.startswith(prefix)]
+    for loop in stopped:
+        loop.stop()
+
+
+_lock = Lock()
+_loops: dict[str, BackgroundLoop] = {}
+
+
+def _in_child() -> None:
+    global _lock
+    _lock = Lock()
+    for loop in _loops.values():
+        # The copy is never collected: its end would take connections from the original, and log tasks that are left.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(loop))
+    _loops.clear()
+
+
+atexit.register(stop_loops)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

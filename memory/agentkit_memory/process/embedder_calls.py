@@ -1,4 +1,4 @@
-"""`EmbedderLoop`: runs async embedders for code that is not async."""
+"""`EmbedderCalls`: calls async embedders from code that is not async."""
 
 from __future__ import annotations
 
@@ -9,25 +9,28 @@ from typing import Any, TypeVar
 
 from agentkit_memory.errors import StoreClosed
 from agentkit_memory.process.forks import keep, track
-from agentkit_prompts.system.loop_thread import LoopThread
+from agentkit_prompts.system.background_loop import background_loop
 
-__all__ = ["EmbedderLoop"]
+__all__ = ["EmbedderCalls"]
 
 T = TypeVar("T")
 
 
-class EmbedderLoop:
-    """One event loop, as clients keep to one, that starts at its first use. Threads may share it."""
+class EmbedderCalls:
+    """The calls of async embedders for one store, in the event loop of all embedders. Threads may share it.
+
+    One loop, because the client of an embedder works in one only, and the embedder can be given to several stores. It
+    is not the loop of sync runs: an async tool that calls `memory.recall` blocks that one.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._loop: LoopThread | None = None
         self._waiting: set[Future[Any]] = set()
         self._closed = False
         track(self)
 
     def result(self, awaitable: Awaitable[T]) -> T:
-        """Wait for something in the loop and return its result, or raise what it raises.
+        """Wait for an awaitable in the loop; return its result or raise its exception.
 
         Raises:
             StoreClosed: `close` was called before there was a result.
@@ -37,9 +40,7 @@ class EmbedderLoop:
                 if isinstance(awaitable, Coroutine):
                     awaitable.close()  # so that Python does not warn that it was never awaited
                 raise _closed()
-            if self._loop is None:
-                self._loop = LoopThread("agentkit-embedder")
-            future = self._loop.submit(_await(awaitable))
+            future = background_loop("agentkit-embedder").submit(_await(awaitable))
             self._waiting.add(future)
         try:
             return future.result()
@@ -52,19 +53,16 @@ class EmbedderLoop:
                 self._waiting.discard(future)
 
     def close(self) -> None:
-        """End the loop. Whoever waits for a result gets `StoreClosed` at once."""
+        """Cancel the calls. Threads that wait for a result get `StoreClosed` at once."""
         with self._lock:
             self._closed = True
-            loop, self._loop = self._loop, None
             for future in self._waiting:
                 future.cancel()
-        if loop is not None:
-            loop.stop(wait=False)
 
     def disown(self, why: str) -> None:
-        """Forget the loop, which runs in the parent of this process only."""
-        keep(self._loop, self._waiting)
-        self._lock, self._loop, self._waiting, self._closed = Lock(), None, set(), True
+        """Forget the calls, which run in the parent of this process only."""
+        keep(self._waiting)
+        self._lock, self._waiting, self._closed = Lock(), set(), True
 
 
 async def _await(awaitable: Awaitable[T]) -> T:

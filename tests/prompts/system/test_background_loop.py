@@ -1,4 +1,4 @@
-"""The thread that MCP sessions live in."""
+"""Event loops in threads: of MCP sessions, of sync runs and of async embedders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from agentkit_prompts.system.loop_thread import LoopThread
+from agentkit_prompts.system.background_loop import BackgroundLoop
 from tests.waiting import LONG, until
 
 
@@ -26,11 +26,11 @@ def test_stopping_runs_the_last_thing_cancels_the_rest_and_ends_the_thread() -> 
     async def last() -> None:
         seen.append("last")
 
-    thread = LoopThread("agentkit-mcp-test")
+    thread = BackgroundLoop("agentkit-test-test")
     thread.submit(endless())
     thread.stop(last())
 
-    until(lambda: not [one for one in threading.enumerate() if one.name == "agentkit-mcp-test"])
+    until(lambda: not [one for one in threading.enumerate() if one.name == "agentkit-test-test"])
     assert seen == ["last", "cancelled"]
     with pytest.raises(RuntimeError):
         thread.submit(last())
@@ -67,7 +67,7 @@ def test_stopping_lets_tasks_report_and_clean_up_and_ends_generators_that_were_l
     async def last() -> None:
         over.set()
 
-    thread = LoopThread("agentkit-mcp-clean")
+    thread = BackgroundLoop("agentkit-test-clean")
     left = thread.submit(begin()).result(LONG)
     thread.submit(slow_to_end())
     thread.submit(reporting())
@@ -91,19 +91,19 @@ def test_a_task_cleans_up_to_its_end_although_stopping_does_not_wait_so_long() -
 
     async def last() -> None: ...
 
-    thread = LoopThread("agentkit-mcp-slow")
+    thread = BackgroundLoop("agentkit-test-slow")
     thread.submit(slow_to_end())
     assert begun.wait(LONG)
     thread.stop(last())
     thread._loop.call_soon_threadsafe(may_end.set)
     assert has_ended.wait(LONG)
-    until(lambda: not [one for one in threading.enumerate() if one.name == "agentkit-mcp-slow"])
+    until(lambda: not [one for one in threading.enumerate() if one.name == "agentkit-test-slow"])
 
 
 def test_it_can_be_stopped_from_inside() -> None:
     """The garbage collector runs in whatever thread it likes."""
     done = threading.Event()
-    thread = LoopThread("agentkit-mcp-inside")
+    thread = BackgroundLoop("agentkit-test-inside")
 
     async def last() -> None:
         done.set()
@@ -115,13 +115,13 @@ def test_it_can_be_stopped_from_inside() -> None:
 
     assert done.wait(LONG)
     for one in threading.enumerate():
-        if one.name == "agentkit-mcp-inside":
+        if one.name == "agentkit-test-inside":
             one.join(LONG)
             assert not one.is_alive()
 
 
 def test_work_that_fails_when_nobody_waits_any_more_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    thread = LoopThread("agentkit-mcp-late")
+    thread = BackgroundLoop("agentkit-test-late")
     begun, ended = threading.Event(), threading.Event()
 
     async def work() -> None:
@@ -146,7 +146,7 @@ def test_work_that_fails_when_nobody_waits_any_more_is_not_logged(caplog: pytest
 
 
 def test_cancelling_the_future_cancels_the_work() -> None:
-    thread = LoopThread("agentkit-mcp-cancel")
+    thread = BackgroundLoop("agentkit-test-cancel")
     cancelled = threading.Event()
 
     async def work() -> None:
