@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 
 from agentkit import Agent, InMemorySession, OpenAIModel, RunFinished, TextDelta, ToolFinished, tool
 from agentkit.models import ModelInterrupted
-from agentkit.models.http.sdk_clients import _OPEN
+from agentkit_prompts.system.per_loop import _OPEN
 from tests.servers import ChatServer, calls, chunk, completion, in_turn, says, streams
 
 

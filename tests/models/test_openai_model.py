@@ -13,6 +13,7 @@ from agentkit import Message, ModelError, ModelSettings, OpenAIModel, Reply, Too
 from agentkit.errors import AgentDefinitionError
 from agentkit.models import ModelUnavailable
 from agentkit.prompts import Conversation
+from agentkit_prompts.system.per_loop import _OPEN
 from tests.models.asking import ADD, KEY, NOTHING_LEFT_OPEN, ask, both, composed, failure, model_for
 from tests.raising import raises
 from tests.servers import ChatServer, chunk, says, sends, streams
@@ -158,7 +159,7 @@ def test_one_model_serves_many_event_loops(server: ChatServer) -> None:
     model = model_for(server, server.on("loops", says("Hi")))
     for _ in range(3):
         assert ask(model).message.text == "Hi"
-    assert not model._clients._of_loops
+    assert not [loop for loop in _OPEN if loop.is_closed()]
 
 
 def test_many_requests_at_once_in_one_loop(server: ChatServer) -> None:
@@ -226,7 +227,7 @@ def test_an_event_loop_that_was_closed_without_ceremony_is_forgotten(server: Cha
     loop.run_until_complete(model._clients.client())  # no request: nobody would close its socket
     loop.close()
     assert asyncio.run(model.request(composed())).message.text == "Hi"
-    assert not model._clients._of_loops
+    assert not [loop for loop in _OPEN if loop.is_closed()]
 
 
 def test_a_whole_reply_that_is_cut_is_unavailable(server: ChatServer) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import weakref
-from collections.abc import AsyncGenerator
-from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from agentkit.errors import AgentDefinitionError
@@ -18,6 +14,7 @@ from agentkit.models.model_errors import ModelAuthError, ModelError, ModelReques
 from agentkit_prompts.credentials import BareAddress
 from agentkit_prompts.errors import check_types
 from agentkit_prompts.system.cut_handshakes import CutHandshake
+from agentkit_prompts.system.per_loop import PerLoop
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -28,13 +25,6 @@ __all__ = ["ANTHROPIC", "OPENAI", "Clients", "Sdk"]
 
 _NO_KEY = "no-key"
 _CONNECT_SECONDS = 5.0
-_CLOSE_SECONDS = 1.0
-_Keeper: TypeAlias = AsyncGenerator[None]
-"""What closes a client with its event loop."""
-_OfLoops: TypeAlias = dict[asyncio.AbstractEventLoop, tuple[Any, _Keeper]]
-_OPEN: dict[asyncio.AbstractEventLoop, dict[_Keeper, weakref.ref[Clients]]] = {}
-"""What is open in each loop, and whose it is. It is held here too, so that the connections of a model that is gone are
-closed by the next request in their loop, or with it, and not by the garbage collector, which warns of them."""
 
 
 class Sdk(NamedTuple):
@@ -85,7 +75,7 @@ class Clients:
         self._base_url = base_url
         self.asks_for_usage = True
         """Whether streams are asked for their usage; older servers refuse that."""
-        self._of_loops: _OfLoops = {}
+        self._clients: PerLoop[Any] = PerLoop(_close)
         if base_url is not None:
             self._checked(base_url)
 
@@ -126,33 +116,15 @@ class Clients:
             return "base_url"
         return self.sdk.url
 
-    def __getstate__(self) -> dict[str, object]:
-        return {**vars(self), "_of_loops": {}}
-
     async def client(self) -> Any:
         """Return the client of the running event loop: connections cannot move between loops."""
         if self.given is not None:
             return self.given
-        loop = asyncio.get_running_loop()
-        # A model that is gone may have left connections in this loop.
-        await _close_abandoned(loop)
-        kept = self._of_loops.get(loop)
-        if kept is None:
-            for ended in [known for known in self._of_loops if known.is_closed()]:
-                # The loop was closed without closing its generators.
-                self._of_loops.pop(ended, None)
-            client = self._new()
-            keeper = _close_with_loop(client, loop, self._of_loops)
-            kept = self._of_loops[loop] = client, keeper
-            _OPEN.setdefault(loop, {})[keeper] = weakref.ref(self)
-            await anext(keeper)
-        return kept[0]
+        return await self._clients.value(self._new)
 
     async def aclose(self) -> None:
         """Close the connections that the running event loop opened."""
-        kept = self._of_loops.get(asyncio.get_running_loop())
-        if kept is not None:
-            await kept[1].aclose()
+        await self._clients.aclose()
 
     def options(self, seconds: float, headers: dict[str, str]) -> dict[str, Any]:
         """Return what one request is sent with; the SDK itself never tries again, we do."""
@@ -243,27 +215,8 @@ class Clients:
         return url
 
 
-async def _close_abandoned(loop: asyncio.AbstractEventLoop) -> None:
-    """Close the clients of this loop whose models are gone, and forget loops that were closed without a word."""
-    for ended in [known for known in list(_OPEN) if known.is_closed()]:
-        _OPEN.pop(ended, None)
-    for keeper in [keeper for keeper, owner in _OPEN.get(loop, {}).items() if owner() is None]:
-        with suppress(Exception):
-            async with asyncio.timeout(_CLOSE_SECONDS):
-                await keeper.aclose()
-
-
-async def _close_with_loop(client: Any, loop: asyncio.AbstractEventLoop, of_loops: _OfLoops) -> AsyncGenerator[None]:
-    """Close `client` with `aclose`, or when its event loop ends: loops finish the generators begun in them."""
-    try:
-        yield
-    finally:
-        kept, known = of_loops.pop(loop, None), _OPEN.get(loop, {})
-        if kept is not None:
-            known.pop(kept[1], None)
-        if not known:
-            _OPEN.pop(loop, None)
-        await client.close()
+async def _close(client: Any) -> None:
+    await client.close()
 
 
 async def _watch_handshake(request: Request) -> None:

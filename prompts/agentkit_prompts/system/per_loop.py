@@ -1,0 +1,89 @@
+"""`PerLoop`: one value for each event loop, such as a client whose connections cannot move between loops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from weakref import ref
+
+__all__ = ["PerLoop"]
+
+T = TypeVar("T")
+
+_CLOSE_SECONDS = 1.0
+_Keeper: TypeAlias = AsyncGenerator[None]
+"""Closes a value at its end. An event loop that ends also ends the generators that were begun in it."""
+
+
+class _Kept(NamedTuple):
+    value: Any
+    keeper: _Keeper
+
+
+_OPEN: dict[asyncio.AbstractEventLoop, dict[ref[PerLoop[Any]], _Kept]] = {}
+"""The values of each loop by their owner.
+
+They are not attributes of the owner: the garbage collector cannot close the connections of an owner that is gone. The
+next use of a value in the loop does, or the end of the loop.
+"""
+
+
+class PerLoop(Generic[T]):
+    """Values that are made in an event loop and closed with it. A copy of another process has no values.
+
+    Args:
+        close: Closes a value.
+    """
+
+    def __init__(self, close: Callable[[T], Awaitable[object]]) -> None:
+        self._close = close
+        self._owner: ref[PerLoop[Any]] = ref(self)
+        # A reference can be hashed only if it was hashed before its object is gone.
+        hash(self._owner)
+
+    def __reduce__(self) -> tuple[type[PerLoop[T]], tuple[Callable[[T], Awaitable[object]]]]:
+        return PerLoop, (self._close,)
+
+    async def value(self, make: Callable[[], T]) -> T:
+        """Return the value of the running event loop; call `make` for a new one."""
+        loop = asyncio.get_running_loop()
+        await _close_abandoned(loop)
+        kept = _OPEN.get(loop, {}).get(self._owner)
+        if kept is None:
+            value = make()
+            kept = _Kept(value, _close_with_loop(value, self._close, loop, self._owner))
+            _OPEN.setdefault(loop, {})[self._owner] = kept
+            await anext(kept.keeper)
+        made: T = kept.value
+        return made
+
+    async def aclose(self) -> None:
+        """Close the value of the running event loop, if there is one."""
+        kept = _OPEN.get(asyncio.get_running_loop(), {}).get(self._owner)
+        if kept is not None:
+            await kept.keeper.aclose()
+
+
+async def _close_abandoned(loop: asyncio.AbstractEventLoop) -> None:
+    """Close the values of this loop whose owners are gone, and forget loops that did not end their generators."""
+    for closed in [each for each in list(_OPEN) if each.is_closed()]:
+        _OPEN.pop(closed, None)
+    for keeper in [kept.keeper for owner, kept in _OPEN.get(loop, {}).items() if owner() is None]:
+        with suppress(Exception):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await keeper.aclose()
+
+
+async def _close_with_loop(
+    value: T, close: Callable[[T], Awaitable[object]], loop: asyncio.AbstractEventLoop, owner: ref[PerLoop[Any]]
+) -> _Keeper:
+    try:
+        yield
+    finally:
+        values = _OPEN.get(loop, {})
+        values.pop(owner, None)
+        if not values:
+            _OPEN.pop(loop, None)
+        await close(value)
