@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias, TypeGuard
 
+from pydantic import AfterValidator, SkipValidation, model_validator
 from sqlalchemy import BindParameter, ColumnElement, bindparam, func, or_, select
 
 from agentkit_memory.checks import is_time
@@ -17,7 +18,7 @@ from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.metadata import MAX_DEPTH, read_metadata
 from agentkit_memory.store.records import CHUNK, FACT, IMAGE, TURN
 from agentkit_prompts.errors import brief
-from agentkit_prompts.names import reject_unknown_fields
+from agentkit_prompts.options import options
 
 if TYPE_CHECKING:
     from agentkit_memory.store.stored_item import StoredItem
@@ -34,11 +35,59 @@ _BOUNDS = {
     "lt": lambda value, bound: value < bound,
     "lte": lambda value, bound: value <= bound,
 }
+_LISTS = (list, tuple, set, frozenset)
 _OPERATORS = ("eq", "in", *_BOUNDS, "exists")
 
 
-@reject_unknown_fields(InvalidArgument)
-@dataclass(frozen=True)
+def _check_texts(given: object) -> object:
+    if given is not None and not _is_list_of_texts(given):
+        raise InvalidArgument(f"expected a list of texts, or None for all, got {brief(given)}")
+    return given
+
+
+def _check_kinds(given: object) -> object:
+    if given is not None and not (_is_list_of_texts(given) and {*given} <= {*_KINDS}):
+        raise InvalidArgument(f"expected a list out of {_KINDS}, or None for all, got {brief(given)}")
+    return given
+
+
+def _is_list_of_texts(given: object) -> TypeGuard[Collection[str]]:
+    return isinstance(given, _LISTS) and all(isinstance(each, str) for each in given)
+
+
+def _check_time(at: object) -> object:
+    if at is not None and not isinstance(at, datetime) and not is_time(at):
+        raise InvalidArgument(f"expected a datetime or seconds since 1970, got {brief(at)}")
+    return at
+
+
+def _check_metadata(metadata: object) -> object:
+    if not isinstance(metadata, Mapping):
+        raise InvalidArgument(f"expected a mapping of names to conditions, got {brief(metadata)}")
+    problems = [problem for name, condition in metadata.items() for problem in _problems_of(name, condition)]
+    if problems:
+        raise InvalidArgument("metadata", problems=problems)
+    return metadata
+
+
+def _problems_of(name: object, condition: object) -> Iterator[tuple[str, str]]:
+    """Yield the place and the text of each problem of the condition on one name."""
+    place = f"[{brief(name)}]"
+    if not isinstance(name, str):
+        yield place, "expected a name, which is text"
+    elif isinstance(condition, Mapping):
+        yield from _problems_of_operators(place, condition)
+    else:
+        for operator, value in _operators(condition).items():
+            if problem := _operand_problem(operator, value):
+                yield place, problem
+
+
+_Metadata: TypeAlias = Annotated[SkipValidation[Mapping[str, object]], AfterValidator(_check_metadata)]
+_Time: TypeAlias = Annotated[SkipValidation[datetime | float | None], AfterValidator(_check_time)]
+
+
+@options(InvalidArgument)
 class RecallFilter:
     """Conditions of a recall; an item has to meet every given condition.
 
@@ -46,35 +95,24 @@ class RecallFilter:
         InvalidArgument: A condition is invalid; names every problem.
     """
 
-    kinds: Collection[str] | None = None
+    kinds: Annotated[SkipValidation[Collection[str] | None], AfterValidator(_check_kinds)] = None
     """Any of `chunk`, `image`, `turn` (a message) and `fact`."""
-    sources: Collection[str] | None = None
+    sources: Annotated[SkipValidation[Collection[str] | None], AfterValidator(_check_texts)] = None
     """Sources of documents, and names of conversations."""
-    metadata: Mapping[str, object] = field(default_factory=dict)
+    metadata: _Metadata = field(default_factory=dict)
     """Name -> value that it has to equal; list of values, one of which it has to equal; or operators with their values:
     `{"gte": 2020, "lt": 2024}`, `{"exists": False}`, `{"eq": [1, 2]}`, `{"in": ["a", "b"]}`. True is not 1."""
-    since: datetime | float | None = None
+    since: _Time = None
     """Earliest time: of a message when it was written, of other items when they were stored. UTC without a zone."""
-    until: datetime | float | None = None
+    until: _Time = None
     """The time before which it has to be."""
 
-    def __post_init__(self) -> None:
-        problems = [
-            *_problems_of_texts("kinds", self.kinds, _KINDS),
-            *_problems_of_texts("sources", self.sources),
-            *_problems_of_metadata(self.metadata),
-            *_problems_of_time("since", self.since),
-            *_problems_of_time("until", self.until),
-        ]
-        if not problems and self._is_empty_period():
-            problems.append(f"until: expected a time after `since`, got {self.until!r}: nothing could be recalled")
-        if problems:
-            raise InvalidArgument.listing("RecallFilter", problems)
-
-    def _is_empty_period(self) -> bool:
-        if self.since is None or self.until is None:
-            return False
-        return seconds(self.until) <= seconds(self.since)
+    @model_validator(mode="after")
+    def _has_a_period(self) -> Self:
+        if self.since is not None and self.until is not None and seconds(self.until) <= seconds(self.since):
+            problem = f"expected a time after `since`, got {self.until!r}: nothing could be recalled"
+            raise InvalidArgument(problem, problems=[("until", problem)])
+        return self
 
     def allows(self, item: StoredItem) -> bool:
         """Return True if an item meets every condition."""
@@ -135,63 +173,18 @@ def seconds(now: datetime | float) -> float:
     return now.timestamp()
 
 
-def _problems_of_texts(name: str, given: object, valid: Sequence[str] | None = None) -> Iterator[str]:
-    """Yield a problem if an option is no list of texts, or contains a text that is not valid.
-
-    Args:
-        name: Name of the option.
-        given: Value of the option.
-        valid: The valid texts; None if every text is valid.
-    """
-    if given is None:
-        return
-    wanted = "a list of texts"
-    if valid is not None:
-        wanted = f"a list out of {valid}"
-    if not _is_list_of_texts(given) or (valid is not None and not {*given} <= {*valid}):
-        yield f"{name}: expected {wanted}, or None for all, got {brief(given)}"
-
-
-def _is_list_of_texts(given: object) -> TypeGuard[Collection[str]]:
-    return isinstance(given, _LISTS) and all(isinstance(each, str) for each in given)
-
-
-def _problems_of_time(name: str, at: object) -> Iterator[str]:
-    if at is not None and not isinstance(at, datetime) and not is_time(at):
-        yield f"{name}: expected a datetime or seconds since 1970, got {brief(at)}"
-
-
-def _problems_of_metadata(metadata: object) -> Iterator[str]:
-    if not isinstance(metadata, Mapping):
-        yield f"metadata: expected a mapping of names to conditions, got {brief(metadata)}"
-        return
-    for name, condition in metadata.items():
-        where = f"metadata {name!r:.80}"
-        if not isinstance(name, str):
-            yield f"{where}: expected a name, which is text"
-        elif isinstance(condition, Mapping):
-            yield from _problems_of_operators(where, condition)
-        else:
-            for operator, value in _operators(condition).items():
-                if problem := _operand_problem(operator, value):
-                    yield f"{where}: {problem}"
-
-
-def _problems_of_operators(where: str, condition: Mapping[Any, object]) -> Iterator[str]:
+def _problems_of_operators(place: str, condition: Mapping[Any, object]) -> Iterator[tuple[str, str]]:
     if not condition:
-        yield f"{where}: expected one of the operators {', '.join(_OPERATORS)}, got none"
+        yield place, f"expected one of the operators {', '.join(_OPERATORS)}, got none"
     for operator, value in condition.items():
         if operator not in _OPERATORS:
-            yield f"{where}: unknown operator {operator!r:.80}; expected {', '.join(_OPERATORS)}"
+            yield place, f"unknown operator {operator!r:.80}; expected {', '.join(_OPERATORS)}"
         elif problem := _operand_problem(operator, value):
-            yield f"{where}, {operator}: {problem}"
+            yield f"{place}[{operator!r}]", problem
     # An empty range is a mistake: no item would ever be recalled.
     low, high = _limit(condition, ("gt", "gte")), _limit(condition, ("lt", "lte"))
     if low is not None and high is not None and (not _comparable(low, high) or low > high):
-        yield f"{where}: nothing is between {brief(low)} and {brief(high)}"
-
-
-_LISTS = (list, tuple, set, frozenset)
+        yield place, f"nothing is between {brief(low)} and {brief(high)}"
 
 
 def _operators(condition: object) -> Mapping[str, Any]:

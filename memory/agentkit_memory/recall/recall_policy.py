@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from agentkit_memory.checks import is_whole
+from pydantic import AfterValidator, Field, SkipValidation
+
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.recall.rerankers import Reranker, is_reranker
 from agentkit_memory.recall.retrievers import BM25Retriever, DenseRetriever, Retriever
@@ -19,7 +20,7 @@ from agentkit_memory.recall.scorers import (
     SpeakerScorer,
 )
 from agentkit_prompts.errors import brief
-from agentkit_prompts.names import reject_unknown_fields
+from agentkit_prompts.options import Count, CountOrZero, Share, options
 
 __all__ = ["MAX_CANDIDATES", "POLICIES", "RecallPolicy", "named_policy"]
 
@@ -27,8 +28,30 @@ MAX_CANDIDATES = 10_000
 """Most documents of one recall, and most hits of one retriever that are read."""
 
 
-@reject_unknown_fields(InvalidArgument)
-@dataclass(frozen=True, slots=True)
+def _check_parts(parts: tuple[object, ...]) -> tuple[object, ...]:
+    for part in parts:
+        if not (hasattr(part, "name") and hasattr(part, "scores")):
+            raise InvalidArgument(
+                f"expected objects with a `name` and a method `scores`, got {brief(part)}", value=type(part).__name__
+            )
+    return parts
+
+
+def _check_reranker(reranker: object) -> object:
+    if reranker is not None and not is_reranker(reranker):
+        raise InvalidArgument(
+            f"expected an object with a `name` and a method `rerank`, or None, got {brief(reranker)}",
+            value=type(reranker).__name__,
+        )
+    return reranker
+
+
+_Retrievers: TypeAlias = Annotated[tuple[SkipValidation[Retriever], ...], AfterValidator(_check_parts)]
+_Scorers: TypeAlias = Annotated[tuple[SkipValidation[Scorer], ...], AfterValidator(_check_parts)]
+_Reranker: TypeAlias = Annotated[SkipValidation[Reranker | None], AfterValidator(_check_reranker)]
+
+
+@options(InvalidArgument)
 class RecallPolicy:
     """How candidates are found, scored and chosen. The default needs no tuning.
 
@@ -40,49 +63,29 @@ class RecallPolicy:
     """
 
     name: str = "default"
-    retrievers: tuple[Retriever, ...] = (BM25Retriever(), DenseRetriever())
+    retrievers: Annotated[_Retrievers, Field(min_length=1)] = (
+        BM25Retriever(),
+        DenseRetriever(),
+    )
     """Those that the index cannot serve are left out: without a model there is no dense retrieval."""
-    scorers: tuple[Scorer, ...] = (SpeakerScorer(), DateScorer(), AnswerScorer(), QuestionScorer())
-    candidates: int = 24
+    scorers: _Scorers = (
+        SpeakerScorer(),
+        DateScorer(),
+        AnswerScorer(),
+        QuestionScorer(),
+    )
+    candidates: Annotated[int, Field(ge=1, le=MAX_CANDIDATES)] = 24
     """How many each retriever finds."""
-    around: int = 6
+    around: CountOrZero = 6
     """For how many of the best hits the neighbouring turns become candidates too."""
-    diversity: float = 0.0
+    diversity: Share = 0.0
     """From 0.0, the best first, to 1.0, the most different first (maximal marginal relevance)."""
     collapse: bool = True
     """Whether only the best of nearly equal texts is used."""
-    tokens: int | None = None
+    tokens: Count | None = None
     """Most tokens of all used texts together, by the fast estimate."""
-    reranker: Reranker | None = None
+    reranker: _Reranker = None
     """Orders the best candidates anew, just before they are chosen from."""
-
-    def __post_init__(self) -> None:
-        diversity: object = self.diversity
-        problems = [
-            f"{name}: expected {wanted}, got {brief(getattr(self, name))}"
-            for name, right, wanted in (
-                ("name", isinstance(self.name, str), "text"),
-                (
-                    "retrievers",
-                    _are_parts(self.retrievers) and len(self.retrievers) > 0,
-                    "a tuple of BM25Retriever(), DenseRetriever() or both",
-                ),
-                ("scorers", _are_parts(self.scorers), "a tuple of scorers, such as SpeakerScorer()"),
-                ("candidates", is_whole(self.candidates, 1, MAX_CANDIDATES), f"1 to {MAX_CANDIDATES:,}"),
-                ("around", is_whole(self.around, 0), "0 or more"),
-                ("diversity", isinstance(diversity, int | float) and 0.0 <= diversity <= 1.0, "0.0 to 1.0"),
-                ("collapse", isinstance(self.collapse, bool), "True or False"),
-                (
-                    "reranker",
-                    self.reranker is None or is_reranker(self.reranker),
-                    "an object with a `name` and a method `rerank`, or None",
-                ),
-                ("tokens", self.tokens is None or is_whole(self.tokens, 1), "1 or more, or None"),
-            )
-            if not right
-        ]
-        if problems:
-            raise InvalidArgument.listing(f"RecallPolicy {self.name!r}", problems)
 
     def describe(self) -> dict[str, Any]:
         """Return the policy as plain data, for a log."""
@@ -91,10 +94,6 @@ class RecallPolicy:
             "scorers": {each.name: _options(each) for each in self.scorers},
             "reranker": None if self.reranker is None else self.reranker.name,
         }
-
-
-def _are_parts(parts: object) -> bool:
-    return isinstance(parts, tuple) and all(hasattr(each, "name") and hasattr(each, "scores") for each in parts)
 
 
 def _options(part: object) -> dict[str, Any]:

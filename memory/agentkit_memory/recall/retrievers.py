@@ -7,26 +7,27 @@ the terms a candidate does not have itself; with dense vectors, a share of its s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from math import isnan, sqrt
-from types import MappingProxyType
-from typing import ClassVar, Protocol, TypeAlias
+from typing import Annotated, Protocol, TypeAlias
+
+from pydantic import Field
 
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.question import Question
 from agentkit_memory.recall.term_weights import MAX_SAMPLE, term_weights
 from agentkit_memory.store.records import TURN
-from agentkit_prompts.errors import brief
+from agentkit_prompts.options import options
 
 __all__ = [
     "DENSE",
     "SPARSE",
     "BM25Retriever",
     "DenseRetriever",
-    "PolicyPart",
+    "NonNegative",
     "Retriever",
     "Scores",
+    "Weight",
     "spread",
     "z_scores",
 ]
@@ -35,6 +36,10 @@ SPARSE = "bm25"
 DENSE = "dense"
 
 _MAX_NUMBER = 1e6
+Weight: TypeAlias = Annotated[float, Field(gt=-_MAX_NUMBER, lt=_MAX_NUMBER, allow_inf_nan=False)]
+"""A number that scores are multiplied by."""
+NonNegative: TypeAlias = Annotated[float, Field(ge=0, lt=_MAX_NUMBER, allow_inf_nan=False)]
+"""A number, 0.0 or more."""
 _MIN_DEVIATION = 1e-12
 """A smaller standard deviation counts as 0."""
 
@@ -58,37 +63,14 @@ class Retriever(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class PolicyPart:
-    """A part of a policy, whose fields are numbers.
-
-    Raises:
-        InvalidArgument: A field is not a number, is infinite, or is below its minimum.
-    """
-
-    minimum: ClassVar[Mapping[str, float]] = {}
-
-    def __post_init__(self) -> None:
-        problems = []
-        for name in (field.name for field in fields(self)):
-            value: object = getattr(self, name)
-            least = self.minimum.get(name, -_MAX_NUMBER)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < _MAX_NUMBER:
-                wanted = f"a number from {least:g} up" if name in self.minimum else "a number"
-                problems.append(f"{name}: expected {wanted}, got {brief(value)}")
-        if problems:
-            raise InvalidArgument.listing(type(self).__name__, problems)
-
-
-@dataclass(frozen=True)
-class BM25Retriever(PolicyPart):
+@options(InvalidArgument)
+class BM25Retriever:
     """BM25. A term of the question counts once: in the candidate itself or, at a discount, in a neighbour."""
 
-    share: float = 0.6
+    share: NonNegative = 0.6
     """Weight of a term of a neighbour one place away; two places away, its square. 0.0 ignores neighbours."""
-    answer: float = 0.9
+    answer: NonNegative = 0.9
     """Weight of the terms of a question for the turn that answers it, which may not repeat them."""
-    minimum = MappingProxyType({"share": 0.0, "answer": 0.0})
     name = SPARSE
 
     def scores(self, question: Question, pool: Pool) -> Scores:
@@ -144,15 +126,14 @@ def _worth(
     }
 
 
-@dataclass(frozen=True)
-class DenseRetriever(PolicyPart):
+@options(InvalidArgument)
+class DenseRetriever:
     """The cosine of dense vectors."""
 
-    share: float = 0.3
+    share: NonNegative = 0.3
     """Share of its score that a candidate lends one place away; two places away, its square."""
-    answer: float = 0.9
+    answer: NonNegative = 0.9
     """Share of its score that a question lends to the turn that answers it."""
-    minimum = BM25Retriever.minimum
     name = DENSE
 
     def scores(self, question: Question, pool: Pool) -> Scores:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import isfinite
-from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
+
+from pydantic import Field
 
 from agentkit_memory.errors import InvalidArgument, StoreError
 from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.question import Question
-from agentkit_memory.recall.retrievers import BM25Retriever, PolicyPart, Retriever, spread
+from agentkit_memory.recall.retrievers import BM25Retriever, Retriever, Weight, spread
 from agentkit_memory.store.records import TURN
+from agentkit_prompts.options import options
 
 __all__ = ["AnswerScorer", "DateScorer", "QuestionScorer", "RecencyScorer", "Scorer", "SpeakerScorer", "add_up"]
 
@@ -43,11 +44,11 @@ class Scorer(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class SpeakerScorer(PolicyPart):
+@options(InvalidArgument)
+class SpeakerScorer:
     """Raises turns of speakers whom the question names."""
 
-    weight: float = 1.0
+    weight: Weight = 1.0
     name = "speaker"
 
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:
@@ -59,11 +60,11 @@ class SpeakerScorer(PolicyPart):
         return [self.weight * (item.kind == TURN and item.speaker in named) for item in items]
 
 
-@dataclass(frozen=True)
-class DateScorer(PolicyPart):
+@options(InvalidArgument)
+class DateScorer:
     """Raises turns from about the dates that the question names."""
 
-    weight: float = 1.0
+    weight: Weight = 1.0
     name = "date"
 
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:
@@ -78,11 +79,11 @@ class DateScorer(PolicyPart):
         return scores
 
 
-@dataclass(frozen=True)
-class AnswerScorer(PolicyPart):
+@options(InvalidArgument)
+class AnswerScorer:
     """Raises texts with the kind of answer asked for: a time for "when", a number for "how many"."""
 
-    weight: float = 0.5
+    weight: Weight = 0.5
     name = "answer"
 
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:
@@ -98,11 +99,11 @@ class AnswerScorer(PolicyPart):
         return [self.weight * any(pattern.search(text) for pattern in wanted) for text in texts]
 
 
-@dataclass(frozen=True)
-class QuestionScorer(PolicyPart):
+@options(InvalidArgument)
+class QuestionScorer:
     """Lowers turns that are questions: they share the words of an answer without giving one."""
 
-    weight: float = 0.5
+    weight: Weight = 0.5
     name = "asking"
 
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:
@@ -114,14 +115,13 @@ class QuestionScorer(PolicyPart):
         return scores
 
 
-@dataclass(frozen=True)
-class RecencyScorer(PolicyPart):
+@options(InvalidArgument)
+class RecencyScorer:
     """Raises newer items, by an exponential decay. Not part of the default."""
 
-    weight: float = 0.5
-    half_life: float = 30.0
+    weight: Weight = 0.5
+    half_life: Annotated[Weight, Field(ge=1e-6)] = 30.0
     """In days."""
-    minimum = MappingProxyType({"half_life": 1e-6})
     name = "recent"
 
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:

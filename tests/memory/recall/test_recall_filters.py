@@ -139,7 +139,7 @@ def test_a_round_that_fetches_more_vectors_does_not_search_the_terms_again(
         ({"kinds": "turn", "sources": "zoo"}, ["kinds: expected", "sources: expected a list of texts"]),
         ({"since": "today", "until": float("nan")}, ["since: expected a datetime", "until: expected a datetime"]),
         ({"since": 5, "until": 5}, ["expected a time after `since`"]),
-        ({"metadata": {"a": {"like": "x"}, "b": {"gte": None}}}, ["unknown operator 'like'", "b', gte: expected"]),
+        ({"metadata": {"a": {"like": "x"}, "b": {"gte": None}}}, ["unknown operator 'like'", "['b']['gte']: expected"]),
         ({"metadata": {"a": {}}}, ["expected one of the operators"]),
         ({"metadata": {"a": []}}, ["at least one"]),
         ({"metadata": {"a": {"in": "abc"}}}, ["expected a list of values"]),
