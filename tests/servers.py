@@ -27,6 +27,7 @@ from starlette.routing import Route
 from tests.waiting import LONG, until
 
 __all__ = [
+    "Asked",
     "ChatServer",
     "calls",
     "chunk",
@@ -51,6 +52,8 @@ class Asked:
     model: str
     body: dict[str, Any]
     headers: Mapping[str, str]
+    client: tuple[str, int] | None
+    """Address of the connection that the request came through."""
     cut: Callable[[bytes], None] = field(repr=False)
     """Write raw bytes to the socket, then reset the connection."""
 
@@ -148,7 +151,7 @@ class ChatServer:
         check = _CHECKS[request.url.path]
         if problem := next(check(body), None):
             return _refusal(problem)
-        asked = Asked(body["model"], body, dict(request.headers), cut)
+        asked = Asked(body["model"], body, dict(request.headers), request.scope["client"], cut)
         self.asked.append(asked)
         handler = self._handlers.get(asked.model)
         if handler is None:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
+from starlette.responses import Response
 
 from agentkit import Agent, OpenAIModel, tool
 from agentkit.prompts import PromptContext, ToolCall
 from agentkit.testing import controlled_time
 from agentkit.tools import MCPServerError, MCPToolset, ToolContext, http_tool
 from tests.models.asking import NOTHING_LEFT_OPEN, both, composed, model_for
-from tests.servers import ChatServer, chunk, hangs, in_turn, says, serve, streams
+from tests.servers import Asked, ChatServer, chunk, hangs, in_turn, says, serve, streams
 from tests.waiting import LONG, eventually, until
 
 pytestmark = NOTHING_LEFT_OPEN
@@ -30,45 +34,71 @@ def own_server() -> Iterator[ChatServer]:
         yield running
 
 
-def fork() -> None:
-    child = os.fork()
-    if not child:
-        os._exit(0)
-    os.waitpid(child, 0)
+def run_program(program: str) -> str:
+    """Run a Python program that warns of what it leaves open; return what it printed."""
+    command = [sys.executable, "-W", "always::ResourceWarning", "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=LONG)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    return ended.stdout
 
 
-def control_time() -> None:
-    with controlled_time():
-        pass
-
-
-@pytest.mark.parametrize(
-    "close_loops",
-    [control_time, pytest.param(fork, marks=pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork"))],
-)
-def test_loops_of_earlier_runs_close_their_connections_in_a_running_loop(
-    own_server: ChatServer, close_loops: Callable[[], None]
-) -> None:
+def test_event_loops_of_earlier_runs_close_their_connections_in_a_running_loop(own_server: ChatServer) -> None:
     agent = Agent(model_for(own_server, own_server.on("kept", says("Hi"))))
     assert agent.run_sync("Hi").output == "Hi"
     assert own_server.connections == 1
 
     async def main() -> None:
-        close_loops()
+        with controlled_time():
+            pass
 
     asyncio.run(main())
     until(lambda: not own_server.connections)
     assert agent.run_sync("Hi").output == "Hi"
 
 
-def test_a_loop_with_a_task_that_does_not_end_closes_its_connections(own_server: ChatServer) -> None:
+def test_connections_of_sync_runs_do_not_pile_up(own_server: ChatServer) -> None:
+    own_server.on("many", says("Hi"))
+    for _ in range(50):
+        assert Agent(model_for(own_server, "many")).run_sync("Hi").output == "Hi"
+        gc.collect()
+    until(lambda: own_server.connections == 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.parametrize("ending", ["", "del agent\ngc.collect()\n"], ids=["kept", "gone"])
+def test_a_forked_process_neither_uses_nor_closes_the_connections_of_its_parent(
+    own_server: ChatServer, ending: str
+) -> None:
+    clients: list[object] = []
+
+    def answer(asked: Asked) -> Response:
+        clients.append(asked.client)
+        return says("Hi")(asked)
+
+    name = own_server.on("forked", answer)
+    program = (
+        "import gc\nimport os\nfrom agentkit import Agent, OpenAIModel\n"
+        f"agent = Agent(OpenAIModel({name!r}, base_url={own_server.url!r}))\n"
+        "agent.run_sync('Hi')\n"
+        "child = os.fork()\n"
+        "if child:\n    assert os.waitpid(child, 0)[1] == 0\n"
+        f"agent.run_sync('Hi')\n{ending}"
+    )
+    run_program(program)
+    of_parent, of_child, of_parent_again = clients
+    assert of_child != of_parent
+    assert of_parent_again == of_parent
+    until(lambda: not own_server.connections)
+
+
+def test_an_event_loop_with_a_task_that_does_not_end_closes_its_connections(own_server: ChatServer) -> None:
     may_end = threading.Event()
     tasks: list[asyncio.Task[None]] = []
 
     async def endless() -> None:
         while not may_end.is_set():
             with suppress(asyncio.CancelledError):
-                await asyncio.sleep(LONG)
+                await asyncio.sleep(0.1)
 
     @tool
     async def begin() -> str:
@@ -77,10 +107,21 @@ def test_a_loop_with_a_task_that_does_not_end_closes_its_connections(own_server:
         await asyncio.sleep(0)
         return "begun"
 
-    name = own_server.on("begins", in_turn(says("", ("c", "begin", "{}")), says("Hi")))
-    assert Agent(model_for(own_server, name), tools=[begin]).run_sync("Hi").output == "Hi"
-    until(lambda: not own_server.connections)
-    may_end.set()
+    own_server.on("begins", in_turn(says("", ("c", "begin", "{}")), says("Hi")))
+    own_server.on("next", says("Hi"))
+    try:
+        assert Agent(model_for(own_server, "begins"), tools=[begin]).run_sync("Hi").output == "Hi"
+        gc.collect()
+        agent = Agent(model_for(own_server, "next"))
+        assert agent.run_sync("Hi").output == "Hi"
+        # The connection of the run that began the task is closed, although the task is still under way.
+        until(lambda: own_server.connections == 1)
+        with controlled_time():
+            pass
+        until(lambda: not own_server.connections)
+        assert not tasks[0].done()
+    finally:
+        may_end.set()
 
 
 @both

@@ -16,7 +16,7 @@ from contextlib import suppress
 from threading import Lock, Thread, current_thread
 from typing import Any, TypeVar
 
-__all__ = ["BackgroundLoop", "background_loop", "retrieve", "stop_loops"]
+__all__ = ["BackgroundLoop", "background_loop", "never_collect", "retrieve", "stop_loops"]
 
 T = TypeVar("T")
 
@@ -24,6 +24,8 @@ _STOP_SECONDS = 1.5
 """How long `stop` waits: a server that ignores every request to end is killed before."""
 _JOIN_SECONDS = 0.2
 _LAST_SECONDS = 0.3
+_GENERATOR_SECONDS = 0.7
+"""How long generators, which close connections, wait for tasks that were cancelled: `stop` waits for them too."""
 _CLEANUP_SECONDS = 5.0
 """How long tasks that were cancelled may clean up."""
 
@@ -108,8 +110,11 @@ class BackgroundLoop:
                 task.cancel()
                 task.add_done_callback(retrieve)
             if left:
-                await asyncio.wait(left, timeout=_CLEANUP_SECONDS)
+                await asyncio.wait(left, timeout=_GENERATOR_SECONDS)
+            # A task that does not end keeps no connection open.
             await asyncio.get_running_loop().shutdown_asyncgens()
+            if left:
+                await asyncio.wait(left, timeout=_CLEANUP_SECONDS)
 
 
 async def _watched(work: Coroutine[Any, Any, T]) -> T:
@@ -142,6 +147,11 @@ def stop_loops(prefix: str = "") -> None:
         loop.stop()
 
 
+def never_collect(copy: object) -> None:
+    """Keep an object that a fork copied, even at the end of the process, and with it what the object refers to."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(copy))
+
+
 _lock = Lock()
 _loops: dict[str, BackgroundLoop] = {}
 
@@ -150,8 +160,8 @@ def _in_child() -> None:
     global _lock
     _lock = Lock()
     for loop in _loops.values():
-        # The copy is never collected: its end would take connections from the original, and log tasks that are left.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(loop))
+        # The end of the copy would take connections from the original, and log tasks that are left.
+        never_collect(loop)
     _loops.clear()
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from weakref import ref
+
+from agentkit_prompts.system.background_loop import never_collect
 
 __all__ = ["PerLoop"]
 
@@ -83,7 +86,20 @@ async def _close_with_loop(
         yield
     finally:
         values = _OPEN.get(loop, {})
-        values.pop(owner, None)
-        if not values:
-            _OPEN.pop(loop, None)
-        await close(value)
+        kept = values.get(owner)
+        # A process that was forked in the loop has forgotten the value: its parent uses and closes the connections.
+        if kept is not None and kept.value is value:
+            del values[owner]
+            if not values:
+                _OPEN.pop(loop, None)
+            await close(value)
+
+
+def _in_child() -> None:
+    for values in _OPEN.values():
+        never_collect(values)
+    _OPEN.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

@@ -6,9 +6,11 @@ import asyncio
 import gc
 import threading
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 
 import pytest
 
+from agentkit_prompts.system import background_loop
 from agentkit_prompts.system.background_loop import BackgroundLoop
 from tests.waiting import LONG, until
 
@@ -75,6 +77,42 @@ def test_stopping_lets_tasks_report_and_clean_up_and_ends_generators_that_were_l
 
     until(lambda: len(seen) == 3)
     assert seen == ["reported", "cleaned up", "closed"]
+    del left
+
+
+def test_a_task_that_does_not_end_keeps_no_generator_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The generators close connections."""
+    monkeypatch.setattr(background_loop, "_CLEANUP_SECONDS", LONG)
+    begun, closed = threading.Event(), asyncio.Event()
+    seen: list[bool] = []
+
+    async def endless() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(600)
+        finally:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(closed.wait(), LONG / 2)
+            seen.append(closed.is_set())
+
+    async def items() -> AsyncGenerator[int]:
+        try:
+            yield 1
+        finally:
+            closed.set()
+
+    async def begin() -> AsyncGenerator[int]:
+        generator = items()
+        await anext(generator)
+        return generator
+
+    thread = BackgroundLoop("agentkit-test-endless")
+    left = thread.submit(begin()).result(LONG)
+    thread.submit(endless())
+    assert begun.wait(LONG)
+    thread.stop()
+    until(lambda: seen)
+    assert seen == [True]
     del left
 
 
