@@ -20,6 +20,7 @@ from agentkit.prompts import Document, Image, Message
 from agentkit.testing import StoreProbe
 from tests.effort import spread
 from tests.memory.embedders.word_embedder import Words
+from tests.memory.stored_bytes import files_with
 from tests.raising import raises
 
 NO_UTF_8 = "CAST(x'ff' AS TEXT)"
@@ -43,7 +44,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             one.session("t").append(Message("user", "zebra of t"))
             one.facts.add("zebra fact", metadata={"a": 1})
             for source in ("a.md", "b.md"):
-                one.documents.add("zebra document", source=source)
+                one.documents.add("zebra document", source=source, metadata={"of": f"zebra herd of {one.scope.tenant}"})
             one.documents.add(Document("zebra image", image=Image(PIXEL)), source="i.gif")
             one.session("s").keep_note("note", 1)
             one.recall("zebra")
@@ -365,6 +366,8 @@ OWNERLESS = [
     f"UPDATE messages SET branch_id = {NO_UTF_8} WHERE branch_id = {MAIN} AND seq = 2",
     f"DELETE FROM conversations WHERE id = {TALK}",
     "UPDATE document_chunks SET document_id = 'x'",
+    f"UPDATE document_chunks SET item_id = 'x' || item_id WHERE {DOCUMENTS}",
+    f"UPDATE document_chunks SET item_id = 'x' || item_id, document_id = 'x' WHERE {DOCUMENTS}",
     "UPDATE images SET document_id = 'x' WHERE document_id = (SELECT min(document_id) FROM images)",
 ]
 
@@ -376,8 +379,10 @@ def test_rows_without_an_owner_keep_no_erasure_from_being_complete(home: Path, s
     with Memory.open(home, embedder=Words()) as memory:
         good = memory.within(GOOD)
         assert memory.within(BAD).erase(BAD).complete
+        assert files_with(b"herd of bad", home) == [] != files_with(b"herd of good", home)
         assert found(good) >= ALL - {"zebra image"}
         assert good.erase(GOOD).complete
+    assert files_with(b"zebra", home) == []
 
 
 def test_a_conversation_with_a_damaged_message_expires_like_the_others(home: Path) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, FromClause, bindparam, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, FromClause, bindparam, delete, func, select, update
 
 from agentkit_memory.checks import is_whole
 from agentkit_memory.conversations.removal import delete_conversation
@@ -72,12 +72,14 @@ _READER = f"a reader kept the log of the database from being emptied: {_LATER}"
 _SEGMENTS = (
     f"removed points, without their texts, are in the files of a large index until these are rewritten: {_LATER}"
 )
+# A chunk has two owners, and its item is the first: a recall finds the chunk by it. A chunk without its document is not
+# deleted while the item is there, as it may belong to another subject; it is deleted with the item.
 _OWNERLESS = {
-    table: or_(*(key.parent.not_in(select(key.column)) for key in owned))
+    table: owners[0].parent.not_in(select(owners[0].column))
     for table in METADATA.sorted_tables
-    if (owned := [key for key in table.foreign_keys if key.ondelete and not key.parent.nullable])
+    if (owners := [key for column in table.c for key in column.foreign_keys if key.ondelete and not column.nullable])
 }
-"""Tables whose rows go with an owner, and the condition that it is gone."""
+"""Tables whose rows are deleted with an owner, and the condition that the (first) owner is gone."""
 _LEAVES = (vector_state.c.want < 0) & (vector_state.c.want != vector_state.c.have)
 _WITHOUT_BRANCH = items.c.branch_id.is_not(None) & items.c.branch_id.not_in(select(branches.c.id))
 _FEW_POINTS = 20_000

@@ -39,6 +39,7 @@ from agentkit_memory.store.records import RecallLog
 from agentkit_memory.terms.bm25_vectors import SPACE
 from tests.effort import spread
 from tests.memory.embedders.word_embedder import Words
+from tests.memory.stored_bytes import files_with
 from tests.raising import raises
 
 MARKER = "Xanadu-4929"
@@ -74,12 +75,12 @@ def everything(memory: Memory) -> str:
 
 def holding(home: Path, marker: str = MARKER) -> list[str]:
     """Return the files that hold a text."""
-    return [file.name for file in sorted(home.rglob("*")) if file.is_file() and marker.encode() in file.read_bytes()]
+    return files_with(marker.encode(), home)
 
 
 def written(home: Path, data: bytes) -> list[str]:
     """Return the files of the index that hold some bytes."""
-    return [file.name for file in sorted((home / "index").rglob("*")) if file.is_file() and data in file.read_bytes()]
+    return files_with(data, home / "index")
 
 
 ADA, BOB = Scope("local", user=f"ada {MARKER}"), Scope("local", user="bob")
