@@ -14,14 +14,15 @@ import pytest
 import sqlalchemy as sa
 
 from agentkit import Agent, Message, Runs, ScriptedModel, ToolCall, tool
+from agentkit.runs.run_database import lines_table
 from tests.waiting import LONG, eventually
 
 LEASE = 1.0
 
 
 @contextmanager
-def locked(url: str, table: str) -> Iterator[None]:
-    """Have a database locked by another program: a table, or all of a SQLite file."""
+def locked(url: str, tables: str) -> Iterator[None]:
+    """Have a database locked by another program: tables, or all of a SQLite file."""
     if url.startswith("sqlite"):
         with sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None) as file:
             file.execute("BEGIN IMMEDIATE")
@@ -31,7 +32,7 @@ def locked(url: str, table: str) -> Iterator[None]:
         return
     engine = sa.create_engine(sa.make_url(url).set(drivername="postgresql+psycopg"), poolclass=sa.NullPool)
     with engine.begin() as connection:
-        connection.execute(sa.text(f"LOCK TABLE {table}"))
+        connection.execute(sa.text(f"LOCK TABLE {tables}"))
         yield
 
 
@@ -65,7 +66,7 @@ async def test_a_call_goes_on_while_the_database_is_locked_for_longer_than_the_l
         handle = await agent.start("Go.", run_id=f"held-{os.getpid()}")
         await eventually(lambda: calls)
         (before,) = [one.beat for one in runs.store.workers.all() if one.state == "alive"]
-        with locked(url, "agentkit_approvals"):
+        with locked(url, "agentkit_runs, agentkit_journal_lines"):
             if kind == "url":
                 await asyncio.sleep(1.2 * LEASE)
             else:
@@ -128,4 +129,21 @@ async def test_a_call_that_waits_for_another_one_does_not_begin_once_the_others_
         await agent.start("Pay both.")
         await eventually(lambda: worker.is_lost)
     assert calls == ["Ada"]
+    runs.close()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_transaction_that_stops_behind_an_insert_keeps_no_lock(
+    count: int, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentkit.durable.stored.database._SECONDS_IDLE", 1)
+    runs = Runs(postgres_url)
+    rows = [{"run": f"stops-{os.getpid()}", "number": number, "line": "{}"} for number in range(count)]
+    with runs.store.engine.connect() as stopped, runs.store.engine.begin() as other:
+        stopped.execute(sa.insert(lines_table), rows)
+        other.execute(sa.text(f"SET LOCAL lock_timeout = '{LONG}s'"))
+        other.execute(sa.text("LOCK TABLE agentkit_journal_lines"))
+        with pytest.raises(sa.exc.DBAPIError, match="idle-in-transaction"):
+            stopped.commit()
     runs.close()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from agentkit import Agent, Message, Paused, Runs, ScriptedModel, ToolCall, tool
@@ -284,3 +285,24 @@ async def test_a_worker_that_was_away_for_longer_than_its_lease_does_nothing_mor
         assert {key for key, _ in here.attempts()} == {key for key, _ in before}
         assert here.acts() == ["look Ada", "look Bob", "pay Ada", "pay Bob"]
         assert first.stderr is not None and "its lease ended" in first.stderr.read()
+
+
+@pytest.mark.long
+async def test_a_worker_that_stops_in_a_transaction_holds_no_run_up(
+    postgres_url: str, tmp_path: Path, agents: Callable[[str], Any]
+) -> None:
+    module = agents(postgres_url)
+    engine = sa.create_engine(sa.make_url(postgres_url).set(drivername="postgresql+psycopg"), poolclass=sa.NullPool)
+    waiting = sa.text(
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'UPDATE agentkit_workers%'"
+    )
+    with site(postgres_url, tmp_path / "site") as here:
+        first = here.worker(DURABLE_TEST_HELD="look")
+        handle = await module.cashier.start("Pay both.", run_id=f"within-{os.getpid()}")
+        await here.until(lambda: len(here.attempts()) >= 2)
+        with engine.begin() as other, engine.connect().execution_options(isolation_level="AUTOCOMMIT") as watch:
+            other.execute(sa.text("LOCK TABLE agentkit_workers"))
+            await here.until(lambda: watch.scalar(waiting))
+            first.send_signal(signal.SIGSTOP)  # its row gets locked when ours is released, and it cannot commit
+        here.worker()
+        assert (await handle.result(timeout=LONG)).output == "paid: Pay both."

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import exc
+from sqlalchemy import event, exc
 
 from agentkit.durable.durable_errors import DatabaseUnavailable
 from agentkit.runs.run_database import RunDatabase, sqlite_engine
@@ -19,6 +19,10 @@ from agentkit_prompts.system.private_files import private_database
 __all__ = ["OpenedDatabase", "checked_url", "is_made", "opened_database", "shown_url"]
 
 _SECONDS_CONNECT = 10
+_SECONDS_IDLE = 10
+"""After which PostgreSQL ends a transaction whose client sends nothing more: less than the default lease. A worker that
+was stopped in a transaction has locks that the others need to execute its runs. DBOS sets no limit for connections that
+it does not open itself."""
 _CONNECTIONS, _MORE_CONNECTIONS = 5, 20
 """Of a process to PostgreSQL, those that stay open and those that are opened when they are needed."""
 
@@ -116,6 +120,10 @@ def opened_database(url: sa.URL, application: str) -> OpenedDatabase:
         address = _engine_url(url)
         engine = sa.create_engine(address, pool_size=_CONNECTIONS, max_overflow=_MORE_CONNECTIONS, pool_pre_ping=True)
         leases = sa.create_engine(address, pool_size=1, max_overflow=0, pool_pre_ping=True)
+        for connections in (engine, leases):
+            event.listen(connections, "connect", _limit_idle_transactions)
+            # Many rows are one statement: behind the pipeline of the driver, PostgreSQL counts no idle time.
+            connections.dialect.use_insertmanyvalues_wo_returning = True
     try:
         rows = RunStore(engine, keep=MAX_KEPT)
         DBOS.migrate(url.render_as_string(hide_password=False))
@@ -138,6 +146,14 @@ def _engine_url(url: sa.URL) -> sa.URL:
         return url
     url = url.set(drivername="postgresql+psycopg")
     return url.update_query_dict({"connect_timeout": url.query.get("connect_timeout", str(_SECONDS_CONNECT))})
+
+
+def _limit_idle_transactions(connection: Any, _: object) -> None:
+    """Have PostgreSQL release the locks of a client that stops in a transaction."""
+    # Not by `options` of the address, which may contain others, and which poolers of connections refuse.
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET idle_in_transaction_session_timeout = '{_SECONDS_IDLE}s'")
+    connection.commit()
 
 
 def shown_url(url: sa.URL) -> str:
