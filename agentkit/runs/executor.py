@@ -24,6 +24,11 @@ class Executor(Protocol):
         """Number of runs that this process executes or watches, or that wait for room."""
         ...
 
+    @property
+    def worker(self) -> str | None:
+        """Id of the worker of this process, whose lease shows others that it is alive; None without a worker."""
+        ...
+
     async def open(self) -> None:
         """Begin to work: continue the runs that a stopped process left."""
         ...

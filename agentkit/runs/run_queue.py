@@ -96,11 +96,24 @@ class RunQueue:
         except IntegrityError:  # another process added one of them in between
             return self._database.work(add)
 
-    def adopt(self, run_id: str, request: str, version: str) -> None:
-        """Have workers execute a run that another executor left."""
-        values = {"executor": "dbos", "request": request, "version": version}
-        adopted = sa.update(_runs).where(_runs.c.run_id == run_id).values(**values)
-        self._database.work(lambda connection: connection.execute(adopted))
+    def adopt(self, run: NewRun) -> None:
+        """Assign a run of a server to workers, and queue it if it is queued, in one transaction."""
+        run_id = run.record.run_id
+        values = {"executor": "dbos", "request": run.request, "version": run.record.version}
+        adopted = sa.update(_runs).where(_runs.c.run_id == run_id, _runs.c.executor == "process").values(**values)
+        line = lines_table.c
+        first = sa.select(line.number).where(line.run == run_id).limit(1)
+
+        def adopt(connection: sa.Connection) -> None:
+            if not connection.execute(adopted).rowcount:
+                return  # another server was first
+            if connection.scalar(first) is None:  # the run has not begun
+                connection.execute(sa.insert(lines_table), {"run": run_id, "number": 0, "line": run.head})
+            queue_again(
+                connection, self._now, sa.and_(_runs.c.run_id == run_id, _runs.c.state == "queued"), self._queue
+            )
+
+        self._database.work(adopt)
 
     def request(self, run_id: str) -> str | None:
         """Return what the executor has to know about a run, as JSON; None if there is no such run."""
@@ -115,8 +128,9 @@ class RunQueue:
         return bool(self._database.work(lambda c: queue_again(c, self._now, condition, self._queue)))
 
     def running(self, workers: Collection[str]) -> list[Leg]:
-        """Return the legs that workers execute."""
-        return self._legs(sa.and_(_runs.c.state == "running", _runs.c.worker.in_(workers)))
+        """Return the legs that workers execute. Requests that a server answers are no legs."""
+        is_leg = sa.and_(_runs.c.state == "running", _runs.c.executor == "dbos")
+        return self._legs(sa.and_(is_leg, _runs.c.worker.in_(workers)))
 
     def legs(self, run_ids: Collection[str]) -> list[Leg]:
         """Return the last legs of runs."""

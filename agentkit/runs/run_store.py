@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DatabaseError, IntegrityError
@@ -46,7 +47,10 @@ _MAX_ON_DISK = 8_000_000_000
 """Maximum characters of all journals together; above that the oldest half of the ended runs is deleted."""
 _PRUNE_EVERY = 200
 """Runs after which the oldest runs are deleted."""
+_MAX_QUEUED_SECONDS = 30.0
+"""Seconds that a run of a server with a worker is queued at most, before the server or a worker begins it."""
 _runs, _lines, _decisions, _events = runs_table, lines_table, decisions_table, events_table
+_IS_RUNNING = _runs.c.state == "running"
 
 
 @dataclass(slots=True)
@@ -229,17 +233,43 @@ class RunStore(RunReader):
         values = {"state": "cancelled", "fence": None, "updated_at": self._now}
         return self._work(lambda connection: connection.execute(cancelled.values(**values)).rowcount > 0)
 
-    def requeue_interrupted(self) -> list[RunRecord]:
+    def requeue_interrupted(self, alive: Collection[str] = ()) -> list[RunRecord]:
         """Queue the runs again that a stopped server executed, and return its queued runs, the oldest first.
 
         Damaged runs are left out: they stay queued until they are cancelled.
+
+        Args:
+            alive: Ids of workers. Runs that their servers execute are left as they are.
         """
-        values = {"state": "queued", "fence": None, "updated_at": self._now}
+        self._requeue(sa.and_(_IS_RUNNING, sa.or_(_runs.c.worker.is_(None), _runs.c.worker.not_in(alive))))
+        queued = sa.select(_runs).where(_runs.c.executor == "process", _runs.c.state == "queued")
+        return self._undamaged(queued.order_by(_runs.c.number))
+
+    def requeue_abandoned(self, alive: Collection[str], agents: Collection[str]) -> list[RunRecord]:
+        """Queue the runs of agents again that the server of a worker executed until it stopped, and return them.
+
+        A run that has been queued for long is one of them: the server that queued it again stopped, too.
+
+        Args:
+            alive: Ids of the workers that did not stop.
+            agents: Names of the agents.
+        """
+        is_queued = sa.and_(_runs.c.state == "queued", _runs.c.updated_at < self._now - _MAX_QUEUED_SECONDS)
+        is_abandoned = sa.or_(is_queued, sa.and_(_IS_RUNNING, _runs.c.worker.not_in(alive)))
+        ids = self._requeue(sa.and_(is_abandoned, _runs.c.agent.in_(agents)))
+        if not ids:
+            return []
+        return self._undamaged(sa.select(_runs).where(_runs.c.run_id.in_(ids)).order_by(_runs.c.number))
+
+    def _requeue(self, condition: sa.ColumnElement[bool]) -> list[str]:
+        """Queue runs of servers again, and return their ids."""
         is_own = _runs.c.executor == "process"
-        interrupted = sa.update(_runs).where(_runs.c.state == "running", is_own).values(**values)
-        self._work(lambda connection: connection.execute(interrupted))
-        queued = sa.select(_runs).where(_runs.c.state == "queued", is_own).order_by(_runs.c.number)
-        return [record for record in self._records(queued) if record.error != DAMAGED]
+        values = {"state": "queued", "fence": None, "updated_at": self._now}
+        queued = sa.update(_runs).where(is_own, condition).values(**values).returning(_runs.c.run_id)
+        return self._work(lambda connection: list(connection.scalars(queued)))
+
+    def _undamaged(self, query: sa.Select[Any]) -> list[RunRecord]:
+        return [record for record in self._records(query) if record.error != DAMAGED]
 
     def _check(self, connection: sa.Connection, attempt: Attempt) -> None:
         """Lock a run for this transaction, and refuse to store anything of an attempt that has ended."""

@@ -134,7 +134,7 @@ class Server:
         if find_spec("ag_ui") is not None:
             from agentkit.server.ag_ui.ag_ui_api import AGUIEndpoints
 
-            self._endpoints += AGUIEndpoints(self.agents, self.store, self._turns, options).endpoints()
+            self._endpoints += AGUIEndpoints(self.agents, self.store, self.runs, self._turns, options).endpoints()
         self._tasks: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self.app = Starlette(
             routes=self._routes(),

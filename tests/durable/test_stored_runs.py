@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from agentkit import Agent, Composition, Message, Reply, Runs, ScriptedModel, ToolCall, Usage, tool
 from agentkit.durable import DurableError, RunFailed
@@ -42,7 +43,8 @@ async def test_a_run_of_a_newer_release_fails_by_name(working: Working) -> None:
     started = runs.requested(runs.agents.all[0], "Hello", {"run_id": "r"})
     newer = started.request.dumps().replace('"format": 1', '"format": 9')
     await agent.start("Hello", run_id="r", delay=0.5)
-    runs.store.queue.adopt("r", newer, started.request.version)
+    with runs.store.rows.database.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE agentkit_runs SET request = :request"), {"request": newer})
     with raises(RunFailed, kind="DurableError"):
         await runs.handle("r").result(timeout=LONG)
     assert [info.state for info in await runs.list_runs()] == ["failed"]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from agentkit.server import Access, Server, add_token
 from agentkit.testing import Delayed
 from tests.paths import ROOT
 from tests.raising import raises
-from tests.server.serving_agents import Client, served
+from tests.server.serving_agents import Client, ended, served
 from tests.waiting import LONG
 
 AGENTS = ROOT / "tests" / "durable" / "durable_agents.py"
@@ -224,6 +225,42 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
         assert client.get(f"/runs/{run}", acme).status_code == 404
         assert client.get(f"/runs/{second}/journal", acme).text.count("\n") > 3
     runs.close()
+
+
+def test_a_request_is_left_to_a_server_that_answers_it_and_continued_if_its_server_stopped(tmp_path: Path) -> None:
+    begun = threading.Event()
+
+    def late(_: Composition) -> Delayed:
+        begun.set()
+        return Delayed(3, "Paid.")
+
+    model = ScriptedModel(
+        [Message("assistant", tool_calls=(ToolCall("a", "pay", '{"amount": 3}'),)), late, "Continued."]
+    )
+    url = f"sqlite:///{tmp_path / 'durable.db'}"
+    first, second = Runs(url), Runs(url)
+    records = first.store.rows
+    asked: dict[str, Any] = {"threadId": "t", "runId": "r", "tools": [], "context": [], "state": None}
+    asked |= {"forwardedProps": None, "messages": [{"id": "m", "role": "user", "content": "pay 3"}]}
+    with Memory.open(tmp_path / "home", scope="local") as memory, ThreadPoolExecutor(1) as threads:
+        agent = Agent(model, tools=[pay], name="cashier", memory=memory)
+        with served(agent, runs=first) as client:
+            waiting = client.post("/agents/cashier/ag-ui", asked).text
+            interrupt = json.loads(waiting.rstrip().rsplit("data: ", 1)[1])["outcome"]["interrupts"][0]["id"]
+            resume = [{"interruptId": interrupt, "status": "resolved", "payload": {"approved": True}}]
+            answered = threads.submit(client.post, "/agents/cashier/ag-ui", {**asked, "messages": [], "resume": resume})
+            assert begun.wait(LONG)
+            with served(agent, runs=second):
+                assert '"RUN_FINISHED"' in (text := answered.result().text) and "Paid." in text
+            assert len(model.requests) == 2
+
+            # The server of another worker stopped in the middle of a request, and does not start again.
+            left = RunRecord(run_id="left", tenant="local", agent="cashier", state="queued", created_at=1, updated_at=1)
+            records.add(replace(left, input=UserInput("left")))
+            assert records.begin_attempt("left", worker="of a stopped server") is not None
+            assert ended(client, "left")["output"] == "Continued."
+    first.close()
+    second.close()
 
 
 @pytest.mark.long

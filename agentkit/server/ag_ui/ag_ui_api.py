@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from agentkit.ground.threads import in_thread
 from agentkit.run.engine.listening import streaming
+from agentkit.runs.executor import Executor
 from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller
 from agentkit.server.ag_ui.ag_ui_events import AGUIEvents
@@ -64,13 +65,17 @@ class AGUIEndpoints:
     Args:
         agents: The agents.
         store: Where runs wait for a person.
+        executor: Executes the runs of the server.
         turns: Answers.
         options: What the server allows.
     """
 
-    def __init__(self, agents: ServedAgents, store: RunStore, turns: Turns, options: ServerOptions) -> None:
+    def __init__(
+        self, agents: ServedAgents, store: RunStore, executor: Executor, turns: Turns, options: ServerOptions
+    ) -> None:
         self._agents = agents
         self._store = store
+        self._executor = executor
         self._turns = turns
         self._options = options
 
@@ -151,7 +156,7 @@ class AGUIEndpoints:
             )
         journal = await in_thread(self._store.journal, run_id)
         assert journal is not None  # a run that waits has begun
-        return Waited(record, journal, decisions, self._store)
+        return Waited(record, journal, decisions, self._store, self._executor.worker)
 
 
 def _bytes(events: Iterator[BaseEvent]) -> Iterator[bytes]:

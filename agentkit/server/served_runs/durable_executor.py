@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncGenerator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -41,6 +41,8 @@ from agentkit_memory import Scope
 __all__ = ["DurableExecutor"]
 
 _MIN_WAIT, _MAX_WAIT = 0.05, 1.0
+_ADOPT_EVERY = 5.0
+"""Seconds after which a server looks again for requests that a stopped server left."""
 _STEP = 1_000
 """Between the numbers of events of two entries of a journal: an entry has an event for each decision in it, and what is
 no entry comes after the last one."""
@@ -97,34 +99,49 @@ class DurableExecutor:
         self._live: dict[str, _LiveRun] = {}
         """The runs that this server started or continued, until they end or wait for decisions, by their ids."""
         self._watching: asyncio.Task[None] | None = None
+        self._adopting: asyncio.Task[None] | None = None
         self._is_closing = False
+
+    @property
+    def worker(self) -> str | None:
+        return None if self._worker is None else self._worker.id
 
     @property
     def live(self) -> int:
         return len(self._starting) + len(self._live)
 
     async def open(self) -> None:
-        for record in await in_thread(self._rows.requeue_interrupted):
-            if record.agent in self._added:
-                await in_thread(self._adopt, record)
-                self._watch(record, record.usage)
         worker = self._runs.worker(concurrency=self._options.background_runs, grace=self._options.grace_seconds)
         try:
             await in_thread(worker.start)
             self._worker = worker
         except WorkerError as error:
             _log.warning("runs are left to another worker: %s", error)
+        await self._adopt_all(await in_thread(self._rows.requeue_interrupted, await in_thread(self._alive)))
+        self._adopting = asyncio.get_running_loop().create_task(self._adopt_abandoned())
+
+    def _alive(self) -> list[str]:
+        return [worker.id for worker in self._store.workers.all() if worker.is_alive]
+
+    async def _adopt_abandoned(self) -> None:
+        """Continue what other servers left when they stopped: a server may never start again."""
+        while True:
+            await asyncio.sleep(_ADOPT_EVERY)
+            try:
+                alive = await in_thread(self._alive)
+                await self._adopt_all(await in_thread(self._rows.requeue_abandoned, alive, self._added))
+            except Exception:
+                _log.exception("requests of stopped servers could not be looked for")
+
+    async def _adopt_all(self, records: Sequence[RunRecord]) -> None:
+        for record in records:
+            if record.agent in self._added:
+                await in_thread(self._adopt, record)
+                self._watch(record, record.usage)
 
     def _adopt(self, record: RunRecord) -> None:
         """Have workers continue a run of a request, which its server left."""
-        started = self._started(record)
-        if self._rows.first_line(record.run_id) is None:  # it has not begun
-            self._rows.delete(record.run_id)
-            self._store.enqueue([started])
-        else:
-            self._store.queue.adopt(record.run_id, started.request.dumps(), started.request.version)
-            if record.state == "queued":
-                self._store.queue.again(record.run_id, {"queued"})
+        self._store.queue.adopt(self._started(record).new())
 
     async def start(self, record: RunRecord) -> RunRecord:
         if record.key is not None:  # the same key is the same run
@@ -210,8 +227,9 @@ class DurableExecutor:
 
     async def close(self) -> None:
         self.stop_listening()
-        if self._watching is not None:
-            self._watching.cancel()
+        for task in (self._watching, self._adopting):
+            if task is not None:
+                task.cancel()
         if self._worker is not None:
             await in_thread(self._worker.stop)
         await self._count_ended()

@@ -51,6 +51,7 @@ class ProcessExecutor:
     """
 
     has_deltas = True
+    worker = None
 
     def __init__(
         self,

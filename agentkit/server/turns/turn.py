@@ -72,6 +72,8 @@ class Waited:
     """By the ids of the calls."""
     store: RunStore
     """Where the run is stored."""
+    worker: str | None
+    """Id of the worker of this server; see `Executor.worker`."""
     attempt: Attempt | None = None
     """What may store something of the run, once it is claimed."""
 
@@ -84,7 +86,7 @@ class Waited:
         run_id = self.record.run_id
         try:
             await in_thread(self.store.decide, run_id, self.decisions)
-            self.attempt = await in_thread(self.store.begin_attempt, run_id)
+            self.attempt = await in_thread(self.store.begin_attempt, run_id, worker=self.worker)
         except ApprovalError:
             self.attempt = None
         if self.attempt is None:
