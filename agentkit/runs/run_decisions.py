@@ -11,7 +11,7 @@ from agentkit.errors import ApprovalError
 from agentkit.run.parts.decisions import Approved, Decision, decision_data
 from agentkit.runs.run_database import decisions_table, runs_table, stored_call, stored_text
 from agentkit.runs.run_record import RunRecord, RunState, WaitingCall
-from agentkit.runs.run_rows import call_row, json_text, waiting_call_of
+from agentkit.runs.run_rows import call_row, json_text, lock_run, waiting_call_of
 
 __all__ = ["Decided", "ask_calls", "calls_of", "not_decided", "store_decisions"]
 
@@ -54,8 +54,9 @@ def ask_calls(connection: sa.Connection, now: Any, record: RunRecord, timeout: f
 
 def store_decisions(connection: sa.Connection, now: Any, run_id: str, made: Decided, by: str) -> bool:
     """Store decisions about calls of a waiting run; False if one of them cannot be stored."""
-    is_waiting = sa.exists().where(_runs.c.run_id == run_id, _runs.c.state == "waiting")
-    waits = sa.update(_decisions).where(_decisions.c.run == run_id, _decisions.c.decision.is_(None), is_waiting)
+    if lock_run(connection, run_id) != "waiting":
+        return False
+    waits = sa.update(_decisions).where(_decisions.c.run == run_id, _decisions.c.decision.is_(None))
     named: list[tuple[str | None, Decision]] = [(call, one) for call, one in made.items() if call is not None]
     for call, decision in named + [(None, one) for call, one in made.items() if call is None]:
         decided = waits if call is None else waits.where(_decisions.c.call == stored_call(call))

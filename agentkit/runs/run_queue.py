@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from agentkit.run.parts.decisions import Denied, decision_data
 from agentkit.runs.run_database import RunDatabase, decisions_table, lines_table, runs_table
 from agentkit.runs.run_record import RunRecord, RunState
-from agentkit.runs.run_rows import run_row
+from agentkit.runs.run_rows import lock_run, run_row
 
 __all__ = ["Leg", "NewRun", "QueueLeg", "RunQueue", "queue_again"]
 
@@ -146,10 +146,11 @@ class RunQueue:
         late = sa.and_(_decisions.c.decision.is_(None), _decisions.c.expires_at < self._now)
 
         def deny(connection: sa.Connection) -> None:
-            if connection.execute(sa.select(_decisions.c.run).where(late).limit(1)).first() is None:
-                return  # without the lock of a writer
-            denied = sa.update(_decisions).where(late).values(decision=_EXPIRED, decided_by="", decided_at=self._now)
-            for run_id in sorted(set(connection.scalars(denied.returning(_decisions.c.run)))):
+            # Read first: without late calls, nothing waits for the lock of a writer.
+            for run_id in sorted(connection.scalars(sa.select(_decisions.c.run).where(late).distinct()).all()):
+                lock_run(connection, run_id)
+                denied = sa.update(_decisions).where(_decisions.c.run == run_id, late)
+                connection.execute(denied.values(decision=_EXPIRED, decided_by="", decided_at=self._now))
                 waits = sa.exists().where(_decisions.c.run == run_id, _decisions.c.decision.is_(None))
                 condition = sa.and_(_runs.c.run_id == run_id, _runs.c.state == "waiting", ~waits)
                 queue_again(connection, self._now, condition, self._queue)

@@ -8,15 +8,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import sqlalchemy as sa
 from pydantic_core import to_json
 
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.parts.decisions import Decision, Denied, read_decision
-from agentkit.runs.run_database import call_of, stored_call, stored_text
-from agentkit.runs.run_record import RunError, RunEvent, RunRecord, WaitingCall
+from agentkit.runs.run_database import call_of, runs_table, stored_call, stored_text
+from agentkit.runs.run_record import RunError, RunEvent, RunRecord, RunState, WaitingCall
 from agentkit_prompts.context.prompt_context import UserInput
 
-__all__ = ["DAMAGED", "call_row", "ended_row", "event_of", "json_text", "record_of", "run_row", "waiting_call_of"]
+__all__ = [
+    "DAMAGED",
+    "call_row",
+    "ended_row",
+    "event_of",
+    "json_text",
+    "lock_run",
+    "record_of",
+    "run_row",
+    "waiting_call_of",
+]
 
 DAMAGED = RunError("RunStoreError", "what is stored of this run is damaged")
 """The error of a run whose row cannot be read."""
@@ -82,6 +93,17 @@ def record_of(row: Mapping[Any, Any], waiting: Sequence[WaitingCall] = ()) -> Ru
         )
     except _UNREADABLE:
         return RunRecord(**known, error=DAMAGED, usage=NO_USAGE)
+
+
+def lock_run(connection: sa.Connection, run_id: str) -> RunState | None:
+    """Lock a run until the end of the transaction, and return its state; None if there is no such run.
+
+    Decisions are stored under this lock. Without it, two transactions that decide about the last two calls would each
+    still see the other call without a decision, and neither would queue the run.
+    """
+    locked = sa.update(runs_table).where(runs_table.c.run_id == run_id).values(fence=runs_table.c.fence)
+    state: RunState | None = connection.scalar(locked.returning(runs_table.c.state))
+    return state
 
 
 def call_row(run_id: str, call: WaitingCall) -> dict[str, Any]:

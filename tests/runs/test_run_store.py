@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy import event
 
 from agentkit import Approved, Denied, Journal
 from agentkit.errors import ApprovalError, JournalError
@@ -155,6 +156,27 @@ def test_of_two_that_decide_at_once_one_is_first(opened: Any) -> None:
     for thread in threads:
         thread.join()
     assert sorted(decided, key=str) == [None, "queued"] and len(opened().calls("r")) == 1
+
+
+def test_a_run_is_queued_when_its_last_two_decisions_come_at_once(store: RunStore) -> None:
+    waiting(store, "a", "b")
+    both, states = threading.Barrier(2), list[str]()
+
+    def meet(_: object) -> None:
+        with suppress(threading.BrokenBarrierError):  # the second transaction waits for the first: they never meet
+            both.wait(0.9)
+
+    event.listen(store.database.engine, "commit", meet)
+    deciders = [
+        threading.Thread(target=lambda call=call: states.append(store.decide("r", {call: Approved()})))
+        for call in ("a", "b")
+    ]
+    for decider in deciders:
+        decider.start()
+    for decider in deciders:
+        decider.join()
+    event.remove(store.database.engine, "commit", meet)
+    assert sorted(states) == ["queued", "waiting"] and store.get("r").state == "queued"
 
 
 def test_events_and_usage_are_kept(store: RunStore) -> None:
