@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -219,6 +219,33 @@ def test_a_run_is_cancelled_and_its_session_is_free() -> None:
         assert ended(client, client.post("/runs", body).json()["id"])["output"] == "Here."
         assert client.delete(f"/runs/{run}").status_code == 204
         assert client.get(f"/runs/{run}").status_code == 404
+
+
+def test_a_run_is_cancelled_while_it_is_stored() -> None:
+    is_stored, may_go_on = threading.Event(), threading.Event()
+
+    class SlowStore(RunStore):
+        def add(self, record: RunRecord, journal: str = "") -> RunRecord:
+            added = super().add(record, journal)
+            is_stored.set()
+            may_go_on.wait(LONG)
+            return added
+
+    agent, body = Agent(ScriptedModel.repeat(Delayed(60, "late")), name="a"), {"agent": "a", "input": "Hi"}
+    with closing(SlowStore()) as store, served(agent, store=store) as client, ThreadPoolExecutor(2) as pool:
+        started = pool.submit(client.post, "/runs", body)
+        assert is_stored.wait(LONG)
+        run = client.get("/runs").json()["runs"][0]["id"]
+        cancelled = pool.submit(client.post, f"/runs/{run}/cancel")
+        with suppress(TimeoutError):
+            cancelled.result(0.5)
+        try:
+            assert client.get(f"/runs/{run}", timeout=5).status_code == 200
+        finally:
+            may_go_on.set()
+        assert started.result(LONG).status_code == 202
+        assert cancelled.result(LONG).json()["status"] == "cancelled"
+        assert client.get(f"/runs/{run}").json()["status"] == "cancelled"
 
 
 def test_a_run_that_waits_can_be_cancelled(run_service: RunService) -> None:

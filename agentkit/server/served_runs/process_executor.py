@@ -143,7 +143,13 @@ class ProcessExecutor:
     async def cancel(self, record: RunRecord) -> RunRecord:
         run_id = record.run_id
         while True:
-            if (live := self._live.get(run_id)) is not None and live.task is not None:
+            live = self._live.get(run_id)
+            if live is not None:
+                if live.task is None:  # the run is being stored
+                    await live.more()
+                    continue
+                # A task that is cancelled before its first step runs nothing: the run would stay live.
+                await asyncio.sleep(0)
                 live.is_cancelled = True
                 live.task.cancel()
                 await asyncio.wait((live.task,))
@@ -211,12 +217,14 @@ class ProcessExecutor:
         place = of_session(live.record)
         if place is not None and self._busy.get(place) == live.record.run_id:
             del self._busy[place]
+        live.wake()
 
     def _begin(self, live: LiveRun) -> None:
         if (place := of_session(live.record)) is not None:
             self._busy[place] = live.record.run_id
         self._live[live.record.run_id] = live
         live.task = asyncio.get_running_loop().create_task(self._drive(live))
+        live.wake()
 
     async def _drive(self, live: LiveRun) -> None:
         """Run to the end, or until it waits, and store how it ended."""
@@ -232,7 +240,6 @@ class ProcessExecutor:
         usage = usage_since(before, live.record.usage)
         self._limits.used(live.record.tenant, usage, has_ended=live.record.has_ended)
         self._forget(live)
-        live.wake()
 
     async def _stored(self, live: LiveRun) -> None:
         try:
