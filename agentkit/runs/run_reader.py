@@ -43,10 +43,10 @@ class RunReader:
             RunNotFound: There is no such run, or it is a run of another tenant.
         """
         record = self.any(run_id)
-        if record.parent is not None:
-            raise RunNotFound(run_id, self._top(run_id))
         if tenant not in (None, record.tenant):
             raise RunNotFound(run_id)
+        if record.parent is not None:
+            raise RunNotFound(run_id, self._top(run_id))
         return record
 
     def any(self, run_id: str) -> RunRecord:
@@ -119,7 +119,9 @@ class RunReader:
             before = sa.select(_runs.c.number).where(_runs.c.run_id == wanted.before)
             if wanted.tenant is not None:
                 before = before.where(_runs.c.tenant == wanted.tenant)
-            first = self._work(lambda connection: connection.scalar(before))
+            first = None
+            if can_be_stored(wanted.before):
+                first = self._work(lambda connection: connection.scalar(before))
             if first is None:
                 raise RunNotFound(wanted.before)
             query = query.where(_runs.c.number < first)

@@ -158,6 +158,26 @@ def test_of_two_that_decide_at_once_one_is_first(opened: Any) -> None:
     assert sorted(decided, key=str) == [None, "queued"] and len(opened().calls("r")) == 1
 
 
+def test_another_tenant_learns_nothing_of_an_agent_inside_of_a_run(store: RunStore) -> None:
+    store.add(run(executor="dbos"))
+    attempt = store.begin_attempt("r")
+    assert attempt is not None
+    store.add_lines(attempt, [(Journal("clerk", "inner", PromptContext(user_input="Hi")).dumps(), ("c1",))])
+    for tenant, around in (("acme", "r"), (None, "r"), ("evil", None)):
+        with raises(RunNotFound, run_id="inner", around=around):
+            store.get("inner", tenant=tenant)
+
+
+@pytest.mark.parametrize("text", ["a\0", "a\ud800"])
+def test_there_is_no_run_of_an_id_that_no_database_stores(store: RunStore, text: str) -> None:
+    store.add(run())
+    with raises(RunNotFound, run_id=text):
+        store.get(text)
+    for tenant in ("acme", None):
+        with raises(RunNotFound, run_id=text):
+            listed(store, tenant=tenant, before=text)
+
+
 def test_a_run_is_queued_when_its_last_two_decisions_come_at_once(store: RunStore) -> None:
     waiting(store, "a", "b")
     both, states = threading.Barrier(2), list[str]()
