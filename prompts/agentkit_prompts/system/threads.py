@@ -182,14 +182,20 @@ class Threads:
                     refused.set_exception(self._refusal(len(self._left)))
 
     def _start_waiting(self) -> None:
-        """Start a thread where there is a call and a place for it; the lock is held."""
+        """Start threads for the calls that wait, as far as there are places; the lock is held."""
         kept = 0 if self._refusal is None else len(self._left)
-        if self._waiting and self._threads + kept < self.limit:
+        while self._waiting and self._threads + kept < self.limit:
             self._start(self._waiting.popleft())
 
     def _start(self, job: _Job) -> None:
-        self._threads += 1
-        Thread(target=self._work, args=(_Worker(job),), name=self._name, daemon=True).start()
+        try:
+            Thread(target=self._work, args=(_Worker(job),), name=self._name, daemon=True).start()
+        except RuntimeError as error:
+            # The process has as many threads as it may have. The call may be that of another caller.
+            if job[0].set_running_or_notify_cancel():
+                job[0].set_exception(error)
+        else:
+            self._threads += 1
 
     def _work(self, worker: _Worker) -> None:
         """Run calls until none comes for a while, or until this thread is left or killed."""

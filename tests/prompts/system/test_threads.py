@@ -71,6 +71,22 @@ def test_what_the_running_calls_wait_for_needs_no_place() -> None:
     assert threads.submit(wait_for_another_call).result(LONG) == "inner"
 
 
+def test_a_thread_that_cannot_be_started_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, start, is_full = Threads(1, "t"), threading.Thread.start, True
+
+    def start_if_there_is_room(thread: threading.Thread) -> None:
+        if is_full:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_if_there_is_room)
+    with pytest.raises(RuntimeError, match="new thread"):
+        threads.submit(lambda: "first").result(LONG)
+    assert threads.busy == 0
+    is_full = False
+    assert threads.submit(lambda: "second").result(LONG) == "second"
+
+
 async def test_a_cancelled_task_leaves_a_call_or_waits_for_its_end() -> None:
     threads, begun, release, ended = Threads(1, "t"), threading.Event(), threading.Event(), threading.Event()
 
