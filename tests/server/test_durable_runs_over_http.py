@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx2 as httpx
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, text
 
 pytest.importorskip("dbos", reason="needs the extra `durable`")
 
@@ -104,6 +104,27 @@ def test_what_a_run_used_is_counted_when_it_ends_while_the_server_stops(tmp_path
             assert begun.wait(LONG)
         assert records.get(run).state == "finished"
         assert [(runs, usage.input_tokens) for runs, usage in records.usage.of("acme").values()] == [(1, 7)]
+
+
+def test_a_run_whose_journal_is_damaged_takes_no_room_once_it_has_ended(tmp_path: Path) -> None:
+    runs, model = Runs(f"sqlite:///{tmp_path / 'durable.db'}"), ScriptedModel.repeat(Delayed(300, "late"))
+    records = runs.store.rows
+    with (
+        Memory.open(tmp_path / "home", scope="acme") as memory,
+        served(Agent(model, name="shop", memory=memory), runs=runs) as client,
+    ):
+        bad, good = [client.post("/runs", {"agent": "shop", "input": "a"}).json()["id"] for _ in range(2)]
+        end = time.monotonic() + LONG
+        while len(model.requests) < 2 and time.monotonic() < end:
+            time.sleep(0.05)
+        damage = text("UPDATE agentkit_journal_lines SET line = :line WHERE run = :run")
+        records.database.work(lambda connection: connection.execute(damage, {"line": "x\n", "run": bad}))
+        for run in (bad, good):
+            assert client.post(f"/runs/{run}/cancel", {}).json()["status"] == "cancelled"
+        while client.server.runs.live and time.monotonic() < end:
+            time.sleep(0.05)
+        assert client.server.runs.live == 0
+        assert sum([day.runs for day in records.usage.of("acme").values()]) == 2
 
 
 def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from agentkit.durable.run_handle import entry_events
 from agentkit.durable.runs_facade import Runs
 from agentkit.durable.stored.durable_store import StartedRun
 from agentkit.durable.stored.run_request import SessionName
-from agentkit.errors import AgentDefinitionError, ApprovalError
+from agentkit.errors import AgentDefinitionError, ApprovalError, JournalError
 from agentkit.ground.threads import in_thread
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.engine.loop import RunResult
@@ -261,13 +261,24 @@ class DurableExecutor:
                 record = found.get(run_id)
                 if record is not None and not (record.has_ended or record.state == "waiting"):
                     continue
-                journal = await in_thread(self._rows.journal, run_id)  # it may be deleted as soon as it has ended
+                total = await in_thread(self._usage, run_id, record)
                 if self._live[run_id] is watched:  # nobody continued it in between
                     del self._live[run_id]
-                    used = usage_since(watched.counted, NO_USAGE if journal is None else journal.usage)
+                    used = usage_since(watched.counted, total)
                     self._limits.used(watched.tenant, used, has_ended=record is None or record.has_ended)
         except Exception:
             _log.exception("what %d runs used could not be counted", len(live))
+
+    def _usage(self, run_id: str, record: RunRecord | None) -> Usage:
+        """Return what a run used; `record` is None if it was deleted, which it may be as soon as it has ended."""
+        try:
+            journal = self._rows.journal(run_id)
+        except JournalError as error:  # the run still has to make room for others
+            _log.warning("run %s: what it used since it waited or began is not known: %s", run_id, error)
+            journal = None
+        if journal is not None:
+            return journal.usage
+        return NO_USAGE if record is None else record.usage
 
 
 class _LiveRun(NamedTuple):
