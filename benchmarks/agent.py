@@ -1,35 +1,28 @@
-"""W2 and W4: what the loop around a model costs, and what a long session costs.
+"""W2: what the loop around a model costs; with W4, the sessions of `sessions.py`.
 
 The model answers at once, from a payload that could be sent. The limit of W2 is an asyncio loop written by hand that
 validates arguments with a ready pydantic validator; ours runs with events listened to, timeouts and idempotency keys
-on. The limit of W4 appends to a list, and, where the session is kept, inserts into SQLite through the driver of the
-standard library.
+on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import gc
 import inspect
 import itertools
 import json
-import sqlite3
-import statistics
-import tempfile
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 from harness import Figure, Work, figures, interleave, kib_each, main
 from peer_agents import PEERS
 from pydantic import TypeAdapter
+from sessions import session_workload
 from typing_extensions import TypedDict
 
-from agentkit import Agent, Composition, InMemorySession, Message, Reply, ScriptedModel, Tool, ToolCall, tool
-from agentkit.memory import Memory
+from agentkit import Agent, Composition, Message, Reply, ScriptedModel, Tool, ToolCall, tool
 
 SYSTEM = "You are a careful assistant. Use the tools for arithmetic."
 AT_ONCE = 100
@@ -247,16 +240,6 @@ def our_model() -> ScriptedModel:
     return ScriptedModel.repeat(answer, keep=0)
 
 
-def noting_model() -> ScriptedModel:
-    noted = Reply(Message("assistant", "Noted."))
-
-    def answer(sent: Composition) -> Reply:
-        sent.to_openai()
-        return noted
-
-    return ScriptedModel.repeat(answer, keep=0)
-
-
 def our_agent(tools: list[Tool] = TIMED) -> Callable[[str], Any]:
     agent = Agent(our_model(), SYSTEM, tools=tools)
     heard: list[int] = [0]
@@ -326,146 +309,13 @@ def agent_workload(rounds: int) -> Iterator[Figure]:
     ready = interleave({"by hand": limit_construct, "agentkit": our_construct}, 2000, rounds)
     for figure in figures("W2 construct, tools ready", ready):
         ours = figure.who == "agentkit"
-        yield _with_goal(figure, "at most 5 µs", figure.value <= 5) if ours else figure
+        yield figure.with_goal("at most 5 µs", figure.value <= 5) if ours else figure
     built = {"by hand": limit_construct_from_functions, "agentkit": our_construct_from_functions}
     yield from figures("W2 construct, 10 functions", interleave(built, 5, rounds), unit="ms", goals={"agentkit": 1.1})
     hand, ours = HandModel(), our_model()
     yield Figure("W2 memory per agent", "by hand", kib_each(lambda: HandAgent(hand, SYSTEM, [add, multiply])), "KiB")
     each = kib_each(lambda: Agent(ours, SYSTEM, tools=TIMED))
     yield Figure("W2 memory per agent", "agentkit", each, "KiB", None, "at most 1.6 KiB", each <= 1.6)
-
-
-def _with_goal(figure: Figure, goal: str, met: bool) -> Figure:
-    return Figure(figure.workload, figure.who, figure.value, figure.unit, figure.ratio, goal, met)
-
-
-# W4, by hand
-
-
-async def _answer(messages: list[dict[str, str]]) -> str:
-    return "Noted."
-
-
-def limit_session(turns: int) -> None:
-    async def session() -> None:
-        messages: list[dict[str, str]] = []
-        for i in range(turns):
-            messages.append({"role": "user", "content": f"Remember the number {i}, please."})
-            messages.append({"role": "assistant", "content": await _answer(messages)})
-
-    asyncio.run(session())
-
-
-def limit_session_sync(turns: int) -> None:
-    messages: list[dict[str, str]] = []
-    with asyncio.Runner() as runner:
-        for i in range(turns):
-            messages.append({"role": "user", "content": f"Remember the number {i}, please."})
-            messages.append({"role": "assistant", "content": runner.run(_answer(messages))})
-
-
-def limit_session_json(turns: int) -> None:
-    """What sending the history costs those who encode all of it on every turn."""
-
-    async def session() -> None:
-        messages: list[dict[str, str]] = []
-        for i in range(turns):
-            messages.append({"role": "user", "content": f"Remember the number {i}, please."})
-            json.dumps(messages)
-            messages.append({"role": "assistant", "content": await _answer(messages)})
-
-    asyncio.run(session())
-
-
-def limit_session_sqlite(turns: int) -> None:
-    """Two transactions a turn, as a run that may be killed between question and answer needs them."""
-
-    async def session(database: sqlite3.Connection) -> None:
-        messages: list[dict[str, str]] = []
-        for i in range(turns):
-            messages.append({"role": "user", "content": f"Remember the number {i}, please."})
-            _insert(database, messages)
-            messages.append({"role": "assistant", "content": await _answer(messages)})
-            _insert(database, messages)
-
-    with tempfile.TemporaryDirectory() as folder:
-        database = sqlite3.connect(Path(folder) / "limit.db", isolation_level=None)
-        database.execute("PRAGMA journal_mode=WAL")
-        database.execute("PRAGMA synchronous=NORMAL")
-        database.execute("CREATE TABLE message (seq INTEGER PRIMARY KEY, body TEXT NOT NULL)")
-        asyncio.run(session(database))
-        database.close()
-
-
-def _insert(database: sqlite3.Connection, messages: list[dict[str, str]]) -> None:
-    database.execute("BEGIN IMMEDIATE")
-    database.execute("INSERT INTO message VALUES (?, ?)", (len(messages), json.dumps(messages[-1])))
-    database.execute("COMMIT")
-
-
-# W4, ours
-
-
-def our_session(turns: int) -> None:
-    agent = Agent(noting_model(), SYSTEM)
-    session = InMemorySession()
-
-    async def talk() -> None:
-        for i in range(turns):
-            await agent.run(f"Remember the number {i}, please.", session=session)
-
-    asyncio.run(talk())
-    assert len(session.conversation) == 2 * turns
-
-
-def our_session_sync(turns: int) -> None:
-    agent = Agent(noting_model(), SYSTEM)
-    session = InMemorySession()
-    for i in range(turns):
-        agent.run_sync(f"Remember the number {i}, please.", session=session)
-    assert len(session.conversation) == 2 * turns
-
-
-def our_session_sqlite(turns: int) -> None:
-    agent = Agent(noting_model(), SYSTEM)
-    with tempfile.TemporaryDirectory() as folder, Memory.open(folder) as memory:
-        session = memory.session("long")
-
-        async def talk() -> None:
-            for i in range(turns):
-                await agent.run(f"Remember the number {i}, please.", session=session)
-
-        asyncio.run(talk())
-        assert len(session.conversation) == 2 * turns
-
-
-def session_workload(rounds: int) -> Iterator[Figure]:
-    """W4."""
-    for where, goal, candidates in (
-        ("in memory", 0.04, {"by hand": limit_session, "agentkit": our_session}),
-        ("by run_sync", 0.1, {"by hand": limit_session_sync, "agentkit": our_session_sync}),
-        ("in SQLite", 0.5, {"by hand": limit_session_sqlite, "agentkit": our_session_sqlite}),
-    ):
-        full, half = _whole_sessions(candidates, 1000, rounds), _whole_sessions(candidates, 500, rounds)
-        for figure in figures(f"W4 {where}", full, unit="ms"):
-            ours = figure.who == "agentkit"
-            yield _with_goal(figure, f"at most {goal * 1000:g} ms", full["agentkit"] <= goal) if ours else figure
-        growth = full["agentkit"] / half["agentkit"]
-        yield Figure(f"W4 {where}, 1000 over 500", "agentkit", growth, "times", None, "at most 2.2", growth <= 2.2)
-    encoded = _whole_sessions({"json each turn": limit_session_json}, 1000, 3)
-    yield from figures("W4 in memory", encoded, unit="ms")
-
-
-def _whole_sessions(candidates: dict[str, Work], turns: int, rounds: int) -> dict[str, float]:
-    """Return median CPU seconds of one session of so many turns."""
-    taken: dict[str, list[float]] = {name: [] for name in candidates}
-    for number in range(rounds):
-        for name in list(candidates)[:: 1 if number % 2 else -1]:
-            gc.collect()
-            start = time.process_time()
-            candidates[name](turns)
-            taken[name].append(time.process_time() - start)
-    return {name: statistics.median(times) for name, times in taken.items()}
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import statistics
 import time
 import tracemalloc
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias
 
 __all__ = ["Figure", "Work", "figures", "interleave", "kib_each", "main"]
@@ -35,6 +35,10 @@ class Figure:
     """Multiple of the limit; None for the limit itself, and without a limit."""
     goal: str = ""
     met: bool | None = None
+
+    def with_goal(self, goal: str, met: bool) -> Figure:
+        """Return the figure with a goal, and whether it is met."""
+        return replace(self, goal=goal, met=met)
 
 
 def interleave(candidates: Mapping[str, Work], n: int, rounds: int = 9) -> dict[str, float]:

@@ -37,7 +37,7 @@ class StrictLoader(yaml.SafeLoader):
 
     def refuse_event(self, what: str) -> None:
         """Raise an error at the place of the next event."""
-        event: Any = self.get_event()  # type: ignore[no-untyped-call]
+        event: Any = self.get_event()  # type: ignore[no-untyped-call]  # yaml has no type for it
         raise yaml.MarkedYAMLError(None, None, what, event.start_mark)
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:

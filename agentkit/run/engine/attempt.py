@@ -169,8 +169,10 @@ class Attempt(Generic[Output]):
         with suppress(Exception):  # an exception without attributes
             if problem and problem not in getattr(error, "__notes__", ()):
                 error.add_note(problem)
-            error.messages = (*journal.messages, *steps.unstored)  # type: ignore[attr-defined]
-            error.usage, error.journal = journal.usage + steps.usage_outside, journal  # type: ignore[attr-defined]
+            ended: Any = error  # errors of every class get these attributes
+            ended.messages = (*journal.messages, *steps.unstored)
+            ended.usage = journal.usage + steps.usage_outside
+            ended.journal = journal
 
     def _cut(self, error: LimitExceeded) -> RunResult[Output] | None:
         """Return the result of a run that reached a limit: its last text, if the answer is text.

@@ -204,10 +204,10 @@ class InnerRun:
         approve = self._outer.approve
         if not callable(approve):
             start = inner_id(self._call_id, "")
-            given: Mapping[object, Decision | bool] = approve or {}  # type: ignore[assignment]
+            # The mapping is the caller's: a key of another type is no id of a call.
             return {
                 call.removeprefix(start): decision
-                for call, decision in given.items()
+                for call, decision in (approve or {}).items()
                 if isinstance(call, str) and call.startswith(start)
             }
 

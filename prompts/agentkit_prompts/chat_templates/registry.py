@@ -70,6 +70,7 @@ class ChatTemplateRegistry:
                 f"choose another one, or replace it with force=True",
                 name=name,
             )
+        # The type of a decorated maker stays; what it returns is not known before it is called.
         known[name] = maker  # type: ignore[assignment]
         self._matches.pop(name, None)
         return maker

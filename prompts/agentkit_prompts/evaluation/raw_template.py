@@ -64,13 +64,14 @@ class RawPromptTemplate(RowTemplate):
         return self._render(row, ())
 
     def _render(self, row: Mapping[str, Any], ice: object) -> Messages:
-        if ice and not isinstance(ice, list | tuple):
+        examples = list(ice) if isinstance(ice, list | tuple) else []
+        if ice and not examples:
             text = "RawPromptTemplate: examples that are text cannot go among messages; give them roles"
             raise InContextError(text, name="ice")
         messages: Messages = []
         for message in self.messages:
             if isinstance(message, str):
-                messages += deepcopy(list(ice or ()))  # type: ignore[call-overload]
+                messages += deepcopy(examples)
             elif "expand_column" in message:
                 messages += _expanded(row, message["expand_column"])
             else:

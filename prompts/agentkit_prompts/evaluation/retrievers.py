@@ -139,7 +139,8 @@ def _chosen(
 ) -> Sequence[Sequence[Example]]:
     select_all = getattr(selector, "select_all", None)
     if select_all is not None:
-        return select_all(queries, examples)  # type: ignore[no-any-return]
+        rows: Sequence[Sequence[Example]] = select_all(queries, examples)
+        return rows
     return [_at_once(type(selector).__name__, selector.select(query, examples)) for query in queries]
 
 

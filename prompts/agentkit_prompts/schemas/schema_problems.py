@@ -98,7 +98,7 @@ def _plain(error: ValidationError, path: _Path, document: Mapping[str, Any]) -> 
 
 
 def _missing(error: ValidationError, path: _Path, document: Mapping[str, Any]) -> Iterator[SchemaProblem]:
-    name: str = error.kind.property  # type: ignore[attr-defined]
+    name: str = error.kind.property  # type: ignore[attr-defined]  # the kind is `required`
     schema = schema_at(document, [*path, name])
     expected = "is required but missing"
     if schema is not None:

@@ -88,6 +88,7 @@ def http_tool(
         max_bytes=(max_bytes, int, "a whole number of bytes"),
         redirects=(redirects, int, "a whole number"),
         timeout=(timeout, (int, float), "a number of seconds"),
+        # For mypy, Callable is not a class; `isinstance` accepts it.
         resolve=(resolve, (Callable, type(None)), "a function"),  # type: ignore[arg-type]
     )
     for name, value, minimum in (("max_bytes", max_bytes, 1), ("redirects", redirects, 0)):

@@ -115,8 +115,9 @@ def _frame(template: object, kwargs: Mapping[str, Any], is_guarded: bool) -> Fra
         raise NotAloneError
     options = tuple((name, kwargs[name]) for name in _TASK_OPTIONS if name in kwargs)
     try:
+        # Fields may be of any type; the cache raises a TypeError if one cannot be hashed.
         return frame_of(type(template), tuple(vars(template).items()), options, is_guarded)  # type: ignore[arg-type]
-    except TypeError:  # a field cannot be hashed: it may have changed at the next turn
+    except TypeError:  # such a field may have changed at the next turn
         raise NotAloneError from None
 
 

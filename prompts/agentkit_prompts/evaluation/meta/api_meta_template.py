@@ -171,12 +171,12 @@ def _joined(first: Any, second: Any, separator: str = "") -> Any:
     return [*_as_parts(first), *_as_parts(second)]
 
 
-def _as_parts(content: Any) -> Sequence[Any]:
+def _as_parts(content: str | Sequence[Any] | None) -> Sequence[Any]:
     if not content:
         return ()
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return content  # type: ignore[no-any-return]
+    return content
 
 
 def _messages(config: Sequence[object]) -> list[dict[str, Any]]:

@@ -159,7 +159,8 @@ def unique(context: Context, value: Any, case_sensitive: Any = False, attribute:
     items = list(value)
     read = make_attrgetter(context.environment, attribute)
     if not isinstance(value, str):
-        context.meter.keys([read(item) for item in items])  # type: ignore[attr-defined]
+        meter: Meter = context.meter  # type: ignore[attr-defined]  # it is a BoundedContext
+        meter.keys([read(item) for item in items])
     return list(FILTERS["unique"](context.environment, items, case_sensitive, attribute))
 
 
@@ -170,6 +171,7 @@ def fill_fields(context: Context, value: Any, *args: Any, **kwargs: Any) -> Any:
         raise FilterArgumentError("format takes values by position or by name, not both")
     # Markup stays what it is.
     text = value if isinstance(value, str) else str(value)
+    # The environment is a sandbox.
     return context.environment.call_binop(context, "%", text, kwargs or args)  # type: ignore[attr-defined]
 
 
@@ -192,7 +194,8 @@ def _checked_test(run: Callable[..., Any], reads: str, is_prompt: bool) -> Calla
         if is_prompt and isinstance(value, Undefined):
             value._fail_with_undefined_error()
         if reads != "kind":
-            _check_operands(context.meter, (value, *args, *kwargs.values()), reads)  # type: ignore[attr-defined]
+            meter: Meter = context.meter  # type: ignore[attr-defined]  # it is a BoundedContext
+            _check_operands(meter, (value, *args, *kwargs.values()), reads)
         return call(context, value, args, kwargs)
 
     return checked

@@ -228,9 +228,9 @@ def _public_fields(value: object) -> dict[str, object] | None:
     """Return the public fields of a model or dataclass; None for other values, and for content parts."""
     if isinstance(value, BaseModel):
         return _public({**value.__dict__, **(value.__pydantic_extra__ or {})})
-    if not _is_instance_of_dataclass(value) or isinstance(value, Media | Text):
+    if not is_dataclass(value) or isinstance(value, type | Media | Text):
         return None
-    data = _public({field.name: getattr(value, field.name) for field in fields(value)})  # type: ignore[arg-type]
+    data = _public({field.name: getattr(value, field.name) for field in fields(value)})
     if isinstance(value, Message | ToolCall | Thinking):
         return {name: item for name, item in data.items() if name not in _PROVIDER_FIELDS}
     return data

@@ -68,7 +68,8 @@ class BoundedContext(Context):
 
     def derived(self, locals: dict[str, Any] | None = None) -> Context:
         context = super().derived(locals)
-        context.meter = getattr(self, "meter", None)  # type: ignore[attr-defined]  # None without limits
+        # It is a BoundedContext too. Without limits its meter is None.
+        context.meter = getattr(self, "meter", None)  # type: ignore[attr-defined]
         return context
 
     def shown(self, value: Any) -> str:
@@ -86,7 +87,7 @@ class BoundedContext(Context):
         if _ONLY_TEXT.issuperset(map(type, values)):
             self.meter.make_small(sum(map(len, values)))
             return "".join(values)
-        add = partial(self.environment.call_binop, self, "+")  # type: ignore[attr-defined]
+        add = partial(self.environment.call_binop, self, "+")  # type: ignore[attr-defined]  # it is a sandbox
         return reduce(add, values)
 
     def join(self, values: Iterable[Any]) -> str:
@@ -142,7 +143,7 @@ class PromptContext(BoundedContext):
         # Without the preparations of Jinja for blocks and imports, which take as long as a short template.
         self.environment = eval_context.environment
         self.eval_ctx = eval_context
-        self.parent = values  # type: ignore[assignment]
+        self.parent = values  # type: ignore[assignment]  # any mapping: Jinja only reads it
         self.vars = {}
         self.exported_vars = set()
         self.meter = meter
