@@ -27,7 +27,7 @@ from agentkit import Agent, Composition, Message, Reply, ScriptedModel, Tool, To
 SYSTEM = "You are a careful assistant. Use the tools for arithmetic."
 AT_ONCE = 100
 VARIANTS = 64
-"""How many different tool calls there are, so that nobody can answer from a cache of the last one."""
+"""Number of different tool calls, so that no cache of the last call can answer."""
 
 
 # The tools
@@ -81,7 +81,7 @@ def call_text(number: int) -> str:
 
 
 def ten_functions() -> list[Callable[..., Any]]:
-    """Ten functions nobody has seen before, so that no schema is found in a cache."""
+    """Return ten new functions, so that no schema is found in a cache."""
 
     def search(query: str, limit: int = 10, *, tags: list[str] | None = None, exact: bool = False) -> str:
         """Search the archive."""

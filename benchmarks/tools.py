@@ -5,7 +5,7 @@ Build: a function with a docstring becomes a name, a description, a JSON Schema 
 called with them; the limit is a ready validator and the call. Call: the same up to the result a model can read, without
 a time limit, and with the time limit of every tool, both in the task of the caller.
 Register: 1,000 tools and 10,000, which may cost ten times as much in time and memory and no more; tools from JSON
-Schema, whose validators are made when they are called first (a row of its own: `first call`), and tools from functions.
+Schema, whose validators are made when they are called first (a separate row: `first call`), and tools from functions.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""`Agent`, and what is made of one: a tool, a durable run, an extractor of facts."""
+"""`Agent`, and objects made from an agent: a tool, a durable run, an extractor of facts."""

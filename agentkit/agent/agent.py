@@ -272,13 +272,13 @@ class Agent(Generic[Deps, Output]):
         """Go on with a run from its journal, in this process or another one: what was done is not done again.
 
         Args:
-            journal: The journal, as `Paused`, any error of a run, or `Journal.loads` gives it; or its file. One that
-                was read from a file, or kept in one, goes on in that file.
-            **options: See `RunOptions`. `session` is that of the run, opened anew; it must be given if there was
+            journal: The journal from `Paused`, from any error of a run or from `Journal.loads`; or its file. The file
+                of a journal is continued.
+            **options: See `RunOptions`. `session` is the session of the run, opened again; required if the run had
                 one.
 
         Raises:
-            JournalError: It cannot be read, is that of another agent, conversation or memory, or the run went on since.
+            JournalError: It cannot be read, is of another agent, conversation or memory, or the run continued since.
             RunBusy: The run is going on already.
             AgentError: As `run` does.
         """
@@ -301,7 +301,7 @@ class Agent(Generic[Deps, Output]):
 
         Args:
             user_input: As `run` takes it.
-            **options: See `RunOptions`. The same `run_id` with the same input is the run that there is.
+            **options: See `RunOptions`. The same `run_id` with the same input returns the existing run.
 
         Raises:
             AgentDefinitionError: The agent was added to no `Runs`.
@@ -315,8 +315,8 @@ class Agent(Generic[Deps, Output]):
     ) -> MapReport:
         """Begin a durable run for each of many inputs, and write how they end, in the order of the inputs.
 
-        It may be stopped and asked for again, with the same name, inputs and file: runs that there are go on, and
-        answers that are written stay.
+        After a stop it may be called again, with the same name, inputs and file: existing runs continue, and
+        written answers stay.
 
         Args:
             inputs: Each as `run` takes it; 10,000 are no problem. The run of input 7 is `name/7`.
@@ -325,8 +325,8 @@ class Agent(Generic[Deps, Output]):
             **options: See `RunOptions`.
 
         Raises:
-            DurableError: Inputs that cannot be run, by their numbers, or a file that is that of something else, cannot
-                be written, or is being written by a map; nothing was started. Or the disk is full meanwhile.
+            DurableError: Inputs that cannot be run, by their numbers; or the file belongs to something else, cannot be
+                written, or is being written by a map; nothing was started. Or the disk is full meanwhile.
             RunIdTaken: There is a map of this name with other inputs; nothing was started.
         """
         return await self._runs_of().map(self, inputs, name=name, out=out, **options)

@@ -102,7 +102,7 @@ class AgentAsTool:
         asked: Any = UserInput(arguments.pop(self._argument), additional_kwargs=arguments)
         if self._history != "none":
             asked = PromptContext(user_input=asked, conversation=_seen(self._history, context.messages))
-        options = {"deps": context.deps, "on_event": self._listener(outer, context), "approve": _nobody}
+        options = {"deps": context.deps, "on_event": self._listener(outer, context), "approve": _no_approver}
         inner = None if outer is None else outer.inner_run(context.call_id)
         if outer is None or inner is None:
             # No run could pause with this one, so a person cannot be asked later: only a function decides now.
@@ -169,5 +169,5 @@ def _seen(history: History, messages: tuple[Message, ...]) -> tuple[Message, ...
     return tuple([replace(message, tool_calls=()) if message.tool_calls else message for message in texts])
 
 
-def _nobody(call: ToolCall) -> Denied:
-    return Denied("it needs the approval of a person, and nobody is there to ask.")
+def _no_approver(call: ToolCall) -> Denied:
+    return Denied("it needs the approval of a person, and no person can be asked.")

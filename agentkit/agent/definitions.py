@@ -126,7 +126,9 @@ def _defined(
         recall = recaller.RecallOptions() if recall is None else recall
         recaller.shown_options(recall, chain.layers)
     elif recall is not None:
-        raise AgentDefinitionError("recall= says how memory is asked: give the agent memory= too", name="recall")
+        raise AgentDefinitionError(
+            "recall= has an effect only with memory=: give the agent a memory too", name="recall"
+        )
     if compaction is not None:
         from agentkit.run.parts.compaction import check_compaction
 
@@ -134,7 +136,7 @@ def _defined(
     prompter = chain.prompter
     if prompter is not None and (prompter.tools or prompter.history):
         raise AgentDefinitionError(
-            "an agent has tools and a history of its own: give it the tools, and earlier turns to a session, "
+            "an agent has its own tools and history: give it the tools, and earlier turns to a session, "
             "instead of the prompter",
             name="layers",
         )

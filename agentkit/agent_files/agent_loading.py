@@ -289,10 +289,10 @@ class _Building:
         part = ModelPart(name=wanted) if isinstance(wanted, str) else wanted
         own: str | Path | None = part.chat_template
         if isinstance(own, str) and own not in CHAT_TEMPLATES:
-            beside = self._base / own
-            # A file of the working folder alone is an error that names the path beside the agent file.
-            if beside.exists() or Path(own).exists():
-                own = beside
+            path = self._base / own
+            # A file that only the working folder has is an error that names the path next to the agent file.
+            if path.exists() or Path(own).exists():
+                own = path
         settings = ModelSettings(**part.settings)
         model = part.name if self._model is None else self._model
         try:
@@ -335,7 +335,7 @@ class _Building:
                 return [_as_tool(self._imported(entry), entry)]
             if isinstance(entry, MCPTool):
                 return [self._mcp(entry)]
-            # A module is found by its name, a file beside the agent file.
+            # A module is found by its name, a file next to the agent file.
             is_module = is_import_path(entry.agent) and not entry.agent.rpartition(":")[0].endswith(".py")
             source = entry.agent if is_module else self._base / entry.agent
             inner = load_agent(source, home=self._home, memories=self._memories)

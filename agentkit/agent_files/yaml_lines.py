@@ -173,7 +173,7 @@ def read_yaml(path: Path, problems: list[Problem]) -> YamlFile | None:
             raise ValueError("it is a folder")
         text = read_regular(path, _MAX_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
-        problems.append(Problem(name, None, "there is no such file; check the path"))
+        problems.append(Problem(name, None, "the file does not exist; check the path"))
         return None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1

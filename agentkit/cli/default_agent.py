@@ -149,7 +149,7 @@ def choose_model(name: str | None = None, chat_template: str | None = None, mode
 
 
 def _unreachable(name: str) -> Model:
-    """Raise the error of a model that there is no key for."""
+    """Raise the error of a model without an API key."""
     provider, colon, _ = name.partition(":")
     # `opnai:gpt-5` is a mistake in the provider, not a missing key. The error of `model` names the provider.
     if colon and similar(provider, PROVIDERS):

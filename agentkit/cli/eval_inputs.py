@@ -104,7 +104,7 @@ def meta_template_for(models: Sequence[Mapping[str, Any]], model: Model) -> Any:
     if len(found) == 1:
         note("no meta_template of the configuration is used: it is for a model that completes text")
     elif found:
-        note("no meta_template of the configuration is used: there are several")
+        note("no meta_template of the configuration is used: it has several")
     return None
 
 
@@ -147,7 +147,7 @@ def with_model_entry(models: Sequence[Mapping[str, Any]], model: Model) -> Model
 
 
 def _options_of(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a model that have a value; those of generation as `generation_kwargs.NAME`."""
+    """Return the options of a model that have a value; options of generation as `generation_kwargs.NAME`."""
     options = {str(key): value for key, value in entry.items() if key not in _NAMES}
     generation = options.get("generation_kwargs")
     if isinstance(generation, Mapping) and generation:
@@ -200,7 +200,7 @@ class _GivenRows:
         """Splits of datasets by name."""
 
     def add(self, text: str, datasets: Mapping[str, Any], every: Mapping[str, Any]) -> None:
-        """Add a value; those of datasets that are not asked are ignored."""
+        """Add a value, unless its dataset is not evaluated."""
         name, mark, path = text.partition("=")
         # A file may have an equals sign in its name.
         if not mark or Path(text).exists():
@@ -238,7 +238,7 @@ class _GivenRows:
         """Refuse files that do not exist, or that need the name of their split."""
         for text in self.files:
             if not Path(text).exists():
-                raise InContextError(f"--rows {text}: there is no such file or folder; check the path")
+                raise InContextError(f"--rows {text}: the file or folder does not exist; check the path")
         if self.files and (self.splits or len(self.files) > 1):
             raise InContextError(f"--rows: several files need their splits in front: test={self.files[0]}")
 

@@ -125,9 +125,9 @@ def own_session(memory: Memory, name: str) -> StoredSession:
 
 
 def open_existing(home: Path, scope: Scope | None = None, embedder: str | None = None) -> Memory:
-    """Open a memory that exists: to look into one that does not is a slip of the pen, and makes none."""
+    """Open a memory that exists. A missing one is an error, and is not created."""
     if not has_memory(home):
-        fail(f"{home}: there is no memory; `agentkit ingest` makes one, --home DIR names another folder")
+        fail(f"{home}: the folder has no memory; `agentkit ingest` makes one, --home DIR names another folder")
     return open_memory(home, scope, embedder)
 
 

@@ -25,7 +25,7 @@ Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", h
 
 
 def first_of(names: Sequence[str]) -> str:
-    """Return the first names of a list, and dots for the others."""
+    """Return the first names of a list, with dots for the rest."""
     shown = [plain(name) for name in names[:_NAMED]]
     if len(names) > _NAMED:
         shown.append("...")
@@ -62,7 +62,7 @@ def all_sessions(memory: Memory) -> Iterator[SessionInfo]:
 
 
 def existing_session(memory: Memory, name: str) -> StoredSession:
-    """Return the conversation of a name, or complain that no such one is stored and end the command."""
+    """Return the conversation of a name; end the command with an error if it is not stored."""
     if not memory.sessions(name=name):
-        fail(f"there is no conversation {name!r}: `agentkit sessions list` shows those there are")
+        fail(f"unknown conversation {name!r}: `agentkit sessions list` lists the conversations")
     return memory.session(name)

@@ -187,7 +187,7 @@ class RunHandle(Generic[Output]):
 
     def _cancel(self) -> None:
         if not self._store.rows.cancel(self.run_id):
-            self._store.rows.get(self.run_id)  # raises that there is none
+            self._store.rows.get(self.run_id)  # raises RunNotFound if the run is unknown
 
     async def resume(self) -> None:
         """Go on with a run that failed or was cancelled: what was done is not done again.

@@ -1,4 +1,4 @@
-"""One attempt at a durable run: its journal is read from the store, and each line is stored before the run goes on."""
+"""One attempt at a durable run: reads its journal from the store, and stores each line before the run continues."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TakenOver(BaseException):
 
 
 class _StoreKeeper(Keeper):
-    """Keeps the lines of a journal in the store, which refuses those of an attempt that has ended."""
+    """Keeps the lines of a journal in the store, which refuses lines of an attempt that has ended."""
 
     __slots__ = ("_check", "_rows", "attempt", "has_ended")
 
@@ -127,8 +127,8 @@ class RunAttempt:
         """End the attempt, from any thread.
 
         Args:
-            is_taken: Whether the run goes on elsewhere, so that nothing more is kept of it.
-            has_ended: Whether the run was cancelled or deleted, or another attempt continues it already.
+            is_taken: True if the run continues elsewhere, so that nothing more of it is stored.
+            has_ended: True if the run was cancelled or deleted, or another attempt continues it already.
         """
         self._keeper.is_taken = self._keeper.is_taken or is_taken
         self._keeper.has_ended = self._keeper.has_ended or has_ended
@@ -136,10 +136,10 @@ class RunAttempt:
             self._loop.call_soon_threadsafe(self._task.cancel)
 
     async def execute(self) -> None:
-        """Go on with the run until it ends or waits, and store how.
+        """Continue the run until it ends or waits, and store the outcome.
 
         Raises:
-            CancelledError: The run is to be begun with again.
+            CancelledError: The run is to be started again.
         """
         # What tools do with DBOS is no step of the leg, which has none: the context of DBOS is not theirs.
         self._task = self._loop.create_task(self._execute(), context=contextvars.Context())

@@ -51,7 +51,7 @@ class Takeover:
             self.hand_over(ended)
 
     def hand_over(self, workers: list[str]) -> None:
-        """Queue the runs of workers that ended again; each only once, whoever does it."""
+        """Queue the runs of ended workers again; each only once, even if several workers do this."""
         for leg in self._store.queue.running(workers):
             self._store.queue.again(leg.run_id, _OPEN, leg.number)
         self._put_back(self._pending(workers, WORKFLOW))
@@ -59,10 +59,10 @@ class Takeover:
             self._store.client.resume_workflow(workflow_id)
 
     def own_orphans(self, attempts: Collection[str]) -> None:
-        """Begin again with runs of this worker that nobody does, as where a line could not be stored.
+        """Restart runs of this worker that no attempt executes, such as after a line could not be stored.
 
         Args:
-            attempts: The ids of the legs that it does, as they are at any moment.
+            attempts: The ids of the legs that it executes, as they are at any moment.
         """
         now = seconds_now()
         running = [leg_id(leg) for leg in self._store.queue.running([self._worker])]

@@ -187,7 +187,7 @@ class Worker:
             queue.set_worker_concurrency(min(self._concurrency, queue.global_concurrency or self._concurrency))
         pause_damaged(self._store)
         DBOS.launch()
-        if self._store.is_sqlite:  # the lock of the file is ours: whoever had it is dead
+        if self._store.is_sqlite:  # this process has the lock of the file: the process that had it is dead
             for other in workers.all():
                 if other.state == "alive" and other.id != self.id:
                     workers.end(other.id, "dead")

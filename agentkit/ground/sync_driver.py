@@ -103,7 +103,7 @@ class _Call(Generic[R]):
     def begin(self) -> None:
         """Begin the coroutine in the next loop."""
         self._depth += 1
-        # Whoever takes the claim first decides whether the coroutine begins in this loop.
+        # The thread that takes the claim first decides whether the coroutine begins in this loop.
         claim = self._claim = Lock()
         self.loop = background_loop(f"{_LOOPS}{self._depth}")
 

@@ -12,13 +12,13 @@ __all__ = ["begin_in_thread", "ended", "in_thread"]
 
 _MAX_THREADS = 32
 _GRACE = 5.0
-"""Seconds that what is not to be left behind has to end after a cancellation."""
+"""Seconds that a call has to end after a cancellation, before it is abandoned."""
 _threads = Threads(_MAX_THREADS, "agentkit-store")
 begin_in_thread, in_thread = _threads.submit, _threads.run
 
 
 async def ended(future: Future[Any], *, is_last: bool = False) -> None:
-    """Wait until a call has ended; for a few seconds at most where it `is_last`, or once the task is cancelled."""
+    """Wait until a call has ended; for a few seconds at most if it `is_last`, or once the task is cancelled."""
     waiting = asyncio.wrap_future(future)
     try:
         await asyncio.wait([waiting], timeout=_GRACE if is_last else None)

@@ -1,4 +1,4 @@
-"""Refuses options that do not exist, and says which was meant."""
+"""Refuses options that do not exist, and suggests the valid ones."""
 
 from __future__ import annotations
 

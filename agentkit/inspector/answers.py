@@ -315,7 +315,7 @@ def _journal(run: RunRecord) -> Journal:
 async def _run(source: InspectorSource, run_id: str) -> RunRecord:
     found = await source.run(run_id)
     if found is None:
-        raise Missing(f"run: there is no run {run_id[:_MAX_NAME]!r}")
+        raise Missing(f"run: unknown run {run_id[:_MAX_NAME]!r}")
     return found
 
 

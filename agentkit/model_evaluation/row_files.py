@@ -59,13 +59,13 @@ def _read(file: Path, root: Path | None) -> Any:
     read = _READERS.get(file.suffix.lower())
     if read is None:
         if not os.path.lexists(file):
-            raise InContextError(f"{file}: there is no such file or folder; check the path", path=str(file))
+            raise InContextError(f"{file}: the file or folder does not exist; check the path", path=str(file))
         text = f"{file}: expected the name of a file that ends in {', '.join(_READERS)}"
         raise InContextError(text, path=str(file), value=file.suffix)
     try:
         text = read_regular_text(file, _MAX_FILE, folder=root)
     except FileNotFoundError as error:
-        raise InContextError(f"{file}: there is no such file; check the path", path=str(file)) from error
+        raise InContextError(f"{file}: the file does not exist; check the path", path=str(file)) from error
     except (OSError, ValueError) as error:
         raise InContextError(f"{file}: cannot be read ({error})", path=str(file)) from error
     return read(text, file)

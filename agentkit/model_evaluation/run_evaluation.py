@@ -149,9 +149,9 @@ def run_sync(
         return run_blocking(run(evaluation, rows, model, **options))
     except KeyboardInterrupt as error:
         out = options.get("out")
-        text = "the evaluation was stopped and nothing is kept; with out= the same call would go on"
+        text = "the evaluation was stopped and nothing is kept; with out= the same call would continue"
         if out is not None:
-            text = f"the evaluation was stopped; its answers are in {os.fspath(out)}, and the same call goes on"
+            text = f"the evaluation was stopped; its answers are in {os.fspath(out)}, and the same call continues"
         error.add_note(text)
         raise
 

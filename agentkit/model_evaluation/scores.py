@@ -130,7 +130,7 @@ def score_of_answers(score: Score, answers: tuple[str, ...], gold: Any, *, is_di
 
 
 def _without_thoughts(answer: str) -> str:
-    """Return an answer without the thoughts in front of it; as it is where there are none."""
+    """Return an answer without the thoughts before it; unchanged if it has none."""
     found = behind_thinking(answer)
     if found == answer:
         return answer

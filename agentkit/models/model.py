@@ -33,7 +33,7 @@ class Usage:
     def __add__(self, other: Usage) -> Usage:
         if self is NO_USAGE:
             return other
-        # Where nothing was used the cost is 0, although no price is known.
+        # If nothing was used, the cost is 0, although no price is known.
         total = None
         if self.money is not None and other.money is not None:
             total = self.money + other.money

@@ -106,7 +106,7 @@ class ModelName(NamedTuple):
             raise _no_provider(name)
         if provider not in PROVIDERS:
             raise AgentDefinitionError(
-                f"model {_shown(name)!r:.80}: there is no provider {provider!r:.40}{nearest(provider, PROVIDERS)}",
+                f"model {_shown(name)!r:.80}: unknown provider {provider!r:.40}{nearest(provider, PROVIDERS)}",
                 name="provider",
                 value=provider,
             )

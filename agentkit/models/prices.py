@@ -43,7 +43,7 @@ class Price:
         """Return what a request cost, in US dollars."""
         if self.long is not None and usage.input_tokens > self.long[0]:
             return self.long[1].of(usage)
-        # Without a price of its own a cached token costs as much as any other.
+        # Without a separate price, a cached token costs as much as any input token.
         cached = 0
         if self.cached is not None:
             cached = min(usage.cached_tokens, usage.input_tokens)

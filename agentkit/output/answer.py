@@ -197,7 +197,7 @@ class AnswerReader:
                 except OutputError as error:
                     problem = error
         if not spans:
-            problem = OutputError(self._name, text, "there is no JSON object in it")
+            problem = OutputError(self._name, text, "it contains no JSON object")
         raise problem from None
 
     def refused(self, output: Any, problem: str) -> OutputError:
@@ -397,7 +397,7 @@ def _returned(tool: Tool[..., Any]) -> _Kind:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(get_type_hints(tool.function)["return"])
     except Exception:
-        # There is no annotation, or one that pydantic cannot read.
+        # The annotation is missing, or pydantic cannot read it.
         adapter = TypeAdapter(Any)
     empty: JsonSchema = cast("JsonSchema", freeze({}))
     return _Kind(adapter, empty, None, empty, None)

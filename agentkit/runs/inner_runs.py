@@ -1,4 +1,4 @@
-"""Agents that run as tools inside of a run: rows beside the row of the run, whose journal has their lines."""
+"""Agents that run as tools inside of a run: rows next to the row of the run, whose journal has their lines."""
 
 from __future__ import annotations
 

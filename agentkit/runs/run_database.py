@@ -76,7 +76,7 @@ runs_table = sa.Table(
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("updated_at", sa.Float, nullable=False),
     sa.Column("attempts", sa.Integer, nullable=False),
-    sa.Column("fence", sa.Text),  # of the attempt that may store something; null if there is none
+    sa.Column("fence", sa.Text),  # of the attempt that may store something; null without an attempt
     sa.Column("input", sa.Text),  # JSON, like usage and outcome
     sa.Column("usage", sa.Text, nullable=False),
     sa.Column("outcome", sa.Text),
@@ -185,8 +185,8 @@ class RunDatabase:
         return _format_table.name in database.get_table_names()
 
     def _create(self, connection: sa.Connection) -> None:
-        """Create the tables, or convert those of an older format."""
-        # One process creates the tables, and the others wait until they are complete.
+        """Create the tables, or convert tables of an older format."""
+        # One process creates the tables, and other processes wait until they are complete.
         if self.is_sqlite:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         else:
@@ -237,7 +237,7 @@ def _prepare(connection: Any, _: object) -> None:
     if sqlite3.sqlite_version_info < _FIRST_WITH_SUBSEC:  # which DBOS writes times with, from Python 3.12 on
         connection.create_function("unixepoch", 1, lambda _: round(time.time(), 3))
     connection.execute("PRAGMA foreign_keys=ON")
-    connection.isolation_level = "IMMEDIATE"  # a reader that becomes a writer would fail beside another writer
+    connection.isolation_level = "IMMEDIATE"  # a reader that becomes a writer would fail next to another writer
     connection.execute(f"PRAGMA busy_timeout={_SQLITE_WAIT}")
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")

@@ -20,11 +20,11 @@ class RunNotFound(DurableError, LookupError):
 
     Attributes:
         run_id: Id that was asked for.
-        around: Id of the run that it is inside of, where it is that of an agent that runs as a tool.
+        around: Id of the run that contains it, if it is the run of an agent as a tool.
     """
 
     def __init__(self, run_id: str, around: str | None = None) -> None:
-        what = f"there is no run {run_id!r:.80} in this database: `agentkit runs list` shows those there are"
+        what = f"unknown run {run_id!r:.80}: `agentkit runs list` lists the runs of this database"
         if around is not None:
             what = f"{run_id!r} is an agent inside of run {around!r}, and part of it: name that run"
         super().__init__(what)

@@ -20,7 +20,7 @@ from agentkit.runs.run_rows import lock_run, run_row
 __all__ = ["Leg", "NewRun", "QueueLeg", "RunQueue", "queue_again"]
 
 _runs, _decisions = runs_table, decisions_table
-_EXPIRED = json.dumps(decision_data(Denied("nobody decided about it in time")))
+_EXPIRED = json.dumps(decision_data(Denied("it was not decided in time")))
 
 
 class NewRun(NamedTuple):
@@ -116,7 +116,7 @@ class RunQueue:
         self._database.work(adopt)
 
     def request(self, run_id: str) -> str | None:
-        """Return what the executor has to know about a run, as JSON; None if there is no such run."""
+        """Return what the executor has to know about a run, as JSON; None if the run is unknown."""
         query = sa.select(_runs.c.request).where(_runs.c.run_id == run_id)
         return self._database.work(lambda connection: connection.scalar(query))
 
@@ -142,7 +142,7 @@ class RunQueue:
         return self._database.work(lambda connection: [Leg(*found) for found in connection.execute(query)])
 
     def expire(self) -> None:
-        """Deny the calls that nobody decided in time, and queue the runs that wait for no other decision."""
+        """Deny the calls that were not decided in time, and queue the runs that wait for no other decision."""
         late = sa.and_(_decisions.c.decision.is_(None), _decisions.c.expires_at < self._now)
 
         def deny(connection: sa.Connection) -> None:

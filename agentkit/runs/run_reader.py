@@ -40,7 +40,7 @@ class RunReader:
         """Return a run.
 
         Raises:
-            RunNotFound: There is no such run, or it is a run of another tenant.
+            RunNotFound: The run is unknown, or belongs to another tenant.
         """
         record = self.any(run_id)
         if tenant not in (None, record.tenant):
@@ -68,7 +68,7 @@ class RunReader:
         """Return the agents inside of a run or of an agent, at any depth, in the order in which they began.
 
         Raises:
-            RunNotFound: There is no such run or agent.
+            RunNotFound: The run or the agent is unknown.
         """
         record = self.any(run_id)
         top = run_id if record.parent is None else self._top(run_id)
@@ -98,7 +98,7 @@ class RunReader:
         """Return runs, the newest first.
 
         Raises:
-            RunNotFound: There is no run with the id `before`.
+            RunNotFound: No run has the id `before`.
         """
         # Runs that are selected by id are few: they are found by it, and sorted.
         number = _runs.c.number if wanted.ids is None else _runs.c.number + 0
@@ -128,7 +128,7 @@ class RunReader:
         return self._records(query)
 
     def ended_before(self, time: float, tenant: str | None, limit: int) -> list[str]:
-        """Return ids of runs that ended before a time, all or those of a tenant, the oldest first."""
+        """Return ids of runs that ended before a time, all or only runs of a tenant, the oldest first."""
         query = sa.select(_runs.c.run_id).where(_runs.c.state.in_(sorted(ENDED)), _runs.c.updated_at < time)
         query = query.where(_runs.c.top.is_(None)).order_by(_runs.c.number).limit(limit)
         if tenant is not None:

@@ -225,7 +225,7 @@ class RunStore(RunReader):
         return self._work(end)
 
     def cancel(self, run_id: str) -> bool:
-        """Cancel a run; False if it has ended, or there is none."""
+        """Cancel a run; False if it has ended or is unknown."""
         if not can_be_stored(run_id):
             return False
         is_open = sa.and_(_runs.c.state.not_in(sorted(ENDED)), _runs.c.top.is_(None))
@@ -297,7 +297,7 @@ class RunStore(RunReader):
 
         Raises:
             ApprovalError: No such call waits, or it was decided already; nothing was stored.
-            RunNotFound: There is no such run.
+            RunNotFound: The run is unknown.
         """
         if not can_be_stored(run_id):
             raise RunNotFound(run_id)

@@ -19,7 +19,7 @@ _workers = workers_table
 
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
-    """A worker, as the others see it."""
+    """A worker, as other workers see it."""
 
     id: str
     state: str
@@ -29,7 +29,7 @@ class WorkerRow:
     serves: tuple[tuple[str, str], ...]
     """Names and versions of its agents."""
     lease: float
-    """Seconds after which the others take it for dead, if it does not renew."""
+    """Seconds after which other workers take it for dead, if it does not renew."""
     host: str
     pid: int
     started_at: float
@@ -63,7 +63,7 @@ class WorkerRows:
         self._database.work(lambda connection: connection.execute(added))
 
     def beat(self, id: str) -> bool:
-        """Renew the lease of a worker; False if the others take it for dead. Does not wait for a lost connection."""
+        """Renew the lease of a worker; False if other workers take it for dead. Does not wait for a lost connection."""
         alive = sa.update(_workers).where(_workers.c.id == id, _workers.c.state == "alive")
         with self._leases.begin() as connection:
             return connection.execute(alive.values(beat=_workers.c.beat + 1, beat_at=self._now)).rowcount > 0

@@ -43,7 +43,7 @@ class ServedAgents:
         if len(self._agents) < len(loaded):
             names = sorted({one.name for one in loaded if [each.name for each in loaded].count(one.name) > 1})
             raise AgentDefinitionError(
-                f"server: two agents are called {', '.join(names)}: give each a name of its own",
+                f"server: two agents are called {', '.join(names)}: give each a unique name",
                 name="agents",
                 value=", ".join(names),
             )

@@ -150,8 +150,8 @@ class ReplayModel:
             ScriptExhausted: Every recorded exchange was used.
         """
         if not self._left:
-            raise ScriptExhausted(f"{self._path}: there are no exchanges left; record it anew", model=self.name)
-        # Secrets are masked on both sides, so that a recording fits where they are others.
+            raise ScriptExhausted(f"{self._path}: no exchange is left; record it again", model=self.name)
+        # Secrets are masked on both sides, so that a recording fits other secrets too.
         sent = json.loads(_line(composition.to_openai(), _secrets()))
         exchange = next((one for one in self._left if one["request"] == sent), None)
         if exchange is None:
@@ -167,7 +167,7 @@ class ReplayModel:
         if "error" in exchange:
             raise _read_error(exchange["error"])
         reply = _REPLY.validate_python(exchange["reply"])
-        # It was recorded without a listener, so there are no pieces.
+        # It was recorded without a listener, so it has no pieces.
         if on_delta is not None and not exchange["pieces"]:
             await speak(reply.message.text, on_delta)
         return reply

@@ -109,7 +109,7 @@ class AlreadyUsed(StoreError):
         """Return the error of a key that was used for other messages, `first` the number of the first of them."""
         return cls(
             f"conversation {session!r}: key {key!r} was used for other messages (message {first} on); "
-            "give every append a key of its own",
+            "give every append a unique key",
             name=key,
             value=first,
         )

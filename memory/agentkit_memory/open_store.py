@@ -66,7 +66,7 @@ class OpenStore:
         self.upkeep = [OnDemand(f"agentkit-memory-{part}", partial(worker.step, part)) for part in ("turns", "index")]
         """Makes messages items and indexes them, when a recall found some waiting. One hangs where a model hangs."""
         self.logs = RecallLogs(self.database, keep_recalls)
-        # An erasure that cannot go on now either is resumed at the next opening.
+        # An erasure that fails again is resumed at the next opening.
         with suppress(StoreError):
             resume_removals(self.database)
             resume(self.database, self.indexes)
@@ -92,7 +92,7 @@ class OpenStore:
             each.wake()
 
     def close(self) -> None:
-        # First: callers that wait for an embedder go on at once.
+        # First: callers that wait for an embedder continue at once.
         self.embedders.close()
         for each in self.upkeep:
             each.stop(_MAX_WAIT)

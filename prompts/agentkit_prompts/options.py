@@ -118,7 +118,7 @@ def options(
             raise raised
 
         def checked_post_init(self: Any) -> None:
-            # A dataclass that extends this one has an `__init__` of its own, which only sets the fields.
+            # A dataclass that extends this one has its own `__init__`, which only sets the fields.
             if type(self).__init__ is not checked_init:
                 valid = made(**{one.name: getattr(self, one.name) for one in fields(made)})
                 for one in fields(made):

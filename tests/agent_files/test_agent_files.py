@@ -234,7 +234,7 @@ def test_a_file_that_is_no_agent_says_what_is_wrong(folder: Path, text: str, wha
 
 
 def test_a_file_that_cannot_be_read_says_why(folder: Path) -> None:
-    assert "there is no such file; check the path" in problems(folder / "none.yaml")[0]
+    assert "the file does not exist; check the path" in problems(folder / "none.yaml")[0]
     assert "it is a folder" in problems(folder / "prompts")[0]
     (folder / "latin.yaml").write_bytes(b"model: offline\nname: caf\xe9\n")
     assert problems(folder / "latin.yaml") == ["2: it is not UTF-8 text"]

@@ -192,7 +192,7 @@ def test_sessions_are_listed_shown_and_exported(run: Run, shop: str, folder: Pat
     assert run("sessions", "show", "s", *own).stdout.startswith("user: Hi\nassistant: Hello\ufffd[31m.\n")
     assert [one["seq"] for one in json.loads(run("sessions", "show", "s", "--json", *own).stdout)] == [1, 2, 3, 4]
     missing = run("sessions", "show", "none", *own)
-    assert missing.exit_code == 1 and "there is no conversation 'none'" in missing.stderr
+    assert missing.exit_code == 1 and "unknown conversation 'none'" in missing.stderr
     run("sessions", "export", "--output", "out.jsonl", *own)
     assert stat.S_IMODE((folder / "out.jsonl").stat().st_mode) == 0o600
     assert json.loads((folder / "out.jsonl").read_text())["messages"][0] == {"role": "user", "content": "Hi"}

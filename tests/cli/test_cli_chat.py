@@ -155,7 +155,7 @@ def test_a_model_without_a_key_is_refused_before_anything_is_asked(run: Run, fol
 def test_a_mistyped_provider_is_named_before_a_missing_key(run: Run) -> None:
     done = run("chat", "--model", "opnai:gpt-5", "--once", "hello")
     assert done.exit_code == 1
-    assert "there is no provider 'opnai'; did you mean 'openai'?" in done.stderr
+    assert "unknown provider 'opnai'; did you mean 'openai'?" in done.stderr
     assert "there is no API key" in run("chat", "--model", "qwen2.5:7b", "--once", "hello").stderr
 
 

@@ -105,10 +105,10 @@ def test_rows_are_named_with_their_splits(run: Run, sums: Path) -> None:
         (("-d", "zero", "--rows", "few/test.csv", "--rows", "few/train.jsonl"), "several files need their splits"),
         (("-d", "zero", "--rows", "test=few/test.csv", "--rows", "test=few/test.csv"), "'test' is there twice"),
         (("--rows", "fewer:test=few/test.csv"), "there is no dataset 'fewer'; did you mean 'few'"),
-        (("-d", "zero", "--rows", "nowhere.csv"), "nowhere.csv: there is no such file"),
-        (("--rows", "nowhere"), "agentkit: --rows nowhere: there is no such file or folder"),
-        (("-d", "zero", "--rows", "nowhere"), "agentkit: --rows nowhere: there is no such file or folder"),
-        (("--rows", "few=nowhere"), "nowhere: there is no such file or folder"),
+        (("-d", "zero", "--rows", "nowhere.csv"), "nowhere.csv: the file or folder does not exist"),
+        (("--rows", "nowhere"), "agentkit: --rows nowhere: the file or folder does not exist"),
+        (("-d", "zero", "--rows", "nowhere"), "agentkit: --rows nowhere: the file or folder does not exist"),
+        (("--rows", "few=nowhere"), "nowhere: the file or folder does not exist"),
         (("--out", "sums.py"), "--out sums.py: it is a file, and there are 2 datasets; name a folder"),
         (("--out", "sums.py/inner"), "inner: no folder can be made there"),
     ],
@@ -314,7 +314,7 @@ def test_a_folder_has_a_folder_of_rows_for_each_dataset(run: Run, sums: Path) ->
     done = run("eval", "sums.py", "--rows", "root", "--json")
     assert done.exit_code == 0, done.stderr
     assert [(one["dataset"], one["rows"]) for one in json.loads(done.stdout)["datasets"]] == [("few", 2), ("zero", 2)]
-    assert "no model is named: the offline stand-in answers, so a score means nothing" in done.stderr
+    assert "no model is named: the offline stand-in answers, so a score has no meaning" in done.stderr
     (sums / "root" / "zero" / "test.csv").unlink()
     (sums / "root" / "zero").rmdir()
     done = run("eval", "sums.py", "--rows", "root")

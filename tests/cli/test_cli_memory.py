@@ -123,7 +123,7 @@ def test_a_chunk_that_would_steer_a_terminal_is_shown_without_it(run: Run, folde
 def test_a_folder_without_a_memory_is_reported_and_left_alone(run: Run, folder: Path, command: tuple[str, ...]) -> None:
     done = run(*command, "--home", "nowhere")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr.startswith("agentkit: nowhere: there is no memory; ")
+    assert done.stderr.startswith("agentkit: nowhere: the folder has no memory; ")
     assert not (folder / "nowhere").exists()
 
 
@@ -420,7 +420,7 @@ def test_copies_that_are_there_cut_or_missing_are_refused(run: Run, ingested: No
         (("backup", "copy"), "there is such a file already"),
         (("export", "copy"), "there is such a file already"),
         (("restore", "cut", "--home", "second"), "this backup is damaged"),
-        (("restore", "nothing", "--home", "third"), "there is no such file"),
+        (("restore", "nothing", "--home", "third"), "the file does not exist"),
     ):
         done = run("memory", *arguments)
         assert (done.exit_code, done.stdout) == (1, "")

@@ -156,7 +156,7 @@ def test_a_request_that_is_none_is_refused(url: str, content: bytes, kind: str, 
 
 WRONG: list[Any] = [
     ("compose", {"base": {"run": "x" * 5_000}}, 422, "request"),
-    ("compose", {"base": {"run": "../../etc/passwd"}}, 404, "there is no run"),
+    ("compose", {"base": {"run": "../../etc/passwd"}}, 404, "unknown run"),
     ("compose", {"base": {"run": "run-finished", "step": 99}}, 404, "there is no 99"),
     ("compose", {"base": {"run": "run-finished"}, "budget": 3}, 422, "the budget is 3"),
     ("compose", {"base": {"run": "run-finished"}, "budget": -1}, 422, "leaves nothing"),
@@ -175,7 +175,7 @@ WRONG: list[Any] = [
         "system[0]",
     ),
     ("compose", {"base": {"run": "run-finished"}, "layers": {"nowhere": "x"}}, 422, "no prompt has this path"),
-    ("compose", {"base": {"run": "run-finished"}, "against": {"run": "nope"}}, 404, "there is no run"),
+    ("compose", {"base": {"run": "run-finished"}, "against": {"run": "nope"}}, 404, "unknown run"),
     ("compose", {"base": {"session": "ada", "turn": 999}}, 422, "there is no 999"),
     ("compose", {"base": {"session": "nobody", "turn": 0}}, 404, "there is no session"),
     ("compose", {"base": {"agent": "nobody"}}, 404, "there is no agent"),

@@ -512,7 +512,7 @@ def test_a_megabyte_on_one_line_is_folded(page: Page, serve: Serve) -> None:
 
 def test_what_is_not_there_is_an_error_with_a_way_on(page: Page, url: str) -> None:
     page.goto(f"{url}#/run/%2e%2e%2fetc%2fpasswd")
-    expect(page.get_by_role("alert")).to_contain_text("there is no run '../etc/passwd'")
+    expect(page.get_by_role("alert")).to_contain_text("unknown run '../etc/passwd'")
     page.goto(f"{url}#/session/nobody")
     expect(page.get_by_role("alert")).to_contain_text("there is no session 'nobody'")
     page.goto(f"{url}#/session/ada/999")

@@ -578,7 +578,7 @@ def test_interrupted_it_names_the_file_that_it_goes_on_from(tmp_path: Path) -> N
     with pytest.raises(KeyboardInterrupt) as caught:
         evaluation.run_sync(cfg(), ROWS[:1], Stopped.repeat("x"), out=tmp_path / "kept.jsonl")
     assert caught.value.__notes__ == [
-        f"the evaluation was stopped; its answers are in {tmp_path / 'kept.jsonl'}, and the same call goes on"
+        f"the evaluation was stopped; its answers are in {tmp_path / 'kept.jsonl'}, and the same call continues"
     ]
 
 

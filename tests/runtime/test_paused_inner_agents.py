@@ -464,7 +464,7 @@ def test_an_agent_that_a_tool_asks_beside_any_call_of_the_run_denies() -> None:
         return str((await clerk.call(call, ToolContext(None, "other", "other"))).content)
 
     agent = world.agent("boss", lambda sent: calling("indirectly") if step(sent) == 0 else "done", tools=[indirectly])
-    assert "nobody is there to ask" in agent.run_sync("go").messages[2].text and world.paid == []
+    assert "no person can be asked" in agent.run_sync("go").messages[2].text and world.paid == []
 
 
 def test_a_tool_that_passes_its_own_call_on_to_an_agent_pauses_with_it() -> None:

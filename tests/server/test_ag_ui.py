@@ -308,7 +308,7 @@ def test_kwargs_typed_answers_and_what_cannot_be_are_told_before_anything_is_str
             ({"forwarded_props": {"kwargs": 1}}, "kwargs: unknown field"),
             ({"forwarded_props": 3}, "expected an object"),
             ({"state": {"x": 1}}, "state: agents keep no state"),
-            ({"resume": [{"interrupt_id": "i", "status": "resolved"}]}, "there is no run"),
+            ({"resume": [{"interrupt_id": "i", "status": "resolved"}]}, "unknown run"),
             ({"messages": []}, "no message to answer"),
             ({"messages": [Answer(id="a", role="assistant", tool_calls=[OPEN])]}, "the calls o1 have no result"),
             ({"tools": [Tool(name="a b", description="")]}, "tools[0].name"),

@@ -347,7 +347,7 @@ class Tool(Generic[P, R]):
     async def call(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
         """Answer a model's call. An exception of the tool, and a call after its time limit, are results, too.
 
-        An async function runs in the task of the caller. It is left behind if it ignores its cancellation, by the time
+        An async function runs in the task of the caller. It is abandoned if it ignores its cancellation, by the time
         limit or from outside.
 
         Raises:

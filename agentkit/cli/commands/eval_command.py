@@ -195,7 +195,7 @@ class _Results:
 def _note_settings(model: Model, prepared: Mapping[str, _Prepared], *, is_named: bool) -> None:
     """Report how the model is asked, or that a stand-in answers."""
     if isinstance(model, OfflineModel) and not is_named:
-        note("no model is named: the offline stand-in answers, so a score means nothing; name one with --model")
+        note("no model is named: the offline stand-in answers, so a score has no meaning; name one with --model")
         return
     for text, names in _settings_of(prepared).items():
         datasets = ""
@@ -303,7 +303,7 @@ def _show(prepared: Mapping[str, _Prepared], count: int, *, as_json: bool) -> No
 
 
 def _prompts(icl: InContext, rows: Sequence[Row], number: int, ids: Sequence[int]) -> Iterator[tuple[Any, Any]]:
-    """Yield label and prompt of a row: a prompt for each label where labels are scored; of a dialogue the first."""
+    """Yield label and prompt of a row: a prompt for each label if labels are scored; the first prompt of a dialogue."""
     labels = [None]
     if icl.mode == "ppl":
         labels = icl.labels(rows)

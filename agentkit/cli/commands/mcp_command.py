@@ -47,7 +47,7 @@ def mcp(
         tools = [one.agent.as_tool(name=one.name, description=one.description or _about(one)) for one in loaded]
         names = [one.name for one in tools]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            fail(f"two agents are called {', '.join(twice)}: give each a name of its own")
+            fail(f"two agents are called {', '.join(twice)}: give each a unique name")
         name = "agentkit"
         if len(names) == 1:
             name = names[0]

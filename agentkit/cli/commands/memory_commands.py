@@ -175,10 +175,10 @@ def _written(what: str, count: int, file: Path, as_json: bool) -> None:
 
 def _fill(file: Path, as_json: bool, database: str | None, index: str | None, home: Path) -> None:
     if not file.is_file():
-        fail(f"{file}: there is no such file; check the path")
+        fail(f"{file}: the file does not exist; check the path")
     with _store(home, database, index, new=True) as memory:
         counts = memory.admin.restore(file)
-        # A process that has the embedder builds the index of the others.
+        # Without an embedder, a process that has it builds the index.
         if not memory.model:
             memory.worker().drain()
     _removed(counts, as_json, "nothing was in it", done="read")

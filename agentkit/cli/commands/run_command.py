@@ -79,7 +79,7 @@ def run(
     else:
         if journal is not None or kwarg:
             raise typer.BadParameter(
-                "--resume goes on in its file with what was asked: leave --journal and --kwarg out"
+                "--resume continues the file of the run with its input: leave --journal and --kwarg out"
             )
         if user is not None and session is None:
             raise typer.BadParameter("--resume reads the memory that the run read: leave --user out")

@@ -51,11 +51,11 @@ def list_sessions(
         rows = [(one.name, one.messages, last or "") for one, last in zip(found, times, strict=True)]
         put_table(("name", "messages", "last"), rows)
     else:
-        text = "no conversation without a user is stored; --user NAME shows those of a user"
+        text = "no conversation without a user is stored; --user NAME shows the conversations of a user"
         if user is not None:
-            text = f"no conversation of the user {user} is stored; --user NAME shows those of another user"
+            text = f"no conversation of the user {user} is stored; --user NAME shows another user"
         if agent is None:
-            text += ", --agent those of an agent"
+            text += ", --agent NAME an agent"
         note(text)
 
 

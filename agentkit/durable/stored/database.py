@@ -21,8 +21,8 @@ __all__ = ["OpenedDatabase", "checked_url", "is_made", "opened_database", "shown
 _SECONDS_CONNECT = 10
 _SECONDS_IDLE = 10
 """After which PostgreSQL ends a transaction whose client sends nothing more: less than the default lease. A worker that
-was stopped in a transaction has locks that the others need to execute its runs. DBOS sets no limit for connections that
-it does not open itself."""
+was stopped in a transaction has locks that other workers need to execute its runs. DBOS sets no limit for connections
+that it does not open itself."""
 _CONNECTIONS, _MORE_CONNECTIONS = 5, 20
 """Of a process to PostgreSQL, those that stay open and those that are opened when they are needed."""
 
@@ -122,7 +122,7 @@ def opened_database(url: sa.URL, application: str) -> OpenedDatabase:
         leases = sa.create_engine(address, pool_size=1, max_overflow=0, pool_pre_ping=True)
         for connections in (engine, leases):
             event.listen(connections, "connect", _limit_idle_transactions)
-            # Many rows are one statement: behind the pipeline of the driver, PostgreSQL counts no idle time.
+            # Many rows are one statement: while the driver sends a pipeline, PostgreSQL counts no idle time.
             connections.dialect.use_insertmanyvalues_wo_returning = True
     try:
         rows = RunStore(engine, keep=MAX_KEPT)

@@ -1,8 +1,8 @@
 """`DurableStore`: the durable runs in a database, and the queues of DBOS that workers take them from.
 
-The runs are in tables of ours: journals, decisions, states. DBOS says when a worker works on a run: each time a run is
-to go on, it is a new workflow, a leg, that is queued in the transaction that stores why. A leg begins an attempt, which
-has the fence of the run until another one begins. So DBOS needs to know nothing of runs, and is used by its public API.
+The runs are in tables of agentkit: journals, decisions, states. DBOS decides when a worker executes a run: each time a
+run is to continue, a new workflow, a leg, is queued in the transaction that stores the reason. A leg begins an attempt,
+which has the fence of the run until another attempt begins. So DBOS needs no data of runs, only its public API is used.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class DurableStore:
         """Return what is known of a run. Blocks.
 
         Raises:
-            RunNotFound: There is no such run.
+            RunNotFound: The run is unknown.
         """
         short = self.rows.page(RunsWanted(ids=[run_id], is_short=True, limit=1))
         return self._with_problems(short or [self.rows.get(run_id)])[0]
@@ -223,7 +223,7 @@ class DurableStore:
         """Return runs, the latest first. Blocks.
 
         Raises:
-            DurableError: There is no such state.
+            DurableError: The state is unknown.
         """
         if wanted.state is not None and wanted.state not in STATES:
             raise DurableError(
@@ -238,7 +238,7 @@ class DurableStore:
 
         Raises:
             JournalError: It cannot be read.
-            RunNotFound: There is no such run.
+            RunNotFound: The run is unknown.
         """
         journal = self.rows.journal(run_id)
         if journal is None:
@@ -273,7 +273,7 @@ class DurableStore:
             self.client.delete_workflows([leg_id(leg) for leg in every])
 
     def _with_problems(self, records: Sequence[RunRecord]) -> list[RunRecord]:
-        """Return runs with why they do not go on by themselves."""
+        """Return runs with the reason why they do not continue by themselves."""
         if not any(one.state in ("queued", "running") and one.executor == "dbos" for one in records):
             return [*records]
         workers = self.workers.all()
@@ -341,7 +341,7 @@ def leg_of(workflow_id: str) -> tuple[str, int]:
 
 
 def _problem(record: RunRecord, workers: Sequence[WorkerRow]) -> str | None:
-    """Return why a run does not go on by itself; None where it does, or has ended."""
+    """Return why a run does not continue by itself; None if it does, or has ended."""
     alive = [one for one in workers if one.is_alive]
     key = record.agent, record.version
     if record.state == "queued" and record.parent is None and not any(key in one.serves for one in alive):
@@ -352,5 +352,5 @@ def _problem(record: RunRecord, workers: Sequence[WorkerRow]) -> str | None:
         return f"no worker has version {key[1]!r} of agent {key[0]!r}{have}: start one, or cancel the run"
     if record.state == "running" and record.parent is None and record.worker not in {one.id for one in alive}:
         cause = "it was stopped, or cannot write to the database: see its log"
-        return f"its worker is silent: {cause}; another one goes on with it when its lease has ended"
+        return f"its worker is silent: {cause}; another worker continues it when its lease has ended"
     return None

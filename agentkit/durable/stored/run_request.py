@@ -37,7 +37,7 @@ class SessionName:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What a worker has to know of a run beside its journal, as JSON data."""
+    """Data that a worker needs to execute a run, in addition to its journal, as JSON data."""
 
     agent: str
     version: str

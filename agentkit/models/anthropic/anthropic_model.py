@@ -194,12 +194,12 @@ def _conflicts(settings: ModelSettings) -> Iterator[str]:
     if settings.max_tokens is not None and settings.max_tokens <= budget:
         yield f"max_tokens={settings.max_tokens} must be more than thinking_tokens={budget}"
     if settings.temperature not in (None, 1):
-        yield f"temperature={settings.temperature} cannot be beside thinking_tokens: leave it out"
+        yield f"temperature={settings.temperature} cannot be combined with thinking_tokens: leave it out"
     if settings.top_p is not None and settings.top_p < _MIN_TOP_P:
-        yield f"top_p={settings.top_p} must be at least {_MIN_TOP_P} beside thinking_tokens"
+        yield f"top_p={settings.top_p} must be at least {_MIN_TOP_P} with thinking_tokens"
     if settings.top_k is not None:
-        yield f"top_k={settings.top_k} cannot be beside thinking_tokens: leave it out"
+        yield f"top_k={settings.top_k} cannot be combined with thinking_tokens: leave it out"
     if settings.tool_choice not in (None, "auto", "none"):
-        yield f"tool_choice={settings.tool_choice!r} cannot be beside thinking_tokens: leave it out"
+        yield f"tool_choice={settings.tool_choice!r} cannot be combined with thinking_tokens: leave it out"
     if settings.effort == "none":
-        yield "effort='none' cannot be beside thinking_tokens: leave one of them out"
+        yield "effort='none' cannot be combined with thinking_tokens: leave one of them out"

@@ -55,7 +55,7 @@ class _Block:
             block["citations"] = [*begun, *self.citations]
         if self.arguments.pieces:
             block["input"] = str(self.arguments)
-            # The arguments of our tools stay text: half of them tell that the reply was cut.
+            # The arguments of our tools stay text: incomplete arguments show that the reply was cut.
             if self.data.get("type") != "tool_use":
                 block["input"] = _object_in(block["input"])
         return block
@@ -188,7 +188,7 @@ class AnthropicReader(Reader):
             if not isinstance(given, str):
                 given = json.dumps(given, ensure_ascii=False)
             return [Delta(clean(given), "arguments", block.position, str(data.get("name") or ""))]
-        # There is nothing to show yet. The delta is a sign of life.
+        # The delta has no text yet; it shows that the stream is alive.
         return [Delta("", "arguments")]
 
     def _grow(self, index: int, delta: dict[str, Any]) -> list[Delta]:

@@ -155,11 +155,11 @@ class EndpointModel(ABC):
                 return "auto" if composition.tools else None
             offered = [tool.name for tool in composition.tools]
             if not offered or (choice != "required" and choice not in offered):
-                there = "there are no tools"
+                tools = "the request has no tools"
                 if offered:
-                    there = f"the tools are {', '.join(offered)}"
+                    tools = f"the tools are {', '.join(offered)}"
                 raise ModelRequestError(
-                    f"settings: tool_choice={choice!r}, and {there}", model=self.name, name="tool_choice", value=choice
+                    f"settings: tool_choice={choice!r}, and {tools}", model=self.name, name="tool_choice", value=choice
                 )
         return choice if composition.tools else None
 

@@ -79,7 +79,7 @@ async def _events(start: bytes, pieces: AsyncIterator[bytes]) -> AsyncGenerator[
             elif line.startswith(b"event:"):
                 is_error = line[6:].strip() == b"error"
             elif line.startswith(b"error:"):
-                # llama.cpp sends a field of its own.
+                # llama.cpp sends a custom field.
                 yield _as_error(_decoded(line[6:]))
             elif not line and data:
                 for document in _of_event(data, is_error=is_error):
@@ -92,7 +92,7 @@ async def _events(start: bytes, pieces: AsyncIterator[bytes]) -> AsyncGenerator[
 
 
 def _of_event(data: list[bytes], *, is_error: bool) -> list[Any]:
-    """Return the documents in the lines of an event; several where a server leaves out what separates events."""
+    """Return the documents in the lines of an event; several if a server leaves out the empty line between events."""
     if not data:
         return []
     if data[0].startswith(DONE):

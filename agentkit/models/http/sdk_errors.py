@@ -119,7 +119,7 @@ def translate(error: Exception, asked: Asked, received: str | None = None) -> Mo
     if isinstance(error, IncompleteCall):
         message = f"the reply was cut at its limit of tokens {error}; allow more max_tokens in its settings"
         return ModelReplyCut(message, text=received or "", **where)
-    # An error inside a stream has no status of its own: its code names one.
+    # An error inside a stream has no status: its code names one.
     if isinstance(error, ErrorReply):
         if received:
             return ModelInterrupted.after(received, asked.shown(error.explanation), **where)
@@ -157,7 +157,7 @@ def translate(error: Exception, asked: Asked, received: str | None = None) -> Mo
 
 def _connection(error: BaseException) -> str | None:
     """Return `timeout` or `connection` for an error of an SDK or of its HTTP library; None for any other."""
-    # Classes are compared by name, because an SDK may not be installed, or in another version.
+    # Classes are compared by name, because an SDK may be missing or have another version.
     names = {
         kind.__name__ for kind in type(error).__mro__ if kind.__module__.startswith(("openai", "anthropic", "http"))
     }

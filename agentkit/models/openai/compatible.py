@@ -46,7 +46,7 @@ class GeminiModel(OpenAIModel):
 
     def _refused(self, settings: ModelSettings) -> Iterator[str]:
         if settings.effort is not None and settings.thinking_tokens is not None:
-            yield "effort: it cannot be beside thinking_tokens: leave one of them out"
+            yield "effort: it cannot be combined with thinking_tokens: leave one of them out"
 
 
 class DeepSeekModel(OpenAIModel):

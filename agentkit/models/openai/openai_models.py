@@ -107,7 +107,7 @@ def _refused_parallel(settings: ModelSettings, *, takes_limit: bool) -> Iterator
     if parallel is not None and not takes_limit:
         yield f"parallel_tool_calls={parallel}: this model does not take it; leave it out"
     elif parallel and settings.effort == "minimal":
-        yield "parallel_tool_calls=True cannot be beside effort='minimal': leave one of them out"
+        yield "parallel_tool_calls=True cannot be combined with effort='minimal': leave one of them out"
 
 
 def _refused_effort(effort: str | None, efforts: Sequence[str], rules: OpenAIRules) -> Iterator[str]:
@@ -125,7 +125,7 @@ def _refused_sampling(settings: ModelSettings, efforts: Sequence[str]) -> Iterat
     """Yield the settings of sampling, which a model refuses while it thinks."""
     advice = "this model does not take it"
     if "none" in efforts:
-        advice = "set effort='none' beside it"
+        advice = "set effort='none' too"
     for name in _SAMPLING:
         value = getattr(settings, name)
         if value is not None:

@@ -97,7 +97,7 @@ class ResponsesReader(Reader):
             return self._grow(data, _GROWING[kind])
         if kind == "response.output_item.added":
             self._open(data)
-            # There is nothing to show yet. The delta is a sign of life.
+            # The delta has no text yet; it shows that the stream is alive.
             return [Delta("", "arguments")]
         if kind == "response.output_item.done":
             return self._close(self._open(data), object_of(data.get("item"), "item"))

@@ -58,7 +58,7 @@ class Attempt(Generic[Output]):
 
         Raises:
             SessionBusy: Another run is using the session.
-            RunBusy: A run of this id is going on.
+            RunBusy: A run of this id is in progress.
             LimitExceeded: The run used more than its limits allow.
             BaseException: The error that ended it, with the attributes `messages`, `usage` and `journal`.
         """
@@ -74,7 +74,7 @@ class Attempt(Generic[Output]):
             finally:
                 self._release()
         except BaseException as raised:
-            # An agent that plain code of a tool runs cannot pause this run: the error says what to do instead.
+            # An agent that plain code of a tool runs cannot pause this run: the error names the alternative.
             error = inner_pause(raised) or raised
             self._complete(error)
             if error is not raised:
@@ -160,7 +160,7 @@ class Attempt(Generic[Output]):
         if writing is None:
             _RUNNING.pop(self._conversation, None)
         else:
-            # A write that hangs was left behind: no other run may use the conversation before its end.
+            # A write that hangs was abandoned: no other run may use the conversation before its end.
             writing.add_done_callback(lambda _: _RUNNING.pop(self._conversation, None))
 
     def _complete(self, error: BaseException) -> None:
@@ -198,4 +198,4 @@ _RUNNING: dict[object, object] = {}
 """Claims of runs and of conversations. `setdefault` is atomic, also between threads."""
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_RUNNING.clear)  # the runs go on in the parent process only
+    os.register_at_fork(after_in_child=_RUNNING.clear)  # the runs continue in the parent process only

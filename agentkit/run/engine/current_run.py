@@ -1,4 +1,4 @@
-"""`CurrentRun`: a run that is going on, as its steps and the runs inside of it see it."""
+"""`CurrentRun`: a run in progress, as its steps and the runs inside of it see it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Place(NamedTuple):
 
 
 class CurrentRun:
-    """A run that is going on.
+    """A run in progress.
 
     Args:
         limits: The limits of the run.
@@ -173,7 +173,7 @@ class InnerRun:
     """The run of an agent as the tool of a call. It pauses and is resumed with the run around it.
 
     Attributes:
-        known: The journal of an earlier attempt; None if there was none.
+        known: The journal of an earlier attempt; None at the first attempt.
     """
 
     __slots__ = ("_call_id", "_outer", "known")

@@ -156,15 +156,15 @@ class ToolStarted:
 
 @dataclass(slots=True)
 class ToolProgress:
-    """A tool reported how far it is. Of several that nobody has taken yet, the last one of a call is kept."""
+    """A tool reported how far it is. Of several that the listener has not taken yet, the last one of a call is kept."""
 
     step: int
     call: ToolCall
     message: str
     done: float | None = None
-    """How much is done, in units of the tool's own."""
+    """How much is done, in units of the tool."""
     total: float | None = None
-    """How much there is to do, where that is known."""
+    """How much there is to do, if that is known."""
 
 
 @dataclass(slots=True)

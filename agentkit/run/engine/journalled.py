@@ -213,7 +213,7 @@ class Journalled:
 
     def _mismatch(self, stored: str, name: str) -> JournalError:
         return JournalError(
-            f"journal of run {self._journal.run_id!r}: it goes on with {stored}, the run with {name}: "
+            f"journal of run {self._journal.run_id!r}: it continues with {stored}, the run with {name}: "
             "it is the journal of another agent, or the agent has changed since",
             name=stored,
             value=name,

@@ -132,7 +132,7 @@ class Listening:
         return False
 
     async def _taken(self) -> None:
-        """Call the listener with the events that wait, until there are none."""
+        """Call the listener with the events that wait, until none is left."""
         if self._lock is None:
             return
         async with self._lock:

@@ -43,14 +43,14 @@ class RunResult(Generic[Output]):
     __repr__ = short_repr
 
     output: Output
-    """The answer. Where a limit ended the run, the text there was, or None if the answer is another type."""
+    """The answer. If a limit ended the run, its last text, or None if the answer is another type."""
     messages: tuple[Message, ...]
     """What the run added to the conversation, the user's message first."""
     composition: Composition
-    """The last thing that was sent. Where a limit ended the run before that, its prompt without what was not found yet.
+    """The last prompt that was sent. If a limit ended the run before that, its prompt without missing recalls.
     """
     usage: Usage
-    """Tokens of all model calls, those of agents that tools ran among them."""
+    """Tokens of all model calls, including the calls of agents that ran as tools."""
     steps: int
     """Model calls."""
     finish_reason: str
@@ -59,13 +59,13 @@ class RunResult(Generic[Output]):
     journal: Journal = field(repr=False, compare=False)
     """What the run asked for and was answered: `Agent.resume` takes it."""
     limit: LimitExceeded | None = None
-    """The limit that ended the run, where `Limits.on_limit` is `return`."""
+    """The limit that ended the run, if `Limits.on_limit` is `return`."""
     listener_errors: Sequence[Exception] = ()
-    """What `on_event` raised, where `on_event_error` is `report`; the first of them if there were many."""
+    """Errors of `on_event`, if `on_event_error` is `report`; the first of them if it raised many."""
 
     @property
     def cost(self) -> float | None:
-        """US dollars of all model calls; None where a price is not known."""
+        """US dollars of all model calls; None if a price is not known."""
         return self.usage.money
 
     def trace(self) -> TraceSpan:
@@ -74,7 +74,7 @@ class RunResult(Generic[Output]):
 
     @property
     def citations(self) -> tuple[Citation, ...]:
-        """The documents that the answer names by their labels, `[source#chunk]`, with where it does, in order."""
+        """The documents that the answer names by their labels, `[source#chunk]`, with their places in it, in order."""
         return citations(self._text, self.composition)
 
     @property

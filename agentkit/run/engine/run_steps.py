@@ -141,7 +141,7 @@ class RunSteps:
         spending, listening = self._run.spending, self._run.listening
         price = spending.price
         if model is not self._chain.model:
-            price = spending.checked_price(model)  # a summary may have a model of its own
+            price = spending.checked_price(model)  # a summary may have a separate model
         reserved, usage = spending.reserve(composition, price), NO_USAGE
         try:
             if listening is None or step is None:
@@ -247,7 +247,7 @@ class RunSteps:
         ignored = [call_name(call) for call in round_.calls if call.id in approve and call.id not in round_.decisions]
         if ignored:
             raise ApprovalError(
-                f"approve: {', '.join(ignored)} needs no approval now, or there is no such tool: the decision "
+                f"approve: {', '.join(ignored)} needs no approval now, or is an unknown tool: the decision "
                 "would be ignored; the call did not run",
                 name="approve",
                 value=", ".join(ignored),

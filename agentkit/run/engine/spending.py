@@ -77,8 +77,8 @@ class Spending:
     def reserve(self, composition: Composition, price: Price | None) -> Reserved:
         """Set aside the cost of a prompt, in this run and all runs around it.
 
-        A single prompt may take more than is left: its reply says how much it took. While other prompts are under way,
-        it may not. The cost of a reply is unknown: it is estimated to be as long as its prompt.
+        A single prompt may take more than is left: its reply reports how much it took. It may not while other prompts
+        are in progress. The cost of a reply is unknown: it is estimated to be as long as its prompt.
 
         Raises:
             LimitExceeded: One of these runs has too little left.
@@ -88,7 +88,7 @@ class Spending:
         tokens = composition.tokens
         money = 0.0
         if price is not None:
-            # Nobody knows the cost of the reply: it is taken to be as long as the prompt.
+            # The cost of the reply is unknown: it is estimated to be as long as the prompt.
             money = price.of(Usage(tokens, tokens))
         runs = (self, *self._around)
         for run in runs:
@@ -156,7 +156,7 @@ class Spending:
         self._reserved = Reserved(tokens, money)
 
     def inner_usage(self, calls: Iterable[ToolCall] = (), ended: str = "") -> Usage | None:
-        """Return the usage of runs inside since the last call of this method; None if there were none.
+        """Return the usage of runs inside since the last call of this method; None without such runs.
 
         The usage of agents that run as tools of `calls` is returned when these calls end, such as now the call `ended`.
         """

@@ -144,7 +144,7 @@ async def _perform(setup: RunSetup[Output], options: Mapping[str, Any]) -> RunRe
     listening = None
     listener = options.get("on_event")
     if "on_event_error" in options and "on_event" not in options:
-        raise TypeError("on_event_error: there is no on_event whose errors it is about")
+        raise TypeError("on_event_error: has an effect only with on_event")
     if listener is not None:
         listening = Listening(listener, options.get("on_event_error", "raise"))
     approve = options.get("approve")

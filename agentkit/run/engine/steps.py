@@ -58,7 +58,7 @@ class Steps(Protocol):
         """Read the conversation before the run.
 
         Args:
-            at: Numbers of messages before the run and of the run itself, from a journal; None if there is no journal.
+            at: Numbers of messages before the run and of the run itself, from a journal; None without a journal.
         """
         ...
 

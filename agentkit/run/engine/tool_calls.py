@@ -190,7 +190,7 @@ class ToolCalls:
         return False
 
     def cut_short(self) -> None:
-        """End the calls that have no result with one that says whether they may have had an effect."""
+        """End the calls that have no result with one that states whether they may have had an effect."""
         for call in [*self._left.values()]:
             if self._is_failed:
                 return
@@ -233,7 +233,7 @@ def what_stopped(calls: Sequence[ToolCall], stopped: Mapping[str, Exception]) ->
 
 def _changed(result: ToolResult) -> str:
     return (
-        f"its agent did not go on from its journal: the tool is gone or has changed since ({result.message.text:.200})"
+        f"its agent did not continue its journal: the tool is missing or has changed since ({result.message.text:.200})"
     )
 
 

@@ -136,7 +136,7 @@ class AGUIEndpoints:
         await self._turns.kept()
         record = await in_thread(self._store.get, run_id, tenant=caller.tenant)
         if record.agent != turn.name or record.user != turn.user:
-            raise UnknownResource(f"there is no run {run_id!r:.80}", code="run_not_found")
+            raise UnknownResource(f"unknown run {run_id!r:.80}", code="run_not_found")
         if record.session is not None:
             raise Conflict(f"resume: the run is one of a session: POST /runs/{run_id}/decisions", code="not_waiting")
         if record.state != "waiting":

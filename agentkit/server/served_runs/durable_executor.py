@@ -262,7 +262,7 @@ class DurableExecutor:
                 if record is not None and not (record.has_ended or record.state == "waiting"):
                     continue
                 total = await in_thread(self._usage, run_id, record)
-                if self._live[run_id] is watched:  # nobody continued it in between
+                if self._live[run_id] is watched:  # no request continued it in between
                     del self._live[run_id]
                     used = usage_since(watched.counted, total)
                     self._limits.used(watched.tenant, used, has_ended=record is None or record.has_ended)
@@ -300,7 +300,7 @@ class _OfTenants:
         return next(one for one in self._agents if one.name == self.name).agent.definition
 
     def resume(self, journal: Journal, /, **options: Any) -> Coroutine[Any, Any, RunResult[Any]]:
-        """Go on with a run; see `Agent.resume`."""
+        """Resume a run; see `Agent.resume`."""
         tenant = journal.scope[0] if journal.scope else ""
         return self._agents.of_tenant(self.name, tenant).resume(journal, **options)
 

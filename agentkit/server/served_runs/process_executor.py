@@ -100,7 +100,7 @@ class ProcessExecutor:
         check_room(record.tenant, tenants, self._options, is_closing=self._is_closing)
         live = LiveRun(record, self._store, 0)
         self._reserve(live)
-        self._live[record.run_id] = live  # at once: of many that come together no more begin than there is room for
+        self._live[record.run_id] = live  # at once, so that concurrent requests cannot begin more runs than the limit
         try:
             kept = await in_thread(self._store.add, record)
         except BaseException:
@@ -127,7 +127,7 @@ class ProcessExecutor:
             return replace(record, waiting=left)
         live = LiveRun(replace(record, state="queued", waiting=()), self._store, 0)
         self._reserve(live)
-        self._live[run_id] = live  # at once: nobody else decides about it now
+        self._live[run_id] = live  # at once: no other request decides about it now
         try:
             live.base = await self._last_event(record)
             try:
@@ -154,7 +154,7 @@ class ProcessExecutor:
                 live.task.cancel()
                 await asyncio.wait((live.task,))
             async with self._deciding:
-                if run_id in self._live:  # a decision came in between: it goes on
+                if run_id in self._live:  # a decision came in between: it continues
                     continue
                 last = await self._last_event(record)
                 if await in_thread(self._store.cancel, run_id):  # it waited for decisions

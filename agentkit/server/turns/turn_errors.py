@@ -51,7 +51,7 @@ def server_error(error: BaseException) -> ServerError:
     if isinstance(error, BudgetError):
         return BadRequest(str(error), code="context_length_exceeded")
     if isinstance(error, RunNotFound):
-        return UnknownResource(f"there is no run {error.run_id!r:.80}", code="run_not_found")
+        return UnknownResource(f"unknown run {error.run_id!r:.80}", code="run_not_found")
     if isinstance(error, SessionBusy):
         return Conflict(str(error), code="session_busy")
     if isinstance(error, LimitExceeded):

@@ -12,5 +12,5 @@ __all__ = ["CONVERSIONS", "Conversion"]
 Conversion = Callable[[Connection], None]
 
 CONVERSIONS: Mapping[str, Conversion] = MappingProxyType({})
-"""By revision: called after its tables were changed, in the same transaction. A conversion names tables and columns of
-its own, as the tables of the code are those of the newest revision."""
+"""By revision: called after its tables were changed, in the same transaction. A conversion defines its tables
+and columns, because the tables of the code have the newest revision."""

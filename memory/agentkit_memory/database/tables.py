@@ -166,7 +166,7 @@ documents = Table(
 )
 
 # Recallable items: a `chunk` of a document, a `turn` of a conversation, a `fact`. The neighbours of a turn are the
-# messages next to it in the branch. `text` is empty where it is that of the whole message, and read there
+# messages next to it in the branch. `text` is empty if it is the text of the whole message, and read there
 # (`item_text.py`). The place and the metadata of a chunk are in `document_chunks`; here they are 0 and empty.
 items = Table(
     "items",

@@ -201,7 +201,7 @@ class Facts:
         while stored := _read(connection, [fact], [own]):
             if stored[0].text == text:
                 return fact, stored[0]
-            # The fact was updated: its id stands for another text now.
+            # The fact was updated: its id names another text now.
             fact = str(uuid.uuid5(uuid.UUID(fact), text))
         return fact, None
 

@@ -76,7 +76,7 @@ _NEXT = (
 _HELD_IN = _BUSY.where(items.c.scope_id == bindparam("scope"), _state.leased_by.is_not(None))
 _TURN = (
     *items.c["id", "speaker", "said_at", "version", "position", "role"],
-    # A damaged text keeps nobody from the others.
+    # A damaged text does not block other texts.
     func.coalesce(ITEM_TEXT, "").label("text"),
 )
 _WINDOW = (
@@ -372,7 +372,7 @@ def _next_place(connection: Connection, now: float) -> _Place | None:
         scope = _scope_of(connection, row.scope_id)
         if scope is not None:
             return _Place(scope, *row)
-        # A scope whose row is damaged keeps nobody from the others.
+        # A scope whose row is damaged does not block other scopes.
         left_out.append(row.scope_id)
 
 

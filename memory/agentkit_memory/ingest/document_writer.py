@@ -78,7 +78,7 @@ class NewDocument:
 
 
 class Version(NamedTuple):
-    """The version of a document: the hash of its content, and the stamp of its file; empty if there is none."""
+    """The version of a document: the hash of its content, and the stamp of its file; empty without a stamp."""
 
     content_hash: str = ""
     stamp: str = ""
@@ -170,7 +170,7 @@ class DocumentWriter:
 
 
 class _Attempt:
-    """One attempt to write a document. Of several, only the attempt that began last can go on."""
+    """One attempt to write a document. Of several, only the attempt that began last can continue."""
 
     def __init__(self, writer: DocumentWriter, document: NewDocument) -> None:
         self._database = writer.database
@@ -270,7 +270,8 @@ class _Attempt:
         shown: int | None = connection.scalar(_HOLD, self._this)
         if shown is None:
             raise IngestError(
-                self._document.source, "another ingestion of it began after this one; that one goes on, this one ended"
+                self._document.source,
+                "another ingestion of it began after this one; that one continues, this one ended",
             )
         return shown
 

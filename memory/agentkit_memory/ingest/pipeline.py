@@ -173,7 +173,7 @@ class _Run:
                 "which a character that is not ASCII counts as six bytes or more",
             )
         alt = self._alt_text(file) if kind == "image" else ""
-        # What the chunks depend on besides the bytes of the file.
+        # What the chunks depend on in addition to the bytes of the file.
         cut = [CHUNKER, kind, self._options.record_key if kind == "records" else alt]
         stored = self._writer.find(uri)
         with FileStream(file, self._options, self._on_bytes if self._on_progress is not None else None) as reading:
@@ -201,7 +201,7 @@ class _Run:
         return ("added" if written.is_new else "changed"), written.chunks
 
     def _is_stored(self, uri: str, stored: Version, reading: FileStream, stamp: str, cut: Sequence[str]) -> bool:
-        """Return True if a file is stored with its present content, which is read unless its stamp tells."""
+        """Return True if a file is stored with its present content, which is read unless its stamp is known."""
         if stamp and stored.stamp == stamp:
             return True
         for _ in reading.pieces():

@@ -54,7 +54,7 @@ class RecallRows:
             connection: Where to read.
             where: The filter of the recall.
             has_index: False if the newest items of SQL are searched instead of an index.
-            is_reported: True if the result says already that at most `MAX_ROWS` items were searched.
+            is_reported: True if the result reports already that at most `MAX_ROWS` items were searched.
         """
         view, problems = self.view, list[str]()
         waiting, problem = self._read_new_turns(connection, where)

@@ -134,7 +134,7 @@ def _after_copies(
         return None
     if found.depth.is_widest:
         one.problems.append(
-            f"among the best {found.depth.candidates} hits are so many copies that others may be missing"
+            f"among the best {found.depth.candidates} hits are many copies, so other items may be missing"
         )
         return None
     return found.depth.wider(one.asked)

@@ -130,7 +130,7 @@ def enqueue(connection: Connection, item_ids: Sequence[str], scope: int, *, turn
         hold_spaces(connection)
         spaces = list(connection.scalars(_WRITTEN)) or [SPACE]
         spaces += connection.scalars(_READ_FOR_FACTS) if turns else ()
-        # Every writer locks rows in this order, so that there is no deadlock.
+        # Every writer locks rows in this order, so that no deadlock is possible.
         ordered = sorted(item_ids)
         row = {"want": 1, "have": 0, "scope_id": scope}
         rows = [{"item_id": item, "space": space, **row} for space in spaces for item in ordered]

@@ -26,7 +26,7 @@ def largest(upper: int, fits: Callable[[int], bool], lower: int = 0) -> int:
 
 
 def largest_from(guess: int, upper: int, fits: Callable[[int], bool], lower: int = 0) -> int:
-    """Return the same, searched near a guess: `fits` is not called far from there, where it may be costly."""
+    """Return the same, searched near a guess: `fits` is not called far from the guess, because it may be costly."""
     # Doubled steps away from the guess, then bisection: few calls if the guess is near, and never many.
     step = 1
     if fits(guess):
@@ -46,7 +46,7 @@ class Node:
     Attributes:
         size: The size that its owner asked for.
         units: Number of units.
-        required: Number of units that must be kept, whatever its size says.
+        required: Number of units that must be kept, whatever its size is.
         lost: Number of units that the `max` of something inside it took away.
     """
 

@@ -56,7 +56,7 @@ async def prepare(layers: Layers, ctx: PromptContext) -> PromptContext:
     first, *others = [_selection(ctx, *placed) for placed in selecting]
     tasks = [asyncio.ensure_future(one) for one in others]
     try:
-        # The first needs no task: the caller can leave its selector behind if that ignores its cancellation.
+        # The first needs no task: the caller can abandon its selector if it ignores its cancellation.
         selections = [await first, *[await task for task in tasks]]
         return _with(ctx, selections)
     except BaseException:

@@ -51,7 +51,7 @@ class BM25:
         mean = sum(lengths) / max(1, self.size)
         self._postings: dict[str, list[tuple[int, float]]] = {}
         for position, counts in enumerate(self._counts):
-            # Without terms in any text there is nothing to weigh.
+            # Texts without terms have nothing to weigh.
             norm = self.k1 * (1 - _B + _B * lengths[position] / (mean or 1.0))
             for term, count in counts.items():
                 weight = count * (self.k1 + 1) / (count + norm)

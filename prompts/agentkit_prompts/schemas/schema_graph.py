@@ -76,13 +76,13 @@ class SchemaNode:
         return chain(self.properties.values(), self.all_properties, self.all_items, *by_place)
 
     def of_property(self, name: str | None) -> tuple[int, ...]:
-        """Return the schemas of a property; None stands for the names that no schema of the document names."""
+        """Return the schemas of a property; None means the names that no schema of the document names."""
         if name is not None and name in self.properties:
             return (self.properties[name], *self.all_properties)
         return self.additional + self.all_properties
 
     def of_item(self, index: int | None) -> tuple[int, ...]:
-        """Return the schemas of an item; None stands for the items after every prefix."""
+        """Return the schemas of an item; None means the items after every prefix."""
         if index is not None and index < len(self.prefix):
             return (self.prefix[index], *self.all_items)
         return self.rest + self.all_items
@@ -94,7 +94,7 @@ class SchemaGraph:
     Attributes:
         nodes: The schemas; each is after those that it applies in place, unless they lead back to it.
         root: The index of the document.
-        places: The places of a value that the schemas tell apart.
+        places: The places of a value that the schemas distinguish.
     """
 
     def __init__(self, document: Mapping[str, Any]) -> None:

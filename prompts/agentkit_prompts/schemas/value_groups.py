@@ -1,4 +1,4 @@
-"""Values in groups that a schema cannot tell apart: the items of all lists at one place, the properties of one name.
+"""Values in groups that a schema cannot distinguish: the items of all lists at one place, the properties of one name.
 
 A list of 10,000 objects with ten properties has twelve groups, so its cost is computed as fast as that of one object.
 """
@@ -31,11 +31,11 @@ def number_units(number: float) -> int:
 
 
 class TooManyGroupsError(ValueError):
-    """A value has too many values that a schema can tell apart."""
+    """A value has too many values that a schema can distinguish."""
 
 
 class Places(NamedTuple):
-    """Places that the schemas of a document tell apart."""
+    """Places that the schemas of a document distinguish."""
 
     names: Collection[str]
     """Properties whose values have a group for each name."""

@@ -14,7 +14,7 @@ __all__ = ["DeadlineError", "Outcome", "outcome"]
 T = TypeVar("T")
 
 _GRACE = 2.0
-"""Seconds that cancelled code has to clean up before it is left behind."""
+"""Seconds that cancelled code has to clean up before it is abandoned."""
 _MAX_CLOSES = 5
 """How often code is closed. A task group that is closed waits for its tasks, until it is closed again."""
 
@@ -40,7 +40,7 @@ async def outcome(code: Coroutine[Any, Any, T], seconds: float | None, grace: fl
     """Await `code` in the current task; return its value or its exception.
 
     After `seconds` the code is cancelled, and the error is a `DeadlineError`. Code that has not ended `grace` seconds
-    after a cancellation, by this limit or from outside, is closed and left behind. A cancellation by the code itself,
+    after a cancellation, by this limit or from outside, is closed and abandoned. A cancellation by the code itself,
     such as an `asyncio.timeout` or a task group inside of it, has no such limit.
 
     Raises:
@@ -79,7 +79,7 @@ def _failure(error: BaseException, *, is_cancelled: bool) -> Outcome[Any]:
     """Return the outcome of code that raised `error`, unless it is the end of the run or a cancellation of the task."""
     if is_cancelled or ends_run(error):
         raise error
-    # The frames of this file refer to the exception. Without them, it is free as soon as nobody has it.
+    # The frames of this file refer to the exception. Without them, it is freed with its last reference.
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_frame.f_globals is globals():
         traceback = traceback.tb_next
@@ -92,7 +92,7 @@ class _WaitingCode(asyncio.Future[Any], Generic[T]):
 
     A task steps the object that it awaits, with `__next__` or `throw`. This object forwards the steps to the code, so a
     step can leave the code out. The task waits for this object, which wakes it when the future of the code has ended.
-    So each cancellation of the task calls `cancel`, in the context of whoever cancels.
+    So each cancellation of the task calls `cancel`, in the context of the canceller.
 
     Attributes:
         is_late: True if the time limit was exceeded.
@@ -133,7 +133,7 @@ class _WaitingCode(asyncio.Future[Any], Generic[T]):
             task: Current task.
             cancellations: Number of cancellations of the task before the code was begun.
             mark: Mark of the context of the code.
-            grace: Seconds from a cancellation until the code is left behind.
+            grace: Seconds from a cancellation until the code is abandoned.
         """
         super().__init__(loop=task.get_loop())
         self._code = code
@@ -277,7 +277,7 @@ class _WaitingCode(asyncio.Future[Any], Generic[T]):
         self._task.cancel()
 
     def _leave(self) -> None:
-        """Wake the task to leave the code behind, which has ignored its cancellation.
+        """Wake the task to abandon the code, which has ignored its cancellation.
 
         The code is closed in the task: a context manager may have to end in the task and in the context of its begin.
         """
@@ -312,6 +312,6 @@ class _WaitingCode(asyncio.Future[Any], Generic[T]):
 
 
 def _retrieve(future: asyncio.Future[Any]) -> None:
-    """Retrieve the exception of a task that nobody waits for: otherwise asyncio logs it."""
+    """Retrieve the exception of a task that no code waits for: otherwise asyncio logs it."""
     if not future.cancelled():
         future.exception()

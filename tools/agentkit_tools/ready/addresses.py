@@ -80,7 +80,7 @@ def _read(text: str) -> WebAddress:
     try:
         host = _host(parts)
     except ValueError:
-        # The reasons of the libraries say less to a model.
+        # The reasons of the libraries are less clear to a model.
         raise ValueError("its host is invalid, or a number that is not written as four plain ones") from None
     port = int(parts[3] or _PORTS[scheme])
     return WebAddress(scheme, host, port, quote(target, safe="%/:=&?~+!$,;'@()*[]|"))

@@ -96,7 +96,7 @@ def decode_data_url(address: str) -> Content:
     """
     head, comma, body = address[5:].partition(",")
     if not comma:
-        raise ValueError("there is no comma before the data")
+        raise ValueError("the comma before the data is missing")
     data = unquote_to_bytes(body)
     if head.endswith(";base64"):
         data = base64.b64decode(data, validate=True)
