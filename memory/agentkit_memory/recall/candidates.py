@@ -90,12 +90,14 @@ class Pool:
     def held_terms(self, question: Question, which: Iterable[int]) -> dict[int, Mapping[int, float]]:
         """Return of these candidates the stored weights of the question's terms, see `Question.held_by`."""
         items = {number: self.candidates[number].item for number in which}
+        new = [item for item in items.values() if item.id not in question.held]
         # The index returns weights faster than a text is analysed again.
-        if self.stored_weights is not None:
-            new = [item.id for item in items.values() if item.id not in question.held]
-            if new:
-                question.learn(self.stored_weights(new))
-        return {number: question.held_by(item) for number, item in items.items()}
+        if new and self.stored_weights is not None:
+            question.learn(self.stored_weights([item.id for item in new]))
+        for item in new:
+            if item.id not in question.held:
+                question.held_by(item)
+        return {number: question.held[item.id] for number, item in items.items()}
 
     @cached_property
     def near(self) -> list[list[tuple[int, int]]]:

@@ -79,6 +79,7 @@ class _Choice:
     def __init__(self, asked: Asked) -> None:
         self.used: list[ScoredItem] = []
         self._asked = asked
+        self._below = f"below the first {asked.limit}"
         self._facts_left = asked.limit
         self._others_left = asked.limit
         """Places for items that are no facts."""
@@ -90,7 +91,7 @@ class _Choice:
         if each.slot == "knowledge":
             places = self._facts_left
         if not places:
-            return f"below the first {self._asked.limit}"
+            return self._below
         if self._asked.roles is not None and not self._asked.is_of_roles(each.item):
             return f"from the {each.item.role}, and only messages of {', '.join(self._asked.roles)} were asked for"
         # A neighbour of a hit has none of the terms itself: only its place is evidence.

@@ -96,8 +96,12 @@ class Candidates:
             known = self.items.get(item.id)
             if known is not None:
                 known.retrieved[retriever] = score
-            elif not (self.asked.hidden and self.asked.hides(item)) and not self._is_copy(item):
-                self.items[item.id] = ScoredItem(item, {retriever: score})
+                continue
+            if self.asked.hidden and self.asked.hides(item):
+                continue
+            if self.depth.is_wider and self._is_copy(item):
+                continue
+            self.items[item.id] = ScoredItem(item, {retriever: score})
         # An item that BM25 did not find has none of the terms, if all hits were fetched. A vector always has a score:
         # for items without a vector, the lowest one counts.
         self.floors[retriever] = 0.0
@@ -105,7 +109,7 @@ class Candidates:
             self.floors[retriever] = min([score for _, score in found], default=0.0)
 
     def _is_copy(self, item: StoredItem) -> bool:
-        if not self.depth.is_wider or item.kind == IMAGE:
+        if item.kind == IMAGE:
             return False
         text = " ".join(item.text.casefold().split())
         if text in self._texts:
@@ -117,7 +121,9 @@ class Candidates:
     def add_neighbours(self, items: Iterable[StoredItem]) -> None:
         """Add messages near the best hits, which no retriever found."""
         for item in items:
-            if item.id not in self.items and not self.asked.hides(item) and self.asked.allows(item):
+            if item.id in self.items or (self.asked.hidden and self.asked.hides(item)):
+                continue
+            if self.asked.allows(item):
                 self.items[item.id] = ScoredItem(item)
 
     def best_turns(self) -> list[StoredItem]:

@@ -89,20 +89,34 @@ class BM25Retriever:
             numbers = sorted({*with_neighbours, *best})
         worth = _worth(question, pool, own, best, numbers)
         for number in numbers:
-            own[number] = sum(worth[number].values())
+            own[number] = 0.0
+        for number, terms in worth.items():
+            own[number] = sum(terms.values())
+        shares = _shares(self.share)
         for number in with_neighbours:
-            lent[number] = self._lent(pool, number, worth)
+            lenders = [(step, other) for step, other in pool.near[number] if other in worth]
+            # Most candidates have no neighbour with a term of the question.
+            if lenders:
+                lent[number] = self._lent(pool, number, lenders, shares, worth)
         return own, lent
 
-    def _lent(self, pool: Pool, number: int, worth: Mapping[int, Mapping[int, float]]) -> float:
+    def _lent(
+        self,
+        pool: Pool,
+        number: int,
+        lenders: Sequence[tuple[int, int]],
+        shares: Mapping[int, float],
+        worth: Mapping[int, Mapping[int, float]],
+    ) -> float:
         """Return the sum of the terms that a candidate has from its neighbours, as far as it lacks them itself."""
-        mine, gained = worth[number], dict[int, float]()
-        lending = [(step, other) for step, other in pool.near[number] if worth[other]]
-        if not lending:
-            return 0.0
+        mine = worth.get(number, {})
+        gained: dict[int, float] = {}
         leaning = _leaning(pool, number)
-        for step, other in lending:
-            share = leaning * _share(self, pool, step, other)
+        for step, other in lenders:
+            share = shares[step]
+            if step == -1 and _ends_with_question(pool, other):
+                share = self.answer
+            share *= leaning
             for term, value in worth[other].items():
                 more = share * value - mine.get(term, 0.0)
                 if more > gained.get(term, 0.0):
@@ -115,7 +129,8 @@ def _worth(
 ) -> dict[int, dict[int, float]]:
     """Return what each term of the question adds to the scores of candidates, by number and term.
 
-    Names of speakers add nothing. The weights of the terms are estimated from the best hits.
+    Candidates without a term are left out, and names of speakers add nothing. The weights of the terms are estimated
+    from the best hits.
     """
     held = pool.held_terms(question, numbers)
     weights = term_weights([own[number] for number in best], [held[number] for number in best])
@@ -123,6 +138,7 @@ def _worth(
     return {
         number: {term: counted[term] * value for term, value in terms.items() if term in counted}
         for number, terms in held.items()
+        if terms
     }
 
 
@@ -142,10 +158,16 @@ class DenseRetriever:
         lent = [0.0] * len(own)
         if not self.share:
             return own, lent
+        shares = _shares(self.share)
         for number, near in enumerate(pool.near):
-            if near:
-                leaning = _leaning(pool, number)
-                lent[number] = sum([leaning * _share(self, pool, step, other) * own[other] for step, other in near])
+            if not near:
+                continue
+            leaning = _leaning(pool, number)
+            for step, other in near:
+                share = shares[step]
+                if step == -1 and _ends_with_question(pool, other):
+                    share = self.answer
+                lent[number] += leaning * share * own[other]
         return own, lent
 
 
@@ -174,11 +196,12 @@ def _leaning(pool: Pool, number: int) -> float:
     return min(1.0, _LONG / (pool.candidates[number].item.text.count(" ") + 1))
 
 
-def _share(part: BM25Retriever | DenseRetriever, pool: Pool, step: int, other: int) -> float:
-    """Return the share of its score that a neighbour `step` places away lends."""
-    if step == -1:
-        item = pool.candidates[other].item
-        # An answer often repeats no word of its question.
-        if item.kind == TURN and item.text.rstrip().endswith("?"):
-            return part.answer
-    return part.share ** abs(step)
+def _shares(share: float) -> dict[int, float]:
+    """Return the share of its score that a neighbour lends, by how many places away it is."""
+    return {step: share ** abs(step) for step in (-2, -1, 1, 2)}
+
+
+def _ends_with_question(pool: Pool, number: int) -> bool:
+    """Return True if a candidate is a message that ends with a question: its answer often repeats no word of it."""
+    item = pool.candidates[number].item
+    return item.kind == TURN and item.text.rstrip().endswith("?")

@@ -54,9 +54,9 @@ class SpeakerScorer:
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:
         """Return the weight for turns of named speakers, else 0.0."""
         named = question.speakers
-        items = [each.item for each in pool.candidates]
         if not named:
-            return [0.0] * len(items)
+            return [0.0] * len(pool.candidates)
+        items = [each.item for each in pool.candidates]
         return [self.weight * (item.kind == TURN and item.speaker in named) for item in items]
 
 
@@ -158,10 +158,10 @@ def add_up(
     columns, sums = _fused(policy, retrievers, question, pool)
     for scorer in scorers:
         (values,) = _checked(policy, scorer, 1, question, pool)
-        columns[scorer.name] = values
-        sums = [total + value for total, value in zip(sums, values, strict=True)]
-    # Most scorers change nothing: their columns are left out first.
-    columns = {name: values for name, values in columns.items() if any(values)}
+        # Most scorers change nothing.
+        if any(values):
+            columns[scorer.name] = values
+            sums = [total + value for total, value in zip(sums, values, strict=True)]
     for number, each in enumerate(pool.candidates):
         each.score = sums[number]
         each.parts = {name: values[number] for name, values in columns.items() if values[number]}
@@ -180,7 +180,8 @@ def _fused(
         both = [one + other for one, other in zip(own, lent, strict=True)]
         mean, scale = _scale(both)
         columns[retriever.name] = [(value - mean) * scale for value in own]
-        columns[f"{retriever.name} neighbours"] = [value * scale for value in lent]
+        if any(lent):
+            columns[f"{retriever.name} neighbours"] = [value * scale for value in lent]
         sums = [total + (value - mean) * scale for total, value in zip(sums, both, strict=True)]
     # Scorers add standard deviations of the sum, which is wider for two retrievers that agree.
     if len(active) > 1:
