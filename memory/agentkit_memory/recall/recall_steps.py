@@ -36,7 +36,7 @@ from agentkit_prompts.system.concurrency_limit import Permit
 if TYPE_CHECKING:
     from agentkit_memory.index.vector_index import KeepsTerms
 
-__all__ = ["Search", "Sources"]
+__all__ = ["Search", "Sources", "open_index"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,59 +84,64 @@ class Search:
     """True if the model was asked for the vector of the question, even if it failed."""
 
     @classmethod
-    def begin(cls, sources: Sources, asked: Asked) -> Search:
-        """Read the state of the store, open its index, and read the items that wait for the index.
+    def begin(cls, connection: Connection, sources: Sources, asked: Asked, away: StoreError | None) -> Search:
+        """Read the state of the store, and the items that wait for its index.
 
         Waiting items are read before the index is asked: an item that is indexed meanwhile is in one of the two.
+
+        Args:
+            connection: Where to read.
+            sources: The parts of the store.
+            asked: The arguments of the recall.
+            away: The obstacle if the active index could not be opened.
         """
-        indexes, database = sources.indexes, sources.indexes.database
+        indexes = sources.indexes
         retrievers = {retriever.name for retriever in asked.policy.retrievers}
-        away = None
-        if not indexes.is_open:
-            away = _open(indexes)
-        with database.read() as connection:
-            view = read_view(connection, asked.scope)
+        view = read_view(connection, asked.scope)
+        index = indexes.opened(view.space)
+        # Another process changed the model.
+        if index is None and indexes.is_open:
+            away = open_index(indexes, view.space)
             index = indexes.opened(view.space)
-            # Another process changed the model.
-            if index is None and indexes.is_open:
-                away = _open(indexes, view.space)
-                index = indexes.opened(view.space)
-            if index is not None:
-                away = None
-            question = Question.of(asked.query, asked.now)
-            rows = RecallRows(view, asked.valid_at)
-            search = cls(sources, asked, question, rows, index, [], retrievers)
-            if len(asked.query) > MAX_CHARACTERS:
-                search._report(f"the question is long: its first and last {MAX_CHARACTERS // 2} characters were used")
-            if away is not None:
-                search._report_without_index(away)
-            # A question of stop words or signs has no terms to find waiting items by.
-            if question.asked:
-                search.problems += rows.read_waiting(
-                    connection, asked.where, has_index=index is not None, is_reported=away is not None
-                )
+        if index is not None:
+            away = None
+        question = Question.of(asked.query, asked.now)
+        rows = RecallRows(view, asked.valid_at)
+        search = cls(sources, asked, question, rows, index, [], retrievers)
+        if len(asked.query) > MAX_CHARACTERS:
+            search._report(f"the question is long: its first and last {MAX_CHARACTERS // 2} characters were used")
+        if away is not None:
+            search._report_without_index(away)
+        # A question of stop words or signs has no terms to find waiting items by.
+        if question.asked:
+            search.problems += rows.read_waiting(
+                connection, asked.where, has_index=index is not None, is_reported=away is not None
+            )
         return search
 
-    def candidates(self, depth: Depth) -> Candidates:
-        """Return the candidates of one round. They are incomplete if they name the depth of a next round."""
+    def by_terms(self, connection: Connection, depth: Depth) -> Candidates:
+        """Begin a round with the candidates by BM25. They are incomplete if they name the depth of a next round."""
         found = Candidates(self.asked, depth, self.question)
-        database = self.sources.indexes.database
-        with database.read() as connection:
-            terms = self._best_by_terms(connection, found)
-            if found.next is not None:
-                return found
+        terms = self._best_by_terms(connection, found)
+        if found.next is None:
             self._add_terms(found, terms)
-            compares = self._has_vectors()
-            if not compares:
+            if not self._has_vectors():
                 self._add_neighbours(connection, found)
-        if compares:
-            # No connection is held while a model is waited for.
-            self._embed(found.question)
-            with database.read() as connection:
-                self._add_similar(connection, found)
-                if found.next is None:
-                    self._add_neighbours(connection, found)
         return found
+
+    def add_similar(self, found: Candidates) -> None:
+        """Add the candidates with similar vectors to a round, if it is not incomplete and there are vectors."""
+        if found.next is not None or not self._has_vectors():
+            return
+        # No connection is held while a model is waited for.
+        self._embed(found.question)
+        with self.sources.indexes.database.read() as connection:
+            similar = self._usable(connection, found, DENSE)
+            if found.next is not None:
+                return
+            if similar:
+                found.add(DENSE, similar)
+            self._add_neighbours(connection, found)
 
     def _best_by_terms(self, connection: Connection, found: Candidates) -> Sequence[Found]:
         """Return the best items by BM25; a round that only fetches more vectors has those of the round before."""
@@ -171,11 +176,6 @@ class Search:
         # Without BM25 in its policy, a recall finds by their terms the items that have no vector yet.
         if terms and (SPARSE in self.retrievers or self._lacks_vectors()):
             found.add(SPARSE, terms)
-
-    def _add_similar(self, connection: Connection, found: Candidates) -> None:
-        similar = self._usable(connection, found, DENSE)
-        if similar and found.next is None:
-            found.add(DENSE, similar)
 
     def _add_neighbours(self, connection: Connection, found: Candidates) -> None:
         turns = found.best_turns()
@@ -396,7 +396,7 @@ class Search:
         self._report(f"searched with BM25 only: {type(error).__name__}: {error}")
 
 
-def _open(indexes: Indexes, space: Space | None = None) -> StoreError | None:
+def open_index(indexes: Indexes, space: Space | None = None) -> StoreError | None:
     """Open the index of a space (the active one) if nothing has to be written first; return the obstacle, if any."""
     try:
         indexes.ready(space)

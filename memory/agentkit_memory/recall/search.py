@@ -14,7 +14,7 @@ from agentkit_memory.recall.choice import choose
 from agentkit_memory.recall.near_duplicates import count_copies
 from agentkit_memory.recall.recall_result import Recall, candidate, to_log
 from agentkit_memory.recall.recall_round import Candidates, Depth
-from agentkit_memory.recall.recall_steps import Search, Sources
+from agentkit_memory.recall.recall_steps import Search, Sources, open_index
 from agentkit_memory.recall.rerankers import reranked
 from agentkit_memory.store.image_rows import read_images
 from agentkit_memory.store.records import IMAGE, RecallLog
@@ -80,13 +80,20 @@ def search(sources: Sources, asked: Asked) -> tuple[Recall, bool]:
 
 def _search_active_space(sources: Sources, asked: Asked) -> Ranked:
     """Search the active space; search again if another space became active meanwhile."""
+    indexes = sources.indexes
     while True:
-        one = Search.begin(sources, asked)
+        away, one = None, None
+        if not indexes.is_open:
+            away = open_index(indexes)
         try:
-            ranked = _search_in_rounds(one)
+            # One connection for the state and the first round: to borrow another takes about 1 % of a recall.
+            with indexes.database.read() as connection:
+                one = Search.begin(connection, sources, asked, away)
+                first = one.by_terms(connection, Depth.of(asked, asked.policy.candidates))
+            ranked = _search_in_rounds(one, first)
         except StoreError:
             # The index of a space that is no longer active may be closed or emptied at any time.
-            if sources.indexes.closed or not _is_outdated(one):
+            if one is None or indexes.closed or not _is_outdated(one):
                 raise
             continue
         if not _is_outdated(one):
@@ -104,20 +111,24 @@ def _is_outdated(one: Search) -> bool:
     return index.shared and indexes.active().name != space.name
 
 
-def _search_in_rounds(one: Search) -> Ranked:
-    """Look for candidates, each time farther, until enough of them can be used."""
-    depth = Depth.of(one.asked, one.asked.policy.candidates)
+def _search_in_rounds(one: Search, candidates: Candidates) -> Ranked:
+    """Look for candidates, each time farther, until enough of them can be used.
+
+    Args:
+        one: The search.
+        candidates: The candidates by BM25 of the first round.
+    """
     while True:
-        candidates = one.candidates(depth)
-        if candidates.next is not None:
-            depth = candidates.next
-            continue
-        order = one.ranked(candidates)
-        used = choose(candidates.question, order, one.asked, one.hashes)
-        wider = _after_copies(one, candidates, order, used)
-        if wider is None:
-            return Ranked(one, candidates, order, used)
-        depth = wider
+        one.add_similar(candidates)
+        depth = candidates.next
+        if depth is None:
+            order = one.ranked(candidates)
+            used = choose(candidates.question, order, one.asked, one.hashes)
+            depth = _after_copies(one, candidates, order, used)
+            if depth is None:
+                return Ranked(one, candidates, order, used)
+        with one.sources.indexes.database.read() as connection:
+            candidates = one.by_terms(connection, depth)
 
 
 def _after_copies(
