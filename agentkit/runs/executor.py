@@ -55,6 +55,10 @@ class Executor(Protocol):
         """Cancel a run; a run that has ended stays as it is."""
         ...
 
+    async def delete(self, record: RunRecord) -> None:
+        """Delete a run that has ended, with all that is stored of it."""
+        ...
+
     def events(self, record: RunRecord, after: int) -> AsyncGenerator[RunEvent, None]:
         """Yield the events of a run after number `after`, until it ends or waits.
 

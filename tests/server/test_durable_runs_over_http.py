@@ -127,6 +127,20 @@ def test_a_run_whose_journal_is_damaged_takes_no_room_once_it_has_ended(tmp_path
         assert sum([day.runs for day in records.usage.of("acme").values()]) == 2
 
 
+def test_all_that_is_stored_of_a_durable_run_is_deleted_with_it(tmp_path: Path) -> None:
+    runs = Runs(f"sqlite:///{tmp_path / 'durable.db'}")
+    with (
+        Memory.open(tmp_path / "home", scope="acme") as memory,
+        served(Agent(ScriptedModel.repeat("Hi."), name="shop", memory=memory), runs=runs) as client,
+    ):
+        run = client.post("/runs", {"agent": "shop", "input": "a"}).json()["id"]
+        ended(client, run)
+        assert len(runs.store.client.list_workflows()) == 1
+        assert client.delete(f"/runs/{run}").status_code == 204
+        assert client.get(f"/runs/{run}").status_code == 404
+        assert runs.store.client.list_workflows() == []
+
+
 def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path) -> None:
     access = tmp_path / "access.yaml"
     acme, other = [add_token(access, tenant, tenant, scopes=("run", "read", "approve")) for tenant in ("acme", "other")]

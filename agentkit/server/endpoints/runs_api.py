@@ -285,7 +285,7 @@ class RunEndpoints:
         record = await self.record(request.path_params["run"], caller)
         if not record.has_ended:
             raise Conflict(f"the run {record.run_id} is {record.state}: cancel it first", code="run_not_ended")
-        await in_thread(self._store.delete, record.run_id)
+        await self._runs.delete(record)
         return Response(status_code=204)
 
     async def events(self, request: Request, caller: Caller) -> Response:

@@ -201,6 +201,9 @@ class DurableExecutor:
             self._watch(record, record.usage)
         return await in_thread(self._rows.get, record.run_id)
 
+    async def delete(self, record: RunRecord) -> None:
+        await in_thread(self._store.delete, [record.run_id])
+
     async def events(self, record: RunRecord, after: int) -> AsyncGenerator[RunEvent, None]:
         wait, has_begun = _MIN_WAIT, False
         while record.executor == "dbos":

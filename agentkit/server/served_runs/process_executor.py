@@ -162,6 +162,9 @@ class ProcessExecutor:
                     self._limits.used(record.tenant, NO_USAGE)  # the run; what it used is counted
                 return await in_thread(self._store.get, run_id)
 
+    async def delete(self, record: RunRecord) -> None:
+        await in_thread(self._store.delete, record.run_id)
+
     async def events(self, record: RunRecord, after: int) -> AsyncGenerator[RunEvent, None]:
         while True:
             live = self._live.get(record.run_id)
