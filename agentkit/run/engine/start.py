@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.ground.threads import in_thread
@@ -29,12 +29,6 @@ from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.errors import brief
 
 __all__ = ["new_journal", "resume_run", "start_run"]
-
-T = TypeVar("T")
-_GRACE = 6.0
-"""Seconds that a run has to end after its time limit: more than its tools have after they are cancelled."""
-_MIN_SECONDS = 0.1
-"""Seconds that a listener has to take the end of a run, also if the time of the run is over."""
 
 
 async def start_run(
