@@ -59,14 +59,9 @@ class _StoreKeeper(Keeper):
         self.has_ended = False
         """Whether the run was cancelled or deleted, or another attempt continues it."""
 
-    def begin(self) -> None:
-        """Begin to store the lines there are."""
-        asyncio.create_task(asyncio.to_thread(self.write)).add_done_callback(_seen)
-
     async def written(self) -> None:
         """Wait until all lines are stored, and refuse to go on where the lease has ended."""
-        if self._lines:
-            await asyncio.to_thread(self.write)
+        await super().written()
         self.check()
 
     def write(self) -> None:
@@ -249,9 +244,3 @@ class RunAttempt:
 def _storable(data: Any) -> Any:
     """Return JSON data without halves of surrogate pairs, which no database holds."""
     return json.loads(json.dumps(data, ensure_ascii=False).encode("utf-8", "replace"))
-
-
-def _seen(storing: asyncio.Task[None]) -> None:
-    """Take the error of what is tried again: asyncio would log it."""
-    if not storing.cancelled():
-        storing.exception()
