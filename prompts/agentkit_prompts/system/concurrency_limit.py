@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 from types import TracebackType
 from typing import Protocol, TypeVar
+from weakref import WeakSet
 
 __all__ = ["ConcurrencyLimit", "Permit"]
 
@@ -36,7 +38,12 @@ class ConcurrencyLimit:
     """
 
     def __init__(self, limit: int | None) -> None:
-        self._limit = self._free = limit
+        self._limit = limit
+        self._renew()
+        _ALL.add(self)
+
+    def _renew(self) -> None:
+        self._free = self._limit
         self._lock = Lock()
         self._returned = 0
         self._waiting: deque[_Waiter] = deque()
@@ -115,13 +122,14 @@ class ConcurrencyLimit:
 
     def _give(self) -> None:
         """Give a permit to the first of the queue, or back."""
-        if self._free is None:
+        if self._free is None or self._limit is None:
             return
         while True:
             with self._lock:
                 self._returned += 1
                 if not self._waiting:
-                    self._free += 1
+                    # A process that was forked while it held a permit has all permits already.
+                    self._free = min(self._free + 1, self._limit)
                     return
                 waiter = self._waiting.popleft()
             if waiter.wake():
@@ -188,3 +196,16 @@ class _Task:
     def _begin(self) -> None:
         if not self.turn.done():
             self.turn.set_result(None)
+
+
+_ALL: WeakSet[ConcurrencyLimit] = WeakSet()
+
+
+def _in_child() -> None:
+    for each in list(_ALL):
+        # The threads and loops that hold permits do not survive a fork.
+        each._renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import threading
 
 import pytest
@@ -84,3 +86,33 @@ def test_a_turn_is_returned_while_its_thread_waits_for_something_else() -> None:
         with mine.released(), limit.hold() as other:
             assert other.is_held and not mine.is_held
         assert mine.is_held
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs `fork`")
+def test_a_forked_process_has_all_permits() -> None:
+    limit, may_end = ConcurrencyLimit(1), threading.Event()
+
+    def hold() -> None:
+        with limit.hold():
+            may_end.wait(LONG)
+
+    async def enter() -> None:
+        async with asyncio.timeout(LONG), limit:
+            assert limit.waiting == 0
+
+    threads = [threading.Thread(target=hold) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    assert waits(limit, 1)
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            asyncio.run(enter())
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    may_end.set()
+    for thread in threads:
+        thread.join(LONG)
