@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from agentkit.errors import UnknownOption
+from agentkit_prompts.hints import option_hint
 from agentkit_prompts.options import unknown_option
 
 __all__ = ["ELSEWHERE", "check_names", "refusing_unknown"]
@@ -53,20 +54,20 @@ def check_names(
     problems: list[str] = []
     for name in given:
         if name not in valid:
-            text, unknown[name] = _problem(name, valid, meant, reasons)
+            text, unknown[name] = _problem(where, name, valid, meant, reasons)
             problems.append(text)
     if problems:
         raise UnknownOption(f"{where}: {'; '.join(problems)}{also}", unknown)
 
 
 def _problem(
-    name: str, valid: list[str], meant: Mapping[str, str], reasons: Mapping[str, str]
+    where: str, name: str, valid: list[str], meant: Mapping[str, str], reasons: Mapping[str, str]
 ) -> tuple[str, str | None]:
     """Return the problem of an unknown option, and the option that may be meant."""
     from agentkit_prompts.chat_templates.protocol import FIELDS_ELSEWHERE
 
-    text, option = unknown_option(name, valid, meant)
-    if meant.get(name) in valid:
+    text, option = unknown_option(where, name, valid, meant)
+    if meant.get(name) in valid or option_hint(where, name) is not None:
         return text, option
     advice = reasons.get(name) or FIELDS_ELSEWHERE.get(name)
     if name in _OF_SESSIONS and name not in reasons:

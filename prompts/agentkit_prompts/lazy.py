@@ -28,10 +28,7 @@ def exports(
     def get(name: str) -> object:
         module = homes.get(name)
         if module is None:
-            from agentkit_prompts.names import nearest
-
-            problem = f"module {package!r} has no attribute {name!r}{nearest(name, public)}"
-            raise AttributeError(problem, name=name, obj=sys.modules[package])
+            raise _unknown_name(package, name, public)
         value = getattr(import_module(module), name)
         # The next read finds the attribute and does not call this function.
         setattr(sys.modules[package], name, value)
@@ -41,3 +38,17 @@ def exports(
         return sorted({*vars(sys.modules[package]), *public} - {exports.__name__})
 
     return get, names, public
+
+
+def _unknown_name(package: str, name: str, public: list[str]) -> Exception:
+    """Return the error about a name that a package does not export."""
+    # Only errors need these modules.
+    from agentkit_prompts.hints import module_hint
+    from agentkit_prompts.names import nearest
+
+    problem = f"module {package!r} has no attribute {name!r}"
+    hint = module_hint(package, name)
+    if hint is None:
+        return AttributeError(f"{problem}{nearest(name, public)}", name=name, obj=sys.modules[package])
+    # The import statement replaces an `AttributeError` by an error without the hint.
+    return ImportError(f"{problem}; {hint}", name=package)

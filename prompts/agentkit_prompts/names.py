@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from agentkit_prompts.errors import Picklable
+from agentkit_prompts.hints import option_hint
 from agentkit_prompts.limits import MAX_NAME_CHARS
 
 __all__ = ["misnamed", "nearest", "reject_unknown_fields", "similar", "unknown_fields"]
@@ -49,10 +50,13 @@ def misnamed(what: str, given: Iterable[Any], names: Iterable[str]) -> list[str]
     return [f"{what} {name!r}{nearest(str(name), valid)}" for name in given if name not in valid]
 
 
-def unknown_fields(given: Iterable[str], names: Iterable[str], elsewhere: Mapping[str, str] = {}) -> list[str]:
-    """Return at most one message, which lists the unknown fields and the valid ones.
+def unknown_fields(
+    where: str, given: Iterable[str], names: Iterable[str], elsewhere: Mapping[str, str] = {}
+) -> list[str]:
+    """Return at most one message, which lists the unknown fields and the valid fields.
 
     Args:
+        where: Class that has the fields; its rows in `OPTIONS` are hints.
         given: Names to check.
         names: Valid names.
         elsewhere: Name of a field that belongs to another object -> advice.
@@ -61,12 +65,15 @@ def unknown_fields(given: Iterable[str], names: Iterable[str], elsewhere: Mappin
     unknown = [name for name in given if name not in valid]
     if not unknown:
         return []
-    shown = [_with_advice(name, valid, elsewhere) for name in unknown]
+    shown = [_with_advice(where, name, valid, elsewhere) for name in unknown]
     plural = "s" * (len(unknown) > 1)
     return [f"unknown field{plural} {', '.join(shown)}; there are {', '.join(sorted(valid))}"]
 
 
-def _with_advice(name: str, valid: list[str], elsewhere: Mapping[str, str]) -> str:
+def _with_advice(where: str, name: str, valid: list[str], elsewhere: Mapping[str, str]) -> str:
+    hint = option_hint(where, name)
+    if hint is not None:
+        return f"{name!r} (use {hint})"
     advice = elsewhere.get(name)
     if advice is None:
         match = similar(name, valid)
@@ -96,7 +103,9 @@ def _checked_init(
     @wraps(init)
     def checked_init(self: Any, *args: Any, **given: Any) -> None:
         if given.keys() - valid:
-            raised = error(f"{dataclass.__name__}: {'; '.join(unknown_fields(given, valid, elsewhere))}")
+            raised = error(
+                f"{dataclass.__name__}: {'; '.join(unknown_fields(dataclass.__name__, given, valid, elsewhere))}"
+            )
             raise _named(raised, [name for name in given if name not in valid])
         init(self, *args, **given)
 

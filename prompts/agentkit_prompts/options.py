@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import ArgsKwargs
 
 from agentkit_prompts.errors import Picklable, Problem, brief, kind_of, listed
+from agentkit_prompts.hints import option_hint
 from agentkit_prompts.limits import MAX_COUNT
 from agentkit_prompts.names import similar
 
@@ -132,8 +133,14 @@ def options(
     return decorate
 
 
-def unknown_option(name: str, valid: list[str], elsewhere: Mapping[str, str] = {}) -> tuple[str, str | None]:
-    """Return the problem of an unknown option, and the name of the option that may be meant."""
+def unknown_option(
+    where: str, name: str, valid: list[str], elsewhere: Mapping[str, str] = {}
+) -> tuple[str, str | None]:
+    """Return the problem of an unknown option of `where`, and the name of the option that may be meant."""
+    hint = option_hint(where, name)
+    if hint is not None:
+        option = hint.partition("=")[0]
+        return f"unknown option {name!r}; use {hint}", option if option in valid else None
     meant = elsewhere.get(name)
     if meant not in valid:
         meant = similar(name, valid)
@@ -160,7 +167,7 @@ def _error_of(
         if detail["type"] == _UNKNOWN:
             name = str(detail["loc"][-1])
             names[name] = None
-            text, meant[name] = unknown_option(name, valid, elsewhere)
+            text, meant[name] = unknown_option(cls.__name__, name, valid, elsewhere)
             problems.append(Problem("", text))
     for name, problem in _invalid([detail for detail in details if detail["type"] != _UNKNOWN], valid, types):
         names[name] = None

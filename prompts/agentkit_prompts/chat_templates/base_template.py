@@ -222,7 +222,7 @@ def check_template_fields(
     Raises:
         ChatTemplateError: A field is unknown, or a value is not of its type; names all of them.
     """
-    unknown = unknown_fields(given, kinds, elsewhere or {})
+    unknown = unknown_fields(title, given, kinds, elsewhere or {})
     wrong = _wrong_types(given, kinds)
     if unknown or wrong:
         problems = [Problem(name, "unknown field") for name in given if name not in kinds]

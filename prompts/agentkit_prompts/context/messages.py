@@ -15,6 +15,7 @@ from agentkit_prompts.context.parts import Media, Part, Text
 from agentkit_prompts.context.short_repr import short_repr
 from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.errors import MessageError, brief, check_types
+from agentkit_prompts.hints import Hinted
 
 __all__ = ["MESSAGES", "MESSAGE_FORMAT", "Message", "Role", "ToolCall"]
 
@@ -58,7 +59,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
-class Message:
+class Message(metaclass=Hinted):
     """One message of a conversation.
 
     `content` is text or a tuple of parts; no parts at all become the empty text. `tool_calls` and `thinking` belong to

@@ -71,6 +71,5 @@ def _refuse_unknown(kind: type[Declared], data: Mapping[str, Any]) -> None:
         return
     unknown = [name for name in data if name not in fields]
     suggestion = similar(unknown[0], fields)
-    raise PromptError(
-        f"{kind.__name__}: {'; '.join(unknown_fields(data, fields))}", name=", ".join(unknown), suggestion=suggestion
-    )
+    problems = unknown_fields(kind.__name__, data, fields)
+    raise PromptError(f"{kind.__name__}: {'; '.join(problems)}", name=", ".join(unknown), suggestion=suggestion)

@@ -1,0 +1,129 @@
+"""Hints: errors about a name of another library contain the right name. The rows are in `hint_rows`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from functools import wraps
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TypeVar
+
+__all__ = ["Hinted", "module_hint", "option_hint", "with_option_hints"]
+
+DOORS = (
+    "agentkit",
+    "agentkit.prompts",
+    "agentkit.tools",
+    "agentkit.memory",
+    "agentkit.models",
+    "agentkit.errors",
+    "agentkit.durable",
+    "agentkit.server",
+    "agentkit.testing",
+    "agentkit.observing",
+    "agentkit.agent_files",
+    "agentkit.inspector",
+    "agentkit.prompts.chat_templates",
+    "agentkit.prompts.evaluation",
+    "agentkit.prompts.example_selectors",
+    "agentkit.prompts.prompters",
+)
+"""Modules that users import from; the first module that exports a name is suggested."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def module_hint(package: str, name: str) -> str | None:
+    """Return what to write instead of `name`, which `package` does not export; None if no hint fits."""
+    if name.startswith("_"):
+        return None
+    # A submodule that is not imported yet is looked up as an attribute first.
+    if hasattr(sys.modules[package], "__path__") and find_spec(f"{package}.{name}") is not None:
+        return None
+    from agentkit_prompts.hint_rows import NAMES
+
+    if name in NAMES:
+        return f"use {NAMES[name]}"
+    for door in DOORS:
+        if door != package and name in import_module(door).__all__:
+            return f"import it from {door}"
+    return None
+
+
+def option_hint(where: str, name: str) -> str | None:
+    """Return what to write instead of the keyword argument `name` of the class or function `where`, or None."""
+    from agentkit_prompts.hint_rows import OPTIONS
+
+    return OPTIONS.get(where, {}).get(name)
+
+
+def with_option_hints(function: F) -> F:
+    """Decorate a function: its error about an unknown keyword argument contains the hint of the argument.
+
+    The rows are those of `OPTIONS` for the qualified name of the function, such as `Memory.recall`.
+    """
+    code = function.__code__
+    names = dict.fromkeys(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]).keys()
+
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        if not names >= options.keys():
+            where = function.__qualname__
+            unknown = next(name for name in options if name not in names)
+            advice = option_hint(where, unknown)
+            if advice is not None:
+                raise TypeError(f"{where}() got an unexpected keyword argument {unknown!r}; use {advice}")
+        return function(*args, **options)
+
+    checked: Any = call
+    result: F = checked
+    return result
+
+
+class Hinted(type):
+    """Metaclass of classes with rows in `ATTRIBUTES`: the error about a missing attribute contains its hint.
+
+    It covers attributes of the class and of its instances.
+    """
+
+    # Type checkers report unknown attributes themselves, unless they see these methods.
+    if not TYPE_CHECKING:
+
+        def __init__(cls, name, bases, namespace, **options):
+            super().__init__(name, bases, namespace, **options)
+            if "__getattr__" not in dir(cls):
+                cls.__getattr__ = _missing_attribute
+
+        def __getattr__(cls, name):
+            raise _attribute_error(cls, name, f"type object {cls.__name__!r}", cls)
+
+
+def _missing_attribute(instance: Any, name: str) -> Any:
+    """Raise the error about an attribute that an instance does not have."""
+    cls = type(instance)
+    if _attribute_hint(cls, name) is None:
+        # Raises the error of Python, also if a property raised it.
+        return object.__getattribute__(instance, name)
+    raise _attribute_error(cls, name, f"{cls.__name__!r} object", instance)
+
+
+def _attribute_error(cls: type, name: str, subject: str, owner: object) -> AttributeError:
+    message = f"{subject} has no attribute {name!r}"
+    advice = _attribute_hint(cls, name)
+    if advice is not None:
+        message += f"; use {advice}"
+    return AttributeError(message, name=name, obj=owner)
+
+
+def _attribute_hint(cls: type, name: str) -> str | None:
+    """Return what to write instead of an attribute of a class or of its bases."""
+    if name.startswith("_"):
+        return None
+    from agentkit_prompts.hint_rows import ATTRIBUTES
+
+    for base in cls.__mro__:
+        rows: Mapping[str, str] = ATTRIBUTES.get(base.__name__, {})
+        if name in rows:
+            return rows[name]
+    return None
