@@ -35,9 +35,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Two processes more than there are cores: while a test waits for a server or a time limit, another one runs."""
+    """Start four processes more than cores: many tests wait for a server or a time limit."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return cores + 2
+    return cores + 4
 
 
 def pytest_configure(config: pytest.Config) -> None:

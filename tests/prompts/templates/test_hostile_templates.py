@@ -100,6 +100,7 @@ def slow_ones(sources: list[str], run: Callable[[str], None]) -> list[tuple[floa
 
 
 RUNS = pytest.mark.parametrize("run", [as_prompt, as_chat_template])
+CHUNKS = range(0, len(SOURCES), CHUNK)
 
 
 def test_the_corpus_holds_a_thousand_templates() -> None:
@@ -107,10 +108,15 @@ def test_the_corpus_holds_a_thousand_templates() -> None:
 
 
 @pytest.mark.untraced
-@RUNS
-@for_cases("start", some(range(0, len(SOURCES), CHUNK), 5))
-def test_kept_hostile_templates_end(start: int, run: Callable[[str], None]) -> None:
-    assert slow_ones(SOURCES[start : start + CHUNK], run) == []
+@for_cases("start", some(CHUNKS[::2], 3))
+def test_stored_hostile_templates_end_as_prompts(start: int) -> None:
+    assert slow_ones(SOURCES[start : start + CHUNK], as_prompt) == []
+
+
+@pytest.mark.untraced
+@for_cases("start", some(CHUNKS[1::2], 3))
+def test_stored_hostile_templates_end_as_chat_templates(start: int) -> None:
+    assert slow_ones(SOURCES[start : start + CHUNK], as_chat_template) == []
 
 
 @pytest.mark.untraced
