@@ -10,7 +10,7 @@ from typing import Any
 from agentkit.cli.options import utf8
 from agentkit.cli.screen import note
 from agentkit.errors import AgentDefinitionError
-from agentkit.model_evaluation.asking import TextModel
+from agentkit.model_evaluation.prompt_sender import TextModel
 from agentkit.model_evaluation.row_files import load_rows
 from agentkit.model_evaluation.scores import score_of
 from agentkit.model_evaluation.shipped_scores import score_of_cfg

@@ -17,11 +17,11 @@ from agentkit_prompts.system.file_locks import locked, unlock
 from agentkit_prompts.system.private_files import private_file
 from agentkit_prompts.system.regular_files import check_regular
 
-__all__ = ["AnswerFile", "Answered", "Key", "as_json"]
+__all__ = ["AnswerFile", "AnswerLine", "Key", "as_json"]
 
 Key = tuple[int, int]
 """Row, and turn of a dialogue or number of a label."""
-Answered = dict[str, Any]
+AnswerLine = dict[str, Any]
 """A line: `row`, `part`, `prompt`, and what came of it."""
 
 _FORMAT = 1
@@ -62,7 +62,7 @@ class AnswerFile:
     def __init__(self, path: str | os.PathLike[str], about: dict[str, Any]) -> None:
         self.path = Path(path)
         try:
-            self._file = _opened(self.path)
+            self._file = _open_file(self.path)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise InContextError(f"out: {path}: {reason}; name a file that can be written", path=str(path)) from error
@@ -76,13 +76,13 @@ class AnswerFile:
             self._file.close()
             raise
 
-    def _read(self, about: dict[str, Any]) -> dict[Key, Answered]:
+    def _read(self, about: dict[str, Any]) -> dict[Key, AnswerLine]:
         data = self._file.readall()
         whole = data.rfind(b"\n") + 1
         if not whole and not (data.startswith(_START) or _START.startswith(data)):
             # A file of another program is never cut.
-            raise self._foreign()
-        found: dict[Key, Answered] = {}
+            raise self._foreign_file_error()
+        found: dict[Key, AnswerLine] = {}
         lines = data[:whole].split(b"\n")[:-1]
         head = as_json({"agentkit_evaluation": _FORMAT, **about})
         for number, line in enumerate(lines, 1):
@@ -111,7 +111,7 @@ class AnswerFile:
 
     def _check(self, entry: Any, head: dict[str, Any], *, has_answers: bool) -> None:
         if not isinstance(entry, dict) or "agentkit_evaluation" not in entry:
-            raise self._foreign()
+            raise self._foreign_file_error()
         if entry["agentkit_evaluation"] != _FORMAT:
             text = f"{self.path}: is of format {entry['agentkit_evaluation']!r}, expected {_FORMAT}"
             raise InContextError(text, path=str(self.path), line=1)
@@ -128,7 +128,7 @@ class AnswerFile:
                 problems=other,
             )
 
-    def _foreign(self) -> InContextError:
+    def _foreign_file_error(self) -> InContextError:
         text = f"{self.path}: contains something else than an evaluation; name another file"
         return InContextError(text, path=str(self.path))
 
@@ -152,7 +152,7 @@ class AnswerFile:
         self.close()
 
 
-def _opened(path: Path) -> FileIO:
+def _open_file(path: Path) -> FileIO:
     """Open a file, a new one too, that nobody else may read.
 
     Raises:

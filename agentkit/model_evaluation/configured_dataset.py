@@ -13,10 +13,10 @@ from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.in_context import InContext
 from agentkit_prompts.ranking.embedder import Embedder
 
-__all__ = ["check_arguments", "configured"]
+__all__ = ["check_arguments", "configured_dataset"]
 
 
-def configured(
+def configured_dataset(
     cfg: Mapping[str, Any],
     rows: Sequence[Row] | Mapping[str, Sequence[Row]],
     embedder: Embedder | None,

@@ -84,7 +84,7 @@ class EvaluationFailed(AgentError):
         rows: dict[str, list[int]] = {}
         for row, error in failures.items():
             rows.setdefault(f"{type(error).__name__}: {error}", []).append(row)
-        first = [f"{_listed(numbers)}: {text}" for text, numbers in [*rows.items()][:_MAX_NAMED]]
+        first = [f"{_joined_list(numbers)}: {text}" for text, numbers in [*rows.items()][:_MAX_NAMED]]
         more = ""
         if len(rows) > _MAX_NAMED:
             more = f"; and {len(rows) - _MAX_NAMED} other errors"
@@ -106,7 +106,7 @@ class EvaluationFailed(AgentError):
         self.failures = dict(failures)
 
 
-def _listed(rows: list[int]) -> str:
+def _joined_list(rows: list[int]) -> str:
     """Return which rows, such as `row 3` or `rows 3, 4, 5 and 20 more`."""
     if len(rows) == 1:
         return f"row {rows[0]}"

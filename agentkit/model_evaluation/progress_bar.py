@@ -9,13 +9,13 @@ from typing import TypeAlias
 from agentkit.errors import AgentDefinitionError
 from agentkit.model_evaluation.evaluation_result import EvaluationProgress
 
-__all__ = ["OnProgress", "showing"]
+__all__ = ["OnProgress", "progress_listener"]
 
 OnProgress: TypeAlias = Callable[[EvaluationProgress], object]
 
 
 @contextmanager
-def showing(progress: bool | OnProgress, total: int) -> Iterator[OnProgress | None]:
+def progress_listener(progress: bool | OnProgress, total: int) -> Iterator[OnProgress | None]:
     """Return what is called after every one of so many rows, while the block runs.
 
     Raises:

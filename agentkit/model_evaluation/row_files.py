@@ -48,11 +48,11 @@ def load_rows(path: str | os.PathLike[str], *, root: Path | None = None) -> _Row
         if not files:
             text = f"{home}: there is no file of rows in it; expected {', '.join(_READERS)}"
             raise InContextError(text, path=str(home))
-        return {file.stem: _checked(_read(file, root), str(file)) for file in files}
+        return {file.stem: _checked_rows(_read(file, root), str(file)) for file in files}
     found = _read(home, root)
     if isinstance(found, dict):
-        return {name: _checked(rows, f"{home}: split {name!r}") for name, rows in found.items()}
-    return _checked(found, str(home))
+        return {name: _checked_rows(rows, f"{home}: split {name!r}") for name, rows in found.items()}
+    return _checked_rows(found, str(home))
 
 
 def _read(file: Path, root: Path | None) -> Any:
@@ -71,7 +71,7 @@ def _read(file: Path, root: Path | None) -> Any:
     return read(text, file)
 
 
-def _checked(rows: Any, where: str) -> _Rows:
+def _checked_rows(rows: Any, where: str) -> _Rows:
     if not isinstance(rows, list):
         text = f"{where}: expected a list of rows, got {type(rows).__name__}"
         raise InContextError(text, path=where, value=type(rows).__name__)
@@ -81,20 +81,20 @@ def _checked(rows: Any, where: str) -> _Rows:
         if not isinstance(row, dict)
     ]
     if wrong:
-        raise _refused(where, wrong, "expected objects with a value for each column: ")
+        raise _file_error(where, wrong, "expected objects with a value for each column: ")
     if not rows:
         raise InContextError(f"{where}: there are no rows in it", path=where, name="rows")
     return rows
 
 
-def _of_lines(text: str, file: Path) -> _Rows:
+def _json_lines_rows(text: str, file: Path) -> _Rows:
     rows: _Rows = []
     wrong: list[tuple[str, str]] = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:
-            row = _parsed(line)
+            row = _json_data(line)
         except ValueError as error:
             wrong.append((f"line {number}", f"line {number} is not JSON ({error})"))
             continue
@@ -104,18 +104,18 @@ def _of_lines(text: str, file: Path) -> _Rows:
             text = f"line {number} is a {type(row).__name__}, expected an object"
             wrong.append((f"line {number}", text))
     if wrong:
-        raise _refused(str(file), wrong)
+        raise _file_error(str(file), wrong)
     return rows
 
 
-def _of_json(text: str, file: Path) -> Any:
+def _json_rows(text: str, file: Path) -> Any:
     try:
-        return _parsed(text)
+        return _json_data(text)
     except ValueError as error:
         raise InContextError(f"{file}: is not JSON ({error})", path=str(file), name="JSON") from error
 
 
-def _parsed(text: str) -> Any:
+def _json_data(text: str) -> Any:
     """Return JSON data.
 
     Raises:
@@ -131,10 +131,10 @@ def _parsed(text: str) -> Any:
 def _check_names(pairs: list[tuple[str, Any]]) -> None:
     if len({name for name, _ in pairs}) < len(pairs):
         twice = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
-        raise ValueError(f"{_listed(twice, ', ')} is there twice, with one value lost")
+        raise ValueError(f"{_joined_list(twice, ', ')} is there twice, with one value lost")
 
 
-def _of_table(text: str, file: Path) -> _Rows:
+def _table_rows(text: str, file: Path) -> _Rows:
     dialect = "excel"
     if file.suffix.lower() == ".tsv":
         dialect = "excel-tab"
@@ -143,7 +143,7 @@ def _of_table(text: str, file: Path) -> _Rows:
     wrong: list[tuple[str, str]] = []
     try:
         names = next(reader, [])
-        wrong += _wrong_names(names)
+        wrong += _column_problems(names)
         for cells in reader:
             if len(cells) == len(names):
                 rows.append(dict(zip(names, cells, strict=True)))
@@ -153,27 +153,27 @@ def _of_table(text: str, file: Path) -> _Rows:
     except csv.Error as error:
         wrong.append((f"line {reader.line_num}", f"line {reader.line_num}: {error}"))
     if wrong:
-        raise _refused(str(file), wrong)
+        raise _file_error(str(file), wrong)
     return rows
 
 
-def _wrong_names(names: list[str]) -> Iterator[tuple[str, str]]:
+def _column_problems(names: list[str]) -> Iterator[tuple[str, str]]:
     """Yield the problems of the names of columns."""
     unnamed = [str(number) for number, name in enumerate(names, 1) if not name.strip()]
     if unnamed:
-        yield f"column {unnamed[0]}", f"column {_listed(unnamed, ', ')} has no name"
+        yield f"column {unnamed[0]}", f"column {_joined_list(unnamed, ', ')} has no name"
     twice = sorted([name for name, count in Counter(names).items() if count > 1 and name.strip()])
     if twice:
-        yield f"column {twice[0][:_MAX_SHOWN]}", f"several columns are called {_listed(twice, ', ')}"
+        yield f"column {twice[0][:_MAX_SHOWN]}", f"several columns are called {_joined_list(twice, ', ')}"
 
 
-def _refused(path: str, problems: list[tuple[str, str]], expected: str = "") -> InContextError:
+def _file_error(path: str, problems: list[tuple[str, str]], expected: str = "") -> InContextError:
     """Return the error that lists the problems of a file."""
-    listed = _listed([text for _, text in problems])
+    listed = _joined_list([text for _, text in problems])
     return InContextError(f"{path}: {expected}{listed}", path=path, problems=problems[:_MAX_PROBLEMS])
 
 
-def _listed(problems: list[str], between: str = "; ") -> str:
+def _joined_list(problems: list[str], between: str = "; ") -> str:
     listed = [problem[:_MAX_SHOWN] for problem in problems[:_MAX_NAMED]]
     if len(problems) > _MAX_NAMED:
         listed.append(f"and {len(problems) - _MAX_NAMED:,} more")
@@ -181,8 +181,8 @@ def _listed(problems: list[str], between: str = "; ") -> str:
 
 
 _READERS: Mapping[str, Callable[[str, Path], Any]] = {
-    ".jsonl": _of_lines,
-    ".json": _of_json,
-    ".csv": _of_table,
-    ".tsv": _of_table,
+    ".jsonl": _json_lines_rows,
+    ".json": _json_rows,
+    ".csv": _table_rows,
+    ".tsv": _table_rows,
 }

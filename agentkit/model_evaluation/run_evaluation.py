@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from agentkit.ground.sync_driver import run_blocking
-from agentkit.model_evaluation.answer_file import Answered, AnswerFile, as_json
-from agentkit.model_evaluation.asking import Asker, GivenMeta
-from agentkit.model_evaluation.configured_dataset import check_arguments, configured
+from agentkit.model_evaluation.answer_file import AnswerFile, AnswerLine, as_json
+from agentkit.model_evaluation.configured_dataset import check_arguments, configured_dataset
 from agentkit.model_evaluation.evaluation_result import Evaluation, EvaluationFailed, EvaluationProgress, RowResult
-from agentkit.model_evaluation.progress_bar import OnProgress, showing
+from agentkit.model_evaluation.progress_bar import OnProgress, progress_listener
+from agentkit.model_evaluation.prompt_sender import MetaTemplateLike, PromptSender
 from agentkit.model_evaluation.request_pace import RequestPace
 from agentkit.model_evaluation.scores import Score, score_of_answers
 from agentkit.model_evaluation.shipped_scores import score_of_rows
@@ -60,7 +60,7 @@ async def run(
     *,
     out: str | os.PathLike[str] | None = None,
     score: Score | str | None = None,
-    meta_template: GivenMeta | None = None,
+    meta_template: MetaTemplateLike | None = None,
     settings: ModelSettings = NO_SETTINGS,
     concurrency: int | None = None,
     rate: float | None = None,
@@ -106,7 +106,7 @@ async def run(
                 "rows: expected the rows that are asked; splits by name go with a configuration", name="rows"
             )
     else:
-        icl, asked = configured(evaluation, rows, embedder, score)
+        icl, asked = configured_dataset(evaluation, rows, embedder, score)
     limit = icl.inferencer.batch_size or _CONCURRENCY
     if concurrency is not None:
         limit = concurrency
@@ -116,7 +116,7 @@ async def run(
             raise InContextError(text, name=name, value=brief(value))
     # All arguments are checked before the first request.
     pace = RequestPace(rate)
-    asker = Asker(icl, model, meta_template, settings)
+    asker = PromptSender(icl, model, meta_template, settings)
     icl.reader.check((), asked)
     eval_cfg = None
     if isinstance(evaluation, Mapping):
@@ -131,10 +131,10 @@ async def run(
         file = None
         if out is not None:
             file = stack.enter_context(AnswerFile(out, about))
-        listener = stack.enter_context(showing(progress, len(asked)))
+        listener = stack.enter_context(progress_listener(progress, len(asked)))
         ids = await asyncio.to_thread(icl.ids, asked) if getattr(icl.retriever, "blocking", False) else icl.ids(asked)
         icl.warn_of_doubts(asked, ids)
-        running = _Running(asker, asked, ids, file, scores, pace, retries, tokenizer, listener)
+        running = _EvaluationRun(asker, asked, ids, file, scores, pace, retries, tokenizer, listener)
         return await running.all(limit)
 
 
@@ -156,12 +156,12 @@ def run_sync(
         raise
 
 
-class _Running:
+class _EvaluationRun:
     """One run of an evaluation."""
 
     def __init__(
         self,
-        asker: Asker,
+        asker: PromptSender,
         rows: Sequence[Row],
         ids: Sequence[tuple[int, ...]],
         file: AnswerFile | None,
@@ -178,9 +178,12 @@ class _Running:
         self._labels = []
         if self._icl.mode == "ppl":
             self._labels = self._icl.labels(rows)
-        self._row = {"gen": self._once, "dialogue": self._in_turns, "ppl": self._scored, "ll": self._scored}[
-            self._icl.inferencer.asks
-        ]
+        self._row = {
+            "gen": self._single_result,
+            "dialogue": self._dialogue_result,
+            "ppl": self._label_result,
+            "ll": self._label_result,
+        }[self._icl.inferencer.asks]
         self._results: list[RowResult | None] = [None] * len(rows)
         self._failures: dict[int, Exception] = {}
         template = None
@@ -189,7 +192,7 @@ class _Running:
         self._session_len: int | None = getattr(template, "session_len", None)
         self._usage = NO_USAGE
         self._answered = self._done = self._unreachable = self._refused = 0
-        self._ended: ModelError | None = None
+        self._final_error: ModelError | None = None
         """Why no other row is asked; those that a file holds are still found in it."""
         self._reused: set[int] = set()
 
@@ -214,11 +217,11 @@ class _Running:
                 self._results[number] = await self._row(number)
             except ModelError as error:
                 self._failures[number] = error
-                if self._ended is None and self._is_for_all(error):
+                if self._final_error is None and self._is_for_all(error):
                     # Without any answer the arguments are wrong; else the answers so far go with the error.
                     if not self._has_answers:
                         raise
-                    self._ended = error
+                    self._final_error = error
             except InContextError as error:
                 raise at_row(number, error) from error
             except Exception as error:
@@ -247,11 +250,11 @@ class _Running:
         self._unreachable = self._unreachable + 1 if _has_no_connection(error) else 0
         return self._unreachable >= min(_MAX_UNREACHABLE, len(self._rows))
 
-    async def _once(self, number: int) -> RowResult:
+    async def _single_result(self, number: int) -> RowResult:
         prompt = self._fitted(number, None)
         return self._result(number, (await self._answer(number, 0, prompt),))
 
-    async def _in_turns(self, number: int) -> RowResult:
+    async def _dialogue_result(self, number: int) -> RowResult:
         answers: list[str] = []
         requests = self._icl.requests(self._rows[number], self._ids[number])
         try:
@@ -262,7 +265,7 @@ class _Running:
         except StopIteration:
             return self._result(number, tuple(answers))
 
-    async def _scored(self, number: int) -> RowResult:
+    async def _label_result(self, number: int) -> RowResult:
         found = [await self._likelihood(number, part, label) for part, label in enumerate(self._labels)]
         labels: dict[Any, float] = {}
         for label, value in zip(self._labels, found, strict=True):
@@ -331,30 +334,32 @@ class _Running:
 
     async def _answer(self, number: int, part: int, prompt: Any) -> str:
         sent = self._asker.write(prompt)
-        shown, known = self._looked_up(number, part, sent)
+        shown, known = self._stored_line(number, part, sent)
         if known is not None and isinstance(known.get("answer"), str):
             self._reused.add(number)
             return str(known["answer"])
-        reply = await self._tried(lambda: self._asker.ask(sent, part))
+        reply = await self._send_with_retries(lambda: self._asker.ask(sent, part))
         self._usage += reply.usage
         answer = reply.message.text
         if self._file is not None:
-            self._keep(number, part, shown, b'"answer":%s,"ended":%s' % (as_json(answer), as_json(reply.finish_reason)))
+            self._store(
+                number, part, shown, b'"answer":%s,"ended":%s' % (as_json(answer), as_json(reply.finish_reason))
+            )
         return answer
 
     async def _text_score(self, number: int, part: int, text: str) -> TextScore:
-        shown, known = self._looked_up(number, part, text)
+        shown, known = self._stored_line(number, part, text)
         if known is not None and isinstance(known.get("tokens"), list):
             self._reused.add(number)
             return TextScore(tuple(known["tokens"]), tuple(known["log_probabilities"]))
-        score = await self._tried(lambda: self._asker.score(text))
+        score = await self._send_with_retries(lambda: self._asker.score(text))
         self._usage += score.usage
         if self._file is not None:
             found = as_json(score.tokens), as_json(score.log_probabilities)
-            self._keep(number, part, shown, b'"tokens":%s,"log_probabilities":%s' % found)
+            self._store(number, part, shown, b'"tokens":%s,"log_probabilities":%s' % found)
         return score
 
-    def _looked_up(self, number: int, part: int, sent: Any) -> tuple[bytes, Answered | None]:
+    def _stored_line(self, number: int, part: int, sent: Any) -> tuple[bytes, AnswerLine | None]:
         """Return a prompt as the file has it, and what is answered to it already."""
         if self._session_len is not None and isinstance(sent, str):
             self._check_length(sent)
@@ -383,18 +388,18 @@ class _Running:
             # One warning is enough: the other rows are as long.
             self._session_len = None
 
-    def _keep(self, number: int, part: int, shown: bytes, answer: bytes) -> None:
+    def _store(self, number: int, part: int, shown: bytes, answer: bytes) -> None:
         assert self._file is not None
         self._file.write(b'{"row":%d,"part":%d,%s,"prompt":%s}' % (number, part, answer, shown))
 
-    async def _tried(self, send: Callable[[], Awaitable[T]]) -> T:
+    async def _send_with_retries(self, send: Callable[[], Awaitable[T]]) -> T:
         attempt = 0
         while True:
-            if self._ended is None:
+            if self._final_error is None:
                 await self._pace.turn()
             # The evaluation may have ended while this row waited.
-            if self._ended is not None:
-                raise self._ended.with_traceback(None)
+            if self._final_error is not None:
+                raise self._final_error.with_traceback(None)
             try:
                 found = await send()
             except (ModelUnavailable, ModelRateLimited, ModelInterrupted) as error:

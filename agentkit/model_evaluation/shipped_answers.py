@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.errors import InContextError
 
-__all__ = ["Reading", "ShippedScore", "as_it_is", "first_capital", "gold_number", "last_number", "last_option"]
+__all__ = ["Reading", "ShippedScore", "first_capital", "gold_number", "last_number", "last_option", "whole_text"]
 
 Reading: TypeAlias = Callable[[str], str]
 """Takes a text; returns what of it is compared, and nothing where that is not in it."""
@@ -55,7 +55,7 @@ def _is_near(answer: str, wanted: str, gold: Any) -> bool:
         return False
 
 
-def as_it_is(text: str) -> str:
+def whole_text(text: str) -> str:
     """Return the text."""
     return text
 

@@ -10,11 +10,11 @@ from agentkit.model_evaluation.scores import Score, choice_match, exact_match, n
 from agentkit.model_evaluation.shipped_answers import (
     Reading,
     ShippedScore,
-    as_it_is,
     first_capital,
     gold_number,
     last_number,
     last_option,
+    whole_text,
 )
 from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.errors import InContextError, InContextWarning, brief
@@ -28,14 +28,14 @@ __all__ = ["score_of_cfg", "score_of_rows"]
 _CHOICES = ("last_option_postprocess", "first_capital_postprocess")
 _ACCURACY = ("AccEvaluator", "AccwithDetailsEvaluator")
 _EVALUATORS = (*_ACCURACY, "EMEvaluator", "Gsm8kEvaluator")
-_NUMBERS: Mapping[str | None, Reading] = {None: as_it_is, "gsm8k_postprocess": last_number}
+_NUMBERS: Mapping[str | None, Reading] = {None: whole_text, "gsm8k_postprocess": last_number}
 _GOLDS: Mapping[str | None, Reading] = {**_NUMBERS, "gsm8k_dataset_postprocess": gold_number}
-_STANDS_IN = {
+_UNSUPPORTED = {
     "match_answer_pattern": "takes the first match of a pattern of its own",
     "first_option_postprocess": "tries some fifty phrases in turn",
 }
 """What is refused, with how it finds a letter; `choice` finds the same in most answers."""
-_POSTPROCESSORS = (*_CHOICES, "gsm8k_postprocess", "gsm8k_dataset_postprocess", *_STANDS_IN)
+_POSTPROCESSORS = (*_CHOICES, "gsm8k_postprocess", "gsm8k_dataset_postprocess", *_UNSUPPORTED)
 _LIKE = 0.88
 """How like a name another has to be: all of these end in the same word."""
 _OFF = "score='none' asks the rows without scoring them"
@@ -61,7 +61,7 @@ def score_of_rows(score: Score | str | None, eval_cfg: object, icl: InContext, r
     is_ours = found in (choice_match, numeric_match) or isinstance(found, ShippedScore)
     if is_ours and icl.inferencer.mode is None:
         for number, row in enumerate(rows):
-            _checked(found, number, row.get(column))
+            _check_gold(found, number, row.get(column))
     return found
 
 
@@ -82,7 +82,7 @@ def _answer_column(icl: InContext, rows: Sequence[Row]) -> str:
     return column
 
 
-def _checked(score: Score, number: int, gold: Any) -> None:
+def _check_gold(score: Score, number: int, gold: Any) -> None:
     """Refuse a true answer with which nothing can be compared, before the row is asked."""
     try:
         if gold is not None:
@@ -129,9 +129,9 @@ class _EvalCfg(NamedTuple):
 
     def refusal(self) -> InContextError:
         """Return the error for a combination that nothing here scores like."""
-        if self.answers in _STANDS_IN:
+        if self.answers in _UNSUPPORTED:
             return InContextError(
-                f"eval_cfg: {self.answers}: it {_STANDS_IN[self.answers]}, and that is not followed here; "
+                f"eval_cfg: {self.answers}: it {_UNSUPPORTED[self.answers]}, and that is not followed here; "
                 "score='choice' takes the last letter after words such as `the answer is`, so the two may differ where "
                 f"an answer names several; give score='choice', or a function; {_OFF}",
                 name="eval_cfg.pred_postprocessor",
@@ -160,7 +160,7 @@ class _EvalCfg(NamedTuple):
 def _letter(name: str | None, cfg: Any) -> Reading:
     """Return how a postprocessor finds a letter."""
     if name is None:
-        return as_it_is
+        return whole_text
     if name == "first_capital_postprocess":
         return first_capital
     options = None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agentkit.errors import AgentDefinitionError, named_problems
 from agentkit.models.abilities import fitted, output_modes_of, text_tokens_of
-from agentkit.models.model import Delta, Model, OnDelta, Reply, passed_on
+from agentkit.models.model import Delta, Model, OnDelta, Reply, send_delta
 from agentkit.models.model_errors import ModelError, ModelRateLimited, ModelUnavailable
 from agentkit.models.prices import Price, price_of
 from agentkit.models.settings import ModelSettings, with_settings
@@ -119,7 +119,7 @@ class FallbackModel:
                 failed.append(error)
                 _log.warning("%s; asking %s", error, following.name)
                 if on_delta is not None:
-                    await passed_on(Delta(str(error), "fallback", name=following.name), on_delta)
+                    await send_delta(Delta(str(error), "fallback", name=following.name), on_delta)
                 asked = following
             else:
                 return _priced(reply, asked)

@@ -12,7 +12,7 @@ from agentkit_prompts.context.messages import Message
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["NO_USAGE", "Delta", "DeltaKind", "Model", "OnDelta", "Reply", "Usage", "passed_on"]
+__all__ = ["NO_USAGE", "Delta", "DeltaKind", "Model", "OnDelta", "Reply", "Usage", "send_delta"]
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusal", "error"]
 
@@ -111,7 +111,7 @@ OnDelta: TypeAlias = Callable[[Delta], object]
 """Takes the pieces of a reply; what it returns is awaited where it can be."""
 
 
-async def passed_on(delta: Delta, on_delta: OnDelta) -> None:
+async def send_delta(delta: Delta, on_delta: OnDelta) -> None:
     """Pass a piece of a reply on, and wait until whoever listens has taken it."""
     taken = on_delta(delta)
     if taken is not None and isawaitable(taken):

@@ -26,28 +26,28 @@ __all__ = [
     "NO_SETTINGS",
     "Fields",
     "ModelSettings",
-    "body_of",
-    "by_request",
     "checked_settings",
-    "given_settings",
-    "patched",
+    "explicit_settings",
+    "merged_body",
+    "set_per_request",
+    "settings_body",
     "with_settings",
 ]
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
-_ELSEWHERE = {
+_OTHER_NAMES = {
     "max_output_tokens": "max_tokens",
     "max_completion_tokens": "max_tokens",
     "reasoning_effort": "effort",
 }
 """Names of settings in other libraries."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_OF_THE_REQUEST = frozenset(("headers", "timeout", "extra"))
+_REQUEST_FIELDS = frozenset(("headers", "timeout", "extra"))
 """Fields that no table lists: every endpoint has them."""
 _MAX_BITS = 1_000
 """Of a whole number: what is larger is a number to no reader of JSON that knows floats only."""
-_OWN_KEYS = ("model", "messages", "input", "prompt", "system", "instructions", "tools", "stream")
+_MODEL_KEYS = ("model", "messages", "input", "prompt", "system", "instructions", "tools", "stream")
 
 
 _NonNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -87,15 +87,17 @@ def _extra(extra: object) -> Mapping[str, Any]:
         raise ValueError(f"expected a mapping, got {type(extra).__name__}")
     fields: Mapping[str, Any] = freeze(extra, json_only=True)
     problems = [
-        (f"[{name!r}]", "is written by the model itself, and would be replaced") for name in _OWN_KEYS if name in fields
+        (f"[{name!r}]", "is written by the model itself, and would be replaced")
+        for name in _MODEL_KEYS
+        if name in fields
     ]
-    problems += [(place, f"{brief(value)} is not JSON") for place, value in _not_sendable(fields, "")]
+    problems += [(place, f"{brief(value)} is not JSON") for place, value in _invalid_numbers(fields, "")]
     if problems:
         raise ContextError("extra", problems)
     return fields
 
 
-def _not_sendable(value: Any, place: str) -> list[tuple[str, float]]:
+def _invalid_numbers(value: Any, place: str) -> list[tuple[str, float]]:
     if isinstance(value, float):
         if math.isfinite(value):
             return []
@@ -105,13 +107,13 @@ def _not_sendable(value: Any, place: str) -> list[tuple[str, float]]:
             return []
         return [(place, value)]
     if isinstance(value, Mapping):
-        return [one for key, item in value.items() for one in _not_sendable(item, f"{place}[{brief(key)}]")]
+        return [one for key, item in value.items() for one in _invalid_numbers(item, f"{place}[{brief(key)}]")]
     if isinstance(value, list):
-        return [one for at, item in enumerate(value) for one in _not_sendable(item, f"{place}[{at}]")]
+        return [one for at, item in enumerate(value) for one in _invalid_numbers(item, f"{place}[{at}]")]
     return []
 
 
-@options(AgentDefinitionError, unknown=UnknownOption, elsewhere=_ELSEWHERE, kw_only=True)
+@options(AgentDefinitionError, unknown=UnknownOption, elsewhere=_OTHER_NAMES, kw_only=True)
 class ModelSettings:
     """How a model is to answer. None leaves a thing to the endpoint.
 
@@ -159,13 +161,13 @@ class ModelSettings:
     that looks like a key: `sk-...`, `Bearer ...`, 16 or more letters and digits in no order, or an address with a
     password, a query or a fragment."""
 
-    def under(self, other: ModelSettings) -> ModelSettings:
+    def merged(self, other: ModelSettings) -> ModelSettings:
         """Return these settings with those fields of `other` in their place that it has."""
         checked_settings(other)
-        given = {name: value for name, value in given_settings(other).items() if name not in ("headers", "extra")}
+        given = {name: value for name, value in explicit_settings(other).items() if name not in ("headers", "extra")}
         # Names of headers are compared without case; the last spelling is sent.
         headers = {name.lower(): (name, value) for name, value in (*self.headers.items(), *other.headers.items())}
-        extra = patched(self.extra, other.extra, keep_none=True)
+        extra = merged_body(self.extra, other.extra, keep_none=True)
         return replace(self, **given, headers=FrozenDict(headers.values()), extra=extra)
 
     @property
@@ -179,7 +181,7 @@ class ModelSettings:
                 f"{self!r} cannot be pickled, as it holds headers, or a secret in extra: make it again there, with "
                 "what gives the secret"
             )
-        return partial(type(self), **given_settings(self)), ()
+        return partial(type(self), **explicit_settings(self)), ()
 
     def __copy__(self) -> ModelSettings:
         return self
@@ -188,13 +190,13 @@ class ModelSettings:
         return self
 
     def __repr__(self) -> str:
-        shown = {**given_settings(self), **({"headers": [*self.headers]} if self.headers else {})}
+        shown = {**explicit_settings(self), **({"headers": [*self.headers]} if self.headers else {})}
         if self.extra:
             shown["extra"] = without_secrets(self.extra)
         return f"ModelSettings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
-def given_settings(settings: ModelSettings) -> dict[str, Any]:
+def explicit_settings(settings: ModelSettings) -> dict[str, Any]:
     """Return the fields that are given, by name."""
     values = {one.name: getattr(settings, one.name) for one in fields(settings)}
     return {name: value for name, value in values.items() if value is not None and value != {}}
@@ -229,7 +231,7 @@ def checked_settings(settings: object, where: str = "settings") -> ModelSettings
     )
 
 
-def body_of(settings: ModelSettings, table: Fields, model: str, refused: Iterable[str] = ()) -> dict[str, Any]:
+def settings_body(settings: ModelSettings, table: Fields, model: str, refused: Iterable[str] = ()) -> dict[str, Any]:
     """Return what settings put into the body of every request; `refused` is what the model does not take of them.
 
     Raises:
@@ -237,9 +239,9 @@ def body_of(settings: ModelSettings, table: Fields, model: str, refused: Iterabl
     """
     body: dict[str, Any] = {}
     wrong: list[str] = []
-    for name, value in given_settings(settings).items():
+    for name, value in explicit_settings(settings).items():
         # Headers and timeout are no part of a body, and `extra` is merged over it last.
-        if name in _OF_THE_REQUEST:
+        if name in _REQUEST_FIELDS:
             continue
         written = table.get(name)
         if written is None:
@@ -250,14 +252,14 @@ def body_of(settings: ModelSettings, table: Fields, model: str, refused: Iterabl
         except ValueError as error:
             wrong.append(f"{name}={value!r:.40}: {error}")
             continue
-        body = patched(body, made)
+        body = merged_body(body, made)
     wrong += refused
     if wrong:
         raise AgentDefinitionError(f"model {model!r}: settings: {'; '.join(wrong)}", **named_problems(wrong))
     return body
 
 
-def by_request(value: object) -> Mapping[str, Any]:
+def set_per_request(value: object) -> Mapping[str, Any]:
     """Return nothing, in a table: what the field becomes depends on the tools of each request."""
     return {}
 
@@ -280,7 +282,7 @@ def with_settings(model: Model, settings: object) -> Model:
     return change(given)
 
 
-def patched(body: Mapping[str, Any], changes: Mapping[str, Any], *, keep_none: bool = False) -> dict[str, Any]:
+def merged_body(body: Mapping[str, Any], changes: Mapping[str, Any], *, keep_none: bool = False) -> dict[str, Any]:
     """Return a body with changes merged over it, objects key by key; None takes a key out, or is kept for later."""
     made = dict(body)
     for key, value in changes.items():
@@ -288,7 +290,7 @@ def patched(body: Mapping[str, Any], changes: Mapping[str, Any], *, keep_none: b
             made.pop(key, None)
         elif isinstance(value, Mapping):
             before = made.get(key)
-            made[key] = patched(before if isinstance(before, Mapping) else {}, value, keep_none=keep_none)
+            made[key] = merged_body(before if isinstance(before, Mapping) else {}, value, keep_none=keep_none)
         else:
             made[key] = value
     return made

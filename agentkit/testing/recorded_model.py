@@ -15,10 +15,10 @@ from pydantic import TypeAdapter
 
 from agentkit.models import model_errors
 from agentkit.models.abilities import output_modes_of
-from agentkit.models.http.endpoint import secrets_of
-from agentkit.models.model import Delta, Model, OnDelta, Reply, passed_on
+from agentkit.models.http.endpoint import model_secrets
+from agentkit.models.model import Delta, Model, OnDelta, Reply, send_delta
 from agentkit.models.model_errors import ModelError, ScriptExhausted
-from agentkit.models.offline.scripted_model import speak
+from agentkit.models.offline.scripted_model import send_words
 from agentkit.models.prices import Price, price_of
 from agentkit.models.settings import ModelSettings, with_settings
 from agentkit_prompts.credentials import spellings
@@ -104,7 +104,7 @@ class RecordedModel:
         return reply
 
     def _keep(self, composition: Composition, pieces: list[Delta], answer: dict[str, Any]) -> None:
-        secrets = _secrets(*secrets_of(self._model))
+        secrets = _secrets(*model_secrets(self._model))
         kinds = {delta[1:]: "" for delta in pieces}
         for delta in pieces:
             kinds[delta[1:]] += delta.text
@@ -163,13 +163,13 @@ class ReplayModel:
         self._left.remove(exchange)
         if on_delta is not None:
             for piece in exchange["pieces"]:
-                await passed_on(_delta(piece), on_delta)
+                await send_delta(_delta(piece), on_delta)
         if "error" in exchange:
             raise _read_error(exchange["error"])
         reply = _REPLY.validate_python(exchange["reply"])
         # It was recorded without a listener, so it has no pieces.
         if on_delta is not None and not exchange["pieces"]:
-            await speak(reply.message.text, on_delta)
+            await send_words(reply.message.text, on_delta)
         return reply
 
     def _read(self) -> list[Any]:

@@ -86,7 +86,7 @@ def test_settings_that_json_cannot_hold_are_refused(server: ChatServer) -> None:
 def test_the_official_endpoint_gets_max_completion_tokens() -> None:
     model = OpenAIModel("gpt", api_key=KEY, settings=ModelSettings(max_tokens=5))
     assert model.host == "api.openai.com"
-    assert model._fixed == {"max_completion_tokens": 5}
+    assert model._settings_body == {"max_completion_tokens": 5}
 
 
 # What comes back

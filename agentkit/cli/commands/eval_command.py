@@ -25,9 +25,9 @@ from agentkit.cli.eval_inputs import (
 from agentkit.cli.options import AsJson, ChatTemplateName, TemplateModel, utf8
 from agentkit.cli.screen import complain, note, plain, progress_bar, put, put_json, put_table
 from agentkit.errors import AgentDefinitionError
-from agentkit.model_evaluation.asking import Asker
-from agentkit.model_evaluation.configured_dataset import configured
+from agentkit.model_evaluation.configured_dataset import configured_dataset
 from agentkit.model_evaluation.evaluation_result import Evaluation, EvaluationFailed, EvaluationProgress
+from agentkit.model_evaluation.prompt_sender import PromptSender
 from agentkit.model_evaluation.run_evaluation import run_sync
 from agentkit.model_evaluation.scores import Score
 from agentkit.model_evaluation.shipped_scores import score_of_rows
@@ -207,7 +207,7 @@ def _note_settings(model: Model, prepared: Mapping[str, _Prepared], *, is_named:
 class _Prepared(NamedTuple):
     """A dataset that can be asked."""
 
-    asker: Asker
+    asker: PromptSender
     rows: Sequence[Row]
     score: Score | None
     settings: ModelSettings
@@ -237,14 +237,14 @@ def _checked(
                 score: str | None = "none"
                 if not is_shown:
                     score = score_for(name, one.get("eval_cfg"), given)
-                icl, asked = configured(one, rows[name], embedder, score)
+                icl, asked = configured_dataset(one, rows[name], embedder, score)
                 icl.reader.check((), asked)
                 asked = asked[:limit]
                 # A text that is scored is not generated, so no setting of sampling is for it.
                 chosen = NO_SETTINGS
                 if icl.inferencer.asks in ("gen", "dialogue"):
                     chosen = settings
-                asker = Asker(icl, model, meta_template, chosen)
+                asker = PromptSender(icl, model, meta_template, chosen)
                 scores = None
                 if not is_shown:
                     scores = score_of_rows(score, one.get("eval_cfg"), icl, asked)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from agentkit.models.anthropic.anthropic_reader import AnthropicReader
 from agentkit.models.anthropic.claude_models import ClaudeRules, claude_rules
-from agentkit.models.http.endpoint import EndpointModel, EndpointOptions, Heard
+from agentkit.models.http.endpoint import DeltaSink, EndpointModel, EndpointOptions
 from agentkit.models.http.sdk_clients import ANTHROPIC
 from agentkit.models.model import OnDelta
 from agentkit.models.model_errors import ModelInterrupted
-from agentkit.models.settings import Fields, ModelSettings, by_request, patched
+from agentkit.models.settings import Fields, ModelSettings, merged_body, set_per_request
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -57,8 +57,8 @@ _FIELDS: Fields = {
     "stop": _stop,
     "effort": lambda value: {} if value == "none" else {"output_config": {"effort": value}},
     "thinking_tokens": _thinking,
-    "tool_choice": by_request,
-    "parallel_tool_calls": by_request,
+    "tool_choice": set_per_request,
+    "parallel_tool_calls": set_per_request,
     "service_tier": "service_tier",
 }
 
@@ -88,14 +88,16 @@ class AnthropicModel(EndpointModel):
     def _fields(self) -> Fields:
         return _FIELDS
 
-    def _set(self, settings: ModelSettings) -> None:
-        super()._set(settings)
+    def _apply_settings(self, settings: ModelSettings) -> None:
+        super()._apply_settings(settings)
         if settings.effort == "none" or settings.thinking_tokens == 0:
-            self._fixed = patched({"thinking": {"type": claude_rules(self.name).no_thinking}}, self._fixed)
+            self._settings_body = merged_body(
+                {"thinking": {"type": claude_rules(self.name).no_thinking}}, self._settings_body
+            )
         # The API counts thoughts as part of `max_tokens`.
-        self._fixed.setdefault("max_tokens", _MAX_TOKENS + (settings.thinking_tokens or 0))
+        self._settings_body.setdefault("max_tokens", _MAX_TOKENS + (settings.thinking_tokens or 0))
 
-    def _refused(self, settings: ModelSettings) -> Iterator[str]:
+    def _refused_settings(self, settings: ModelSettings) -> Iterator[str]:
         yield from _not_taken(settings, claude_rules(self.name))
         yield from _conflicts(settings)
 
@@ -118,15 +120,15 @@ class AnthropicModel(EndpointModel):
     def _reader(self, composition: Composition) -> AnthropicReader:
         return AnthropicReader()
 
-    async def _answered(self, body: dict[str, Any], composition: Composition, heard: Heard) -> AnthropicReader:
-        reader = await self._attempts(body, AnthropicReader, heard)
+    async def _read_reply(self, body: dict[str, Any], composition: Composition, sink: DeltaSink) -> AnthropicReader:
+        reader = await self._send_with_retries(body, AnthropicReader, sink)
         for _ in range(_MAX_PAUSES):
             if not reader.is_paused:
                 return reader
             if (left := self._tokens_left(reader)) is not None and left < 1:
                 reader.finish_reason = "length"
                 return reader
-            reader = await self._continued(body, reader, left, heard.on_delta)
+            reader = await self._continued(body, reader, left, sink.on_delta)
         if reader.is_paused:
             why = f"the provider paused the turn more than {_MAX_PAUSES} times"
             raise ModelInterrupted.after(reader.text, why, model=self.name, host=self.host)
@@ -141,7 +143,7 @@ class AnthropicModel(EndpointModel):
             again["messages"].append({"role": "assistant", "content": content})
         if left is not None:
             again["max_tokens"] = left
-        return await self._attempts(again, lambda: AnthropicReader(before), Heard(on_delta))
+        return await self._send_with_retries(again, lambda: AnthropicReader(before), DeltaSink(on_delta))
 
     def _tokens_left(self, reader: AnthropicReader) -> int | None:
         """Return how many tokens the rest of a turn may have, beside those of its thoughts; None without a limit."""

@@ -76,7 +76,7 @@ class AnthropicReader(Reader):
         """The last of the blocks."""
         self._counts: dict[str, Any] = {}
         if before is not None:
-            self.earlier = before.text
+            self.earlier_text = before.text
             self._calls = before._calls
 
     @property
@@ -127,7 +127,7 @@ class AnthropicReader(Reader):
         return []
 
     def reply(self, model: str) -> Reply:
-        if not self.started:
+        if not self.has_started:
             raise ProtocolError("there is no message in it")
         blocks = self._read()
         reason = self.finish_reason
@@ -150,12 +150,12 @@ class AnthropicReader(Reader):
         return new
 
     def _begin(self, data: dict[str, Any]) -> None:
-        self.started = True
-        self._take_model(data)
+        self.has_started = True
+        self._read_model(data)
         self._count(data.get("usage"))
 
     def _end(self, data: dict[str, Any], around: dict[str, Any]) -> None:
-        self.started = True
+        self.has_started = True
         reason = data.get("stop_reason")
         if isinstance(reason, str) and reason:
             self.finish_reason = _REASONS.get(reason, reason)
@@ -175,7 +175,7 @@ class AnthropicReader(Reader):
         return max(self._last, 0)
 
     def _open(self, index: int, data: dict[str, Any]) -> list[Delta]:
-        self.started = True
+        self.has_started = True
         if not isinstance(kind := data.get("type"), str):
             raise ProtocolError(f"content: a block without a type: {brief(data)}")
         block = self._blocks[index] = _Block(dict(data), self._calls)

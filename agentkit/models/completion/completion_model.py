@@ -19,7 +19,7 @@ from agentkit.models.http.endpoint import OF_SETTINGS, EndpointModel, EndpointOp
 from agentkit.models.http.reply_reader import IncompleteCall, ReplyReader
 from agentkit.models.model import Delta
 from agentkit.models.model_errors import ModelRequestError, ToolsTwiceWarning
-from agentkit.models.settings import Fields, ModelSettings, patched
+from agentkit.models.settings import Fields, ModelSettings, merged_body
 from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.chat_templates.normalise import template_message
 from agentkit_prompts.chat_templates.reasoning_tags import opens_thought
@@ -86,7 +86,7 @@ class CompletionModel(EndpointModel):
     """
 
     path = "/completions"
-    asks_for_usage = True
+    requests_usage = True
     default_max_tokens = _MAX_TOKENS
     """Tokens of a reply where no setting says how many."""
 
@@ -127,7 +127,7 @@ class CompletionModel(EndpointModel):
     @property
     def stop_words(self) -> tuple[str, ...]:
         """What ends its replies: of its settings, as it was made with, or else of its chat template."""
-        stop: Any = self._fixed.get("stop", ())
+        stop: Any = self._settings_body.get("stop", ())
         if isinstance(stop, str):
             return (stop,)
         return tuple(stop)
@@ -135,13 +135,16 @@ class CompletionModel(EndpointModel):
     def _fields(self) -> Fields:
         return _FIELDS
 
-    def _set(self, settings: ModelSettings) -> None:
-        super()._set(settings)
+    def _apply_settings(self, settings: ModelSettings) -> None:
+        super()._apply_settings(settings)
         template = self.chat_template
         # Settings replace what the configuration of the template proposes.
         own = {name: getattr(template, name, None) for name in _SAMPLING}
         defaults = {**own, "stop": list(template.stop_words or ()) or None}
-        self._fixed = {**{name: value for name, value in defaults.items() if value is not None}, **self._fixed}
+        self._settings_body = {
+            **{name: value for name, value in defaults.items() if value is not None},
+            **self._settings_body,
+        }
 
     def _body(self, composition: Composition) -> dict[str, Any]:
         composition = self.fitted(composition)
@@ -184,7 +187,7 @@ class CompletionModel(EndpointModel):
         composition = composition.written_by(self.text_tokens)
         if most is None:
             return composition
-        limit = most - (self._fixed.get("max_tokens") or min(_MAX_TOKENS, most // 4))
+        limit = most - (self._settings_body.get("max_tokens") or min(_MAX_TOKENS, most // 4))
         composition = without_oldest(composition, limit, f"session_len is {most}")
         if composition.tokens > limit:
             raise ModelRequestError(
@@ -209,7 +212,7 @@ class CompletionModel(EndpointModel):
             ModelError: There is no reply; see `request`.
         """
         body = {"model": self.name, "prompt": clean(text), "max_tokens": _MAX_TOKENS}
-        reader = await self._sent(patched(body, self._fixed), lambda: _CompletionReader({}, None))
+        reader = await self._send(merged_body(body, self._settings_body), lambda: _CompletionReader({}, None))
         return reader.reply(self.name)
 
     async def score(self, text: str) -> TextScore:
@@ -221,8 +224,8 @@ class CompletionModel(EndpointModel):
         """
         body = {"model": self.name, "prompt": text, "echo": True, "logprobs": 1, "temperature": 0.0, "max_tokens": 1}
         # A sampling setting must not change what is scored.
-        asked = patched(body, self.settings.extra)
-        reader = await self._sent(asked, lambda: EchoReader(text, self.name, self.host))
+        asked = merged_body(body, self.settings.extra)
+        reader = await self._send(asked, lambda: EchoReader(text, self.name, self.host))
         found = reader.score()
         return TextScore(found.tokens, found.log_probabilities, reader.usage)
 
@@ -322,14 +325,14 @@ class _CompletionReader(ReplyReader):
         elif schemas:
             self._inside = TextToolCalls(schemas, format)
 
-    def _delta(self, choice: dict[str, Any]) -> object:
+    def _message_delta(self, choice: dict[str, Any]) -> object:
         text = choice.get("text")
         # The template writes the space before every reply, or the next prompt would have it twice.
         if self._opening and isinstance(text, str) and text:
             text, self._opening = text.removeprefix(self._opening), ""
         return {"content": text}
 
-    def _spoken(self, text: str, *, last: bool) -> str:
+    def _visible(self, text: str, *, last: bool) -> str:
         if self._leading is not None:
             text = self._without_thoughts(self._leading, text, last=last)
         inside = self._inside
@@ -379,8 +382,8 @@ class _CompletionReader(ReplyReader):
         self._space = [text[len(bare) :]]
         return shown
 
-    def _take_text(self, text: str, *, last: bool = False) -> list[Delta]:
-        new = super()._take_text(text, last=last)
+    def _add_text(self, text: str, *, last: bool = False) -> list[Delta]:
+        new = super()._add_text(text, last=last)
         if thought := "".join(self._thoughts[self._passed_on :]):
             new.insert(0, Delta(thought, "thinking"))
         self._passed_on = len(self._thoughts)

@@ -43,7 +43,7 @@ class FunctionaryReply:
             if name == _ALL:
                 self._tool = ""
             at = mark.end()
-        keep = self._marks.begun(text, at)
+        keep = self._marks.partial_start(text, at)
         if not self._is_begun and keep < len(_MARK) and not text[:keep].strip(_MARK):
             keep = 0
         shown.append(self._taken(text[at:keep]))

@@ -81,7 +81,7 @@ class LeadingThoughts:
         tag = _OPENINGS.pattern.match(text, at)
         if tag is not None:
             return self._open(text[start : tag.end()], _ENDS[tag[0]], tag.end())
-        if _OPENINGS.begun(text, at) == at:
+        if _OPENINGS.partial_start(text, at) == at:
             self._held.append(text[start:])
             return len(text)
         if self._is_opened:
@@ -99,7 +99,7 @@ class LeadingThoughts:
     def _think(self, text: str, start: int, ends: Marks) -> int:
         """Take in a thought up to its end, and return where the text goes on."""
         end = ends.pattern.search(text, start)
-        stop = ends.begun(text, start) if end is None else end.start()
+        stop = ends.partial_start(text, start) if end is None else end.start()
         thought = text[start:stop]
         self._written.append(thought)
         if self._is_blank and thought.strip():

@@ -125,7 +125,7 @@ class EchoReader(ReplyReader):
         self._asked, self._model, self._host = text, model, host
         self._logprobs: Any = None
 
-    def _delta(self, choice: dict[str, Any]) -> object:
+    def _message_delta(self, choice: dict[str, Any]) -> object:
         self._logprobs = choice.get("logprobs")
         return {"content": choice.get("text")}
 

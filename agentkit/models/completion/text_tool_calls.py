@@ -42,7 +42,7 @@ class Marks:
         self._longest = max(map(len, marks))
         self.pattern = re.compile("|".join(map(re.escape, sorted(marks, key=lambda mark: (-len(mark), mark)))))
 
-    def begun(self, text: str, start: int) -> int:
+    def partial_start(self, text: str, start: int) -> int:
         """Return where one of them may be beginning at the end of a text, from `start` on; its end where none is."""
         for at in range(max(start, len(text) - self._longest + 1), len(text)):
             if text[at] in self._firsts:
@@ -104,14 +104,14 @@ class TextToolCalls:
         while True:
             if self._thought_end is not None:
                 if (end := self._thought_end.pattern.search(text, at)) is None:
-                    return self._thought_end.begun(text, at)
+                    return self._thought_end.partial_start(text, at)
                 at = end.end()
                 self._thought_end = None
             if not self._has_text and _is_bare(text, at):
                 self._has_opened = True
                 return at
             mark = self._marks.pattern.search(text, at)
-            keep = self._marks.begun(text, at) if mark is None else mark.start()
+            keep = self._marks.partial_start(text, at) if mark is None else mark.start()
             self._has_text = self._has_text or bool(text[at:keep].strip())
             if mark is None or mark[0] not in _THOUGHT_TAGS:
                 self._has_opened = mark is not None
@@ -180,7 +180,7 @@ class TextToolCalls:
         for at in unread[:_MAX_OPENINGS]:
             if is_cut_call(text, at, self._forms):
                 return at
-        begun = self._marks.begun(text, start)
+        begun = self._marks.partial_start(text, start)
         is_opening = any(form.opening.startswith(text[begun:]) for form in self._forms)
         if len(text) - begun >= _MIN_OPENING and is_opening:
             return begun

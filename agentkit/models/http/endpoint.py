@@ -19,18 +19,18 @@ from agentkit.models.http.reply_reader import IncompleteCall, Reader
 from agentkit.models.http.request_body import body_bytes
 from agentkit.models.http.retries import pause_before
 from agentkit.models.http.sdk_clients import OPENAI, Clients, Sdk
-from agentkit.models.http.sdk_errors import Asked, translate
-from agentkit.models.model import Delta, OnDelta, Reply, passed_on
+from agentkit.models.http.sdk_errors import RequestTarget, translate
+from agentkit.models.model import Delta, OnDelta, Reply, send_delta
 from agentkit.models.model_errors import ModelError, ModelInterrupted, ModelRequestError, ModelUnavailable
 from agentkit.models.prices import Price, known_price
-from agentkit.models.settings import NO_SETTINGS, Fields, ModelSettings, body_of, checked_settings, patched
+from agentkit.models.settings import NO_SETTINGS, Fields, ModelSettings, checked_settings, merged_body, settings_body
 from agentkit_prompts.credentials import spellings
 from agentkit_prompts.system.concurrency_limit import ConcurrencyLimit
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["OF_SETTINGS", "EndpointModel", "EndpointOptions", "Heard", "secrets_of"]
+__all__ = ["OF_SETTINGS", "DeltaSink", "EndpointModel", "EndpointOptions", "model_secrets"]
 
 AnyReader = TypeVar("AnyReader", bound=Reader)
 
@@ -86,7 +86,7 @@ class EndpointModel(ABC):
     """Where requests go, behind the base URL."""
     noun: ClassVar[str] = "completion"
     """What a reply is called in errors."""
-    asks_for_usage: ClassVar[bool] = False
+    requests_usage: ClassVar[bool] = False
     """Whether a stream has to be asked for its usage."""
     output_modes: tuple[OutputMode, ...] = ("native", "tool", "prompted")
 
@@ -114,7 +114,9 @@ class EndpointModel(ABC):
         self._max_retries = max_retries
         self._limit = ConcurrencyLimit(max_concurrency)
         self._clients = Clients(self.sdk, model, api_key, base_url, client)
-        self._set(checked_settings(NO_SETTINGS if settings is None else settings, f"model {model!r}: settings"))
+        self._apply_settings(
+            checked_settings(NO_SETTINGS if settings is None else settings, f"model {model!r}: settings")
+        )
 
     def with_settings(self, settings: ModelSettings) -> Self:
         """Return this model with some settings in the place of its own; connections and limits are shared.
@@ -125,20 +127,20 @@ class EndpointModel(ABC):
         # Not `copy`: a model that holds a key refuses it.
         made = object.__new__(type(self))
         vars(made).update(vars(self))
-        made._set(self.settings.under(settings))
+        made._apply_settings(self.settings.merged(settings))
         return made
 
-    def _set(self, settings: ModelSettings) -> None:
+    def _apply_settings(self, settings: ModelSettings) -> None:
         self.settings = settings
         self._timeout = _SECONDS if settings.timeout is None else settings.timeout
-        body = body_of(settings, self._fields(), self.name, self._refused(settings))
-        self._fixed = patched(body, settings.extra, keep_none=True)
+        body = settings_body(settings, self._fields(), self.name, self._refused_settings(settings))
+        self._settings_body = merged_body(body, settings.extra, keep_none=True)
 
     def _fields(self) -> Fields:
         """Return the settings that it can do."""
         return {}
 
-    def _refused(self, settings: ModelSettings) -> Iterable[str]:
+    def _refused_settings(self, settings: ModelSettings) -> Iterable[str]:
         """Return what this model does not take of the settings that the endpoint has."""
         return ()
 
@@ -192,7 +194,7 @@ class EndpointModel(ABC):
         Raises:
             ModelRequestError: It cannot be put into a request.
         """
-        return patched(self._body(composition), self._fixed)
+        return merged_body(self._body(composition), self._settings_body)
 
     async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
         """Send the composition and return the reply; stream it when there is a listener.
@@ -210,42 +212,44 @@ class EndpointModel(ABC):
         try:
             body = self.request_body(composition)
             async with self._limit:
-                heard = Heard(on_delta)
-                reader = await self._answered(body, composition, heard)
-                with self._translating(reader, heard):
+                sink = DeltaSink(on_delta)
+                reader = await self._read_reply(body, composition, sink)
+                with self._translating(reader, sink):
                     return reader.reply(self.name)
         except ModelError as error:
             _cut_chain(error, self._secrets())
             raise
 
-    async def _sent(self, body: dict[str, Any], new_reader: Callable[[], AnyReader]) -> AnyReader:
+    async def _send(self, body: dict[str, Any], new_reader: Callable[[], AnyReader]) -> AnyReader:
         """Send a body that is no composition's, and return what has read the answer."""
         check_real_models(self)
         try:
             async with self._limit:
-                return await self._attempts(body, new_reader, Heard(None))
+                return await self._send_with_retries(body, new_reader, DeltaSink(None))
         except ModelError as error:
             _cut_chain(error, self._secrets())
             raise
 
-    async def _answered(self, body: dict[str, Any], composition: Composition, heard: Heard) -> Reader:
+    async def _read_reply(self, body: dict[str, Any], composition: Composition, sink: DeltaSink) -> Reader:
         """Send a request until it is answered, and return what has read the answer."""
-        return await self._attempts(body, lambda: self._reader(composition), heard)
+        return await self._send_with_retries(body, lambda: self._reader(composition), sink)
 
-    async def _attempts(self, body: dict[str, Any], new_reader: Callable[[], AnyReader], heard: Heard) -> AnyReader:
+    async def _send_with_retries(
+        self, body: dict[str, Any], new_reader: Callable[[], AnyReader], sink: DeltaSink
+    ) -> AnyReader:
         client, attempt = await self._clients.client(), 0
         while True:
             reader = new_reader()
             try:
-                with self._translating(reader, heard):
-                    await self._attempt(client, body, reader, heard)
+                with self._translating(reader, sink):
+                    await self._send_once(client, body, reader, sink)
                 return reader
             except ModelError as error:
                 # A piece that was passed on cannot be taken back.
-                if heard.has_begun:
+                if sink.has_sent:
                     raise
                 # The refused field is left out from now on, so this attempt does not count.
-                if isinstance(error, ModelRequestError) and self._goes_without_usage(error):
+                if isinstance(error, ModelRequestError) and self._drop_usage_option(error):
                     continue
                 attempt += 1
                 pause = pause_before(error, attempt)
@@ -253,13 +257,13 @@ class EndpointModel(ABC):
                     raise
             await asyncio.sleep(pause)
 
-    async def _attempt(self, client: Any, body: dict[str, Any], reader: Reader, heard: Heard) -> None:
+    async def _send_once(self, client: Any, body: dict[str, Any], reader: Reader, sink: DeltaSink) -> None:
         async with asyncio.timeout(self._timeout):
-            response = await self._response(client, body, is_streamed=heard.on_delta is not None)
+            response = await self._post(client, body, is_streamed=sink.on_delta is not None)
         stream = documents(response)
         try:
-            if heard.on_delta is not None:
-                await self._follow(stream, reader, heard)
+            if sink.on_delta is not None:
+                await self._read_stream(stream, reader, sink)
             else:
                 async with asyncio.timeout(self._timeout):
                     async for document in stream:
@@ -273,14 +277,14 @@ class EndpointModel(ABC):
                 await response.aclose()
         # Text that was held back is passed on only if the reply has ended.
         tail = reader.end()
-        if reader.finish_reason is None and heard.on_delta is not None:
-            if not heard.has_begun:
+        if reader.finish_reason is None and sink.on_delta is not None:
+            if not sink.has_sent:
                 why = "the stream ended before there was anything of a reply; ask again"
                 raise ModelUnavailable(why, model=self.name, host=self.host)
             raise ModelInterrupted.after(reader.text, "no finish reason", model=self.name, host=self.host)
-        await heard.all_of(tail)
+        await sink.send(tail)
 
-    async def _follow(self, stream: AsyncGenerator[Any], reader: Reader, heard: Heard) -> None:
+    async def _read_stream(self, stream: AsyncGenerator[Any], reader: Reader, sink: DeltaSink) -> None:
         """Read a stream to its end. The time limit is for something new: pings do not extend it."""
         latest, is_done = time.monotonic(), False
         while True:
@@ -304,16 +308,16 @@ class EndpointModel(ABC):
             if is_done or reader.is_over:
                 continue
             new = reader.add(document)
-            await heard.all_of(new)
+            await sink.send(new)
             if new or (reader.finish_reason is not None and not has_ended):
                 latest = time.monotonic()
 
-    async def _response(self, client: Any, body: dict[str, Any], *, is_streamed: bool) -> Any:
+    async def _post(self, client: Any, body: dict[str, Any], *, is_streamed: bool) -> Any:
         """Send a request and return its response, unread."""
         from httpx2 import Response
 
         if is_streamed:
-            is_asked = self.asks_for_usage and self._clients.asks_for_usage
+            is_asked = self.requests_usage and self._clients.requests_usage
             options = {"stream_options": {"include_usage": True}} if is_asked else {}
             body = {**options, **body, "stream": True}
         # Not the methods of the SDK's resources, and the body as bytes: an SDK walks every message, most of the cost of
@@ -327,16 +331,16 @@ class EndpointModel(ABC):
             stream=True,
         )
 
-    def _goes_without_usage(self, error: ModelRequestError) -> bool:
+    def _drop_usage_option(self, error: ModelRequestError) -> bool:
         """Whether a server refused to be asked for the usage: it is not asked from now on."""
         clients = self._clients
-        is_refused = clients.asks_for_usage and error.status in (400, 422) and "stream_options" in str(error)
-        clients.asks_for_usage = clients.asks_for_usage and not is_refused
+        is_refused = clients.requests_usage and error.status in (400, 422) and "stream_options" in str(error)
+        clients.requests_usage = clients.requests_usage and not is_refused
         return is_refused
 
-    def _asked(self) -> Asked:
+    def _target(self) -> RequestTarget:
         sdk, address = self.sdk, self._clients.address
-        return Asked(
+        return RequestTarget(
             self.name,
             self.host,
             self.path,
@@ -348,7 +352,7 @@ class EndpointModel(ABC):
         )
 
     @contextmanager
-    def _translating(self, reader: Reader, heard: Heard) -> Iterator[None]:
+    def _translating(self, reader: Reader, sink: DeltaSink) -> Iterator[None]:
         """Raise what goes wrong inside as one of our errors."""
         try:
             yield
@@ -358,10 +362,10 @@ class EndpointModel(ABC):
         except ModelError:
             raise
         except Exception as error:
-            received = reader.earlier or None
-            if heard.has_begun or isinstance(error, IncompleteCall):
+            received = reader.earlier_text or None
+            if sink.has_sent or isinstance(error, IncompleteCall):
                 received = reader.text
-            ours = translate(error, self._asked(), received)
+            ours = translate(error, self._target(), received)
             if ours is None:
                 raise
             raise ours from error
@@ -377,7 +381,7 @@ class EndpointModel(ABC):
         Raises:
             TypeError: It holds a secret: a key, a client, a base URL with a password, or one in its settings.
         """
-        if self._clients.holds_secret or self.settings.secrets:
+        if self._clients.contains_secret or self.settings.secrets:
             raise TypeError(
                 f"{self!r} cannot be pickled or copied, as it holds a key, a client, headers or a password: make it "
                 f"again there, with the key in {self.sdk.key}"
@@ -398,21 +402,21 @@ class _ListenerError(Exception):
         self.raised = raised
 
 
-class Heard:
+class DeltaSink:
     """Passes pieces on to who listens, and knows whether there were any."""
 
     def __init__(self, on_delta: OnDelta | None) -> None:
         self.on_delta = on_delta
-        self.has_begun = False
+        self.has_sent = False
 
-    async def all_of(self, deltas: Sequence[Delta]) -> None:
+    async def send(self, deltas: Sequence[Delta]) -> None:
         if self.on_delta is None:
             return
         for delta in deltas:
             if delta.text:
-                self.has_begun = True
+                self.has_sent = True
                 try:
-                    await passed_on(delta, self.on_delta)
+                    await send_delta(delta, self.on_delta)
                 except Exception as error:
                     raise _ListenerError(error) from error
 
@@ -436,8 +440,8 @@ def _cut_chain(error: BaseException, secrets: Sequence[str]) -> None:
                 todo.append(other)
 
 
-def secrets_of(model: object) -> tuple[str, ...]:
+def model_secrets(model: object) -> tuple[str, ...]:
     """Return what a model sends that must not be shown, so that it can be masked: its key, and values of headers."""
     if isinstance(model, EndpointModel):
         return model._secrets()
-    return tuple([secret for inner in getattr(model, "models", ()) for secret in secrets_of(inner)])
+    return tuple([secret for inner in getattr(model, "models", ()) for secret in model_secrets(inner)])

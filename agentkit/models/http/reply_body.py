@@ -55,10 +55,10 @@ async def documents(response: Response) -> AsyncGenerator[Any]:
                 async for document in events:
                     yield document
         elif start or not claims:
-            yield _decoded(await _joined(start, pieces))
+            yield _decoded(await _read_all(start, pieces))
 
 
-async def _joined(start: bytes, pieces: AsyncIterator[bytes]) -> bytes:
+async def _read_all(start: bytes, pieces: AsyncIterator[bytes]) -> bytes:
     whole = [start]
     size = len(start)
     async for piece in pieces:
@@ -80,18 +80,18 @@ async def _events(start: bytes, pieces: AsyncIterator[bytes]) -> AsyncGenerator[
                 is_error = line[6:].strip() == b"error"
             elif line.startswith(b"error:"):
                 # llama.cpp sends a custom field.
-                yield _as_error(_decoded(line[6:]))
+                yield _error_document(_decoded(line[6:]))
             elif not line and data:
-                for document in _of_event(data, is_error=is_error):
+                for document in _event_documents(data, is_error=is_error):
                     yield document
                 data, is_error = [], False
     # Nothing closes the last event of some servers. If the connection was cut, it is half a document.
     with suppress(ProtocolError):
-        for document in _of_event(data, is_error=is_error):
+        for document in _event_documents(data, is_error=is_error):
             yield document
 
 
-def _of_event(data: list[bytes], *, is_error: bool) -> list[Any]:
+def _event_documents(data: list[bytes], *, is_error: bool) -> list[Any]:
     """Return the documents in the lines of an event; several if a server leaves out the empty line between events."""
     if not data:
         return []
@@ -104,11 +104,11 @@ def _of_event(data: list[bytes], *, is_error: bool) -> list[Any]:
             raise
         documents = [DONE if line.startswith(DONE) else _decoded(line) for line in data]
     if is_error:
-        documents = [document if document is DONE else _as_error(document) for document in documents]
+        documents = [document if document is DONE else _error_document(document) for document in documents]
     return documents
 
 
-def _as_error(document: Any) -> Any:
+def _error_document(document: Any) -> Any:
     if isinstance(document, dict) and "error" in document:
         return document
     return {"error": document}

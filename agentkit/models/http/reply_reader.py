@@ -64,11 +64,11 @@ class Reader(ABC):
     """Why the reply ended, in our words; None while it goes on."""
     model = ""
     """Who answers, as the server names it."""
-    started = False
+    has_started = False
     """Whether there is anything of a reply."""
     is_over = False
     """Whether nothing more can follow."""
-    earlier = ""
+    earlier_text = ""
     """The text of replies before, which this one continues."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Reader(ABC):
     @property
     def text(self) -> str:
         """The text so far."""
-        return "".join([self.earlier, *self._text])
+        return "".join([self.earlier_text, *self._text])
 
     def add(self, document: object) -> list[Delta]:
         """Take a document in, and return the pieces that it adds."""
@@ -89,7 +89,7 @@ class Reader(ABC):
     def _add(self, data: _Object) -> list[Delta]:
         """Take a document in that is no error."""
 
-    def _take_model(self, data: _Object) -> None:
+    def _read_model(self, data: _Object) -> None:
         """Keep who answers, where the server names it."""
         if isinstance(model := data.get("model"), str) and model:
             self.model = model
@@ -161,7 +161,7 @@ class ReplyReader(Reader):
         self._by_id: dict[str, _Call] = {}
 
     def _add(self, data: _Object) -> list[Delta]:
-        self._take_model(data)
+        self._read_model(data)
         if data.get("usage"):
             self.usage = _usage(object_of(data["usage"], "usage"))
         choices = data.get("choices") or []
@@ -172,14 +172,14 @@ class ReplyReader(Reader):
             choice = object_of(item, "choices[0]")
             # One reply is read; a server that sends several ignores `n`.
             if choice.get("index") in (0, None):
-                new += self._choose(choice)
+                new += self._add_choice(choice)
         return new
 
     def end(self) -> list[Delta]:
-        return self._take_text("", last=True)
+        return self._add_text("", last=True)
 
     def reply(self, model: str) -> Reply:
-        if not self.started:
+        if not self.has_started:
             raise ProtocolError("the reply has no choices")
         self.end()
         seen: set[str] = set()
@@ -223,37 +223,37 @@ class ReplyReader(Reader):
         thinking = (Thinking(text, self._provider, opaque=own),)
         return Message("assistant", self.text, calls, thinking=thinking, opaque={self._provider: kept} if kept else {})
 
-    def _choose(self, choice: _Object) -> list[Delta]:
-        self.started = True
+    def _add_choice(self, choice: _Object) -> list[Delta]:
+        self.has_started = True
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and reason:
             if reason == "error":
                 raise ErrorReply("", "the endpoint failed while it answered (finish_reason: error)")
             self.finish_reason = reason
-        delta = self._delta(choice)
+        delta = self._message_delta(choice)
         if not delta:
             return []
         self._has_message = True
         delta = object_of(delta, "the message")
         _keep(delta, _MESSAGE_KEYS, self._kept)
-        new = self._take_thought(delta)
+        new = self._add_thought(delta)
         content = delta.get("content")
         self._has_content = self._has_content or content is not None
-        new += self._take_text(_text_of(content))
+        new += self._add_text(_text_of(content))
         refusal = delta.get("refusal")
         if isinstance(refusal, str) and refusal:
             self._refused = True
-            new += [piece._replace(kind="refusal") for piece in self._take_text(refusal)]
-        return new + self._take_calls(delta)
+            new += [piece._replace(kind="refusal") for piece in self._add_text(refusal)]
+        return new + self._add_calls(delta)
 
-    def _take_thought(self, delta: _Object) -> list[Delta]:
+    def _add_thought(self, delta: _Object) -> list[Delta]:
         for key in REASONING:
             if isinstance(thought := delta.get(key), str):
                 piece = self._thought.add(thought)
                 return [Delta(piece, "thinking")] if piece else []
         return []
 
-    def _take_calls(self, delta: _Object) -> list[Delta]:
+    def _add_calls(self, delta: _Object) -> list[Delta]:
         calls = delta.get("tool_calls") or []
         if not isinstance(calls, list):
             raise ProtocolError(f"tool_calls: expected a list, got {brief(calls)}")
@@ -263,16 +263,16 @@ class ReplyReader(Reader):
             new += self._add_call({"function": delta["function_call"], "index": 0})
         return new
 
-    def _delta(self, choice: _Object) -> object:
+    def _message_delta(self, choice: _Object) -> object:
         """Return what a choice adds to the message."""
         return choice.get("delta") or choice.get("message")
 
-    def _spoken(self, text: str, *, last: bool) -> str:
+    def _visible(self, text: str, *, last: bool) -> str:
         """Return what of the text is to be heard; what it holds back comes in a later call, at the `last` one."""
         return text
 
-    def _take_text(self, text: str, *, last: bool = False) -> list[Delta]:
-        text = self._spoken(self._joiner.add(text, last=last), last=last)
+    def _add_text(self, text: str, *, last: bool = False) -> list[Delta]:
+        text = self._visible(self._joiner.add(text, last=last), last=last)
         if text:
             self._text.append(text)
         return [Delta(text)] if text else []

@@ -73,7 +73,7 @@ class Clients:
         self._model = model
         self._api_key = api_key
         self._base_url = base_url
-        self.asks_for_usage = True
+        self.requests_usage = True
         """Whether streams are asked for their usage; older servers refuse that."""
         self._clients: PerLoop[Any] = PerLoop(_close)
         if base_url is not None:
@@ -98,7 +98,7 @@ class Clients:
         return ""
 
     @property
-    def holds_secret(self) -> bool:
+    def contains_secret(self) -> bool:
         """Whether a key, a client or a password is part of it."""
         return bool(self._api_key) or self.given is not None or "@" in (self._base_url or "")
 

@@ -25,7 +25,7 @@ from agentkit.models.model_errors import (
 )
 from agentkit_prompts.credentials import masked
 
-__all__ = ["Asked", "translate"]
+__all__ = ["RequestTarget", "translate"]
 
 _MAX_CHARS = 500
 
@@ -79,7 +79,7 @@ _TOO_LONG = ("context_length_exceeded", "exceed_context_size_error", "prompt is 
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestTarget:
     """Who was asked, and what the messages of errors need to know about it."""
 
     model: str
@@ -110,40 +110,42 @@ class Asked:
         return f"{text[:_MAX_CHARS]}..."
 
 
-def translate(error: Exception, asked: Asked, received: str | None = None) -> ModelError | None:
+def translate(error: Exception, target: RequestTarget, received: str | None = None) -> ModelError | None:
     """Return our error for one of an SDK, its HTTP library or our readers; None for any other.
 
     `received` is the text that a stream has brought so far, None where nothing has come (yet).
     """
-    where = asked.where
+    where = target.where
     if isinstance(error, IncompleteCall):
         message = f"the reply was cut at its limit of tokens {error}; allow more max_tokens in its settings"
         return ModelReplyCut(message, text=received or "", **where)
     # An error inside a stream has no status: its code names one.
     if isinstance(error, ErrorReply):
         if received:
-            return ModelInterrupted.after(received, asked.shown(error.explanation), **where)
-        return _from_status(_status(error.code), error.code, asked.shown(error.explanation), None, asked)
+            return ModelInterrupted.after(received, target.shown(error.explanation), **where)
+        return _from_status(_status(error.code), error.code, target.shown(error.explanation), None, target)
     # Before the ValueErrors below, of which this is one.
     if isinstance(error, ProtocolError):
-        shown = asked.shown(str(error))
+        shown = target.shown(str(error))
         return ModelReplyError(
-            f"the reply is not a {asked.noun}: {shown}; check that {asked.address}{asked.other_form}", **where
+            f"the reply is not a {target.noun}: {shown}; check that {target.address}{target.other_form}", **where
         )
     response = getattr(error, "response", None)
     status = getattr(error, "status_code", None)
     if response is not None and isinstance(status, int):
         code, explanation = _explanation(error)
-        return _from_status(status, code, asked.shown(explanation), response.headers, asked)
+        return _from_status(status, code, target.shown(explanation), response.headers, target)
     if (kind := _connection(error)) is not None:
-        reason = asked.shown(_reason(error))
+        reason = target.shown(_reason(error))
         if received is not None:
             return ModelInterrupted.after(received, reason, **where)
         if kind == "timeout":
             return ModelUnavailable(
                 f"no answer in time ({reason}); ask again, or allow a longer timeout in its settings", **where
             )
-        return ModelUnavailable(f"no connection ({reason}): is the server running? Check that {asked.address}", **where)
+        return ModelUnavailable(
+            f"no connection ({reason}): is the server running? Check that {target.address}", **where
+        )
     if isinstance(error, UnicodeEncodeError):
         return ModelRequestError(
             "the prompt holds a lone surrogate, which UTF-8 cannot carry; clean the text where it comes in, with "
@@ -151,7 +153,7 @@ def translate(error: Exception, asked: Asked, received: str | None = None) -> Mo
             **where,
         )
     if isinstance(error, TypeError | ValueError | RecursionError):
-        return ModelRequestError(f"the request cannot be put on the wire: {asked.shown(str(error))}", **where)
+        return ModelRequestError(f"the request cannot be put on the wire: {target.shown(str(error))}", **where)
     return None
 
 
@@ -178,24 +180,26 @@ def _status(code: str) -> int:
 
 
 def _from_status(
-    status: int, code: str, explanation: str, headers: Mapping[str, str] | None, asked: Asked
+    status: int, code: str, explanation: str, headers: Mapping[str, str] | None, target: RequestTarget
 ) -> ModelError:
     after = None
     if headers is not None:
         after = _retry_after(headers)
-    make, hint = _kind(status, code, explanation, after, asked)
+    make, hint = _kind(status, code, explanation, after, target)
     message = f"{status}: {explanation}; {hint}"
     if make is ModelRateLimited:
         return ModelRateLimited(
-            message, status=status, retry_after=after, is_final="insufficient_quota" in code, **asked.where
+            message, status=status, retry_after=after, is_final="insufficient_quota" in code, **target.where
         )
-    return make(message, status=status, **asked.where)
+    return make(message, status=status, **target.where)
 
 
-def _kind(status: int, code: str, explanation: str, after: float | None, asked: Asked) -> tuple[type[ModelError], str]:
+def _kind(
+    status: int, code: str, explanation: str, after: float | None, target: RequestTarget
+) -> tuple[type[ModelError], str]:
     """Return the kind of a failure, and what to do about it."""
     if status in (401, 403):
-        return ModelAuthError, f"set {asked.keys} or api_key= to a key that may use this model"
+        return ModelAuthError, f"set {target.keys} or api_key= to a key that may use this model"
     if status == 429:
         if "insufficient_quota" in code:
             return ModelRateLimited, "waiting will not help: the account has no quota left"
@@ -204,7 +208,7 @@ def _kind(status: int, code: str, explanation: str, after: float | None, asked: 
         return ModelUnavailable, "the endpoint failed: ask again later"
     # A wrong path and an unknown model have the same status.
     if status == 404:
-        return ModelRequestError, f"check the model name, and that {asked.address}{asked.other_form}"
+        return ModelRequestError, f"check the model name, and that {target.address}{target.other_form}"
     if status == 413 or any(words in code or words in explanation for words in _TOO_LONG):
         return ModelRequestError, "the prompt is too long for this model: compose it with a smaller budget"
     return ModelRequestError, "the endpoint does not accept this request: correct what it names"

@@ -12,7 +12,7 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import OnDelta, Reply
 from agentkit.models.model_errors import ModelRequestError
 from agentkit.models.offline.offline_tool_calls import requested_calls
-from agentkit.models.offline.scripted_model import speak
+from agentkit.models.offline.scripted_model import send_words
 from agentkit.models.prices import Price
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import Document, RecalledMessage
@@ -134,7 +134,7 @@ class OfflineModel:
             text = missing or _quotes(composition)
         text = f"{text}\n\n{_WHO}"
         if on_delta is not None:
-            await speak(text, on_delta)
+            await send_words(text, on_delta)
         return Reply(Message("assistant", text), model=self.name)
 
 

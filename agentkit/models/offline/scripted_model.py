@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.abilities import OutputMode
-from agentkit.models.model import Delta, OnDelta, Reply, passed_on
+from agentkit.models.model import Delta, OnDelta, Reply, send_delta
 from agentkit.models.model_errors import ModelInterrupted, ScriptExhausted
 from agentkit.models.prices import Price
 from agentkit.models.settings import NO_SETTINGS, ModelSettings
@@ -23,7 +23,7 @@ from agentkit_prompts.errors import check_types
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["CutOff", "Delayed", "ScriptedModel", "speak"]
+__all__ = ["CutOff", "Delayed", "ScriptedModel", "send_words"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class ScriptedModel:
         """Return this model with settings, as it has them in `settings`: replies and requests are shared."""
         # The iterator of replies is shared, so that the next model takes the next reply.
         made = copy(self)
-        made.settings = self.settings.under(settings)
+        made.settings = self.settings.merged(settings)
         return made
 
     async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
@@ -132,7 +132,7 @@ class ScriptedModel:
         if type(reply) is not Reply:
             reply = await self._on_cue(reply, on_delta)
         if on_delta is not None and (text := reply.message.text):
-            await speak(text, on_delta)
+            await send_words(text, on_delta)
         return reply
 
     async def _on_cue(self, reply: _Ready, on_delta: OnDelta | None) -> Reply:
@@ -142,7 +142,7 @@ class ScriptedModel:
             reply = _ready(reply.reply, self.name)
         if isinstance(reply, CutOff):
             if on_delta is not None:
-                await speak(reply.text, on_delta)
+                await send_words(reply.text, on_delta)
             raise ModelInterrupted.after(reply.text, reply.reason, model=self.name)
         if isinstance(reply, Exception):
             raise reply
@@ -151,10 +151,10 @@ class ScriptedModel:
         return reply
 
 
-async def speak(text: str, on_delta: OnDelta) -> None:
+async def send_words(text: str, on_delta: OnDelta) -> None:
     """Pass `text` on word by word."""
     for word in _WORD.findall(text):
-        await passed_on(Delta(word), on_delta)
+        await send_delta(Delta(word), on_delta)
 
 
 _Ready: TypeAlias = Reply | Exception | CutOff | Delayed

@@ -8,7 +8,7 @@ from typing import Any
 from agentkit.models.abilities import OutputMode
 from agentkit.models.http.sdk_clients import Sdk
 from agentkit.models.openai.openai_chat import OpenAIModel
-from agentkit.models.settings import Fields, ModelSettings, by_request
+from agentkit.models.settings import Fields, ModelSettings, set_per_request
 
 __all__ = ["DeepSeekModel", "GeminiModel"]
 
@@ -17,7 +17,7 @@ _COMMON: Fields = {
     "top_p": "top_p",
     "max_tokens": "max_tokens",
     "stop": "stop",
-    "tool_choice": by_request,
+    "tool_choice": set_per_request,
 }
 
 
@@ -44,7 +44,7 @@ class GeminiModel(OpenAIModel):
     def _fields(self) -> Fields:
         return {**_COMMON, "effort": "reasoning_effort", "thinking_tokens": _budget}
 
-    def _refused(self, settings: ModelSettings) -> Iterator[str]:
+    def _refused_settings(self, settings: ModelSettings) -> Iterator[str]:
         if settings.effort is not None and settings.thinking_tokens is not None:
             yield "effort: it cannot be combined with thinking_tokens: leave one of them out"
 

@@ -9,7 +9,7 @@ from agentkit.models.http.endpoint import EndpointModel, EndpointOptions
 from agentkit.models.http.reply_reader import ReplyReader
 from agentkit.models.model_errors import ModelRequestError
 from agentkit.models.openai.openai_models import openai_rules, refused_settings
-from agentkit.models.settings import Fields, ModelSettings, by_request
+from agentkit.models.settings import Fields, ModelSettings, set_per_request
 from agentkit_prompts.context.wire.write_openai_chat import Required
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ _FIELDS: Fields = {
     "stop": "stop",
     "seed": "seed",
     "effort": "reasoning_effort",
-    "tool_choice": by_request,
-    "parallel_tool_calls": by_request,
+    "tool_choice": set_per_request,
+    "parallel_tool_calls": set_per_request,
     "prompt_cache_key": "prompt_cache_key",
     "service_tier": "service_tier",
 }
@@ -58,7 +58,7 @@ class OpenAIModel(EndpointModel):
 
     path = "/chat/completions"
     noun = "chat completion"
-    asks_for_usage = True
+    requests_usage = True
     required: Required | None = None
     """What the endpoint wants in replies of other models too."""
 
@@ -70,7 +70,7 @@ class OpenAIModel(EndpointModel):
             return _OF_OPENAI
         return _OF_OTHERS
 
-    def _refused(self, settings: ModelSettings) -> Iterator[str]:
+    def _refused_settings(self, settings: ModelSettings) -> Iterator[str]:
         if self._clients.is_official and (rules := openai_rules(self.name)) is not None:
             yield from refused_settings(settings, rules, is_chat=True)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from agentkit.models.http.endpoint import EndpointModel, EndpointOptions
 from agentkit.models.openai.openai_models import openai_rules, refused_settings
 from agentkit.models.openai.responses_reader import ResponsesReader
-from agentkit.models.settings import Fields, ModelSettings, by_request
+from agentkit.models.settings import Fields, ModelSettings, set_per_request
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -22,8 +22,8 @@ _FIELDS: Fields = {
     "top_p": "top_p",
     "max_tokens": "max_output_tokens",
     "effort": lambda value: {"reasoning": {"effort": value}},
-    "tool_choice": by_request,
-    "parallel_tool_calls": by_request,
+    "tool_choice": set_per_request,
+    "parallel_tool_calls": set_per_request,
     "prompt_cache_key": "prompt_cache_key",
     "service_tier": "service_tier",
 }
@@ -53,7 +53,7 @@ class OpenAIResponsesModel(EndpointModel):
     def _fields(self) -> Fields:
         return _FIELDS
 
-    def _refused(self, settings: ModelSettings) -> Iterator[str]:
+    def _refused_settings(self, settings: ModelSettings) -> Iterator[str]:
         if self._clients.is_official and (rules := openai_rules(self.name)) is not None:
             yield from refused_settings(settings, rules, is_chat=False)
 

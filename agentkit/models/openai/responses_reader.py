@@ -118,7 +118,7 @@ class ResponsesReader(Reader):
         raise ProtocolError(f"expected a response or an event of one, got {brief(data)}")
 
     def reply(self, model: str) -> Reply:
-        if not self.started:
+        if not self.has_started:
             raise ProtocolError("there is no response in it")
         items = [item.whole() for item in self._items.values()]
         reason = self.finish_reason or "stop"
@@ -134,8 +134,8 @@ class ResponsesReader(Reader):
         return Reply(message, _usage(self._usage), clean(reason), clean(self.model or model))
 
     def _begin(self, data: dict[str, Any]) -> None:
-        self.started = True
-        self._take_model(data)
+        self.has_started = True
+        self._read_model(data)
 
     def _whole(self, data: dict[str, Any]) -> list[Delta]:
         self._begin(data)
@@ -178,7 +178,7 @@ class ResponsesReader(Reader):
         return next(reversed(self._items), 0)
 
     def _open(self, data: dict[str, Any]) -> _Item:
-        self.started = True
+        self.has_started = True
         item, key = object_of(data.get("item"), "item"), self._key(data)
         known = self._items.get(key)
         if known is None:
@@ -188,7 +188,7 @@ class ResponsesReader(Reader):
         return known
 
     def _grow(self, data: dict[str, Any], kind: DeltaKind) -> list[Delta]:
-        self.started = True
+        self.has_started = True
         key, piece = self._key(data), data.get("delta")
         if not isinstance(piece, str):
             raise ProtocolError(f"delta: expected text, got {brief(piece)}")

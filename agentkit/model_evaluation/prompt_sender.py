@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 from agentkit.models.completion.text_score import TextScore
 from agentkit.models.model import Model, Reply
 from agentkit.models.offline.offline_model import OfflineModel
-from agentkit.models.settings import NO_SETTINGS, ModelSettings, given_settings, with_settings
+from agentkit.models.settings import NO_SETTINGS, ModelSettings, explicit_settings, with_settings
 from agentkit_prompts.chat_templates.protocol import ChatTemplate
 from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.composition.composition import Composition
@@ -26,9 +26,9 @@ from agentkit_prompts.evaluation.meta.meta_base import MetaParser
 from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
 from agentkit_prompts.tree.layers import Layers
 
-__all__ = ["Asker", "GivenMeta", "TextModel"]
+__all__ = ["MetaTemplateLike", "PromptSender", "TextModel"]
 
-GivenMeta: TypeAlias = MetaParser | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+MetaTemplateLike: TypeAlias = MetaParser | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """A meta template, or the configuration of one."""
 
 _LAYERS = Layers()
@@ -59,7 +59,7 @@ class TextModel(Protocol):
         ...
 
 
-class Asker:
+class PromptSender:
     """Asks one model for the prompts of one evaluation.
 
     Args:
@@ -73,7 +73,7 @@ class Asker:
         AgentDefinitionError: It cannot do one of the settings.
     """
 
-    def __init__(self, icl: InContext, model: Model, meta: GivenMeta | None, settings: ModelSettings) -> None:
+    def __init__(self, icl: InContext, model: Model, meta: MetaTemplateLike | None, settings: ModelSettings) -> None:
         self.icl = icl
         self.inferencer = icl.inferencer
         if self.inferencer.name not in ASKED:
@@ -84,7 +84,7 @@ class Asker:
                 value=self.inferencer.name,
             )
         self._scores = self.inferencer.asks in ("ppl", "ll")
-        if self._scores and (unused := _chosen(settings)):
+        if self._scores and (unused := _reply_settings(settings)):
             pronoun = "them"
             if len(unused) == 1:
                 pronoun = "it"
@@ -96,7 +96,9 @@ class Asker:
             )
         self._template = _template(model, meta, self.inferencer)
         self.is_text = not isinstance(self._template, ApiMetaTemplate)
-        self.settings = _greedy(_settings(self.inferencer, model, self._template).under(settings), icl, model)
+        self.settings = _without_sampling(
+            _inferencer_settings(self.inferencer, model, self._template).merged(settings), icl, model
+        )
         self.model = model
         if self.settings != NO_SETTINGS:
             self.model = with_settings(model, self.settings)
@@ -173,7 +175,7 @@ class Asker:
 
     async def ask(self, sent: Any, turn: int) -> Reply:
         """Return the reply to what `write` returned."""
-        model = self._at(turn)
+        model = self._model_of_turn(turn)
         if self.is_text:
             return await cast(TextModel, model).complete(sent)
         return await model.request(self._composition(sent))
@@ -208,7 +210,7 @@ class Asker:
                 self._known[key] = found
         return found
 
-    def _at(self, turn: int) -> Model:
+    def _model_of_turn(self, turn: int) -> Model:
         """Return the model with the length that an answer of a turn may have."""
         lengths = self.inferencer.max_out_len
         if not isinstance(lengths, list | tuple):
@@ -219,15 +221,15 @@ class Asker:
         return self._turns[turn]
 
 
-def _template(model: Model, meta: GivenMeta | None, inferencer: Inferencer) -> MetaParser | ChatTemplate:
+def _template(model: Model, meta: MetaTemplateLike | None, inferencer: Inferencer) -> MetaParser | ChatTemplate:
     """Return what writes the prompts, and refuse a model that cannot take what it writes."""
     is_text = isinstance(model, TextModel)
     scores = inferencer.asks in ("ppl", "ll")
     if scores and not callable(getattr(model, "score", None)):
-        raise _scores_nothing(inferencer, model)
+        raise _no_score_error(inferencer, model)
     if meta is None:
         return _default_template(model, takes_text=is_text or scores, scores=scores)
-    template = _given_template(meta, takes_text=is_text or scores)
+    template = _checked_template(meta, takes_text=is_text or scores)
     if isinstance(template, ApiMetaTemplate) and scores:
         text = f"{inferencer.name} scores texts: give a MetaTemplate, which writes one"
         raise InContextError(text, name="meta_template", value="ApiMetaTemplate")
@@ -241,7 +243,7 @@ def _template(model: Model, meta: GivenMeta | None, inferencer: Inferencer) -> M
     return template
 
 
-def _scores_nothing(inferencer: Inferencer, model: Model) -> InContextError:
+def _no_score_error(inferencer: Inferencer, model: Model) -> InContextError:
     advice = ""
     if isinstance(model, OfflineModel):
         advice = _NOT_OFFLINE
@@ -267,7 +269,7 @@ def _default_template(model: Model, *, takes_text: bool, scores: bool) -> MetaPa
     return ApiMetaTemplate(CHAT_META)
 
 
-def _given_template(meta: GivenMeta, *, takes_text: bool) -> MetaParser:
+def _checked_template(meta: MetaTemplateLike, *, takes_text: bool) -> MetaParser:
     if isinstance(meta, MetaParser):
         return meta
     if isinstance(meta, Mapping) and takes_text:
@@ -282,13 +284,13 @@ def _given_template(meta: GivenMeta, *, takes_text: bool) -> MetaParser:
     )
 
 
-def _chosen(settings: ModelSettings) -> list[str]:
+def _reply_settings(settings: ModelSettings) -> list[str]:
     """Return what settings choose for a reply, as `name=value`."""
     about_the_request = ("headers", "timeout", "extra")
-    return [f"{name}={value!r}" for name, value in given_settings(settings).items() if name not in about_the_request]
+    return [f"{name}={value!r}" for name, value in explicit_settings(settings).items() if name not in about_the_request]
 
 
-def _greedy(settings: ModelSettings, icl: InContext, model: Model) -> ModelSettings:
+def _without_sampling(settings: ModelSettings, icl: InContext, model: Model) -> ModelSettings:
     """Return settings without sampling for a model of plain text whose sampling nobody chose, as the suites have it."""
     chosen = (settings, getattr(model, "settings", NO_SETTINGS))
     names = ("temperature", "top_p", "top_k")
@@ -300,7 +302,7 @@ def _greedy(settings: ModelSettings, icl: InContext, model: Model) -> ModelSetti
     return replace(settings, temperature=0.0)
 
 
-def _settings(inferencer: Inferencer, model: Model, template: MetaParser | ChatTemplate) -> ModelSettings:
+def _inferencer_settings(inferencer: Inferencer, model: Model, template: MetaParser | ChatTemplate) -> ModelSettings:
     """Return how the model is to answer, as inferencer and meta template ask for."""
     if inferencer.asks in ("ppl", "ll"):
         return NO_SETTINGS
