@@ -1,4 +1,4 @@
-"""Models: what a composition is sent to, and what comes back."""
+"""Models, their settings, replies, prices and errors."""
 
 from agentkit_prompts.lazy import exports
 

@@ -1,4 +1,4 @@
-"""What a model may have beside `request`: ways to be asked for a type, a limit of its own, a count of its text."""
+"""Optional attributes of a model: output modes, trimming of a composition and a token counter of its text."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ if TYPE_CHECKING:
 __all__ = ["OutputMode", "fitted", "output_modes_of", "text_tokens_of"]
 
 OutputMode = Literal["native", "tool", "prompted"]
-"""How an answer of a type is asked for: by the endpoint's structured output (the schema is sent as
-`composition.output_schema`), by a tool that the model calls with its answer, or by words in the prompt."""
+"""Way to request an answer of a type: structured output of the endpoint (the schema is sent as
+`composition.output_schema`), a tool that the model calls with its answer, or instructions in the prompt."""
 
 _ANY_MODE: tuple[OutputMode, ...] = ("prompted", "tool", "native")
 
 
 def fitted(model: Model, composition: Composition) -> Composition:
-    """Return what of a composition a model sends: all of it, unless it says otherwise.
+    """Return the composition trimmed to what the model accepts; unchanged if the model has no method `fitted`.
 
     Raises:
-        ModelRequestError: It would not send any of it.
+        ModelRequestError: The model accepts no part of the composition.
     """
-    fit: Callable[[Composition], Composition] | None = getattr(model, "fitted", None)
-    if fit is None:
+    trim: Callable[[Composition], Composition] | None = getattr(model, "fitted", None)
+    if trim is None:
         return composition
-    return fit(composition)
+    return trim(composition)
 
 
 def text_tokens_of(model: Model) -> TextTokens | None:
-    """Return what counts the text that a model is sent; None where no chat template of ours writes it."""
+    """Return the token counter of the text that a model receives; None if no chat template writes the text here."""
     return getattr(model, "text_tokens", None)
 
 
 def output_modes_of(model: Model) -> tuple[OutputMode, ...]:
-    """Return the ways in which a model can be asked for an answer of a type, the one to take first.
+    """Return the output modes of a model, the preferred mode first.
 
     Raises:
-        AgentDefinitionError: Its `output_modes` are something else.
+        AgentDefinitionError: `output_modes` of the model is not a tuple of output modes.
     """
     modes: tuple[OutputMode, ...] = getattr(model, "output_modes", _ANY_MODE)
     if not isinstance(modes, tuple) or not modes or any(mode not in _ANY_MODE for mode in modes):

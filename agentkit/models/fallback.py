@@ -1,4 +1,4 @@
-"""A model that asks another one where the first cannot answer."""
+"""A model that sends a request to the next model if the first model fails."""
 
 from __future__ import annotations
 
@@ -22,41 +22,43 @@ if TYPE_CHECKING:
 __all__ = ["FallbackModel"]
 
 _log = logging.getLogger("agentkit")
-_AWAY = (ModelUnavailable, ModelRateLimited)
+_TEMPORARY_ERRORS = (ModelUnavailable, ModelRateLimited)
 
 
 class FallbackModel:
-    """Asks the first model, and the next one where that fails in a way that another may not.
+    """Sends a request to the first model, and to the next model after an error that another model may avoid.
 
-    Each tries as often as it is made to first. A reply of which something was passed on already is not begun anew. Who
-    listens hears of it as a `ModelFellBack` event; `Reply.model` names who answered.
+    Each model retries first, as its own settings say. A reply is not restarted by another model once a delta of the
+    reply was sent to the listener. The listener receives a `ModelFellBack` event; `Reply.model` names the model that
+    replied.
 
     Args:
-        models: Two models or more, or their names, the one to ask first in front.
-        on: The kinds of errors after which the next one is asked; by default `ModelUnavailable` and `ModelRateLimited`.
+        models: At least two models or model names, in the order of the requests.
+        on: Classes of errors after which the next model is tried; by default `ModelUnavailable` and
+            `ModelRateLimited`.
 
     Raises:
-        AgentDefinitionError: There are fewer than two models, one is not a model, they cannot be asked for structured
-            output in one way, or `on` holds something else than classes of `ModelError`.
+        AgentDefinitionError: Fewer than two models, an argument that is not a model, no common output mode, or a
+            member of `on` that is not a class of `ModelError`.
     """
 
-    def __init__(self, *models: Model | str, on: Iterable[type[ModelError]] = _AWAY) -> None:
-        from agentkit.models.model_names import model as named
+    def __init__(self, *models: Model | str, on: Iterable[type[ModelError]] = _TEMPORARY_ERRORS) -> None:
+        from agentkit.models.model_names import resolved_model
 
-        self.models = tuple([named(one) if isinstance(one, str) else one for one in models])
+        self.models = tuple([resolved_model(model) for model in models])
         check_types(AgentDefinitionError, "FallbackModel", on=(on, Iterable, "classes of ModelError"))
         self.on = tuple(on)
-        _refuse(self._wrong_arguments())
-        first, *others = [output_modes_of(one) for one in self.models]
+        _check(self._problems())
+        first, *others = [output_modes_of(model) for model in self.models]
         self.output_modes = tuple([mode for mode in first if all(mode in modes for modes in others)])
         if not self.output_modes:
-            _refuse(["models: they have no way in common to be asked for structured output"])
-        self.name = " | ".join([one.name for one in self.models])
+            _check(["models: the models have no common output mode"])
+        self.name = " | ".join([model.name for model in self.models])
 
-    def _wrong_arguments(self) -> Iterator[str]:
-        for one in self.models:
-            if not callable(getattr(one, "request", None)):
-                yield f"models: expected a model, got {one!r:.60}"
+    def _problems(self) -> Iterator[str]:
+        for model in self.models:
+            if not callable(getattr(model, "request", None)):
+                yield f"models: expected a model, got {model!r:.60}"
         if len(self.models) < 2:
             yield f"models: expected two models or more, got {len(self.models)}"
         for kind in self.on:
@@ -65,73 +67,89 @@ class FallbackModel:
 
     @property
     def price(self) -> Price | None:
-        """That of the dearest model; None where one is not known. A reply has the money of the model that answered."""
-        prices = [price_of(one) for one in self.models]
-        known = [price for price in prices if price is not None]
-        if len(known) == len(prices):
-            return max(known, key=lambda price: price.input + price.output)
-        return None
+        """Price of the most expensive model; None if a price is unknown. A reply contains the cost of its own model."""
+        prices: list[Price] = []
+        for model in self.models:
+            price = price_of(model)
+            if price is None:
+                return None
+            prices.append(price)
+        return max(prices, key=lambda price: price.input + price.output)
 
     def with_settings(self, settings: ModelSettings) -> FallbackModel:
-        """Return this model with some settings in the place of those of each.
+        """Return a copy in which the settings replace the settings of each model.
 
         Raises:
-            AgentDefinitionError: One of them cannot do one of the settings.
+            AgentDefinitionError: A model does not support a setting.
         """
-        made = copy(self)
-        made.models = tuple([with_settings(one, settings) for one in self.models])
-        return made
+        clone = copy(self)
+        clone.models = tuple([with_settings(model, settings) for model in self.models])
+        return clone
 
     @property
     def text_tokens(self) -> TextTokens | None:
-        """What counts the text that the first model is sent; None where no chat template writes it."""
+        """Token counter of the text that the first model receives; None if no chat template writes the text here."""
         return text_tokens_of(self.models[0])
 
     def fitted(self, composition: Composition) -> Composition:
-        """Return what the first model sends of a composition. Raises what that one raises."""
+        """Return the composition trimmed to what the first model accepts. Raises the errors of that model."""
         return fitted(self.models[0], composition)
 
     async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
-        """Ask one model after the other. Raises what the last one raises, with notes of the others."""
-        has_begun = False
+        """Send the composition to one model after the other.
 
-        def heard(delta: Delta) -> object:
-            nonlocal has_begun
-            has_begun = True
-            assert on_delta is not None
-            return on_delta(delta)
-
-        failed: list[ModelError] = []
-        left = iter(self.models)
-        asked = next(left)
+        Raises:
+            ModelError: The error of the last model that was tried, with the earlier errors as notes.
+        """
+        sink = _DeltaFlag(on_delta)
+        errors: list[ModelError] = []
+        models = iter(self.models)
+        model = next(models)
         while True:
             try:
-                reply = await asked.request(composition, on_delta=None if on_delta is None else heard)
+                return _with_cost(await model.request(composition, on_delta=sink.listener), model)
             except ModelError as error:
-                # A reply that has begun cannot be begun again by another model.
-                following = None
-                if isinstance(error, self.on) and not has_begun:
-                    following = next(left, None)
-                if following is None:
-                    for before in failed:
-                        error.add_note(f"Before that: {before}")
+                next_model = None
+                # Deltas that were sent cannot be taken back, so another model must not restart the reply.
+                if isinstance(error, self.on) and not sink.has_sent:
+                    next_model = next(models, None)
+                if next_model is None:
+                    for earlier in errors:
+                        error.add_note(f"Before that: {earlier}")
                     raise
-                failed.append(error)
-                _log.warning("%s; asking %s", error, following.name)
+                errors.append(error)
+                _log.warning("%s; trying %s", error, next_model.name)
                 if on_delta is not None:
-                    await send_delta(Delta(str(error), "fallback", name=following.name), on_delta)
-                asked = following
-            else:
-                return _priced(reply, asked)
+                    await send_delta(Delta(str(error), "fallback", name=next_model.name), on_delta)
+                model = next_model
 
 
-def _refuse(problems: Iterable[str]) -> None:
+class _DeltaFlag:
+    """Forwards deltas to a listener and remembers if any were sent."""
+
+    def __init__(self, on_delta: OnDelta | None) -> None:
+        self._on_delta = on_delta
+        self.has_sent = False
+
+    @property
+    def listener(self) -> OnDelta | None:
+        if self._on_delta is None:
+            return None
+        return self._send
+
+    def _send(self, delta: Delta) -> object:
+        self.has_sent = True
+        assert self._on_delta is not None
+        return self._on_delta(delta)
+
+
+def _check(problems: Iterable[str]) -> None:
     problems = list(problems)
     if problems:
         raise AgentDefinitionError(f"FallbackModel: {'; '.join(problems)}", **named_problems(problems))
 
 
-def _priced(reply: Reply, model: Model) -> Reply:
+def _with_cost(reply: Reply, model: Model) -> Reply:
     from dataclasses import replace
 
     price, usage = price_of(model), reply.usage

@@ -1,4 +1,4 @@
-"""What every model is: one method that takes a composition and returns a reply."""
+"""The protocol `Model`, its replies, deltas and usage."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusa
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the endpoint counted them; zero where it did not count."""
+    """Tokens as the endpoint counted them; 0 if the endpoint sent no count."""
 
     input_tokens: int = 0
-    """Tokens of the prompt, cached ones included."""
+    """Tokens of the prompt, including cached tokens."""
     output_tokens: int = 0
     """Tokens of the reply."""
     cached_tokens: int = 0
     """Tokens of the prompt that came from the endpoint's prompt cache."""
     money: float | None = None
-    """US dollars; None where a price is not known."""
+    """Cost in US dollars; None if the price is unknown."""
 
     def __add__(self, other: Usage) -> Usage:
         if self is NO_USAGE:
@@ -56,63 +56,63 @@ DeltaKind: TypeAlias = Literal["text", "thinking", "refusal", "arguments", "fall
 
 
 class Delta(NamedTuple):
-    """A piece of a reply that is streamed."""
+    """A piece of a streamed reply."""
 
     text: str
     kind: DeltaKind = "text"
-    """Pieces of text and of a refusal, joined, are the text of the reply. A fallback is no piece: its text says why
-    another model, `name`, is asked."""
+    """The joined deltas of kind `text` and `refusal` are the text of the reply. A delta of kind `fallback` is not a
+    piece of the reply: its text is the error after which the model `name` is tried."""
     call: int = 0
-    """Which tool call of the reply a piece of arguments belongs to, from 0."""
+    """Position of the tool call that a piece of arguments belongs to, from 0."""
     name: str = ""
-    """The tool that is called, as far as its name is known."""
+    """Name of the tool, as far as it has arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model answered."""
+    """The reply of a model."""
 
     message: Message
     """The assistant message: text, tool calls or both."""
     usage: Usage = Usage()
     finish_reason: FinishReason | str = "stop"
-    """Why the reply ended. `tool_calls` whenever there are any and it was not cut; other words are the endpoint's."""
+    """Reason why the reply ended: `tool_calls` if the reply has tool calls and was not cut; unknown reasons are passed
+    on as the endpoint sent them."""
     model: str = ""
-    """The model that answered, as it names itself."""
+    """Name of the model, as the endpoint sent it."""
 
 
 class Model(Protocol):
-    """A language model, or something that plays one.
+    """A language model or a substitute for a language model.
 
-    Beside this a model may have `with_settings`, which returns it with some `ModelSettings` in the place of its own;
-    `fitted`, which returns what of a composition it sends; a `price`; and `output_modes`: the ways in which it can be
-    asked for an answer of a type, the one to take first. A model that has none is asked by words in the prompt, which
-    every model reads.
+    Optional attributes: `with_settings`, a method that returns a copy with other `ModelSettings`; `fitted`, a method
+    that returns the composition trimmed to what the model accepts; `price`; and `output_modes`, the ways to request an
+    answer of a type, the preferred way first. A model without `output_modes` receives the schema in the prompt.
     """
 
     @property
     def name(self) -> str:
-        """The name to show and to log."""
+        """The name in messages and logs."""
         ...
 
     async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
         """Send the composition and return the whole reply.
 
-        With `on_delta` the reply is streamed: each piece is passed to it as it arrives. A model that awaits what it
-        returns, as `passed_on` does, reads no faster than who listens.
+        With `on_delta` the reply is streamed: each delta is passed to the listener as it arrives. A model should await
+        the return value of the listener, as `send_delta` does, so that a slow listener slows down the stream.
 
         Raises:
-            ModelError: There is no reply; see its subclasses.
+            ModelError: The request failed; see the subclasses.
         """
         ...
 
 
 OnDelta: TypeAlias = Callable[[Delta], object]
-"""Takes the pieces of a reply; what it returns is awaited where it can be."""
+"""Listener that receives the deltas of a reply; an awaitable return value is awaited."""
 
 
 async def send_delta(delta: Delta, on_delta: OnDelta) -> None:
-    """Pass a piece of a reply on, and wait until whoever listens has taken it."""
-    taken = on_delta(delta)
-    if taken is not None and isawaitable(taken):
-        await taken
+    """Pass a delta to the listener, and wait until the listener has processed it."""
+    result = on_delta(delta)
+    if result is not None and isawaitable(result):
+        await result

@@ -1,6 +1,6 @@
-"""Everything that can go wrong between us and a model.
+"""Errors of requests to models.
 
-Each message names the model, where it was asked, what happened and what to do; none ever holds the API key.
+Each message names the model, the endpoint, the problem and the remedy. No message contains the API key.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class Where(Place, total=False):
-    """The model that was asked, and the problem as data: keyword arguments of every error of a model."""
+    """The model of a request and the problem as data: keyword arguments of every error of a model."""
 
     model: str
     host: str
@@ -36,39 +36,42 @@ class ModelError(Picklable):
     """Base of every error of a model.
 
     Attributes:
-        model: Name of the model that was asked.
-        host: Host (and port) of the endpoint; empty for a model without one.
-        status: HTTP status of the answer, when there was one.
+        model: Name of the model.
+        host: Host (and port) of the endpoint; empty for a model without an endpoint.
+        status: HTTP status of the response; None without a response.
     """
 
     def __init__(
         self, message: str, *, model: str = "", host: str = "", status: int | None = None, **place: Unpack[Place]
     ) -> None:
-        where = f"{model} at {host}" if model and host else model or host
-        super().__init__(f"{where}: {message}" if where else message, **place)
+        if model and host:
+            message = f"{model} at {host}: {message}"
+        elif model or host:
+            message = f"{model or host}: {message}"
+        super().__init__(message, **place)
         self.model = model
         self.host = host
         self.status = status
 
 
 class ModelAuthError(ModelError):
-    """No API key, or one that the endpoint refuses (401, 403)."""
+    """A missing API key, or an API key that the endpoint refuses (401, 403)."""
 
 
 class ModelRequestError(ModelError):
-    """A request the endpoint cannot accept (400, 404, 422 ...), or that could not be put on the wire."""
+    """A request that the endpoint refuses (400, 404, 422 ...), or that could not be encoded."""
 
 
 class NetworkRefused(ModelError):
-    """A model behind a network was asked inside of `no_real_models()`. Nothing was sent."""
+    """A request to a model over a network inside of `no_real_models()`. Nothing was sent."""
 
 
 class ModelRateLimited(ModelError):
     """Too many requests, or the quota is used up (429).
 
     Attributes:
-        retry_after: Seconds to wait, when the endpoint names them.
-        is_final: Whether waiting does not help: the quota is used up.
+        retry_after: Seconds to wait, as the endpoint sent them; None if it sent none.
+        is_final: True if the quota is used up, so that waiting does not help.
     """
 
     def __init__(
@@ -96,10 +99,10 @@ class _PartialReply(ModelError):
 
 
 class ModelInterrupted(_PartialReply):
-    """The connection ended in the middle of a streamed reply.
+    """The connection was lost in the middle of a streamed reply.
 
     Attributes:
-        text: The text received until then. Tool calls are not kept: half a call must not run.
+        text: The text received until then, without tool calls: an incomplete tool call must not run.
     """
 
     @classmethod
@@ -114,16 +117,16 @@ class ModelReplyError(ModelError):
 
 
 class ModelReplyCut(_PartialReply):
-    """The reply reached its limit of tokens where half of it cannot be used: inside a tool call, or while thinking.
+    """The reply reached its token limit inside a tool call or while the model was thinking.
 
     Attributes:
-        text: The text of the reply until then.
+        text: The text received until then.
     """
 
 
 class ScriptExhausted(ModelError):
-    """A scripted model was asked more often than it has replies."""
+    """A scripted model received more requests than it has replies."""
 
 
 class ToolsTwiceWarning(UserWarning):
-    """Tools that are sent twice: the chat template has a place for them, and a `ToolPrompt` shows them too."""
+    """Tools that are sent twice: the chat template writes them, and so does a `ToolPrompt`."""

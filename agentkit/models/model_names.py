@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.guard.control_tokens import Policy
     from agentkit_prompts.chat_templates.template_finder import GivenTemplate
 
-__all__ = ["changed_model", "is_address", "is_full_name", "model"]
+__all__ = ["changed_model", "is_address", "is_full_name", "model", "resolved_model"]
 
 _SCHEMES = ("http://", "https://")
 
 
 def is_address(name: str) -> bool:
-    """Tell whether a name is the address of a server, with the model behind a `#`."""
+    """True if a name is the address of a server, followed by `#` and the model."""
     return name[:8].lower().startswith(_SCHEMES)
 
 
 def is_full_name(name: str) -> bool:
-    """Tell whether a name says whom to ask: by its provider, or by an address."""
+    """True if a name contains its provider or the address of a server."""
     provider, colon, _ = name.partition(":")
     return is_address(name) or (bool(colon) and provider in PROVIDERS)
 
@@ -44,19 +44,19 @@ def model(
     """Return the model of a name.
 
     Args:
-        name: PROVIDER:MODEL, where the provider is `openai`, `responses` (the Responses API), `anthropic`, `gemini` or
-            `deepseek`; the address of a server that speaks chat completions, with the model behind a `#`; or `offline`.
-        settings: How it is to answer.
-        chat_template: For a server that only completes text, or `offline` in place of one: the registered name of a
-            chat template or of a model that has one, a file, or a template. The whole prompt is written with it.
-        session_len: With a chat template, the tokens that the server has for prompt and reply together.
-        control_tokens: With a chat template, what happens to untrusted text that forms its control tokens; `escape`
-            when not given.
-        template_kwargs: With a chat template, what else it reads, such as `enable_thinking`.
+        name: PROVIDER:MODEL with the provider `openai`, `responses` (the Responses API), `anthropic`, `gemini` or
+            `deepseek`; the address of a chat-completions server followed by `#` and the model; or `offline`.
+        settings: Settings of the model.
+        chat_template: Chat template that writes the whole prompt, for a server that only completes text or for
+            `offline`: a registered name, the name of a model with a registered template, a file, or a template.
+        session_len: Maximum tokens of prompt and reply together; requires a chat template.
+        control_tokens: Handling of untrusted text that forms control tokens, `escape` by default; requires a chat
+            template.
+        template_kwargs: Other variables of the chat template, such as `enable_thinking`.
 
     Raises:
-        AgentDefinitionError: There is no such provider, the name has none, or the model cannot do one of the settings.
-        ChatTemplateError: There is no such chat template.
+        AgentDefinitionError: The provider is missing or unknown, or the model does not support a setting.
+        ChatTemplateError: The chat template is unknown.
         ModelRequestError: The address is invalid.
     """
     if not isinstance(name, str):
@@ -81,7 +81,7 @@ class ModelName(NamedTuple):
     model: str = ""
     """The name of the model at the provider; empty for `offline`."""
     address: str | None = None
-    """The address of the server; None for the provider's own."""
+    """The address of the server; None for the endpoint of the provider."""
 
     @classmethod
     def parse(cls, name: str) -> ModelName:
@@ -91,7 +91,7 @@ class ModelName(NamedTuple):
             AgentDefinitionError: The name has no provider, an unknown one, or no model.
         """
         if is_address(name):
-            # The last `#` counts: the name of a model has none, an address may.
+            # The last `#` separates: an address may contain `#`, the name of a model may not.
             address, mark, served = name.rpartition("#")
             if not mark or not served.strip():
                 raise AgentDefinitionError(
@@ -110,11 +110,11 @@ class ModelName(NamedTuple):
                 name="provider",
                 value=provider,
             )
-        # The address is neither asked nor shown, because it may contain a password.
+        # The address is not shown, because it may contain a password.
         if "//" in rest:
             raise AgentDefinitionError(
-                f"model {provider}:...: expected the name of a model after the colon, not an address; give that "
-                "alone, such as http://localhost:8000/v1#qwen3",
+                f"model {provider}:...: expected the name of a model after the colon, not an address; pass the "
+                "address without a provider, such as http://localhost:8000/v1#qwen3",
                 name="model",
             )
         if not rest:
@@ -129,7 +129,7 @@ class ModelName(NamedTuple):
         """Return the model of this name.
 
         Args:
-            chat_template: The template that writes the prompt; None for a model that is sent messages.
+            chat_template: The template that writes the prompt; None for a model that receives messages.
             options: The other options of a `CompletionModel`.
         """
         if self.provider == "offline":
@@ -138,7 +138,7 @@ class ModelName(NamedTuple):
             return _class_of(self.provider)(self.model)
         if chat_template is None:
             return _class_of(self.provider)(self.model, base_url=self.address)
-        # Chat templates need Jinja, which the other models do without.
+        # Chat templates need Jinja, which the other models do not import.
         from agentkit.models.completion.completion_model import CompletionModel
 
         written: dict[str, Any] = {**options, "control_tokens": options["control_tokens"] or "escape"}
@@ -157,13 +157,13 @@ def _no_provider(name: str) -> AgentDefinitionError:
 
 
 def _check_template(name: str, chat_template: GivenTemplate | None, options: Mapping[str, Any]) -> None:
-    """Refuse options that need a chat template, and a chat template for a model that is sent messages."""
+    """Refuse options that need a chat template, and a chat template for a model that receives messages."""
     if chat_template is not None:
         if is_address(name) or name == "offline":
             return
         raise AgentDefinitionError(
-            f"model {_shown(name)!r:.80}: a chat template is for a server that completes text, named by its address, "
-            "such as http://localhost:8000/v1#qwen3: leave the template out, or give the address",
+            f"model {_shown(name)!r:.80}: a chat template needs a server that completes text, named by its address, "
+            "such as http://localhost:8000/v1#qwen3: remove the template, or pass the address",
             name="chat_template",
         )
     for option, value in options.items():
@@ -173,14 +173,14 @@ def _check_template(name: str, chat_template: GivenTemplate | None, options: Map
         if option == "session_len":
             advice = ", or limit the prompt of the agent by its budget"
         raise AgentDefinitionError(
-            f"model {_shown(name)!r:.80}: {option} needs a chat_template: give that too{advice}",
+            f"model {_shown(name)!r:.80}: {option} needs a chat_template: pass chat_template too{advice}",
             name="chat_template",
             value=option,
         )
 
 
 def _shown(name: str) -> str:
-    """Return a name as errors show it: of what may be an address its scheme only: the rest may be a secret."""
+    """Return a name for an error message: only the scheme of an address, because the rest may contain a secret."""
     scheme, mark, _ = name.partition("//")
     if mark:
         return f"{scheme[-40:]}//..."
@@ -193,14 +193,23 @@ def _class_of(provider: str) -> Callable[..., Model]:
 
 
 def changed_model(before: Model, changes: Mapping[str, Any]) -> Model:
-    """Return the model of a run that is given another one, or other settings.
+    """Return the model of a run after the changes `model` and `settings`.
 
     Raises:
-        AgentDefinitionError: There is no such model, or it cannot do one of the settings.
+        AgentDefinitionError: The model is unknown, or does not support a setting.
     """
-    changed = changes.get("model", before)
-    if isinstance(changed, str):
-        changed = model(changed)
+    new_model = resolved_model(changes.get("model", before))
     if "settings" in changes:
-        changed = with_settings(changed, changes["settings"])
-    return cast("Model", changed)
+        return with_settings(new_model, changes["settings"])
+    return new_model
+
+
+def resolved_model(name: Model | str) -> Model:
+    """Return the model of a name; a model is returned unchanged.
+
+    Raises:
+        AgentDefinitionError: The name of the model is unknown.
+    """
+    if isinstance(name, str):
+        return model(name)
+    return name

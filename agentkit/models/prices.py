@@ -1,4 +1,4 @@
-"""What models cost, in US dollars. The rows are in `prices.json`; nothing is asked for over a network."""
+"""Prices of models in US dollars, read from `prices.json` without network access."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _SNAPSHOT = re.compile(r"-(\d{4}-\d\d-\d\d|\d{8}|latest)$")
 
 @options(AgentDefinitionError, unknown=UnknownOption)
 class Price:
-    """US dollars for a million tokens.
+    """Price of a million tokens in US dollars.
 
     Raises:
-        AgentDefinitionError: One of them is negative, no number, or larger than any price.
+        AgentDefinitionError: A price is negative, above the maximum, or not a number.
     """
 
     input: _Dollars
-    """Of the prompt."""
+    """Price of the prompt."""
     output: _Dollars
-    """Of the reply."""
+    """Price of the reply."""
     cached: _Dollars | None = None
-    """Of the prompt, where it came from the endpoint's prompt cache; None where that is no cheaper."""
+    """Price of prompt tokens from the prompt cache of the endpoint; None if cached tokens cost the same as others."""
     long: tuple[CountOrZero, Price] | None = None
-    """From how many tokens of the prompt on the whole request has another price, and which."""
+    """Tokens of the prompt above which the whole request has another price, and that price."""
 
     def of(self, usage: Usage) -> float:
         """Return what a request cost, in US dollars."""
@@ -52,10 +52,10 @@ class Price:
 
 
 def price_of(model: Model) -> Price | None:
-    """Return the price of a model: what it has as `price`; None where it is not known.
+    """Return the attribute `price` of a model; None if the price is unknown.
 
     Raises:
-        AgentDefinitionError: Its price is something else.
+        AgentDefinitionError: The attribute is not a `Price`.
     """
     price = getattr(model, "price", None)
     if price is not None and not isinstance(price, Price):
@@ -70,9 +70,9 @@ def price_of(model: Model) -> Price | None:
 
 @lru_cache(maxsize=256)
 def known_price(host: str, model: str) -> Price | None:
-    """Return the price of a model, or of a dated version of it, at the endpoint of a provider; None if it is unknown.
+    """Return the price of a model or its dated snapshot at the endpoint of a provider; None if it is unknown.
 
-    Elsewhere a model of the same name may cost something else.
+    The price depends on the host, because other endpoints may charge other prices for the same model name.
     """
     rows = _rows()
     return rows.get((host, model)) or rows.get((host, _SNAPSHOT.sub("", model)))
@@ -85,5 +85,7 @@ def _rows() -> Mapping[tuple[str, str], Price]:
 
 
 def _price(row: Mapping[str, Any]) -> Price:
-    long = row.get("long")
-    return Price(row["input"], row["output"], row.get("cached"), (long["tokens"], _price(long)) if long else None)
+    long = None
+    if "long" in row:
+        long = (row["long"]["tokens"], _price(row["long"]))
+    return Price(row["input"], row["output"], row.get("cached"), long)

@@ -1,4 +1,4 @@
-"""The providers of models: their names in `openai:gpt-5-mini` and in spans, and the classes that ask them."""
+"""Providers of models: their names in `openai:gpt-5-mini` and in spans, and their model classes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["PROVIDERS", "Provider"]
 
 
 class Provider(NamedTuple):
-    """Who answers."""
+    """A provider of models."""
 
     model: str
-    """The name of its class in `agentkit.models`."""
+    """Name of the model class in `agentkit.models`."""
     in_spans: str | None = None
-    """Its name in spans; None where these have that of the class."""
+    """Name of the provider in spans; None if spans contain the name of the class instead."""
 
 
 PROVIDERS: Mapping[str, Provider] = {
@@ -25,4 +25,4 @@ PROVIDERS: Mapping[str, Provider] = {
     "deepseek": Provider("DeepSeekModel", "deepseek"),
     "offline": Provider("OfflineModel"),
 }
-"""By what stands in front of the colon."""
+"""Providers by the prefix of a model name before the colon."""

@@ -1,4 +1,4 @@
-"""Which values of a mapping are secret: by the name they stand under, or because they look like a key."""
+"""Detection of secret values in JSON data, by their names or by their form."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SECRET_WORDS = frozenset(
     ("auth", "authentication", "authorization", "bearer", "cookie", "cookies", "credential", "credentials")
 ) | {"passphrase", "passwd", "password", "pwd", "secret", "secrets"}
 _SECRET_ENDINGS = ("key", "keys", "token")
-_NO_SECRETS = frozenset(("cache_key", "idempotency_key", "prompt_cache_key"))
+_PUBLIC_NAMES = frozenset(("cache_key", "idempotency_key", "prompt_cache_key"))
 
 _KEY = re.compile(
-    r"\A\s*(?i:bearer|basic|token)\s+\S+\s*\Z"  # as a header has it
+    r"\A\s*(?i:bearer|basic|token)\s+\S+\s*\Z"  # the value of a header
     r"|(?<![A-Za-z0-9])(?:sk|pk|rk|gsk|hf|r8|xai|nvapi|gh[opsur]|github_pat|glpat|xox[abeprs]|xapp)[-_][A-Za-z0-9]"
     r"|(?<![A-Za-z0-9])(?:AKIA|ASIA|AIza|ya29\.|eyJ)[A-Za-z0-9]"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY"
@@ -24,51 +24,50 @@ _KEY = re.compile(
     r"|://[^\s?#]*+[?#]\S"  # or with a query or fragment
 )
 _PARTS = re.compile(r"://[^/\s@:]*+:([^/\s@]*+)@|[?#&](?:[^\s=&#]*+=)?+([^\s&#]++)")
-"""The password in an address, and what stands in its query and fragment."""
+"""The password, query values and fragment of an address."""
 _RUN = re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z]*+[0-9])[A-Za-z0-9]{16,}+")
 _CHANGE = re.compile(r"(?<=[0-9])(?=[A-Za-z])|(?<=[A-Za-z])(?=[0-9])|(?<=[a-z])(?=[A-Z])")
 _MIN_CHANGES = 4
-"""Changes between digits, small and capital letters in a run of them that no word has, but a random one."""
+"""Changes between digits, small and capital letters by which a random run differs from a word."""
 
 
 def secrets_in(value: Any, *, is_secret: bool = False) -> list[str]:
-    """Return the secrets in JSON data, at any depth; of an address its parts, too.
+    """Return the secrets in JSON data, at any depth, with the secret parts of addresses.
 
     Args:
         value: JSON data.
-        is_secret: True if every value in it is a secret, because of its name.
+        is_secret: True if every value in the data is a secret, because of its name.
     """
+    secrets: list[str] = []
     if isinstance(value, Mapping):
-        return [
-            secret
-            for name, item in value.items()
-            for secret in secrets_in(item, is_secret=is_secret or _is_secret_name(name))
-        ]
-    if isinstance(value, list | tuple):
-        return [secret for item in value for secret in secrets_in(item, is_secret=is_secret)]
-    if isinstance(value, str):
+        for name, item in value.items():
+            secrets += secrets_in(item, is_secret=is_secret or _is_secret_name(name))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            secrets += secrets_in(item, is_secret=is_secret)
+    elif isinstance(value, str):
         if is_secret or _is_key(value):
-            return _secret_texts(value)
-        return []
+            secrets += _secret_texts(value)
     # Numbers may be secrets; true and false are not worth hiding.
-    if is_secret and value is not None and not isinstance(value, bool):
-        return [str(value)]
-    return []
+    elif is_secret and value is not None and not isinstance(value, bool):
+        secrets.append(str(value))
+    return secrets
 
 
 def _secret_texts(text: str) -> list[str]:
-    """Return a secret, and the parts of it that show up alone if it is an address."""
+    """Return a secret; if the secret is an address, also its parts that may appear alone."""
     if "://" not in text:
         return [text]
     return [text, *(part for parts in _PARTS.findall(text) for part in parts if part)]
 
 
 def without_secrets(value: Any) -> Any:
-    """Return JSON data with stars in the place of secrets."""
+    """Return JSON data in which `***` replaces secrets."""
     if isinstance(value, Mapping):
-        return {name: "***" if _is_secret_name(name) else without_secrets(one) for name, one in value.items()}
+        shown = {name: without_secrets(item) for name, item in value.items()}
+        return {**shown, **dict.fromkeys(filter(_is_secret_name, value), "***")}
     if isinstance(value, list | tuple):
-        return [without_secrets(one) for one in value]
+        return [without_secrets(item) for item in value]
     if isinstance(value, str) and _is_key(value):
         return "***"
     return value
@@ -76,7 +75,7 @@ def without_secrets(value: Any) -> Any:
 
 def _is_secret_name(name: str) -> bool:
     words = [word.lower() for word in _WORD.findall(name)]
-    if not words or name.lower() in _NO_SECRETS:
+    if not words or name.lower() in _PUBLIC_NAMES:
         return False
     return not _SECRET_WORDS.isdisjoint(words) or words[-1].endswith(_SECRET_ENDINGS)
 

@@ -1,10 +1,10 @@
-"""`ModelSettings`: how a model is to answer, beside the prompt; and the tables by which adapters write it."""
+"""`ModelSettings`: parameters of a request besides the prompt; and the conversion to request bodies."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
@@ -44,36 +44,31 @@ _OTHER_NAMES = {
 """Names of settings in other libraries."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _REQUEST_FIELDS = frozenset(("headers", "timeout", "extra"))
-"""Fields that no table lists: every endpoint has them."""
+"""Fields that no table of an endpoint lists, because they are not part of the body or every endpoint has them."""
 _MAX_BITS = 1_000
-"""Of a whole number: what is larger is a number to no reader of JSON that knows floats only."""
+"""Maximum bits of a whole number: JSON parsers that read numbers as floats cannot represent more."""
 _MODEL_KEYS = ("model", "messages", "input", "prompt", "system", "instructions", "tools", "stream")
 
 
 _NonNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-def _stop(stop: object) -> object:
-    if stop is None:
-        return None
-    texts = stop
-    if isinstance(stop, str):
-        texts = [stop]
-    if not isinstance(texts, list | tuple) or not texts or not all(isinstance(text, str) and text for text in texts):
-        raise ValueError(f"expected a text, or a list of texts that are not empty, got {brief(stop, 60)}")
-    if isinstance(stop, str):
+def _checked_stop(stop: object) -> object:
+    if stop is None or (isinstance(stop, str) and stop):
         return stop
-    return tuple(texts)
+    if not isinstance(stop, list | tuple) or not stop or not all(isinstance(text, str) and text for text in stop):
+        raise ValueError(f"expected a text, or a list of texts that are not empty, got {brief(stop, 60)}")
+    return tuple(stop)
 
 
-def _headers(headers: object) -> FrozenDict:
-    """Return headers, read-only. No message contains a value, or an invalid name, because it may be a key."""
+def _checked_headers(headers: object) -> FrozenDict:
+    """Return read-only headers. No error message contains a value or an invalid name, because it may be a key."""
     if not isinstance(headers, Mapping):
         raise ValueError(f"expected a mapping of names to texts, got {type(headers).__name__}")
     problems: list[tuple[str, str]] = []
     for name, value in headers.items():
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
-            problems.append(("", "a name is invalid in HTTP; it is not shown, because it may be a key"))
+            problems.append(("", "a name is invalid in HTTP; the name is not shown, because it may be a key"))
         elif not isinstance(value, str) or not all(" " <= char <= "~" for char in value):
             problems.append((f"[{name!r}]", "expected text of printable ASCII characters on one line"))
     if problems:
@@ -81,15 +76,13 @@ def _headers(headers: object) -> FrozenDict:
     return FrozenDict(headers)
 
 
-def _extra(extra: object) -> Mapping[str, Any]:
-    """Return fields for the body of a request, read-only."""
+def _checked_extra(extra: object) -> Mapping[str, Any]:
+    """Return read-only fields for the body of a request."""
     if not isinstance(extra, Mapping):
         raise ValueError(f"expected a mapping, got {type(extra).__name__}")
     fields: Mapping[str, Any] = freeze(extra, json_only=True)
     problems = [
-        (f"[{name!r}]", "is written by the model itself, and would be replaced")
-        for name in _MODEL_KEYS
-        if name in fields
+        (f"[{name!r}]", "the model writes this field itself: remove it") for name in _MODEL_KEYS if name in fields
     ]
     problems += [(place, f"{brief(value)} is not JSON") for place, value in _invalid_numbers(fields, "")]
     if problems:
@@ -97,89 +90,93 @@ def _extra(extra: object) -> Mapping[str, Any]:
     return fields
 
 
-def _invalid_numbers(value: Any, place: str) -> list[tuple[str, float]]:
-    if isinstance(value, float):
-        if math.isfinite(value):
-            return []
-        return [(place, value)]
-    if isinstance(value, int):
-        if value.bit_length() <= _MAX_BITS:
-            return []
-        return [(place, value)]
+def _invalid_numbers(value: Any, place: str) -> Iterator[tuple[str, float]]:
+    """Yield the place and value of each number that JSON cannot represent."""
     if isinstance(value, Mapping):
-        return [one for key, item in value.items() for one in _invalid_numbers(item, f"{place}[{brief(key)}]")]
-    if isinstance(value, list):
-        return [one for at, item in enumerate(value) for one in _invalid_numbers(item, f"{place}[{at}]")]
-    return []
+        for key, item in value.items():
+            yield from _invalid_numbers(item, f"{place}[{brief(key)}]")
+    elif isinstance(value, list):
+        for position, item in enumerate(value):
+            yield from _invalid_numbers(item, f"{place}[{position}]")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            yield place, value
+    elif isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        yield place, value
 
 
 @options(AgentDefinitionError, unknown=UnknownOption, elsewhere=_OTHER_NAMES, kw_only=True)
 class ModelSettings:
-    """How a model is to answer. None leaves a thing to the endpoint.
+    """Parameters of a request besides the prompt. None leaves a parameter to the endpoint.
 
-    Given to a model, and to one run (`settings=` of `run`, `stream`, `resume` and `override`), whose fields then take
-    the place of the model's. What the model cannot do is an error when the model, or the run, is made.
+    A model has settings, and so may one run (`settings=` of `run`, `stream`, `resume` and `override`): a field of the
+    run replaces the field of the model. A setting that the model does not support is an error when the model, or the
+    run, is created.
 
-    Secrets are not shown, are taken out of errors, and are not pickled: settings with any raise TypeError then.
+    Secrets are not shown and are removed from errors. Settings that contain secrets cannot be pickled (TypeError).
 
     Raises:
-        AgentDefinitionError: Names every value that no model takes.
+        AgentDefinitionError: Names every invalid value.
     """
 
     temperature: _NonNegative | None = None
-    """0 or more: how much the reply varies."""
+    """Randomness of the reply, 0 or more."""
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Above 0 and at most 1: only the likeliest tokens that together have this probability."""
+    """Sample only from the likeliest tokens with this total probability, above 0 and at most 1."""
     top_k: Count | None = None
-    """1 or more: only so many of the likeliest tokens."""
+    """Sample only from this number of likeliest tokens, 1 or more."""
     max_tokens: Count | None = None
-    """Tokens of the reply at most, 1 or more; what a model thinks counts where the endpoint counts it."""
-    stop: Annotated[str | Sequence[str] | None, PlainValidator(_stop)] = None
-    """Texts at which the reply ends."""
+    """Maximum tokens of the reply, 1 or more; with the tokens of its thinking if the endpoint counts them."""
+    stop: Annotated[str | Sequence[str] | None, PlainValidator(_checked_stop)] = None
+    """Texts that end the reply."""
     seed: Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)] | None = None
-    """The same reply for the same request, as far as the endpoint can."""
+    """Seed of sampling: equal requests get equal replies, as far as the endpoint supports it."""
     effort: Effort | None = None
-    """How hard the model thinks."""
+    """Effort of reasoning."""
     thinking_tokens: CountOrZero | None = None
-    """Tokens the model may think, 0 or more."""
+    """Maximum tokens of thinking, 0 or more."""
     tool_choice: Text | None = None
-    """`auto`, `none`, `required`, or the name of the one tool to call. The last two hold until the run has called a
-    tool: a model that had to call one at every step would never answer."""
+    """`auto`, `none`, `required`, or the name of the only tool to call. `required` and a name apply until the run has
+    called a tool: a model that had to call a tool at every step would never finish."""
     parallel_tool_calls: bool | None = None
-    """Whether one reply may call several tools."""
-    headers: Annotated[Mapping[str, str], PlainValidator(_headers)] = field(default_factory=FrozenDict, hash=False)
-    """HTTP headers to send. Their values are secrets."""
+    """True if a reply may contain several tool calls."""
+    headers: Annotated[Mapping[str, str], PlainValidator(_checked_headers)] = field(
+        default_factory=FrozenDict, hash=False
+    )
+    """HTTP headers of each request. Their values are secrets."""
     timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Seconds to wait for a connection, a whole reply, or the next piece of a streamed one; 600 when not given."""
+    """Maximum seconds to wait for a connection, a whole reply, or the next piece of a stream; 600 by default."""
     prompt_cache_key: Text | None = None
-    """What requests with the same beginning share, so that they find the same cache."""
+    """Key of the prompt cache, shared by requests with the same prefix."""
     service_tier: Text | None = None
-    """The endpoint's name for how fast and at what price it answers."""
-    extra: Annotated[Mapping[str, JsonValue], PlainValidator(_extra)] = field(default_factory=FrozenDict, hash=False)
-    """Merged over the body of the request last, objects key by key; None takes a key out. What stands under a name such
-    as `api_key`, `token`, `password` or `authorization`, at any depth, is a secret; and so is, under any name, a text
-    that looks like a key: `sk-...`, `Bearer ...`, 16 or more letters and digits in no order, or an address with a
+    """Service tier, as the endpoint names it: its speed and price."""
+    extra: Annotated[Mapping[str, JsonValue], PlainValidator(_checked_extra)] = field(
+        default_factory=FrozenDict, hash=False
+    )
+    """Fields that are merged into the body of the request last, objects key by key; None removes a key. A value is a
+    secret if its name is similar to `api_key`, `token`, `password` or `authorization`, at any depth, or if it is a
+    text that looks like a key: `sk-...`, `Bearer ...`, 16 or more random letters and digits, or an address with a
     password, a query or a fragment."""
 
     def merged(self, other: ModelSettings) -> ModelSettings:
-        """Return these settings with those fields of `other` in their place that it has."""
+        """Return a copy with the fields that `other` sets; headers and `extra` are merged key by key."""
         checked_settings(other)
-        given = {name: value for name, value in explicit_settings(other).items() if name not in ("headers", "extra")}
+        fields = {name: value for name, value in explicit_settings(other).items() if name not in ("headers", "extra")}
         # Names of headers are compared without case; the last spelling is sent.
         headers = {name.lower(): (name, value) for name, value in (*self.headers.items(), *other.headers.items())}
         extra = merged_body(self.extra, other.extra, keep_none=True)
-        return replace(self, **given, headers=FrozenDict(headers.values()), extra=extra)
+        return replace(self, **fields, headers=FrozenDict(headers.values()), extra=extra)
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must not be shown: the values of headers, and what is secret in `extra`."""
+        """Values of headers and secret values of `extra`, which must not be shown."""
         return tuple([value.strip() for value in self.headers.values()] + secrets_in(self.extra))
 
     def __reduce__(self) -> Any:
         if self.secrets:
             raise TypeError(
-                f"{self!r} cannot be pickled, as it holds headers, or a secret in extra: make it again there, with "
-                "what gives the secret"
+                f"{self!r} cannot be pickled, because it contains headers or a secret in extra: create the settings "
+                "in the other process, where the secret is read"
             )
         return partial(type(self), **explicit_settings(self)), ()
 
@@ -190,35 +187,37 @@ class ModelSettings:
         return self
 
     def __repr__(self) -> str:
-        shown = {**explicit_settings(self), **({"headers": [*self.headers]} if self.headers else {})}
+        shown = explicit_settings(self)
+        if self.headers:
+            shown["headers"] = [*self.headers]
         if self.extra:
             shown["extra"] = without_secrets(self.extra)
         return f"ModelSettings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
 def explicit_settings(settings: ModelSettings) -> dict[str, Any]:
-    """Return the fields that are given, by name."""
-    values = {one.name: getattr(settings, one.name) for one in fields(settings)}
+    """Return the fields that are set, by name."""
+    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
     return {name: value for name, value in values.items() if value is not None and value != {}}
 
 
 Fields: TypeAlias = Mapping[str, str | Callable[[Any], Mapping[str, Any]]]
-"""How a wire form writes settings: the name of a field, and its key in the body or a function that returns what
-stands in the body. The function raises `ValueError` for a value that the endpoint does not take."""
+"""Conversion of settings to a request body: a field name, and the key in the body or a function that returns a part of
+the body. The function raises `ValueError` for a value that the endpoint does not accept."""
 
 NO_SETTINGS = ModelSettings()
 
 
 def checked_settings(settings: object, where: str = "settings") -> ModelSettings:
-    """Return what a model or a run was given as its settings.
+    """Return the argument `settings` of a model or a run.
 
     Raises:
-        AgentDefinitionError: It is something else.
+        AgentDefinitionError: The argument is not `ModelSettings`.
     """
     if isinstance(settings, ModelSettings):
         return settings
     if isinstance(settings, Mapping):
-        hint = "".join(nearest(str(name), [one.name for one in fields(ModelSettings)]) for name in settings)
+        hint = "".join(nearest(str(name), [field.name for field in fields(ModelSettings)]) for name in settings)
         raise AgentDefinitionError(
             f"{where}: expected ModelSettings(...), got a mapping: write ModelSettings(**it){hint}",
             name="settings",
@@ -231,66 +230,86 @@ def checked_settings(settings: object, where: str = "settings") -> ModelSettings
     )
 
 
-def settings_body(settings: ModelSettings, table: Fields, model: str, refused: Iterable[str] = ()) -> dict[str, Any]:
-    """Return what settings put into the body of every request; `refused` is what the model does not take of them.
+def settings_body(settings: ModelSettings, table: Fields, model: str, problems: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the part of the request body that the settings determine, without `extra`.
+
+    Args:
+        settings: The settings.
+        table: Conversion of the fields that the endpoint supports.
+        model: Name of the model, for errors.
+        problems: Problems of the settings that the model has found itself.
 
     Raises:
-        AgentDefinitionError: Names every field that the table does not have, and every value the endpoint refuses.
+        AgentDefinitionError: Names every field that the table does not contain, every value that the endpoint does not
+            accept, and `problems`.
     """
     body: dict[str, Any] = {}
-    wrong: list[str] = []
+    all_problems: list[str] = []
     for name, value in explicit_settings(settings).items():
-        # Headers and timeout are no part of a body, and `extra` is merged over it last.
         if name in _REQUEST_FIELDS:
             continue
-        written = table.get(name)
-        if written is None:
-            wrong.append(f"{name}: it has no such setting; leave it out, or send what it does have with extra={{...}}")
-            continue
         try:
-            made = {written: value} if isinstance(written, str) else written(value)
+            body = merged_body(body, _field_body(table, name, value))
         except ValueError as error:
-            wrong.append(f"{name}={value!r:.40}: {error}")
-            continue
-        body = merged_body(body, made)
-    wrong += refused
-    if wrong:
-        raise AgentDefinitionError(f"model {model!r}: settings: {'; '.join(wrong)}", **named_problems(wrong))
+            all_problems.append(str(error))
+    all_problems += problems
+    if all_problems:
+        text = "; ".join(all_problems)
+        raise AgentDefinitionError(f"model {model!r}: settings: {text}", **named_problems(all_problems))
     return body
 
 
+def _field_body(table: Fields, name: str, value: object) -> Mapping[str, Any]:
+    """Return the part of the request body that one setting determines.
+
+    Raises:
+        ValueError: The endpoint does not support the setting or does not accept the value.
+    """
+    conversion = table.get(name)
+    if conversion is None:
+        raise ValueError(f"{name}: the endpoint has no such setting; remove it, or send another field in extra={{...}}")
+    if isinstance(conversion, str):
+        return {conversion: value}
+    try:
+        return conversion(value)
+    except ValueError as error:
+        raise ValueError(f"{name}={value!r:.40}: {error}") from error
+
+
 def set_per_request(value: object) -> Mapping[str, Any]:
-    """Return nothing, in a table: what the field becomes depends on the tools of each request."""
+    """Return an empty body: the value of the field depends on the tools of each request."""
     return {}
 
 
 def with_settings(model: Model, settings: object) -> Model:
-    """Return a model with these settings in the place of its own, field by field.
+    """Return a copy of a model in which the settings replace the settings of the model, field by field.
 
     Raises:
-        AgentDefinitionError: The model cannot do one of them, or takes none.
+        AgentDefinitionError: The model does not support a setting, or does not support settings.
     """
-    given = checked_settings(settings)
+    new_settings = checked_settings(settings)
     change: Callable[[ModelSettings], Model] | None = getattr(model, "with_settings", None)
     if change is None:
         raise AgentDefinitionError(
-            f"settings: the model {model.name!r} ({type(model).__name__}) takes none: give its class a method "
-            "with_settings(settings), which returns the model that has them",
+            f"settings: the model {model.name!r} ({type(model).__name__}) does not support settings: add a method "
+            "with_settings(settings) to its class, which returns a copy with the settings",
             name="settings",
             value=type(model).__name__,
         )
-    return change(given)
+    return change(new_settings)
 
 
 def merged_body(body: Mapping[str, Any], changes: Mapping[str, Any], *, keep_none: bool = False) -> dict[str, Any]:
-    """Return a body with changes merged over it, objects key by key; None takes a key out, or is kept for later."""
-    made = dict(body)
+    """Return a body with the changes, objects merged key by key; None removes a key unless `keep_none` is true."""
+    merged = dict(body)
     for key, value in changes.items():
         if value is None and not keep_none:
-            made.pop(key, None)
+            merged.pop(key, None)
         elif isinstance(value, Mapping):
-            before = made.get(key)
-            made[key] = merged_body(before if isinstance(before, Mapping) else {}, value, keep_none=keep_none)
+            inner = merged.get(key)
+            if not isinstance(inner, Mapping):
+                inner = {}
+            merged[key] = merged_body(inner, value, keep_none=keep_none)
         else:
-            made[key] = value
-    return made
+            merged[key] = value
+    return merged
