@@ -50,8 +50,9 @@ from agentkit.run.parts.decisions import Denied as Denied
 from agentkit.run.parts.limits import Limits as Limits
 from agentkit.run.parts.recaller import Recaller as Recaller
 from agentkit.run.parts.recaller import RecallOptions as RecallOptions
-from agentkit.run.parts.session import InMemorySession as InMemorySession
 from agentkit.run.parts.session import Session as Session
+from agentkit.run.parts.session import SessionProtocol as SessionProtocol
+from agentkit_memory.memory import Memory as Memory
 from agentkit_prompts.composition.composition import Composition as Composition
 from agentkit_prompts.context.messages import Message as Message
 from agentkit_prompts.context.messages import ToolCall as ToolCall

@@ -49,7 +49,7 @@ def opened(order: dict[str, Any]) -> Any:
     def small_segments(space: str, dimensions: int) -> EdgeIndex:
         return EdgeIndex(Path(index, space), dimensions, segment=1024)  # so that many are closed, and some merged
 
-    return Memory.open(order["target"], index=qdrant_indexes(index) if order["qdrant"] else small_segments, timeout=30)
+    return Memory(order["target"], index=qdrant_indexes(index) if order["qdrant"] else small_segments, timeout=30)
 
 
 def keep_indexing(stop: threading.Event, memory: Any) -> None:
@@ -72,7 +72,7 @@ def copies(order: dict[str, Any]) -> list[Path]:
 def restored(order: dict[str, Any]) -> Any:
     from agentkit_memory import Memory
 
-    return Memory.open(Path(order["docs"]).parent / "restored", timeout=30)
+    return Memory(Path(order["docs"]).parent / "restored", timeout=30)
 
 
 def work(order: dict[str, Any], say: Any) -> None:
@@ -155,7 +155,7 @@ def inspect(order: dict[str, Any], say: Any) -> None:
             held = other.session("s").conversation if other.admin.usage() else ()
             damaged += [message.text for message in held] != messages[: len(held)] or not other.admin.verify().ok
     for copy in copies(order):  # whole, and read as such
-        with tempfile.TemporaryDirectory() as folder, Memory.open(folder, index=no_index) as other:
+        with tempfile.TemporaryDirectory() as folder, Memory(folder, index=no_index) as other:
             counts = other.admin.restore(copy)
             held = other.session("s").conversation
             damaged += [message.text for message in held] != messages[: len(held)] or not counts

@@ -64,7 +64,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         file = Path(folder, "manual.md")
         write(file, options.size * MB)
-        with Memory.open(Path(folder, "store"), index=nobody if options.no_index else None) as memory:
+        with Memory(Path(folder, "store"), index=nobody if options.no_index else None) as memory:
             start, before, last, next_ = time.perf_counter(), peak(), (0.0, 0), 0.1
             worked = time.process_time()
 

@@ -37,7 +37,7 @@ folder, turns = Path(sys.argv[1]), int(sys.argv[2])
 random = Random(1)
 words = ["".join(random.choices("etaoinshrdlu", k=random.randint(2, 9))) for _ in range(4_000)]
 text = lambda most: " ".join(random.choices(words, k=random.randint(8, most)))
-memory = Memory.open(folder / "home").within(Scope("local"))
+memory = Memory(folder / "home").within(Scope("local"))
 store = RunStore(folder / "runs.db")
 agent = Agent(ScriptedModel.repeat(lambda sent: text(200)), "You are brief.", name="a", memory=memory)
 session = memory.session("long")

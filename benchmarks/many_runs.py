@@ -18,7 +18,7 @@ from pathlib import Path
 
 from harness import Figure, main
 
-from agentkit import Agent, Composition, InMemorySession, Message, OpenAIModel, ScriptedModel, ToolCall, tool
+from agentkit import Agent, Composition, Message, OpenAIModel, ScriptedModel, Session, ToolCall, tool
 
 RUNS = 100_000
 AT_ONCE = 200
@@ -92,7 +92,7 @@ async def measured(runs: int) -> list[Figure]:
         async def work(until: int) -> None:
             while (number := next(numbers)) < until:
                 agent = agents[number % HTTP_EVERY == 0]
-                result = await agent.run(f"Number {number}", session=InMemorySession())
+                result = await agent.run(f"Number {number}", session=Session())
                 assert result.output == "Done."
 
         async def up_to(until: int) -> None:

@@ -62,7 +62,7 @@ def append(rounds: int) -> Iterator[Figure]:
     """Appends to one conversation, one message and one idempotency key each."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        with Memory.open(home / "ours") as memory, Memory.open(home / "limit") as other:
+        with Memory(home / "ours") as memory, Memory(home / "limit") as other:
             ours = memory.session("s")
             other.session("s")
             connection = by_hand(home / "limit" / "memory.db")
@@ -110,7 +110,7 @@ def ingest(rounds: int) -> Iterator[Figure]:
                 for number in range(files):
                     parts = [f"# Part {part}\n\n{sentence(random_, 170)}\n" for part in range(sections)]
                     (docs / f"{number}.md").write_text("\n".join(parts))
-                with Memory.open(Path(folder, "store")) as memory:
+                with Memory(Path(folder, "store")) as memory:
                     memory.recall("x")
                     start = time.process_time()
                     chunks = memory.ingest(docs).chunks
@@ -125,7 +125,7 @@ def recall(rounds: int) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         docs = Path(folder, "docs")
         docs.mkdir()
-        with Memory.open(Path(folder, "store")) as memory:
+        with Memory(Path(folder, "store")) as memory:
             for tenant in range(4):
                 parts = [f"# Part {part}\n\n{sentence(random_, 120)}\n" for part in range(POINTS // 4)]
                 (docs / "a.md").write_text("\n".join(parts))
@@ -170,7 +170,7 @@ def large(rounds: int) -> Iterator[Figure]:
     for name, model in (("by words", None), ("by words and meaning", Directions())):
         with (
             tempfile.TemporaryDirectory() as folder,
-            Memory.open(folder) if model is None else Memory.open(folder, embedder=model) as memory,
+            Memory(folder) if model is None else Memory(folder, embedder=model) as memory,
         ):
             for conversation in range(20):
                 session = memory.session(f"s{conversation}")

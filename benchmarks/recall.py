@@ -96,8 +96,8 @@ def measure(conversation: dict[str, Any], policy: str, model: str | None) -> Ite
 
 def opened(folder: Path, model: str | None) -> Memory:
     if model is None:
-        return Memory.open(folder, keep_recalls=0)
-    return Memory.open(folder, keep_recalls=0, embedder=embedder(model))
+        return Memory(folder, keep_recalls=0)
+    return Memory(folder, keep_recalls=0, embedder=embedder(model))
 
 
 @cache

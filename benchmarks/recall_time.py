@@ -66,7 +66,7 @@ def taken(memory: Memory, rounds: int, random_: random.Random, clock: Callable[[
 @contextmanager
 def of_turns(count: int) -> Iterator[Memory]:
     """Yield a memory of so many turns."""
-    with tempfile.TemporaryDirectory() as folder, Memory.open(folder) as memory:
+    with tempfile.TemporaryDirectory() as folder, Memory(folder) as memory:
         keep_turns(memory, count, random.Random(5))
         yield memory
 
@@ -81,7 +81,7 @@ def of_chunks(count: int) -> Iterator[Memory]:
         for number in range(4):
             parts = [f"# Part {part}\n\n{sentence(random_, 120)}\n" for part in range(count // 4)]
             (docs / f"{number}.md").write_text("\n".join(parts), "utf-8")
-        with Memory.open(Path(folder, "store")) as memory:
+        with Memory(Path(folder, "store")) as memory:
             memory.ingest(docs)
             memory.worker().drain()
             yield memory
@@ -104,7 +104,7 @@ def beside(rounds: int) -> Iterator[Figure]:
     """Recalls while an embedder hangs, and 10,000 items of other tenants wait for it; wall time."""
     random_ = random.Random(5)
     embedder = Hanging()
-    with tempfile.TemporaryDirectory() as folder, Memory.open(folder, embedder=embedder) as memory:
+    with tempfile.TemporaryDirectory() as folder, Memory(folder, embedder=embedder) as memory:
         keep_turns(memory, 10_000, random_)
         embedder.goes_on.clear()
         try:

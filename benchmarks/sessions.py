@@ -18,7 +18,7 @@ from pathlib import Path
 
 from harness import Figure, Work, figures
 
-from agentkit import Agent, Composition, InMemorySession, Message, Reply, ScriptedModel
+from agentkit import Agent, Composition, Message, Reply, ScriptedModel, Session
 from agentkit.memory import Memory
 
 __all__ = ["session_workload"]
@@ -105,7 +105,7 @@ def noting_model() -> ScriptedModel:
 
 def our_session(turns: int) -> None:
     agent = Agent(noting_model(), SYSTEM)
-    session = InMemorySession()
+    session = Session()
 
     async def talk() -> None:
         for i in range(turns):
@@ -117,7 +117,7 @@ def our_session(turns: int) -> None:
 
 def our_session_sync(turns: int) -> None:
     agent = Agent(noting_model(), SYSTEM)
-    session = InMemorySession()
+    session = Session()
     for i in range(turns):
         agent.run_sync(f"Remember the number {i}, please.", session=session)
     assert len(session.conversation) == 2 * turns
@@ -125,7 +125,7 @@ def our_session_sync(turns: int) -> None:
 
 def our_session_sqlite(turns: int) -> None:
     agent = Agent(noting_model(), SYSTEM)
-    with tempfile.TemporaryDirectory() as folder, Memory.open(folder) as memory:
+    with tempfile.TemporaryDirectory() as folder, Memory(folder) as memory:
         session = memory.session("long")
 
         async def talk() -> None:

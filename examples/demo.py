@@ -29,7 +29,7 @@ def main() -> int:
     print(f"model: {model.name}")
     if isinstance(model, OfflineModel):
         print("No OPENAI_API_KEY or OPENAI_BASE_URL is set: an offline stand-in answers, by quoting what was recalled.")
-    with TemporaryDirectory() as home, Memory.open(home) as memory:
+    with TemporaryDirectory() as home, Memory(home) as memory:
         report = memory.ingest(["README.md", "docs"])
         print(f"ingested: {report.added[0]} and {len(report.added) - 1} files of docs ({report.chunks} chunks)")
         agent = default_agent(model, memory)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from agentkit import Agent, InMemorySession, Message, ScriptedModel, ToolCall, ToolContext, tool
+from agentkit import Agent, Message, ScriptedModel, Session, ToolCall, ToolContext, tool
 
 
 @dataclass
@@ -43,7 +43,7 @@ model = ScriptedModel(
     ]
 )
 agent = Agent(model, "You decide about vouchers.", tools=[days_late], deps=Shop, output=Verdict)
-session = InMemorySession()
+session = Session()
 verdict = agent.run_sync("Where is order 7?", deps=Shop(late={7: 3}), session=session).output
 
 print(f"Order {verdict.order} is late by {verdict.days_late} days (send a voucher: {verdict.voucher})")

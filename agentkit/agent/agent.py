@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from agentkit.run.journal.journal import Journal
     from agentkit.run.parts.compaction import Compaction
     from agentkit.run.parts.recaller import RecallOptions, RecallSource
-    from agentkit.run.parts.session import Session
+    from agentkit.run.parts.session import SessionProtocol
     from agentkit_memory import Scope
     from agentkit_prompts.prompters.prompter import Prompter
     from agentkit_prompts.schemas.params import JsonSchema
@@ -220,12 +220,12 @@ class Agent(Generic[Deps, Output]):
         """What the prompts require of the user's `additional_kwargs`."""
         return self.chain.additional_kwargs_schema
 
-    def context(self, user_input: Input, session: Session | None = None) -> PromptContext:
+    def context(self, user_input: Input, session: SessionProtocol | None = None) -> PromptContext:
         """Return the context of a run, without recalled items and without tools that each run makes."""
         return run_context(self.chain, self.specs, user_input, session, "")
 
     def compose(
-        self, user_input: Input, *, session: Session | None = None, scope: Scope | str | None = None
+        self, user_input: Input, *, session: SessionProtocol | None = None, scope: Scope | str | None = None
     ) -> Composition:
         """Return the first composition of a run. Memory is asked; nothing is sent or stored."""
         from agentkit.agent.first_prompt import first_prompt

@@ -8,7 +8,7 @@ from agentkit.ground.sync_driver import run_blocking
 from agentkit.run.engine.loop import remembering, visible
 from agentkit.run.parts.recaller import in_scope
 from agentkit.run.parts.run_context import Input, run_context
-from agentkit.run.parts.session import Session, checked_session
+from agentkit.run.parts.session import SessionProtocol, checked_session
 from agentkit_prompts.composition.composition import Composition
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ __all__ = ["first_prompt"]
 
 
 def first_prompt(
-    definition: AgentDefinition[Any], user_input: Input, session: Session | None, scope: Scope | str | None
+    definition: AgentDefinition[Any], user_input: Input, session: SessionProtocol | None, scope: Scope | str | None
 ) -> Composition:
     """Return the first composition of a run; see `Agent.compose`."""
     chain, tools = definition.chain, definition.tools

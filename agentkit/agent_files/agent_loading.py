@@ -387,7 +387,7 @@ class _Building:
             return self._memories.open(target, **options)
         from agentkit_memory import Memory
 
-        memory = Memory.open(target, **options)
+        memory = Memory(target, **options)
         self._opened.append(memory)
         return memory
 

@@ -17,12 +17,12 @@ class SharedMemories:
         self._opened: dict[tuple[str, ...], Memory] = {}
 
     def open(self, target: Any, **options: Any) -> Memory:
-        """Return the memory in a folder or at an address; `options` are those of `Memory.open`."""
+        """Return the memory in a folder or at an address; `options` are those of `Memory`."""
         from agentkit_memory import Memory
 
         key = (str(target), *[f"{name}={value}" for name, value in sorted(options.items())])
         if key not in self._opened:
-            self._opened[key] = Memory.open(target, **options)
+            self._opened[key] = Memory(target, **options)
         return self._opened[key]
 
     def close(self) -> None:

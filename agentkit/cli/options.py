@@ -143,10 +143,10 @@ def open_memory(home: Path, scope: Scope | None = None, embedder: str | None = N
     if embedder:
         named = embedder_named(utf8(embedder))
         try:
-            return Memory.open(home, scope=scope, embedder=named)
+            return Memory(home, scope=scope, embedder=named)
         except EmbedderError as error:
             note(f"dense retrieval is off: {error}")
-    memory = Memory.open(home, scope=scope)
+    memory = Memory(home, scope=scope)
     if memory.model and not embedder:
         note(
             f"dense retrieval is off: {home} was embedded by the model {memory.model!r}, which is loaded only when "

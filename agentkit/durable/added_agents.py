@@ -10,13 +10,13 @@ from typing import Any, Protocol, TypeAlias, cast
 from agentkit.durable.stored.run_request import RunRequest, SessionName
 from agentkit.errors import AgentDefinitionError
 from agentkit.run.parts.agent_definition import AgentDefinition
-from agentkit.run.parts.session import Session
+from agentkit.run.parts.session import SessionProtocol
 from agentkit.runs.run_errors import DurableError
 from agentkit_prompts.names import nearest
 
 __all__ = ["AddedAgent", "AddedAgents", "DurableAgent", "OpenSession"]
 
-OpenSession: TypeAlias = Callable[[SessionName], Session]
+OpenSession: TypeAlias = Callable[[SessionName], SessionProtocol]
 
 
 class DurableAgent(Protocol):
@@ -51,7 +51,7 @@ class AddedAgent:
         """The queue of its runs."""
         return f"{self.agent.name}@{self.version}"
 
-    def session(self, name: SessionName) -> Session:
+    def session(self, name: SessionName) -> SessionProtocol:
         """Open a conversation.
 
         Raises:
@@ -69,7 +69,7 @@ class AddedAgent:
                 value=name.id,
             )
         scoped = memory if name.scope is None else within(type(base)(*name.scope))
-        return cast(Session, scoped.session(name.id, branch=name.branch or "main"))
+        return cast(SessionProtocol, scoped.session(name.id, branch=name.branch or "main"))
 
 
 class AddedAgents:

@@ -29,7 +29,7 @@ from agentkit.runs.run_store import Attempt, RunStore
 
 if TYPE_CHECKING:
     from agentkit.run.parts.decisions import Decision
-    from agentkit.run.parts.session import Session
+    from agentkit.run.parts.session import SessionProtocol
 
 __all__ = ["RunAttempt", "TakenOver"]
 
@@ -222,7 +222,7 @@ class RunAttempt:
                 unknown_labels=list(result.unknown_labels),
             )
 
-    async def _resumed(self, added: AddedAgent, journal: Journal, session: Session | None) -> Any:
+    async def _resumed(self, added: AddedAgent, journal: Journal, session: SessionProtocol | None) -> Any:
         until = self._loop.time() + _SECONDS_BUSY
         while True:
             decisions = await self._stored(partial(self._decisions, journal))

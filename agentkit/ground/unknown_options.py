@@ -22,7 +22,7 @@ ELSEWHERE: Mapping[str, str] = {
 }
 """Name of an option of an agent or a chain in other frameworks -> name of our option."""
 
-_SESSION = "a conversation is kept in a session: run(..., session=InMemorySession())"
+_SESSION = "a conversation is kept in a session: run(..., session=Session('name'))"
 _OF_SESSIONS = ("checkpointer", "session", "history", "chat_history", "thread_id", "config")
 C = TypeVar("C", bound=type)
 

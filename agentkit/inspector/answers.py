@@ -26,7 +26,7 @@ from agentkit.run.engine.loop import remembering
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import read_decision
 from agentkit.run.parts.recaller import Found, recall
-from agentkit.run.parts.session import Session
+from agentkit.run.parts.session import SessionProtocol
 from agentkit.runs.run_record import RunRecord
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.composition.compose import compose
@@ -319,14 +319,14 @@ async def _run(source: InspectorSource, run_id: str) -> RunRecord:
     return found
 
 
-async def _session(source: InspectorSource, name: str) -> Session:
+async def _session(source: InspectorSource, name: str) -> SessionProtocol:
     session = await source.session(name)
     if session is None:
         raise Missing(f"session: there is no session {name[:_MAX_NAME]!r}")
     return session
 
 
-async def _runs(source: InspectorSource, name: str, session: Session, bounds: Sequence[int]) -> dict[int, str]:
+async def _runs(source: InspectorSource, name: str, session: SessionProtocol, bounds: Sequence[int]) -> dict[int, str]:
     """Return the ids of the runs that turns are of, of those that are known: see `runs_begun`."""
     begun = await in_thread(runs_begun, session, bounds)
     ids = set(begun.values())

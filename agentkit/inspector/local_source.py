@@ -17,7 +17,7 @@ from agentkit.inspector.source import unbegun_journal
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallSource
-from agentkit.run.parts.session import InMemorySession, Session
+from agentkit.run.parts.session import Session, SessionProtocol
 from agentkit.runs.run_record import RunError, RunRecord, RunState, WaitingCall
 from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_prompts.names import nearest
@@ -45,12 +45,14 @@ class LocalSource:
         self,
         agents: Iterable[Agent[Any, Any]] = (),
         *,
-        sessions: Iterable[Session] = (),
+        sessions: Iterable[SessionProtocol] = (),
         runs: Iterable[Journal] = (),
-        new_session: Callable[[str], Session] = lambda name: InMemorySession(id=name),
+        new_session: Callable[[str], SessionProtocol] = lambda name: Session(name),
     ) -> None:
         self._agents: dict[str, Agent[Any, Any]] = _by_name("agent", [(agent.name, agent) for agent in agents])
-        self._sessions: dict[str, Session] = _by_name("session", [(session.id, session) for session in sessions])
+        self._sessions: dict[str, SessionProtocol] = _by_name(
+            "session", [(session.id, session) for session in sessions]
+        )
         self._new_session = new_session
         self._runs: dict[str, RunRecord] = {}
         """The oldest first; those that have a journal have ended, or wait."""
@@ -99,7 +101,7 @@ class LocalSource:
     async def sessions(self, *, limit: int) -> Sequence[str]:
         return list(reversed(self._sessions))[:limit]
 
-    async def session(self, name: str) -> Session | None:
+    async def session(self, name: str) -> SessionProtocol | None:
         return self._sessions.get(name)
 
     async def memory(self, agent: str) -> RecallSource | None:

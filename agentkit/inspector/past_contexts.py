@@ -14,7 +14,7 @@ from agentkit.run.engine.loop import remembering
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.repairs import is_repair
 from agentkit.run.parts.run_context import with_key
-from agentkit.run.parts.session import InMemorySession, Session
+from agentkit.run.parts.session import Session, SessionProtocol
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
@@ -38,7 +38,9 @@ def _begins_turn(message: Message) -> bool:
     return message.role == "user" and not is_repair(message)
 
 
-def run_contexts(agent: Agent[Any, Any], journal: Journal, session: Session | None = None) -> list[PromptContext]:
+def run_contexts(
+    agent: Agent[Any, Any], journal: Journal, session: SessionProtocol | None = None
+) -> list[PromptContext]:
     """Return the context of each model call of a run, first to last; that of a call without an answer is among them.
 
     `agent.chain.compose` makes of it what was sent.
@@ -117,7 +119,7 @@ def _has_ended(journal: Journal) -> bool:
 
 def turn_context(
     agent: Agent[Any, Any],
-    session: Session,
+    session: SessionProtocol,
     turn: int,
     kwargs: Mapping[str, Any] | None = None,
     step: int | None = None,
@@ -149,7 +151,7 @@ def turn_context(
         raise PromptError(
             f"step: turn {turn} has {len(answers)} model calls, from 1; there is no {brief(step)}", name="step"
         )
-    before = InMemorySession(conversation[:start], id=session.id)
+    before = Session(session.id, conversation[:start])
     before.keep_kwargs(getattr(session, "additional_kwargs", None) or {})
     given = UserInput(asked.content if asked.role == "user" else "", dict(kwargs or {}))
     ctx = agent.context(given, before)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from agentkit.inspector.past_contexts import turn_bounds
-from agentkit.run.parts.session import Session
+from agentkit.run.parts.session import SessionProtocol
 from agentkit_prompts.tokens.counter import ESTIMATE, message_tokens
 
 __all__ = ["MAX_TURNS", "first_turn", "runs_begun", "session_view", "turns_view"]
@@ -30,7 +30,7 @@ def first_turn(count: int, turn: int | None = None) -> int:
     return last if turn is None else max(0, min(last, turn - MAX_TURNS // 2))
 
 
-def session_view(session: Session, *, runs: Mapping[int, str] | None = None, turn: int | None = None) -> Json:
+def session_view(session: SessionProtocol, *, runs: Mapping[int, str] | None = None, turn: int | None = None) -> Json:
     """Return a session with the turns around one, or its last ones, oldest first; `turns_view` gives the others.
 
     `count` is how many turns it has, and `most` the tokens of the largest one.
@@ -53,7 +53,7 @@ def session_view(session: Session, *, runs: Mapping[int, str] | None = None, tur
     }
 
 
-def turns_view(session: Session, first: int, *, runs: Mapping[int, str] | None = None) -> list[Json]:
+def turns_view(session: SessionProtocol, first: int, *, runs: Mapping[int, str] | None = None) -> list[Json]:
     """Return the turns of a session from one on, at most `MAX_TURNS`, each with its `run` where there is one."""
     conversation = session.conversation
     sizes = conversation.derive(_COUNT)
@@ -76,7 +76,7 @@ def turns_view(session: Session, first: int, *, runs: Mapping[int, str] | None =
     return found
 
 
-def runs_begun(session: Session, bounds: Sequence[int]) -> dict[int, str]:
+def runs_begun(session: SessionProtocol, bounds: Sequence[int]) -> dict[int, str]:
     """Return the ids of the runs that turns are of, by the index of the first message of the turn.
 
     They stand in the keys of the messages; whether these runs are still known is another question.

@@ -9,7 +9,7 @@ from agentkit.agent.agent import Agent
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallSource
-from agentkit.run.parts.session import Session
+from agentkit.run.parts.session import SessionProtocol
 from agentkit.runs.run_record import RunRecord
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 
@@ -51,7 +51,7 @@ class InspectorSource(Protocol):
         """Return the names of the sessions used last, newest first, `limit` at most."""
         ...
 
-    async def session(self, name: str) -> Session | None:
+    async def session(self, name: str) -> SessionProtocol | None:
         """Return a session; None when the caller has none of this name. It is only read."""
         ...
 

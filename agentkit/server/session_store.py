@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, NamedTuple
 
-from agentkit.run.parts.session import InMemorySession, Session
+from agentkit.run.parts.session import Session, SessionProtocol
 from agentkit.server.server_errors import Conflict, ServerFull, UnknownResource
 from agentkit_memory import AlreadyUsed, Memory, NotFound, Scope, StoredSession
 from agentkit_memory.store.records import SessionInfo
@@ -38,7 +38,7 @@ class SessionMessage(NamedTuple):
 
 @dataclass(slots=True)
 class _Kept:
-    session: InMemorySession
+    session: Session
     created_at: float
     last_at: float | None = None
 
@@ -59,7 +59,7 @@ class SessionStore:
         """Those that were read last, the newest at the end."""
         self._lock = Lock()
 
-    def open(self, owner: Owner, name: str) -> Session:
+    def open(self, owner: Owner, name: str) -> SessionProtocol:
         """Return a conversation, begun if missing.
 
         Raises:
@@ -72,11 +72,11 @@ class SessionStore:
             known = self._kept.get((owner, name))
             if known is None:
                 self._check_room()
-                known = self._kept[owner, name] = _Kept(InMemorySession(id=name), time.time())
+                known = self._kept[owner, name] = _Kept(Session(name), time.time())
             known.last_at = time.time()
             return known.session
 
-    def read(self, owner: Owner, name: str) -> Session:
+    def read(self, owner: Owner, name: str) -> SessionProtocol:
         """Return a conversation as it is now, only to be read: those that were read last are not read again.
 
         Raises:

@@ -29,7 +29,7 @@ class StoreProbe:
 
     @property
     def target(self) -> Path | str:
-        """What `Memory.open` opens: the folder of `memory.db`, or the URL of the PostgreSQL database with password."""
+        """Target of `Memory`: the folder of `memory.db`, or the URL of the PostgreSQL database with password."""
         url = self.engine.url
         if url.get_backend_name() == "sqlite":
             return Path(str(url.database)).parent

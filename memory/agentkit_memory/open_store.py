@@ -1,4 +1,4 @@
-"""`OpenStore`: what the memories of one `Memory.open` share: the database, its embedders and its indexes."""
+"""`OpenStore`: what all scopes of a memory share: the database, its embedders and its indexes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MAX_WAIT = 2.0
 
 
 class OpenStore:
-    """An open database with the indexes that are needed from it, each opened at its first use; see `Memory.open`.
+    """An open database with the indexes that are needed from it, each opened at its first use; see `Memory`.
 
     Interrupted erasures go on.
     """

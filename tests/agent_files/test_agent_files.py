@@ -248,7 +248,7 @@ def test_what_was_opened_is_closed_when_something_else_is_wrong(folder: Path) ->
     path = written(folder, "model: offline\nmemory: true\ntools: [./tools.py:price, ./tools.py:price]\n")
     with raises(AgentFileError, path=str(path), line=1):
         load_agent(path)
-    with Memory.open(folder / ".agentkit", scope=Scope("local")) as memory:
+    with Memory(folder / ".agentkit", scope=Scope("local")) as memory:
         assert memory.ingest([path]).added  # the index has one process, and one opening, at a time
 
 

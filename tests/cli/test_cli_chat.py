@@ -32,7 +32,7 @@ def endpoint(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> ChatServer:
 
 
 def conversation(folder: Path, name: str) -> list[Message]:
-    with Memory.open(folder / ".agentkit") as memory:
+    with Memory(folder / ".agentkit") as memory:
         return list(memory.session(name).conversation)
 
 
@@ -244,7 +244,7 @@ def test_what_an_agent_without_memory_was_told_is_recalled_by_no_other_agent(run
 
 @contextmanager
 def owned_index(folder: Path) -> Iterator[None]:
-    with Memory.open(folder / ".agentkit") as memory:
+    with Memory(folder / ".agentkit") as memory:
         memory.recall("owl")
         yield
 
@@ -288,7 +288,7 @@ def test_the_labels_a_model_is_shown_are_those_of_the_chunks(run: Run, ingested:
     endpoint.on("cites", lambda asked: says(f"At night {asked_labels(asked)[0]}.")(asked))
     done = run("chat", "-m", "cites", "--once", QUESTION)
     (label,) = re.findall(r"\[(docs/owls\.md#\d+)\]", done.stdout)
-    with Memory.open(".agentkit") as memory:
+    with Memory(".agentkit") as memory:
         assert label in [document.label for document in memory.recall(QUESTION).documents]
 
 

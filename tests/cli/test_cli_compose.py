@@ -46,7 +46,7 @@ def test_the_wording_says_that_chunks_are_quotes(run: Run, ingested: None) -> No
 
 
 def test_facts_are_sent_as_quotes_too(run: Run, ingested: None, folder: Path) -> None:
-    with Memory.open(folder / ".agentkit") as memory:
+    with Memory(folder / ".agentkit") as memory:
         memory.facts.add("Ada keeps a barn owl.")
     text = run("compose", QUESTION, "--text").stdout
     places = [text.rindex(place) for place in ("earlier conversations:", "<untrusted-", "- Ada keeps", "</untrusted-")]
@@ -100,11 +100,11 @@ def test_before_anything_is_ingested_it_says_so_and_makes_nothing(run: Run, fold
 
 
 def test_a_session_is_part_of_what_would_be_sent_and_stays_as_it_is(run: Run, ingested: None, folder: Path) -> None:
-    with Memory.open(folder / ".agentkit") as memory:
+    with Memory(folder / ".agentkit") as memory:
         memory.session("s").append(Message("user", "I like birds."), Message("assistant", "So do I."))
     assert "user: I like birds." in run("compose", QUESTION, "--session", "s", "--text").stdout
     assert rows(run("compose", QUESTION, "-s", "s").stdout)["conversation"][1:3] == ["2", "messages"]
-    with Memory.open(folder / ".agentkit") as memory:
+    with Memory(folder / ".agentkit") as memory:
         assert len(memory.session("s").conversation) == 2
 
 
@@ -150,7 +150,7 @@ TENANTS = """
 from agentkit import Agent, OfflineModel
 from agentkit.memory import Memory
 
-agent = Agent(OfflineModel(), "Answer.", memory=Memory.open("home", scope="acme"))
+agent = Agent(OfflineModel(), "Answer.", memory=Memory("home", scope="acme"))
 """
 
 

@@ -16,7 +16,7 @@ from tests.cli.conftest import MAIN, Run, Start
 
 
 def sources(home: Path, query: str) -> list[str]:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         return [document.source for document in memory.recall(query)]
 
 
@@ -74,7 +74,7 @@ def test_the_fields_of_records_can_be_named_and_damaged_files_be_taken(run: Run,
     done = run("ingest", "a.jsonl", *arguments)
     assert (done.exit_code, done.stdout) == (0, "1 new; 1 chunks written to .agentkit\n")
     assert done.stderr.startswith("agentkit: a.jsonl: line 2 is not JSON")
-    with Memory.open(folder / ".agentkit") as memory:
+    with Memory(folder / ".agentkit") as memory:
         assert [found.title for found in memory.recall("swim")] == ["Owls"]
 
 
@@ -101,7 +101,7 @@ def test_a_home_that_is_a_file_is_a_failure_that_names_it(run: Run, folder: Path
 
 
 def test_what_is_stored_while_another_process_owns_the_index_waits_for_it(run: Run, start: Start, folder: Path) -> None:
-    with Memory.open(folder / ".agentkit") as memory:
+    with Memory(folder / ".agentkit") as memory:
         assert memory.recall("owl") == ()  # from now on this process owns the index
         done = start("ingest", "docs")
         assert (done.returncode, done.stdout) == (0, "2 new; 3 chunks written to .agentkit\n")

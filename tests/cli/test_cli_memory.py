@@ -79,7 +79,7 @@ def test_recall_by_another_policy(run: Run, ingested: None) -> None:
 
 
 def test_facts_and_turns_are_shown_with_their_kind(run: Run, ingested: None, folder: Path) -> None:
-    with Memory.open(folder / ".agentkit") as memory:
+    with Memory(folder / ".agentkit") as memory:
         memory.facts.add("Ada breeds axolotls.")
         memory.session("chat").append(Message("user", "My axolotls are called Tim and Tom", name="ada"))
     lines = run("recall", "axolotls").stdout.splitlines()
@@ -93,7 +93,7 @@ def test_facts_and_turns_are_shown_with_their_kind(run: Run, ingested: None, fol
 def test_recall_while_another_process_owns_the_index_says_what_it_did(
     start: Start, ingested: None, folder: Path
 ) -> None:
-    with Memory.open(folder / ".agentkit") as memory:
+    with Memory(folder / ".agentkit") as memory:
         memory.admin.verify()
         done = start("recall", "barn owl")
     assert done.returncode == 0
@@ -103,7 +103,7 @@ def test_recall_while_another_process_owns_the_index_says_what_it_did(
 
 def test_recall_sees_what_a_user_may_see(run: Run, ingested: None, folder: Path) -> None:
     (folder / "mine.txt").write_text("Ada keeps an axolotl.", "utf-8")
-    with Memory.open(folder / ".agentkit", scope=Scope("local", user="ada")) as memory:
+    with Memory(folder / ".agentkit", scope=Scope("local", user="ada")) as memory:
         memory.ingest("mine.txt")
     assert run("recall", "axolotl").exit_code == 1
     assert run("recall", "axolotl", "--user", "bob").exit_code == 1
@@ -137,7 +137,7 @@ def test_a_sound_memory_verifies(run: Run, ingested: None) -> None:
 
 
 def lose_a_point(home: Path) -> str:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         index = StoreProbe(memory).index
         (lost, _), *_ = index.versions()
         index.delete([lost])
@@ -171,7 +171,7 @@ def test_a_lost_index_is_built_again(run: Run, ingested: None, folder: Path) -> 
 
 
 def test_an_index_that_another_process_owns_is_reported(run: Run, start: Start, ingested: None, folder: Path) -> None:
-    with Memory.open(folder / ".agentkit") as memory:
+    with Memory(folder / ".agentkit") as memory:
         memory.admin.verify()
         done = start("memory", "verify")
     assert (done.returncode, done.stdout) == (1, "")
@@ -180,7 +180,7 @@ def test_an_index_that_another_process_owns_is_reported(run: Run, start: Start, 
 
 
 def test_expired_conversations_go(run: Run, ingested: None, folder: Path) -> None:
-    with Memory.open(folder / ".agentkit") as memory:
+    with Memory(folder / ".agentkit") as memory:
         memory.session("old").append(Message("user", "Wombats dig."))
         memory.session("old", expires_at=time.time() - 1)
         memory.session("new").append(Message("user", "Quokkas smile."))
@@ -190,19 +190,19 @@ def test_expired_conversations_go(run: Run, ingested: None, folder: Path) -> Non
     done = run("memory", "expire")
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", "nothing has expired\n")
     assert json.loads(run("memory", "expire", "--json").stdout) == {}
-    with Memory.open(folder / ".agentkit") as memory:
+    with Memory(folder / ".agentkit") as memory:
         assert len(memory.session("new").conversation) == 1
 
 
 def remember(folder: Path, user: str, text: str) -> None:
-    with Memory.open(folder / ".agentkit", scope=Scope("local", user=user)) as memory:
+    with Memory(folder / ".agentkit", scope=Scope("local", user=user)) as memory:
         memory.session("talk").append(Message("user", text))
         memory.facts.add(text)
         assert memory.recall(text).knowledge
 
 
 def stored(folder: Path, user: str, text: str) -> bool:
-    with Memory.open(folder / ".agentkit", scope=Scope("local", user=user)) as memory:
+    with Memory(folder / ".agentkit", scope=Scope("local", user=user)) as memory:
         return bool(memory.recall(text).knowledge) and len(memory.session("talk").conversation) == 1
 
 
@@ -210,14 +210,14 @@ def test_the_memory_of_another_tenant_is_read_and_erased_when_it_is_named(
     run: Run, ingested: None, folder: Path
 ) -> None:
     (folder / "theirs.txt").write_text("The kitchen keeps a pangolin.", "utf-8")
-    with Memory.open(folder / ".agentkit", scope="kitchen") as memory:
+    with Memory(folder / ".agentkit", scope="kitchen") as memory:
         memory.ingest("theirs.txt")
     assert run("recall", "pangolin").exit_code == 1
     assert "pangolin" in run("recall", "pangolin", "--tenant", "kitchen").stdout
     assert run("recall", "pangolin", "--tenant", "").exit_code == 1
     assert run("memory", "erase", "--everything", "--tenant", "kitchen", "--yes").exit_code == 0
     assert run("recall", "pangolin", "--tenant", "kitchen").exit_code == 1
-    with Memory.open(folder / ".agentkit", scope="local") as memory:
+    with Memory(folder / ".agentkit", scope="local") as memory:
         assert memory.admin.verify().points > 0
 
 
@@ -259,7 +259,7 @@ def test_erasing_needs_exactly_one_whom(run: Run, ingested: None, whom: tuple[st
 
 
 def test_one_conversation_is_erased(run: Run, folder: Path, ingested: None) -> None:
-    with Memory.open(folder / ".agentkit") as memory:
+    with Memory(folder / ".agentkit") as memory:
         memory.session("one").append(Message("user", "Wombats dig."))
         memory.session("two").append(Message("user", "Quokkas smile."))
     assert run("memory", "erase", "--conversation", "one", "--yes").stdout == "removed 1 conversations\n"
@@ -274,7 +274,7 @@ def test_an_erasure_that_cannot_reach_the_index_says_so_and_goes_on_later(
     run: Run, start: Start, folder: Path, ingested: None
 ) -> None:
     remember(folder, "ada", "ada plays the marimbaphone")
-    with Memory.open(folder / ".agentkit") as owner:
+    with Memory(folder / ".agentkit") as owner:
         owner.admin.verify()
         done = start("memory", "erase", "--user", "ada", "--yes")
         assert done.returncode == 1
@@ -295,7 +295,7 @@ class Letters:
 
 
 def test_a_store_read_by_a_model_that_has_no_name_here_is_searched_by_words(run: Run, folder: Path) -> None:
-    with Memory.open(folder / ".agentkit", embedder=Letters("letters")) as memory:
+    with Memory(folder / ".agentkit", embedder=Letters("letters")) as memory:
         memory.ingest("docs")
     done = run("recall", "barn owl")
     assert done.exit_code == 0
@@ -324,7 +324,7 @@ def packages(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_model_that_a_store_names_is_not_loaded(
     run: Run, folder: Path, packages: None, command: list[str], model: str
 ) -> None:
-    with Memory.open(folder / ".agentkit", embedder=Letters(model)) as memory:
+    with Memory(folder / ".agentkit", embedder=Letters(model)) as memory:
         memory.ingest("docs")
     done = run(*command)
     assert done.exit_code == 0
@@ -333,7 +333,7 @@ def test_the_model_that_a_store_names_is_not_loaded(
 
 
 def test_the_model_that_the_user_names_is_loaded(run: Run, folder: Path, packages: None) -> None:
-    with Memory.open(folder / ".agentkit", embedder=Letters("sentence-transformers:letters")) as memory:
+    with Memory(folder / ".agentkit", embedder=Letters("sentence-transformers:letters")) as memory:
         memory.ingest("docs")
     assert run("recall", "barn owl", "--embedder", "sentence-transformers:letters").exit_code == 0
     assert (folder / "loaded").exists()
@@ -347,7 +347,7 @@ def test_a_path_is_not_a_name_of_a_model(run: Run, ingested: None, name: str) ->
 
 
 def test_reembedding_to_words_flips_and_says_what_it_checked(run: Run, folder: Path) -> None:
-    with Memory.open(folder / ".agentkit", embedder=Letters("letters")) as memory:
+    with Memory(folder / ".agentkit", embedder=Letters("letters")) as memory:
         memory.ingest("docs")
     done = run("memory", "reembed", "--words", "--no-gate")
     assert done.exit_code == 0
@@ -371,7 +371,7 @@ def test_an_unavailable_model_is_reported_and_changes_nothing(run: Run, ingested
 def test_an_index_that_does_not_show_enough_is_not_read_and_says_why(run: Run, folder: Path) -> None:
     for number in range(3):
         (folder / f"docs/{number}.txt").write_text("to be or not to be and that is it\n", "utf-8")
-    with Memory.open(folder / ".agentkit", embedder=Letters("letters")) as memory:
+    with Memory(folder / ".agentkit", embedder=Letters("letters")) as memory:
         memory.ingest([folder / f"docs/{number}.txt" for number in range(3)])
     done = run("memory", "reembed", "--words")
     assert done.exit_code == 1
@@ -386,7 +386,7 @@ def test_an_index_that_does_not_show_enough_is_not_read_and_says_why(run: Run, f
 @pytest.mark.parametrize("command", [("chat", "--once", "hi"), ("compose", "hi")])
 def test_a_file_that_a_stored_message_names_is_not_opened(run: Run, folder: Path, command: tuple[str, ...]) -> None:
     (folder / "secret.txt").write_text("hush")
-    with Memory.open(folder / ".agentkit") as memory:
+    with Memory(folder / ".agentkit") as memory:
         memory.session("s").append(Message("user", (Text("see"), File(folder / "secret.txt"))))
     done = run(*command, "--session", "s")
     assert done.exit_code == 1
@@ -395,7 +395,7 @@ def test_a_file_that_a_stored_message_names_is_not_opened(run: Run, folder: Path
 
 
 def test_a_store_is_backed_up_exported_restored_imported_and_measured(run: Run, ingested: None, folder: Path) -> None:
-    with Memory.open(folder / ".agentkit") as memory:
+    with Memory(folder / ".agentkit") as memory:
         memory.session("chat").append(Message("user", "My axolotls are called Tim and Tom"))
     done = run("memory", "backup", "copy")
     assert (done.exit_code, done.stdout) == (0, f"{(folder / 'copy').stat().st_size:,} bytes\n")

@@ -110,7 +110,7 @@ def asks(terminals: list[Terminal], server: ChatServer, model: str) -> Terminal:
 
 
 def stored(folder: Path) -> list[str]:
-    with Memory.open(folder / ".agentkit") as memory:
+    with Memory(folder / ".agentkit") as memory:
         return [message.text.splitlines()[0] for message in memory.session("s").conversation]
 
 
@@ -210,7 +210,7 @@ def test_a_chat_in_this_process_takes_its_turns_from_a_terminal(monkeypatch: pyt
         monkeypatch.setattr(sys, "stdin", stdin)
         monkeypatch.setattr(sys, "stdout", stdout)
         os.write(master, b"hello\n\nagain\nand again\n/layers\n" + CTRL_D)
-        with Memory.open(folder / ".agentkit") as memory:
+        with Memory(folder / ".agentkit") as memory:
             Chat(default_agent(model, memory), memory, "s").talk()
         shown = ""
         while "conversation" not in shown:  # a layer of what was sent last; it arrives in pieces
@@ -235,7 +235,7 @@ def test_with_one_end_at_a_terminal_there_is_no_prompt_and_an_error_ends_the_cha
         monkeypatch.setattr(sys, "stdin", terminal if end == "stdin" else piped)
         monkeypatch.setattr(sys, "stdout", piped if end == "stdin" else terminal)
         os.write(master, b"hello\n" + CTRL_D)
-        with Memory.open(folder / ".agentkit") as memory, pytest.raises(ModelError):
+        with Memory(folder / ".agentkit") as memory, pytest.raises(ModelError):
             Chat(default_agent(ScriptedModel([ModelError("not now")]), memory), memory, "s").talk()
         terminal.detach()
     os.close(master)

@@ -22,7 +22,6 @@ from agentkit import (
     Approved,
     Composition,
     Denied,
-    InMemorySession,
     Limits,
     Message,
     ModelReplied,
@@ -31,6 +30,7 @@ from agentkit import (
     Reply,
     Runs,
     ScriptedModel,
+    Session,
     ToolCall,
     ToolContext,
     ToolFinished,
@@ -344,7 +344,7 @@ async def test_events_are_those_of_the_journal_and_follow_the_run(working: Worki
 
 
 async def test_runs_of_one_session_are_done_in_order_one_at_a_time(working: Working) -> None:
-    session, at_once, most = InMemorySession(), 0, 0
+    session, at_once, most = Session(), 0, 0
 
     async def answer(sent: Composition) -> Message:
         nonlocal at_once, most
@@ -366,7 +366,7 @@ async def test_runs_of_one_session_are_done_in_order_one_at_a_time(working: Work
 async def test_runs_of_one_session_keep_their_order_where_the_clocks_of_those_who_start_them_differ(
     runs: Runs, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session, ahead = InMemorySession(), Runs(url)
+    session, ahead = Session(), Runs(url)
     agent = Agent(ScriptedModel.repeat("ok"), name="talker")
     for each in (ahead, runs):
         each.add(agent, sessions=lambda name: session)
@@ -455,7 +455,7 @@ async def test_what_can_never_run_is_refused_before_anything_is_stored(runs: Run
         await agent.start("Hello", run_id="a\n", tenant="t" * 300, priority=0, delay=-1)
     assert "delay=-1" in str(wrong.value)
     with raises(AgentDefinitionError, name="session", value="memory"):
-        await agent.start("Hello", session=InMemorySession())
+        await agent.start("Hello", session=Session())
     with raises(DurableError, name="agent", value="b"):
         await runs.start("b", "Hello")
     with pytest.raises(RunNotFound):

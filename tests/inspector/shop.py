@@ -9,7 +9,6 @@ from agentkit import (
     Agent,
     Chain,
     Document,
-    InMemorySession,
     Journal,
     Layers,
     Message,
@@ -17,6 +16,7 @@ from agentkit import (
     Reply,
     ScriptedModel,
     Session,
+    SessionProtocol,
     ToolCall,
     Usage,
     UserInput,
@@ -165,7 +165,7 @@ def asked(text: str, **kwargs: Any) -> UserInput:
     return UserInput(text, {"customer": "Ada Lovelace", "tier": "gold", "orders": 12, **kwargs})
 
 
-def finished(session: Session | None = None) -> Journal:
+def finished(session: SessionProtocol | None = None) -> Journal:
     """Return the journal of a run that looked an order up and answered."""
     agent = support(
         reply(calls(("c1", "order", '{"number": 1042}'), text="I look it up."), tokens=900), reply(ANSWER, tokens=1200)
@@ -198,9 +198,9 @@ def failed() -> ModelError:
     raise AssertionError("it did not fail")
 
 
-def talk(turns: int, name: str = "ada") -> InMemorySession:
+def talk(turns: int, name: str = "ada") -> Session:
     """Return a session of so many turns, every fifth with a tool call."""
-    session = InMemorySession(id=name)
+    session = Session(name)
     for turn in range(turns):
         session.append(Message("user", f"Question {turn}: {QUESTIONS[turn % len(QUESTIONS)]}"))
         if turn % 5 == 4:

@@ -20,13 +20,13 @@ from typer.testing import CliRunner
 
 from agentkit import (
     Agent,
-    InMemorySession,
     Journal,
     Layers,
     Message,
     ModelError,
     PromptContext,
     ScriptedModel,
+    Session,
     UserInput,
 )
 from agentkit.cli.app import app
@@ -234,7 +234,7 @@ def test_an_error_of_the_machine_is_logged_and_not_shown(
 def test_two_tenants_with_the_same_names_never_see_each_other() -> None:
     sources: dict[str, LocalSource] = {}
     for tenant in ("red", "blue"):
-        session = InMemorySession(id="main")
+        session = Session("main")
         session.append(Message("user", f"secret of {tenant}"), Message("assistant", "ok"))
         agent = Agent(ScriptedModel.repeat("ok"), Layers(TextPrompt(f"You serve {tenant}.")), name="desk")
         sources[tenant] = LocalSource([agent], sessions=[session])
@@ -275,7 +275,7 @@ def test_two_tenants_with_the_same_names_never_see_each_other() -> None:
 
 
 def test_lone_surrogates_and_numbers_that_json_has_not_arrive(serve: Serve) -> None:
-    session = InMemorySession(id="s")
+    session = Session("s")
     session.append(Message("user", "a\ud800b"), Message("assistant", "\u2028"))
     journal = Journal("desk", "r", Agent(ScriptedModel([]), "").context("x"))
     source = LocalSource([Agent(ScriptedModel([]), "Be brief.", name="desk")], sessions=[session], runs=[journal])
@@ -350,7 +350,7 @@ def inspecting(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def test_the_command_serves_a_run_and_a_conversation_of_a_store(tmp_path: Path, journal_file: Path) -> None:
-    with Memory.open(tmp_path / ".agentkit", scope=Scope("local")) as memory:
+    with Memory(tmp_path / ".agentkit", scope=Scope("local")) as memory:
         memory.session("ada").append(*talk(2).conversation)
     arguments = (journal_file.name, "ada", "--agent", "desk:agent", "--json", "--no-open")
     process = inspecting(tmp_path, *arguments)

@@ -36,13 +36,13 @@ def home(tmp_path: Path) -> Path:
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with all tables: making them takes longer than many a test."""
     path = tmp_path_factory.mktemp("made") / "store"
-    Memory.open(path).close()
+    Memory(path).close()
     return path
 
 
 @pytest.fixture
 def memory(empty_store: Path, home: Path) -> Iterator[Memory]:
-    with Memory.open(shutil.copytree(empty_store, home)) as opened:
+    with Memory(shutil.copytree(empty_store, home)) as opened:
         yield opened
 
 
@@ -93,8 +93,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def either(request: pytest.FixtureRequest, empty_store: Path, tmp_path: Path) -> Iterator[Memory]:
     """A memory on SQLite, then one on PostgreSQL."""
     if request.param == "sqlite":
-        opened = Memory.open(shutil.copytree(empty_store, tmp_path / "store"))
+        opened = Memory(shutil.copytree(empty_store, tmp_path / "store"))
     else:
-        opened = Memory.open(request.getfixturevalue("fresh_postgres"), index=tmp_path / "index")
+        opened = Memory(request.getfixturevalue("fresh_postgres"), index=tmp_path / "index")
     with opened:
         yield opened

@@ -38,7 +38,7 @@ def facts_of(turns, known):  # type: ignore[no-untyped-def]
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("made") / "home"
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         for one in (memory.within(BAD), memory.within(GOOD)):
             one.session("s").append(Message("user", "zebra turn"))
             one.session("t").append(Message("user", "zebra of t"))
@@ -112,7 +112,7 @@ CASES = [
 def test_a_corrupt_row_is_named_and_moved_and_the_other_scopes_go_on(
     home: Path, tmp_path: Path, table: str, change: str, which: str
 ) -> None:
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         damage(memory, table, change, which)
         good, moved = memory.within(GOOD), tmp_path / "moved.jsonl"
         assert found(good) == ALL
@@ -137,14 +137,14 @@ def test_a_corrupt_row_is_named_and_moved_and_the_other_scopes_go_on(
         bad.documents.add("zebra document", source="a.md")
         assert {"zebra that is new", "zebra document"} <= found(bad)
         assert bad.erase(BAD).complete
-    with Memory.open(tmp_path / "copy", embedder=Words()) as memory:
+    with Memory(tmp_path / "copy", embedder=Words()) as memory:
         memory.admin.restore(tmp_path / "a.jsonl")
         assert found(memory.within(GOOD)) == ALL
 
 
 @pytest.mark.parametrize(("table", "change", "which"), spread(CASES, 3))
 def test_a_scope_with_a_corrupt_row_is_erased_without_a_repair(home: Path, table: str, change: str, which: str) -> None:
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         damage(memory, table, change, which)
         assert memory.within(BAD).erase(BAD).complete or table in ("scopes", "items")
         assert found(memory.within(GOOD)) == ALL
@@ -165,7 +165,7 @@ VALUES = [
 
 @pytest.mark.parametrize(("column", "value"), spread(VALUES, 2))
 def test_a_corrupt_item_is_left_out_of_recall_and_refused_by_the_list(home: Path, column: str, value: str) -> None:
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         bad = memory.within(BAD)
         (item,) = [fact.id for fact in bad.facts.list() if fact.text == "zebra fact"]
         damage(memory, "items", f"{column} = {value}", MINE)
@@ -201,7 +201,7 @@ LISTS: dict[str, Callable[[Memory], object]] = {
     ],
 )
 def test_a_list_with_a_corrupt_row_names_the_row(home: Path, table: str, column: str, value: str) -> None:
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         which = TALK if table == "conversations" else f"(SELECT min(id) FROM {table} WHERE scope_id = {ITS})"
         damage(memory, table, f"{column} = {value}", f"id = {which}")
         with raises(StoreCorrupt, table=table, name=column) as caught:
@@ -213,7 +213,7 @@ def test_a_list_with_a_corrupt_row_names_the_row(home: Path, table: str, column:
 
 
 def test_moved_rows_take_the_facts_of_their_turns_with_them_and_leave_no_gap(home: Path, tmp_path: Path) -> None:
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         damage(memory, "messages", "body = '[]'", f"branch_id = {MAIN} AND seq = 1")
         damage(memory, "items", "meta = '{'", f"branch_id = {MAIN} AND position = 1")
         repaired = memory.admin.repair(removed_to=tmp_path / "moved.jsonl")
@@ -230,7 +230,7 @@ def test_moved_rows_take_the_facts_of_their_turns_with_them_and_leave_no_gap(hom
 
 def test_the_turn_and_the_facts_of_a_damaged_message_are_in_the_file(home: Path, tmp_path: Path) -> None:
     moved = tmp_path / "moved.jsonl"
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         damage(memory, "messages", "body = '[]'", f"branch_id = {MAIN} AND seq = 1")
         repaired = memory.admin.repair(removed_to=moved)
         assert (repaired.before.corrupt, repaired.after.ok) == (1, True)
@@ -263,7 +263,7 @@ def stop_at(engine: Engine, number: int) -> Callable[..., None]:
 def test_a_repair_that_ends_at_any_write_is_continued_by_another(home: Path, tmp_path: Path) -> None:
     for number in count():
         place = shutil.copytree(home, tmp_path / f"{number}")
-        with Memory.open(place, embedder=Words()) as memory:
+        with Memory(place, embedder=Words()) as memory:
             engine = StoreProbe(memory).engine
             damage(memory, "messages", "body = '[]'", f"branch_id = {MAIN} AND seq = 1")
             damage(memory, "items", "meta = '{'", f"document_id IN (SELECT id FROM documents WHERE {FILE})")
@@ -289,14 +289,14 @@ def test_a_damaged_file_is_named(home: Path) -> None:
     with closing(sqlite3.connect(home / "memory.db")) as connection, connection:
         connection.execute("PRAGMA writable_schema=ON")
         connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'said_at FLOAT', 'said_at FLOAT NOT NULL')")
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         checked = memory.admin.verify()
         assert not checked.ok and "NULL value in" in checked.file_problems[0]
 
 
 @pytest.mark.parametrize("body", ["'{}'", "7", """'{"content":"' || CAST(x'ff' AS TEXT) || '"}'"""])
 def test_a_damaged_message_keeps_no_other_turn_from_recall(home: Path, body: str) -> None:
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         damage(memory, "messages", f"body = {body}", f"branch_id = {MAIN} AND seq = 1")
         bad = memory.within(BAD)
         recalled = bad.recall("zebra", limit=20)
@@ -309,7 +309,7 @@ def test_a_damaged_message_keeps_no_other_turn_from_recall(home: Path, body: str
 
 @pytest.mark.parametrize("id_", ["'no id'", "'ZEBRA' || id", "x'ff'", NO_UTF_8])
 def test_an_id_that_is_none_keeps_no_other_item_from_a_recall_with_a_filter(home: Path, id_: str) -> None:
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         bad = memory.within(BAD)
         bad.session("many").append(*[Message("user", "zebra")] * 300)
         memory.worker().drain()
@@ -319,7 +319,7 @@ def test_an_id_that_is_none_keeps_no_other_item_from_a_recall_with_a_filter(home
 
 
 def test_an_item_without_a_uuid_is_reported_and_keeps_no_other_from_the_index(home: Path) -> None:
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         damage(memory, "items", "id = 'wrong'", MINE)
         first = f"(SELECT min(item_id) FROM vector_state WHERE scope_id = {ITS})"
         damage(memory, "vector_state", "have = 0, item_id = 'wrong'", f"item_id = {first}")
@@ -333,7 +333,7 @@ def test_an_item_without_a_uuid_is_reported_and_keeps_no_other_from_the_index(ho
 
 @pytest.mark.parametrize("change", ["head_seq = 2147483647", "itemised_seq = -2147483648", "itemised_seq = 1"])
 def test_damaged_numbers_of_a_conversation_keep_no_other_from_the_index(home: Path, change: str) -> None:
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         damage(memory, "branches", change, f"id = {MAIN}")
         memory.within(GOOD).session("new").append(Message("user", "zebra of a new conversation"))
         memory.worker().drain()
@@ -344,7 +344,7 @@ def test_damaged_numbers_of_a_conversation_keep_no_other_from_the_index(home: Pa
 def test_corrupt_rows_are_left_out_of_an_export_and_logged(
     home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Memory.open(home, embedder=Words()) as memory, caplog.at_level(logging.WARNING, "agentkit.memory"):
+    with Memory(home, embedder=Words()) as memory, caplog.at_level(logging.WARNING, "agentkit.memory"):
         damage(memory, "conversations", "name = x'ff'", f"id = {TALK}")
         memory.admin.export(tmp_path / "a.jsonl")
     (log,) = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
@@ -354,10 +354,10 @@ def test_corrupt_rows_are_left_out_of_an_export_and_logged(
 
 @pytest.mark.parametrize("change", ["counts = '['", "counts = '7'", f"tenant = {NO_UTF_8}"])
 def test_a_damaged_erasure_ends_no_other_and_no_opening(home: Path, change: str) -> None:
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         memory.within(BAD).erase(BAD)
         damage(memory, "erasures", f"finished_at = NULL, {change}", "true")
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         assert memory.within(GOOD).erase(GOOD).complete
 
 
@@ -376,7 +376,7 @@ OWNERLESS = [
 def test_rows_without_an_owner_keep_no_erasure_from_being_complete(home: Path, statement: str) -> None:
     with closing(sqlite3.connect(home / "memory.db")) as connection, connection:
         assert connection.execute(statement).rowcount >= 1
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         good = memory.within(GOOD)
         assert memory.within(BAD).erase(BAD).complete
         assert files_with(b"herd of bad", home) == [] != files_with(b"herd of good", home)
@@ -386,7 +386,7 @@ def test_rows_without_an_owner_keep_no_erasure_from_being_complete(home: Path, s
 
 
 def test_a_conversation_with_a_damaged_message_expires_like_the_others(home: Path) -> None:
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         damage(memory, "conversations", "expires_at = 1", "name = 's'")
         damage(memory, "messages", f"body = {NO_UTF_8}, seq = 'x'", f"branch_id = {MAIN} AND seq = 1")
         assert memory.admin.expire()["conversations"] == 2
@@ -394,7 +394,7 @@ def test_a_conversation_with_a_damaged_message_expires_like_the_others(home: Pat
 
 
 def test_a_conversation_with_a_damaged_row_is_refused_and_others_are_not(home: Path) -> None:
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         damage(memory, "conversations", "expires_at = 'soon'", f"id = {TALK}")
         with raises(StoreCorrupt, table="conversations", name="expires_at", path="conversation 's'") as caught:
             memory.within(BAD).session("s")
@@ -406,7 +406,7 @@ def test_a_conversation_with_a_damaged_row_is_refused_and_others_are_not(home: P
 
 @pytest.mark.parametrize("change", ["body = '{'", "body = 7", f"body = {NO_UTF_8}", "format = 'x'"])
 def test_a_conversation_with_a_damaged_message_names_the_message(home: Path, change: str) -> None:
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         damage(memory, "messages", change, f"branch_id = {MAIN} AND seq = 2")
         bad = memory.within(BAD)
         session = bad.session("s", load=False)
@@ -418,7 +418,7 @@ def test_a_conversation_with_a_damaged_message_names_the_message(home: Path, cha
 
 @pytest.mark.parametrize(("column", "value"), [("body", "'{'"), ("name", NO_UTF_8)])
 def test_a_damaged_note_names_the_row(home: Path, column: str, value: str) -> None:
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         damage(memory, "branch_notes", f"{column} = {value}", f"branch_id = {MAIN}")
         with raises(StoreCorrupt, table="branch_notes", name=column, path="conversation 's'") as caught:
             memory.within(BAD).session("s").note("note")
@@ -427,7 +427,7 @@ def test_a_damaged_note_names_the_row(home: Path, column: str, value: str) -> No
 
 @pytest.mark.parametrize("change", [f"query = {NO_UTF_8}", "query = 7", "candidates = '[1]'", "candidates = x'ff'"])
 def test_a_damaged_log_keeps_no_model_from_being_changed(home: Path, change: str) -> None:
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         damage(memory, "recall_logs", change, f"scope_id = {ITS}")
         done = memory.admin.reembed(Words("two"))
         assert done.flipped and {check.name: check.passed for check in done.checks} == {
@@ -438,13 +438,13 @@ def test_a_damaged_log_keeps_no_model_from_being_changed(home: Path, change: str
 
 @pytest.mark.parametrize("column", ["title", "text"])
 def test_a_damaged_item_keeps_no_model_from_being_changed(home: Path, column: str) -> None:
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         damage(memory, "items", f"{column} = {NO_UTF_8}", MINE)
         assert memory.admin.reembed(Words("two")).flipped
 
 
 @pytest.mark.parametrize("value", ["x'ff'", NO_UTF_8, "'no id'"])
 def test_a_fact_with_a_damaged_id_keeps_no_other_from_a_search_of_facts(home: Path, value: str) -> None:
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         damage(memory, "items", f"id = {value}", MINE)
         assert "fact of zebra turn" in {fact.text for fact in memory.within(BAD).facts.search("zebra", limit=20)}

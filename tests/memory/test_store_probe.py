@@ -33,7 +33,7 @@ def test_a_probe_reads_and_changes_rows_counts_statements_and_sets_the_clock(eit
         connection.exec_driver_sql("DELETE FROM messages")
         connection.exec_driver_sql("DELETE FROM nowhere")
     assert len(probe.values("SELECT seq FROM messages")) == 1  # rolled back
-    with Memory.open(probe.target, index=tmp_path / "other") as again:
+    with Memory(probe.target, index=tmp_path / "other") as again:
         assert StoreProbe(again).scope_id == probe.scope_id
 
 

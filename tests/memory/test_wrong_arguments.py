@@ -83,8 +83,8 @@ PARTS: dict[str, tuple[Callable[[], object], ...]] = {
 }
 REFUSED: list[Refusal] = [
     *by(StoreError, lambda memory, sample: memory.admin.verify(sample=sample), -1, 1.5, "5", True, None, name="sample"),
-    *invalid(lambda _, address: Memory.open(address), "postgresql://localhost/x", name="index"),
-    *invalid(lambda _, keep: Memory.open("new", keep_recalls=keep), HUGE, -1, "x", True, "all", name="keep"),
+    *invalid(lambda _, address: Memory(address), "postgresql://localhost/x", name="index"),
+    *invalid(lambda _, keep: Memory("new", keep_recalls=keep), HUGE, -1, "x", True, "all", name="keep"),
     *invalid(lambda memory, name: memory.session(name), "", "a\0", "x" * 256),
     *invalid(lambda memory, key: memory.session("s").append(HELLO, key=key), "\0", "x" * 256),
     *invalid(lambda memory, limit: memory.session("s").page(limit=limit), HUGE),
@@ -166,7 +166,7 @@ def test_what_cannot_be_opened(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with raises(InvalidArgument, name=name) as caught:
-        Memory.open(*arguments, **options)
+        Memory(*arguments, **options)
     assert "secret" not in str(caught.value)
     assert not list(tmp_path.iterdir())
 
@@ -174,7 +174,7 @@ def test_what_cannot_be_opened(
 @pytest.mark.parametrize("now", [math.nan, math.inf, ENDLESS, None, "noon", True])
 def test_a_clock_that_shows_no_time(home: Path, docs: Path, now: Any) -> None:
     times = [now]
-    with Memory.open(home, clock=lambda: times[0]) as memory:
+    with Memory(home, clock=lambda: times[0]) as memory:
         (docs / "a.md").write_text("zebra")
         for act in (lambda: memory.ingest(docs), lambda: memory.recall("zebra")):
             with raises(StoreError, name="clock"):
@@ -261,7 +261,7 @@ def test_what_a_change_of_the_model_cannot_be_checked_by(memory: Memory, embedde
 
 def test_the_folder_of_nobody_is_a_folder_like_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with Memory.open("~nobody-of-that-name") as memory:
+    with Memory("~nobody-of-that-name") as memory:
         assert "~nobody-else" in str(memory.ingest("~nobody-else/a.md").errors[0])
     assert (tmp_path / "~nobody-of-that-name" / "memory.db").exists()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, InMemorySession, Message, ModelSettings, ToolCall, Usage, tool
+from agentkit import Agent, Message, ModelSettings, Session, ToolCall, Usage, tool
 from agentkit.errors import AgentDefinitionError
 from agentkit.models import (
     Delta,
@@ -82,7 +82,7 @@ def test_a_tool_loop_sends_thoughts_back_step_for_step(server: ChatServer, wire:
         ),
     )
     before = len(server.to(name))
-    agent, session = Agent(model_of(wire, server, name), "Be brief.", tools=[add]), InMemorySession()
+    agent, session = Agent(model_of(wire, server, name), "Be brief.", tools=[add]), Session()
     listening: dict[str, Any] = {"on_event": lambda event: None} if stream else {}
 
     async def main() -> list[str]:
@@ -99,7 +99,7 @@ def test_a_conversation_that_went_on_elsewhere_is_accepted(server: ChatServer, w
     for other in WIRES:
         elsewhere = server.on("elsewhere", in_turn(speaks(other, "Hm", "", CALLS[0]), speaks(other, "", "5.")))
         here = server.on("here", speaks(wire, "", "Yes."))
-        session = InMemorySession()
+        session = Session()
 
         there = Agent(model_of(other, server, elsewhere), tools=[add])
         now = Agent(model_of(wire, server, here), tools=[add])

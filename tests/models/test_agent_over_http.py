@@ -11,7 +11,7 @@ import warnings
 import pytest
 from starlette.responses import JSONResponse
 
-from agentkit import Agent, InMemorySession, OpenAIModel, RunFinished, TextDelta, ToolFinished, tool
+from agentkit import Agent, OpenAIModel, RunFinished, Session, TextDelta, ToolFinished, tool
 from agentkit.models import ModelInterrupted
 from agentkit_prompts.system.per_loop import _OPEN
 from tests.servers import ChatServer, calls, chunk, completion, in_turn, says, streams
@@ -46,7 +46,7 @@ def test_tool_calls_and_their_results_go_to_and_fro(server: ChatServer) -> None:
 
 def test_a_session_of_several_turns_is_accepted_by_a_strict_endpoint(server: ChatServer) -> None:
     name = server.on("turns", in_turn(TWO_CALLS, says("It is 5."), TWO_CALLS, says("Still 5.")))
-    agent, session = agent_for(server, name), InMemorySession()
+    agent, session = agent_for(server, name), Session()
     assert agent.run_sync("What is 2 plus 3?", session=session).output == "It is 5."
     assert agent.run_sync("Sure?", session=session).output == "Still 5."
     assert [message["role"] for message in server.to(name)[-1].body["messages"]].count("tool") == 4
@@ -73,7 +73,7 @@ def test_sync_runs_inside_a_running_event_loop(server: ChatServer) -> None:
 
 def test_a_cut_stream_leaves_a_history_that_can_go_on(server: ChatServer) -> None:
     name = server.on("cut-agent", in_turn(streams(chunk(content="It is"), cut=b"40\r\nhalf"), says("It is 5.")))
-    agent, session = agent_for(server, name), InMemorySession()
+    agent, session = agent_for(server, name), Session()
     with pytest.raises(ModelInterrupted) as caught:
         agent.run_sync("What is 2 plus 3?", session=session, on_event=lambda event: None)
     assert caught.value.text == "It is"
@@ -84,7 +84,7 @@ def test_what_a_model_thought_goes_back_to_its_endpoint_and_to_no_other(server: 
     reply = completion("Let me see.", calls(("x", "add", '{"a": 2, "b": 3}')), "tool_calls")
     reply["choices"][0]["message"]["reasoning_content"] = "two and three"
     name = server.on("thinking", in_turn(lambda _: JSONResponse(reply), says("It is 5."), says("Yes.")))
-    agent, session = agent_for(server, name), InMemorySession()
+    agent, session = agent_for(server, name), Session()
     agent.run_sync("What is 2 plus 3?", session=session)
     (thought,) = [one for one in server.to(name)[1].body["messages"] if "reasoning_content" in one]
     assert thought["reasoning_content"] == "two and three"

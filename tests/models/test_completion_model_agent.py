@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel
 
-from agentkit import Agent, InMemorySession, Layers, tool
+from agentkit import Agent, Layers, Session, tool
 from agentkit.prompts import ToolPrompt
 from agentkit.prompts.chat_templates import JinjaChatTemplate
 from tests.models.raw import raw_model
@@ -24,7 +24,7 @@ CALL = completes('<tool_call>{"name": "add", "arguments": {"a": 2, "b": 3}}</too
 def test_an_agent_calls_its_tools_and_goes_on(server: ChatServer) -> None:
     name = server.on("raw-agent", in_turn(CALL, completes("It is 5."), completes("Still 5.")))
     agent = Agent(raw_model(server, name), "Be brief.", tools=[add])
-    session = InMemorySession()
+    session = Session()
     result = agent.run_sync("What is 2 plus 3?", session=session)
     assert (result.output, result.steps, result.usage.input_tokens) == ("It is 5.", 2, 24)
     assert agent.run_sync("Sure?", session=session).output == "Still 5."

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit import Agent, InMemorySession, ModelError, tool
+from agentkit import Agent, ModelError, Session, tool
 from agentkit.models.http.error_reply import ErrorReply
 from agentkit.models.http.reply_reader import IncompleteCall, ProtocolError, Reader
 from tests.cases import collected
@@ -140,7 +140,7 @@ async def asked_again(server: ChatServer, wire: Wire, name: str, cut: bytes | No
     bad = streams(*bad_streams(wire)[name], cut=cut, done=False)
     served = server.on("bad", in_turn(bad, speaks(wire, "", "Fine.")))
     agent = Agent(model_of(wire, server, served, api_key=KEY), tools=[add])
-    session = InMemorySession()
+    session = Session()
     try:
         await agent.run("2+3?", session=session, on_event=lambda event: None)
     except ModelError as error:

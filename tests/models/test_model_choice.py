@@ -13,7 +13,6 @@ from agentkit import (
     Agent,
     AnthropicModel,
     FallbackModel,
-    InMemorySession,
     Limits,
     ModelError,
     ModelFellBack,
@@ -22,6 +21,7 @@ from agentkit import (
     OpenAIModel,
     OpenAIResponsesModel,
     ScriptedModel,
+    Session,
     model,
     tool,
 )
@@ -250,7 +250,7 @@ def test_a_tool_loop_of_deepseek_works(server: ChatServer, stream: bool) -> None
 @pytest.mark.parametrize(("kind", "handler"), [(GeminiModel, gemini), (DeepSeekModel, deepseek)])
 def test_a_conversation_of_another_model_goes_on_there(server: ChatServer, kind: Any, handler: Any) -> None:
     name = server.on("elsewhere-first", in_turn(says("", ("x", "add", '{"a": 1, "b": 1}')), says("2")))
-    session = InMemorySession()
+    session = Session()
     asyncio.run(Agent(OpenAIModel(name, base_url=server.url), tools=[add]).run("1+1?", session=session))
     there = kind(server.on("then", handler), base_url=server.url, max_retries=0)
     asyncio.run(Agent(there, tools=[add]).run("2+3?", session=session))

@@ -125,10 +125,10 @@ def test_an_embedder_leaves_no_key_behind(server: ChatServer) -> None:
 def test_a_database_address_shows_no_password(url: str) -> None:
     pytest.importorskip("psycopg")
     with pytest.raises(StoreError) as caught:
-        Memory.open(url, index="index", timeout=1)
+        Memory(url, index="index", timeout=1)
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
     with pytest.raises(StoreError) as other:
-        Memory.open(url.replace("postgresql", "mysql"), index="index")
+        Memory(url.replace("postgresql", "mysql"), index="index")
     assert "hunter2" not in "".join(traceback.format_exception(other.value))
 
 
@@ -162,8 +162,8 @@ def test_what_stands_in_the_place_of_an_address_is_shown_nowhere(
         lambda: MCPToolset(text),
     ]
     if ":" in text:
-        makers += [lambda: Memory.open(text), lambda: Memory.open(text, index=str(tmp_path))]
-        makers += [lambda: Memory.open(tmp_path, index=text)] if "http" not in text else []
+        makers += [lambda: Memory(text), lambda: Memory(text, index=str(tmp_path))]
+        makers += [lambda: Memory(tmp_path, index=text)] if "http" not in text else []
     monkeypatch.chdir(tmp_path)
     for make in makers:
         with pytest.raises((ModelError, EmbedderError, StoreError, ToolDefinitionError)) as caught:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, InMemorySession, tool
+from agentkit import Agent, Session, tool
 from agentkit.models.openai.responses_reader import ResponsesReader
 from agentkit_prompts.context.wire.write_openai_responses import responses_items
 from tests.models.asking import NOTHING_LEFT_OPEN
@@ -57,7 +57,7 @@ def test_the_items_of_a_reply_go_back_as_they_came(server: ChatServer, output: l
     done = {"type": "response.completed", "response": made}
     first = streams(*map(as_event, [*events, done]), done=False) if is_streamed else sends(made)
     name = server.on("items", in_turn(first, speaks(WIRES[1], "", "5.")))
-    session = InMemorySession()
+    session = Session()
     agent = Agent(model_of(WIRES[1], server, name), tools=[add])
     result = agent.run_sync("2+3?", session=session, on_event=(lambda event: None) if is_streamed else None)
     sent = server.to(name)[-1].body["input"]

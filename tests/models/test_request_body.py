@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, InMemorySession, tool
+from agentkit import Agent, Session, tool
 from agentkit.models.http.request_body import body_bytes
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
 from tests.models.asking import NOTHING_LEFT_OPEN
@@ -62,7 +62,7 @@ def test_a_conversation_is_sent_whole_turn_after_turn(server: ChatServer, wire: 
     call = ("c", "add", '{"a": 2, "b": 3}')
     name = server.on("turns", in_turn(*[speaks(wire, "Hm", "", call), speaks(wire, "", "5.")] * 3))
     before = len(server.to(name))
-    agent, session = Agent(model_of(wire, server, name), "Be brief.", tools=[add]), InMemorySession()
+    agent, session = Agent(model_of(wire, server, name), "Be brief.", tools=[add]), Session()
 
     async def main() -> None:
         for number in range(3):

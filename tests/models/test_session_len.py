@@ -14,13 +14,13 @@ from agentkit import (
     Chain,
     CompletionModel,
     FallbackModel,
-    InMemorySession,
     Layers,
     Message,
     ModelSettings,
     OfflineModel,
     PromptComposed,
     PromptContext,
+    Session,
     ToolCall,
     tool,
 )
@@ -118,7 +118,7 @@ def test_events_and_results_show_what_was_left_out(server: ChatServer) -> None:
     server.on("shown", completes("Fine."))
     model = CompletionModel("shown", "qwen2.5-7b-instruct", base_url=server.url, session_len=400)
     for asked in (model, FallbackModel(model, OfflineModel())):
-        agent, session, seen = Agent(asked, "Rules."), InMemorySession(), []
+        agent, session, seen = Agent(asked, "Rules."), Session(), []
         for at in range(12):
             session.append(Message("user", f"Question {at} " * 8), Message("assistant", f"Answer {at} " * 8))
         result = agent.run_sync("And now?", session=session, on_event=seen.append)
@@ -158,7 +158,7 @@ def test_the_text_and_the_reply_fit_together(server: ChatServer, template: Any, 
     layers = Layers(system, history_block=0)
     agent = Agent(model, layers, tools=[stock], tokenizer=pieces)
     history = [message for number in range(80) for message in called(number)]
-    session = InMemorySession()
+    session = Session()
     session.append(*history)
     agent.run_sync("And now?", session=session)
     body = server.to(name)[-1].body
@@ -173,7 +173,7 @@ def test_the_text_and_the_reply_fit_together(server: ChatServer, template: Any, 
 def test_a_turn_counts_what_is_new() -> None:
     pieces = Pieces()
     model = CompletionModel("new", "qwen2.5-7b-instruct", base_url="http://localhost:1", session_len=20_000)
-    agent, session = Agent(model, "Rules.", tools=[stock], tokenizer=pieces), InMemorySession()
+    agent, session = Agent(model, "Rules.", tools=[stock], tokenizer=pieces), Session()
     for number in range(500):
         session.append(*called(number))
     agent.compose("And now?", session=session)

@@ -111,7 +111,7 @@ def perform(folder: Path, kill: Callable[[], None], *, pauses: bool) -> None:
     """Run or go on, as far as the process lives; at the end write what there is."""
     journal = folder / "journal"
     agent = agent_in(folder)
-    with Memory.open(folder / "memory") as memory:
+    with Memory(folder / "memory") as memory:
         session = memory.session("s")
         kill()
         given: dict[str, Approved] = {}

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from agentkit import Approved, Composition, Denied, Document, InMemorySession, Message, Reply, ToolCall
+from agentkit import Approved, Composition, Denied, Document, Message, Reply, Session, ToolCall
 from agentkit.models import OnDelta
 from agentkit.prompts import Conversation
 from tests.waiting import LONG
@@ -78,7 +78,7 @@ class Library:
         return self.documents
 
 
-class Forgetful(InMemorySession):
+class Forgetful(Session):
     """A session whose store fails from the `good`-th append on."""
 
     def __init__(self, good: int) -> None:
@@ -92,7 +92,7 @@ class Forgetful(InMemorySession):
         return super().append(*messages, key=key)
 
 
-class Slow(InMemorySession):
+class Slow(Session):
     """A session whose store takes a while: `writing` is set when an append began, `go` lets it end."""
 
     def __init__(self) -> None:

@@ -15,13 +15,13 @@ from agentkit import (
     Agent,
     AgentError,
     Composition,
-    InMemorySession,
     Journal,
     Layers,
     Message,
     PromptContext,
     Reply,
     ScriptedModel,
+    Session,
     tool,
 )
 from agentkit.errors import AgentDefinitionError, ApprovalError
@@ -108,7 +108,7 @@ async def test_a_run_cancelled_at_any_step_goes_on_with_the_same_messages(heard:
     whole = await cashier([], SCRIPT).run("pay", run_id="r", **options)
     steps = 0
     while True:
-        session, paid = InMemorySession(), list[str]()
+        session, paid = Session(), list[str]()
         run = asyncio.create_task(cashier(paid, SCRIPT).run("pay", session=session, run_id="r", **options))
         for _ in range(steps):
             await asyncio.sleep(0)
@@ -151,7 +151,7 @@ class Garbage:
     ids=["None", "str", "dict", "message", "reply of text", "reply of a user"],
 )
 def test_a_model_that_answers_with_garbage_is_a_model_error(answer: object) -> None:
-    session = InMemorySession()
+    session = Session()
     with raises(ModelReplyError, model="garbage") as caught:
         Agent(Garbage(answer)).run_sync("x", session=session)
     assert roles(session.conversation) == "user"
@@ -165,7 +165,7 @@ def test_a_toolset_that_returns_garbage_ends_the_run_before_anything_is_sent(fou
         async def at(self, ctx: PromptContext) -> Any:
             return found
 
-    model, session = ScriptedModel(["never"]), InMemorySession()
+    model, session = ScriptedModel(["never"]), Session()
     with pytest.raises((ToolError, AgentError, TypeError)) as caught:
         Agent(model, tools=Tools()).run_sync("x", session=session)
     assert not model.requests and not len(session.conversation)
@@ -190,7 +190,7 @@ def test_a_selector_that_returns_garbage_or_raises_is_a_prompt_error(found: Any,
             return later()
 
     layers = Layers(before_input=ExamplesPrompt(examples=[Example("a", "b")], selector=Selector()))
-    model, session = ScriptedModel(["never"]), InMemorySession()
+    model, session = ScriptedModel(["never"]), Session()
     with raises(PromptError, name="Selector") as caught:
         Agent(model, layers).run_sync("x", session=session)
     assert not model.requests and not len(session.conversation)
@@ -218,7 +218,7 @@ def test_a_decider_that_raises_or_answers_with_garbage_runs_no_call_and_loses_no
     async def adecide(call: Any) -> Any:
         return decide(call)
 
-    session = InMemorySession()
+    session = Session()
     agent = Agent(ScriptedModel([calling(("pay", {"amount": 3}))]), tools=[pay])
     with pytest.raises((ApprovalError, ValueError, KeyError)) as caught:
         agent.run_sync("x", session=session, approve=adecide if is_async else decide)
@@ -234,13 +234,13 @@ WRITER = """
 import sys
 from agentkit import Agent, ScriptedModel
 from agentkit.memory import Memory
-with Memory.open(sys.argv[1]) as memory:
+with Memory(sys.argv[1]) as memory:
     Agent(ScriptedModel(["theirs"])).run_sync("from another process", session=memory.session("s"))
 """
 
 
 def test_a_run_of_another_process_on_the_same_session_loses_nothing_of_either(tmp_path: Path) -> None:
-    with Memory.open(tmp_path) as memory:
+    with Memory(tmp_path) as memory:
         session = memory.session("s")
 
         @tool
@@ -259,7 +259,7 @@ def test_a_run_of_another_process_on_the_same_session_loses_nothing_of_either(tm
 
 @pytest.mark.parametrize("step", [1, 2])
 def test_a_session_deleted_during_a_run_ends_it_typed_with_what_was_done(tmp_path: Path, step: int) -> None:
-    with Memory.open(tmp_path) as memory:
+    with Memory(tmp_path) as memory:
         session = memory.session("s")
         done = 0
 
@@ -288,7 +288,7 @@ def test_a_memory_that_raises_or_returns_garbage_sends_and_keeps_nothing(found: 
             raise found
         return found
 
-    model, session = ScriptedModel(["never"]), InMemorySession()
+    model, session = ScriptedModel(["never"]), Session()
     with pytest.raises((AgentError, TypeError, ValueError)) as caught:
         Agent(model, memory=recall).run_sync("x", session=session)
     assert not model.requests and not len(session.conversation)
@@ -298,7 +298,7 @@ def test_a_memory_that_raises_or_returns_garbage_sends_and_keeps_nothing(found: 
 
 
 def test_what_a_run_would_leave_out_of_a_context_is_refused_by_name() -> None:
-    session = InMemorySession()
+    session = Session()
     session.append(Message("user", "Hi."), Message("assistant", "Hello."), key="k")
     before = [Message("user", "Hey."), Message("assistant", "Hello.")]
     model = ScriptedModel(["never", "fine"])
@@ -320,7 +320,7 @@ class Mute(OSError):
 
 
 async def test_an_error_without_a_text_stays_the_error_of_its_run(tmp_path: Path) -> None:
-    class Store(InMemorySession):
+    class Store(Session):
         def append(self, *messages: Any, key: str | None = None, allow_media: bool = False) -> Any:
             if self.conversation:
                 raise Mute
@@ -361,4 +361,4 @@ def test_names_that_a_journal_holds_are_text(name: Any) -> None:
     with raises(AgentDefinitionError, name="name"):
         Agent(ScriptedModel(["Hello."]), name=name)
     with raises(AgentDefinitionError, name="session.id"):
-        Agent(ScriptedModel(["Hello."])).run_sync("Hi.", session=InMemorySession(id=name))
+        Agent(ScriptedModel(["Hello."])).run_sync("Hi.", session=Session(name))

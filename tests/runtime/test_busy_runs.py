@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, InMemorySession, Journal, OutputSpec, Paused, ScriptedModel, tool
+from agentkit import Agent, Journal, OutputSpec, Paused, ScriptedModel, Session, tool
 from agentkit.errors import ApprovalError, JournalError, RunBusy
 from agentkit.memory import Memory
 from tests.raising import raises
@@ -153,8 +153,8 @@ def test_a_disk_that_was_full_for_a_while_leaves_each_line_once(tmp_path: Path) 
 def test_a_journal_whose_run_went_on_since_is_refused(tmp_path: Path, stored: bool) -> None:
     bank = Bank()
     bank.go.set()
-    memory = Memory.open(tmp_path) if stored else None
-    session: Any = InMemorySession() if memory is None else memory.session("s")
+    memory = Memory(tmp_path) if stored else None
+    session: Any = Session() if memory is None else memory.session("s")
     journal = bank.paused(session=session)
     result = bank.agent("done").resume_sync(journal, approve={"c1": True}, session=session)
     with raises(JournalError, name="step", value=1):

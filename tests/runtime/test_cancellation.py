@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from agentkit import Agent, InMemorySession, ScriptedModel, ToolCall, tool
+from agentkit import Agent, ScriptedModel, Session, ToolCall, tool
 from tests.runtime.scripts import Forgetful, Library, Never, calling, roles, valid
 from tests.waiting import LONG, eventually
 
@@ -27,7 +27,7 @@ async def cancelled(run: asyncio.Task[object]) -> asyncio.CancelledError:
 
 
 async def test_while_the_model_is_asked() -> None:
-    session, model = InMemorySession(), Never()
+    session, model = Session(), Never()
     run = asyncio.create_task(Agent(model).run("go", session=session))
     await model.asked.wait()
     await cancelled(run)
@@ -51,7 +51,7 @@ async def test_in_the_middle_of_tool_calls_what_is_done_is_kept_and_the_rest_is_
         """Come later."""
         raise AssertionError("must not run")
 
-    session = InMemorySession()
+    session = Session()
     model = ScriptedModel([calling("quick", "linger", "missing", "later"), "never"])
     agent = Agent(model, tools=[quick, linger, later])
     run = asyncio.create_task(agent.run("go", session=session))
@@ -80,7 +80,7 @@ async def test_while_one_tool_runs_alone() -> None:
         await asyncio.Event().wait()
         return ""
 
-    session = InMemorySession()
+    session = Session()
     run = asyncio.create_task(Agent(ScriptedModel([calling("linger")]), tools=[linger]).run("go", session=session))
     await running.wait()
     await cancelled(run)
@@ -96,7 +96,7 @@ async def test_while_a_sync_tool_runs_in_its_thread() -> None:
         go.wait(LONG)
         return ""
 
-    session = InMemorySession()
+    session = Session()
     run = asyncio.create_task(Agent(ScriptedModel([calling("linger")]), tools=[linger]).run("go", session=session))
     await asyncio.to_thread(running.wait)
     await cancelled(run)
@@ -114,7 +114,7 @@ async def test_a_tool_that_swallows_its_cancellation_does_not_save_the_run() -> 
             await asyncio.Event().wait()
         return "still here"
 
-    session = InMemorySession()
+    session = Session()
     run = asyncio.create_task(Agent(ScriptedModel([calling("stubborn")]), tools=[stubborn]).run("go", session=session))
     await running.wait()
     await cancelled(run)
@@ -129,7 +129,7 @@ async def test_while_a_person_is_asked() -> None:
         await asyncio.Event().wait()
         return True
 
-    session = InMemorySession()
+    session = Session()
     guarded = tool(approval="always")(quick)
     agent = Agent(ScriptedModel([calling("quick")]), tools=[guarded])
     run = asyncio.create_task(agent.run("go", session=session, approve=approve))
@@ -146,7 +146,7 @@ async def test_while_memory_is_asked() -> None:
             go.wait(LONG)
             return ()
 
-    session = InMemorySession()
+    session = Session()
     run = asyncio.create_task(Agent(ScriptedModel([]), memory=Slow()).run("go", session=session))
     await asyncio.sleep(0.01)
     await cancelled(run)
@@ -190,7 +190,7 @@ async def test_twice_in_a_row() -> None:
             await asyncio.sleep(0.01)
         return ""
 
-    session = InMemorySession()
+    session = Session()
     agent = Agent(ScriptedModel([calling("slow_to_leave", "quick")]), tools=[slow_to_leave, quick])
     run = asyncio.create_task(agent.run("go", session=session))
     await running.wait()
@@ -205,7 +205,7 @@ async def test_twice_in_a_row() -> None:
 
 
 async def test_before_it_began() -> None:
-    session = InMemorySession()
+    session = Session()
     run = asyncio.create_task(Agent(ScriptedModel(["never"])).run("go", session=session))
     await cancelled(run)
     assert len(session.conversation) == 0

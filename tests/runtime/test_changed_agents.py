@@ -14,7 +14,6 @@ from agentkit import (
     Agent,
     Chain,
     Document,
-    InMemorySession,
     Layers,
     LimitExceeded,
     Limits,
@@ -23,6 +22,7 @@ from agentkit import (
     RecallOptions,
     RunFinished,
     ScriptedModel,
+    Session,
     Summarise,
     TextDelta,
     Trim,
@@ -188,7 +188,7 @@ def test_memory_and_compaction_may_be_others_for_a_while_or_for_one_run() -> Non
     assert "ten" in plain.run_sync("when?", memory=library("It opens at ten.")).composition.user.text
     assert "ten" not in plain.run_sync("when?").composition.user.text
 
-    session = InMemorySession()
+    session = Session()
     session.append(Message("user", "word " * 99), Message("assistant", "word " * 99))
     notes = Summarise(ScriptedModel(["They said word."]), tokens=20, keep=0)
     shown = plain.run_sync("and?", session=session, compaction=notes).composition

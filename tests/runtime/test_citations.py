@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel
 
-from agentkit import Agent, Citation, InMemorySession, Message, RunResult, ScriptedModel, ToolCall, tool
+from agentkit import Agent, Citation, Message, RunResult, ScriptedModel, Session, ToolCall, tool
 from agentkit.prompts import Document, Layers, MemoPrompt, Size, TextPrompt
 
 BLUE = Document("The sky is blue.", source="sky.md", position=0)
@@ -69,7 +69,7 @@ class Answer(BaseModel):
 def test_an_answer_of_another_type_cites_from_the_text_of_the_reply(steps: int) -> None:
     reply = '{"colour": "blue [sky.md#0]"}'
     agent = Agent(ScriptedModel([*["no JSON"] * (steps - 1), reply]), output=Answer, memory=lambda query: FOUND)
-    result = agent.run_sync("Which?", session=InMemorySession())
+    result = agent.run_sync("Which?", session=Session())
     (one,) = result.citations
     assert result.output.colour == "blue [sky.md#0]" and reply[one.start : one.end] == "sky.md#0"
 

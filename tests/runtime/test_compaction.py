@@ -12,13 +12,13 @@ from agentkit import (
     Agent,
     Chain,
     ConversationCompacted,
-    InMemorySession,
     Journal,
     LimitExceeded,
     Limits,
     ModelError,
     Reply,
     ScriptedModel,
+    Session,
     Summarise,
     Trim,
     Usage,
@@ -34,13 +34,13 @@ LONG = "and so on " * 40
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Memory]:
-    with Memory.open(tmp_path) as opened:
+    with Memory(tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture(params=["in memory", "stored"])
 def session(request: pytest.FixtureRequest, memory: Memory) -> Any:
-    return InMemorySession(id="talk") if request.param == "in memory" else memory.session("talk")
+    return Session("talk") if request.param == "in memory" else memory.session("talk")
 
 
 def talked(session: Any, turns: int) -> None:
@@ -102,7 +102,7 @@ def test_a_stored_summary_is_there_in_another_process(memory: Memory, tmp_path: 
     talked(session, 8)
     compaction = Summarise(counting("the notes"), tokens=1000, keep=300)
     Agent(ScriptedModel(["ok"]), "A", compaction=compaction).run_sync("x", session=session)
-    with Memory.open(tmp_path) as other:
+    with Memory(tmp_path) as other:
         again = Agent(ScriptedModel(["ok"]), "A", compaction=Summarise(counting(), tokens=1000, keep=300))
         composition = again.run_sync("y", session=other.session("talk")).composition
     assert "the notes" in composition.user.text and len(composition.conversation) < 20
@@ -118,7 +118,7 @@ def test_rewinding_to_before_a_summary_leaves_it_behind_and_redacting_deletes_it
     composition = agent.run_sync("y", session=session).composition
     assert "notes" not in composition.user.text and composition.conversation[0].text == "Question 0."
     assert fork.note("summary")["text"] == "the notes"
-    if not isinstance(session, InMemorySession):
+    if not isinstance(session, Session):
         fork.redact(1)
         assert fork.note("summary") is None and memory.session("talk", branch="f").note("summary") is None
 
@@ -141,7 +141,7 @@ def test_what_summarising_takes_counts_and_is_replayed(session: Any) -> None:
 
 
 def test_a_summary_counts_for_the_limits_of_a_run() -> None:
-    session = InMemorySession()
+    session = Session()
     talked(session, 8)
     compaction = Summarise(counting("the notes", "more"), tokens=1000, keep=300)
     agent = Agent(counting("ok"), "A", compaction=compaction, limits=Limits(tokens=50))
@@ -184,7 +184,7 @@ def test_what_was_left_out_is_recalled(memory: Memory) -> None:
 
 
 def test_without_a_session_the_conversation_of_the_context_is_compacted() -> None:
-    session = InMemorySession()
+    session = Session()
     talked(session, 8)
     agent = Agent(ScriptedModel(["ok"]), compaction=Trim(tokens=500, keep=200))
     result = agent.run_sync(PromptContext(user_input="x", conversation=session.conversation))
@@ -194,7 +194,7 @@ def test_without_a_session_the_conversation_of_the_context_is_compacted() -> Non
 @pytest.mark.parametrize("keep", [0, 1, 150, 400, 1000])
 def test_whatever_is_kept_begins_with_a_turn_and_fits(keep: int) -> None:
     for turns in range(1, 9):
-        session = InMemorySession()
+        session = Session()
         talked(session, turns)
         shown = Agent(ScriptedModel(["ok"]), compaction=Trim(tokens=1000, keep=keep)).run_sync("x", session=session)
         conversation = shown.composition.conversation
@@ -224,7 +224,7 @@ def test_what_could_never_compact_is_refused(make: Any, name: str) -> None:
 
 def test_a_budget_says_when_and_changed_agents_keep_the_compaction() -> None:
     agent = Agent(ScriptedModel(["ok"]), "A", budget=1200, compaction=Summarise(counting("notes", "notes")))
-    session = InMemorySession()
+    session = Session()
     talked(session, 8)
     result = agent.but(layers="B", model=ScriptedModel(["ok"])).run_sync("x", session=session)
     assert "notes" in result.composition.user.text and result.composition.tokens <= 1200

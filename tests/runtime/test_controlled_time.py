@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import pytest
 
-from agentkit import Agent, InMemorySession, LimitExceeded, Limits, ScriptedModel, TextDelta, tool
+from agentkit import Agent, LimitExceeded, Limits, ScriptedModel, Session, TextDelta, tool
 from agentkit.errors import AgentDefinitionError
 from agentkit.models import ModelInterrupted
 from agentkit.testing import CutOff, Delayed, controlled_time
@@ -186,7 +186,7 @@ def test_a_tool_has_time_to_clean_up_when_it_is_cancelled() -> None:
             cleaned.append("too long")
         return ""
 
-    session = InMemorySession()
+    session = Session()
     agent = Agent(ScriptedModel([calling("work")]), tools=[work], limits=Limits(seconds=10))
     with controlled_time() as clock, pytest.raises(LimitExceeded):
         agent.run_sync("x", session=session)
@@ -209,7 +209,7 @@ def test_a_tool_that_hangs_beside_one_that_is_done_loses_nothing_of_it() -> None
         """Answers."""
         return "done"
 
-    session = InMemorySession()
+    session = Session()
     script = [calling("done", "stubborn", "stubborn", "done")]
     agent = Agent(ScriptedModel(script), tools=[stubborn, done], limits=Limits(seconds=10, on_limit="return"))
     with controlled_time() as clock:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, InMemorySession, Paused, ScriptedModel, ToolContext, tool
+from agentkit import Agent, Paused, ScriptedModel, Session, ToolContext, tool
 from agentkit.errors import DepsMismatch
 from agentkit.tools import Toolset, TurnTools
 from tests.raising import raises
@@ -40,7 +40,7 @@ def look() -> str:
 
 @pytest.mark.parametrize("given", [{}, {"deps": None}, {"deps": "shop"}, {"deps": 5}])
 def test_every_tool_that_cannot_work_is_named_before_anything_is_sent_or_kept(given: dict[str, Any]) -> None:
-    model, session = ScriptedModel(["never"]), InMemorySession()
+    model, session = ScriptedModel(["never"]), Session()
     agent = Agent(model, tools=[order, look, pay])
     with raises(DepsMismatch, name="deps") as caught:
         agent.run_sync("x", session=session, **given)

@@ -11,13 +11,13 @@ import pytest
 from agentkit import (
     Agent,
     Event,
-    InMemorySession,
     Layers,
     ModelReplied,
     PromptComposed,
     Recalled,
     RunFinished,
     ScriptedModel,
+    Session,
     TextDelta,
     ToolFinished,
     ToolStarted,
@@ -113,7 +113,7 @@ async def test_leaving_early_cancels_the_run() -> None:
             ended.set()
         return ""
 
-    session = InMemorySession()
+    session = Session()
     agent = Agent(ScriptedModel([calling("linger"), "never"]), tools=[linger])
     async with aclosing(agent.stream("go", session=session)) as events:
         async for event in events:
@@ -176,7 +176,7 @@ async def test_a_listener_that_raises_ends_the_run_with_a_valid_history() -> Non
         if isinstance(event, ToolFinished):
             raise ZeroDivisionError("my bug")
 
-    session = InMemorySession()
+    session = Session()
     model = ScriptedModel([calling("wait_for_it", "linger", "echo"), "never"])
     with raises(ZeroDivisionError, args=("my bug",)):
         await Agent(model, tools=[wait_for_it, linger]).run("go", session=session, on_event=listen)

@@ -38,7 +38,7 @@ def answer(*facts: dict[str, object]) -> str:
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Memory]:
-    with Memory.open(tmp_path / "store") as opened:
+    with Memory(tmp_path / "store") as opened:
         yield opened
 
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the platform 
 
 
 def restored(path: Path) -> Any:
-    with Memory.open(path.parent / "store") as memory:
+    with Memory(path.parent / "store") as memory:
         return memory.admin.restore(path)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, InMemorySession, LimitExceeded, Limits, Message, RunResult, ScriptedModel
+from agentkit import Agent, LimitExceeded, Limits, Message, RunResult, ScriptedModel, Session
 from agentkit.errors import RunBusy, SessionBusy
 from agentkit.ground import threads
 from agentkit.prompts import Conversation
@@ -33,12 +33,12 @@ from agentkit_prompts.system.threads import Threads
 threads._GRACE = 0.05
 hang = threading.Event().wait
 
-class Hung(InMemorySession):
+class Hung(Session):
     def append_now(self, *messages, key=None): return False
     def append(self, *messages, key=None): hang()
     def position(self, key): hang()
 
-class Noting(InMemorySession):
+class Noting(Session):
     def note(self, name): return hang() if name == "summary" else super().note(name)
 
 def hung_line(line): hang()
@@ -130,7 +130,7 @@ async def test_stores_that_hang_take_no_thread_from_others(monkeypatch: pytest.M
     monkeypatch.setattr(threads, "_GRACE", 0.0)
     free = threading.Event()
 
-    class Hung(InMemorySession):
+    class Hung(Session):
         def append_now(self, *messages: Any, key: str | None = None) -> bool:
             return False
 
@@ -193,7 +193,7 @@ async def test_a_file_that_is_opened_too_late_is_closed_and_free(
 
 
 def test_what_could_not_be_stored_is_in_the_error_of_a_run_that_was_cut() -> None:
-    class Full(InMemorySession):
+    class Full(Session):
         def append(self, *messages: Any, key: str | None = None) -> Conversation:
             if len(messages) == 1 and messages[0].role == "assistant":
                 raise OSError("full")

@@ -14,7 +14,6 @@ from agentkit import (
     Approved,
     Denied,
     Document,
-    InMemorySession,
     Journal,
     LimitExceeded,
     Limits,
@@ -22,6 +21,7 @@ from agentkit import (
     Paused,
     PromptContext,
     ScriptedModel,
+    Session,
     ToolFinished,
     Usage,
     UserInput,
@@ -95,8 +95,8 @@ def test_a_run_that_is_killed_before_any_line_of_its_journal_goes_on_with_the_sa
 def test_a_session_holds_each_message_once_wherever_the_run_was_killed(tmp_path: Path, stored: bool) -> None:
     number = 0
     while True:
-        memory = Memory.open(tmp_path / str(number)) if stored else None
-        session: Any = memory.session("s") if memory is not None else InMemorySession()
+        memory = Memory(tmp_path / str(number)) if stored else None
+        session: Any = memory.session("s") if memory is not None else Session()
         session.append(Message("user", "before"), Message("assistant", "yes"))
         path = tmp_path / f"{number}.jsonl"
         left = [number]
@@ -175,7 +175,7 @@ def test_what_tools_did_is_in_the_error_where_it_cannot_be_stored() -> None:
 
 
 def test_results_of_tools_are_kept_when_another_process_wrote_meanwhile(tmp_path: Path) -> None:
-    with Memory.open(tmp_path) as memory:
+    with Memory(tmp_path) as memory:
         session = memory.session("s")
 
         @tool
@@ -191,7 +191,7 @@ def test_results_of_tools_are_kept_when_another_process_wrote_meanwhile(tmp_path
 
 
 def test_a_failed_run_goes_on_without_new_input() -> None:
-    session = InMemorySession()
+    session = Session()
     agent = bank(Accounts(), (SCRIPT[0], OSError("gone"), "Fine."))
     with pytest.raises(OSError):
         agent.run_sync("look", session=session)
@@ -201,11 +201,11 @@ def test_a_failed_run_goes_on_without_new_input() -> None:
     with raises(NothingToContinue, name="user_input", value="answered"):
         agent.run_sync(None, session=session)
     with raises(NothingToContinue, name="user_input", value="no question"):
-        agent.run_sync(None, session=InMemorySession())
+        agent.run_sync(None, session=Session())
 
 
 def test_a_run_id_that_is_used_again_stores_and_shows_each_message_once() -> None:
-    session = InMemorySession()
+    session = Session()
     agent = bank(Accounts(), (SCRIPT[0], OSError("gone"), "Fine.", "never"))
     with pytest.raises(OSError):
         agent.run_sync("look", session=session, run_id="r")
@@ -219,7 +219,7 @@ def test_a_run_id_that_is_used_again_stores_and_shows_each_message_once() -> Non
 
 
 def test_a_conversation_is_busy_whichever_session_object_is_used(tmp_path: Path) -> None:
-    with Memory.open(tmp_path) as memory:
+    with Memory(tmp_path) as memory:
         found: list[BaseException] = []
 
         @tool
@@ -298,7 +298,7 @@ def test_a_journal_of_another_agent_session_or_prompt_is_refused_before_anything
     with raises(JournalError, name="agent", value="bank"):
         Agent(ScriptedModel([])).resume_sync(journal)
     with raises(JournalError, name="session"):
-        bank(Accounts()).resume_sync(journal, session=InMemorySession())
+        bank(Accounts()).resume_sync(journal, session=Session())
     with raises(JournalError, name="Recall", value="Append"):
         Agent(ScriptedModel([]), name="bank").resume_sync(journal)
 
@@ -366,7 +366,7 @@ def test_a_listener_that_fails_when_a_call_is_denied_loses_no_result() -> None:
         if isinstance(event, ToolFinished):
             raise ValueError("the listener")
 
-    session = InMemorySession()
+    session = Session()
     agent = Agent(ScriptedModel([calling(("pay", {"amount": 1}))]), tools=Accounts().tools())
     with raises(ValueError, args=("the listener",)):
         agent.run_sync("go", session=session, approve=lambda call: Denied("no"), on_event=fails)

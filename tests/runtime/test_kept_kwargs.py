@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, InMemorySession, Journal, ScriptedModel
+from agentkit import Agent, Journal, ScriptedModel, Session
 from agentkit.memory import Memory
 from agentkit.prompts import (
     AdditionalInfoPrompt,
@@ -26,9 +26,9 @@ LAYERS = Layers(before_input=[AdditionalInfoPrompt("In {{ root }}."), TextPrompt
 @pytest.fixture(params=["in memory", "stored"])
 def session(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     if request.param == "in memory":
-        yield InMemorySession(id="talk")
+        yield Session("talk")
     else:
-        with Memory.open(tmp_path) as memory:
+        with Memory(tmp_path) as memory:
             yield memory.session("talk")
 
 
@@ -93,9 +93,9 @@ def test_a_fork_has_them_and_a_rewind_to_before_them_leaves_them_behind(session:
 
 def test_they_are_stored(tmp_path: Path) -> None:
     kept = {"root": Path("/srv"), "depth": 2}
-    with Memory.open(tmp_path) as memory:
+    with Memory(tmp_path) as memory:
         memory.session("talk").keep_kwargs(kept)
-    with Memory.open(tmp_path) as memory:
+    with Memory(tmp_path) as memory:
         assert memory.session("talk").additional_kwargs == kept
         assert memory.session("other").additional_kwargs == {}
 

@@ -14,13 +14,13 @@ from agentkit import (
     Agent,
     Composition,
     Document,
-    InMemorySession,
     Layers,
     LimitExceeded,
     Limits,
     Message,
     Reply,
     ScriptedModel,
+    Session,
     Usage,
     tool,
 )
@@ -38,7 +38,7 @@ async def echo(text: str = "") -> str:
 
 
 def test_a_model_that_never_stops_calling_tools_is_stopped() -> None:
-    session, model = InMemorySession(), ScriptedModel.repeat(calling("echo"))
+    session, model = Session(), ScriptedModel.repeat(calling("echo"))
     with raises(LimitExceeded, value=16, limit="steps") as caught:
         Agent(model, tools=[echo]).run_sync("go", session=session)
     assert caught.value.limit == "steps"
@@ -60,7 +60,7 @@ def test_tool_calls_over_the_limit_are_not_run() -> None:
         """Note."""
         ran.append(text)
 
-    session = InMemorySession()
+    session = Session()
     rounds = [calling(("note", {"text": "a"}), ("note", {"text": "b"})), calling(("note", {"text": "c"}))]
     with pytest.raises(LimitExceeded) as caught:
         Agent(ScriptedModel(rounds), tools=[note], limits=Limits(tool_calls=2)).run_sync("go", session=session)
@@ -77,7 +77,7 @@ def test_no_tool_calls_at_all_may_be_allowed() -> None:
 
 
 def test_tokens_are_counted_over_all_steps() -> None:
-    session = InMemorySession()
+    session = Session()
     model = ScriptedModel.repeat(Reply(calling("echo"), Usage(30, 10)))
     with raises(LimitExceeded, value=100, limit="tokens") as caught:
         Agent(model, tools=[echo], limits=Limits(tokens=100)).run_sync("go", session=session)
@@ -92,7 +92,7 @@ def test_an_answer_that_is_there_is_given_whatever_it_cost() -> None:
 
 
 async def test_seconds_end_a_model_that_does_not_answer() -> None:
-    session = InMemorySession()
+    session = Session()
     with controlled_time(), raises(LimitExceeded, value=60, limit="seconds") as caught:
         await Agent(Never(), limits=Limits(seconds=60)).run("go", session=session)
     assert caught.value.limit == "seconds"
@@ -105,7 +105,7 @@ async def test_seconds_end_tools_and_the_history_stays_valid() -> None:
         await asyncio.Event().wait()
         return ""
 
-    session = InMemorySession()
+    session = Session()
     agent = Agent(ScriptedModel([calling("echo", "linger")]), tools=[echo, linger], limits=Limits(seconds=60))
     with controlled_time(), pytest.raises(LimitExceeded) as caught:
         await agent.run("go", session=session)
@@ -129,7 +129,7 @@ class SlowSelector:
 
 
 async def test_seconds_end_a_slow_choice_of_examples() -> None:
-    session, model = InMemorySession(), ScriptedModel(["ok"])
+    session, model = Session(), ScriptedModel(["ok"])
     shots = ExamplesPrompt(examples=[Example("2+2", "4")], selector=SlowSelector())
     agent = Agent(model, Layers(before_input=shots), limits=Limits(seconds=60))
     with controlled_time(), pytest.raises(LimitExceeded):
@@ -240,7 +240,7 @@ def test_at_a_limit_a_run_may_return_what_it_has_with_the_reason(limits: Limits,
         return "seen"
 
     model = ScriptedModel.repeat(Reply(calling("look", text="So far: blue."), Usage(10, 2)))
-    session = InMemorySession()
+    session = Session()
     result = Agent(model, tools=[look], limits=limits).run_sync("go", session=session)
     assert (result.output, result.finish_reason) == ("So far: blue.", "limit")
     assert result.limit is not None and result.limit.limit == name
@@ -254,7 +254,7 @@ def test_a_limit_that_is_reached_before_anything_is_sent_is_returned_too(output:
         over.wait(LONG)
         return []
 
-    over, session = threading.Event(), InMemorySession()
+    over, session = threading.Event(), Session()
     limits = Limits(seconds=0.05, on_limit="return")
     agent = Agent(ScriptedModel(["Hello."]), "Be brief.", memory=hangs, output=output, limits=limits)
     result = agent.run_sync("Hi.", session=session)

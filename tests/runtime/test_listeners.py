@@ -15,7 +15,6 @@ from agentkit import (
     Agent,
     Composition,
     Event,
-    InMemorySession,
     LimitExceeded,
     Limits,
     Message,
@@ -25,6 +24,7 @@ from agentkit import (
     Reply,
     RunFinished,
     ScriptedModel,
+    Session,
     TextDelta,
     ToolContext,
     ToolFinished,
@@ -175,7 +175,7 @@ def failing(kind: type, seen: list[Event], is_async: bool) -> Callable[[Event], 
 def test_a_listener_that_raises_ends_the_run_or_is_reported(
     kind: type, is_async: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    session, seen = InMemorySession(), list[Event]()
+    session, seen = Session(), list[Event]()
     with raises(ValueError, args=(f"cannot show {kind.__name__}",)):
         scripted().run_sync("x", session=session, on_event=failing(kind, seen, is_async))
     assert valid(session.conversation)
@@ -220,7 +220,7 @@ def test_a_listener_that_hangs_counts_in_the_seconds_of_the_run() -> None:
         if isinstance(event, ToolFinished):
             await asyncio.Event().wait()
 
-    agent, session = scripted().but(limits=Limits(seconds=60)), InMemorySession()
+    agent, session = scripted().but(limits=Limits(seconds=60)), Session()
     with controlled_time() as clock, pytest.raises(LimitExceeded) as caught:
         agent.run_sync("x", on_event=hang, session=session)
     assert caught.value.limit == "seconds"

@@ -13,12 +13,12 @@ from agentkit import (
     AgentError,
     Chain,
     Document,
-    InMemorySession,
     Journal,
     OpenAIModel,
     Paused,
     RecallOptions,
     ScriptedModel,
+    Session,
     tool,
 )
 from agentkit.errors import AgentDefinitionError, ScopeMismatch
@@ -32,7 +32,7 @@ ADA, BOB = Scope("acme", user="ada"), Scope("acme", user="bob")
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Any:
-    with Memory.open(tmp_path / "store", scope="acme") as opened:
+    with Memory(tmp_path / "store", scope="acme") as opened:
         for scope, text in (
             (Scope("acme"), "The office opens at nine."),
             (ADA, "Ada earns five."),
@@ -154,7 +154,7 @@ def test_what_is_given_in_place_of_a_memory_a_session_or_a_model_is_refused_with
         with raises(AgentDefinitionError, name=name, value=value):
             make()
     with raises(TypeError, name="sesion", meant={"sesion": "session"}):
-        Agent(ScriptedModel(["x"])).run_sync("x", sesion=InMemorySession())  # type: ignore[call-arg]
+        Agent(ScriptedModel(["x"])).run_sync("x", sesion=Session())  # type: ignore[call-arg]
 
 
 def test_a_model_may_be_named_and_a_budget_given() -> None:

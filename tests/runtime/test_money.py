@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import agentkit.models
 from agentkit import (
     Agent,
-    InMemorySession,
     Journal,
     LimitExceeded,
     Limits,
@@ -22,6 +21,7 @@ from agentkit import (
     OpenAIModel,
     Reply,
     ScriptedModel,
+    Session,
     Summarise,
     Usage,
 )
@@ -73,7 +73,7 @@ def test_usages_add_up_in_any_order_and_nothing_changes_none(one: Usage, two: Us
 
 
 def test_a_run_ends_when_its_money_is_spent_and_keeps_a_valid_history() -> None:
-    session = InMemorySession()
+    session = Session()
     model = ScriptedModel.repeat(spent(calling("echo"), 30_000, 1_000), price=CHEAP)  # 0.04 dollars
     with raises(LimitExceeded, value=0.1, limit="money") as caught:
         Agent(model, tools=[echo], limits=Limits(money=0.1)).run_sync("x", session=session)
@@ -95,7 +95,7 @@ def test_an_endpoint_that_counts_no_tokens_does_not_make_a_run_free(tokens: tupl
 
 @pytest.mark.parametrize("model", [ScriptedModel(["x"]), OpenAIModel("mine", base_url="http://127.0.0.1:9/v1")])
 def test_a_model_without_a_price_is_refused_before_anything_is_sent_or_kept(model: Any) -> None:
-    session = InMemorySession()
+    session = Session()
     with raises(AgentDefinitionError, name="price"):
         Agent(model, limits=Limits(money=1)).run_sync("x", session=session)
     assert len(session.conversation) == 0
@@ -203,7 +203,7 @@ def test_what_summarising_costs_is_counted_by_the_price_of_its_model() -> None:
     assert not unpriced.requests
 
 
-def _long() -> InMemorySession:
-    session = InMemorySession()
+def _long() -> Session:
+    session = Session()
     session.append(Message("user", "word " * 50), Message("assistant", "word " * 50))
     return session

@@ -123,7 +123,7 @@ def shop(**options: Any) -> Agent[Any, Any]:
 
 async def test_a_run_its_model_calls_tools_and_recalls_are_spans_of_one_tree(spans: Spans, tmp_path: Path) -> None:
     LOOKING[:] = [spans]
-    with Memory.open(tmp_path / "home", scope="acme") as memory, observe(**spans.providers):
+    with Memory(tmp_path / "home", scope="acme") as memory, observe(**spans.providers):
         memory.documents.add("Ada lives in Berlin.", source="ada.md")
         session = memory.session("s-1")
         result = await shop(memory=memory).run(f"Where is Ada? {SECRET}", session=session)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, InMemorySession, Message, ScriptedModel
+from agentkit import Agent, Message, ScriptedModel, Session
 from agentkit.errors import AgentDefinitionError, UnknownOption
 from agentkit.prompts import MessageError
 from tests.raising import raises
@@ -33,7 +33,7 @@ class Retriever:
 
 
 def test_a_session_begins_with_messages_in_the_form_of_a_provider() -> None:
-    session = InMemorySession([{"role": "user", "content": "Hi"}, Message("assistant", "Hello")])
+    session = Session(conversation=[{"role": "user", "content": "Hi"}, Message("assistant", "Hello")])
     assert [message.text for message in session.conversation] == ["Hi", "Hello"]
     model = ScriptedModel(["You said hi."])
     Agent(model).run_sync("What did I say?", session=session)
@@ -43,12 +43,12 @@ def test_a_session_begins_with_messages_in_the_form_of_a_provider() -> None:
 @pytest.mark.parametrize("given", [[HumanMessage()], [5], "Hi", 5, [{"role": "none"}]])
 def test_what_is_no_message_is_refused_when_the_session_is_made(given: Any) -> None:
     with pytest.raises(MessageError):
-        InMemorySession(given)
+        Session(conversation=given)
 
 
 def test_messages_of_langchain_are_refused_with_what_writes_them() -> None:
     with pytest.raises(MessageError):
-        InMemorySession([HumanMessage()])  # type: ignore[list-item]
+        Session(conversation=[HumanMessage()])  # type: ignore[list-item]
 
 
 def test_a_retriever_is_refused_with_the_function_to_write() -> None:

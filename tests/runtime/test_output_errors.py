@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, InMemorySession, Journal, LimitExceeded, Limits, Paused, PromptContext, ScriptedModel, tool
+from agentkit import Agent, Journal, LimitExceeded, Limits, Paused, PromptContext, ScriptedModel, Session, tool
 from agentkit.errors import NothingToContinue, OutputError
 from agentkit.memory import Memory
 from tests.runtime.scripts import calling, roles, valid
@@ -29,10 +29,10 @@ def sessions(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     if request.param == "alone":
         yield lambda: None
     elif request.param == "in memory":
-        kept = InMemorySession()
+        kept = Session()
         yield lambda: kept
     else:
-        with Memory.open(tmp_path) as memory:
+        with Memory(tmp_path) as memory:
             yield lambda: memory.session("s")
 
 

@@ -17,7 +17,6 @@ from agentkit import (
     Approved,
     Composition,
     Denied,
-    InMemorySession,
     Journal,
     LimitExceeded,
     Limits,
@@ -25,6 +24,7 @@ from agentkit import (
     Paused,
     Reply,
     ScriptedModel,
+    Session,
     ToolCall,
     ToolContext,
     Usage,
@@ -323,7 +323,7 @@ def test_the_limits_of_the_run_count_what_its_agents_spent_before_the_pause() ->
 
 
 async def test_a_run_that_is_cancelled_while_an_agent_of_it_waits_keeps_a_valid_history() -> None:
-    world, session = World(), InMemorySession()
+    world, session = World(), Session()
     hanging = asyncio.Event()
 
     @tool
@@ -583,7 +583,7 @@ def test_calls_of_one_agent_with_the_same_id_are_told_apart() -> None:
 
 
 def test_a_rewound_conversation_ends_a_paused_run() -> None:
-    session, world = InMemorySession(), World()
+    session, world = Session(), World()
     paused = pause(firm(world, "Ada"), session=session)
     session.rewind(0)
     with raises(JournalError, name="conversation"):
@@ -603,7 +603,7 @@ async def test_a_listener_or_a_decider_that_hangs_inside_ends_with_the_run_and_i
 
 
 def test_a_session_that_is_deleted_during_a_pause_ends_the_run_typed_before_anything_is_paid(tmp_path: Path) -> None:
-    with Memory.open(tmp_path) as memory:
+    with Memory(tmp_path) as memory:
         world, session = World(), memory.session("s")
         paused = pause(firm(world, "Ada"), session=session)
         memory.delete_session("s")

@@ -39,13 +39,13 @@ def journal(path: Path) -> None:
 
 
 def export(path: Path) -> None:
-    with Memory.open(path.parent / "home") as memory:
+    with Memory(path.parent / "home") as memory:
         memory.facts.add("a fact")
         memory.admin.export(path)
 
 
 def backup(path: Path) -> None:
-    with Memory.open(path.parent / "home") as memory:
+    with Memory(path.parent / "home") as memory:
         memory.admin.backup(path)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit import Agent, Chain, InMemorySession, PromptContext, ScriptedModel, UserInput, tool
+from agentkit import Agent, Chain, PromptContext, ScriptedModel, Session, UserInput, tool
 from agentkit.errors import AgentDefinitionError
 from agentkit.prompts import BudgetError, KwargsError, TextPrompt, compose
 from agentkit.prompts.chat_templates import ControlTokenError
@@ -159,7 +159,7 @@ async def test_an_agent_speaks_through_a_prompter_and_keeps_its_tool_traffic() -
 
 async def test_an_agent_with_a_prompter_takes_slots_text_and_parts_and_keeps_its_session() -> None:
     model = ScriptedModel.repeat("ok")
-    agent, session = Agent(Chain(model, ChatPrompter({"user": "{tone}: "})), tools=[add]), InMemorySession()
+    agent, session = Agent(Chain(model, ChatPrompter({"user": "{tone}: "})), tools=[add]), Session()
     await agent.run({"tone": "warm", "q": "first"}, session=session)
     await agent.run({"tone": "cold", "q": "second"}, session=session)
     assert [message.text for message in model.requests[1].messages] == ["first", "ok", "cold: second"]

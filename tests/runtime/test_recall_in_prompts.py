@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, Chain, Event, InMemorySession, Journal, Recalled, RecallOptions, ScriptedModel
+from agentkit import Agent, Chain, Event, Journal, Recalled, RecallOptions, ScriptedModel, Session
 from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory
 from agentkit.prompts import (
@@ -39,7 +39,7 @@ def asked(agent: Agent, text: str, session: object) -> tuple[str, Recalled]:
 
 
 def test_documents_facts_and_earlier_conversations_reach_the_prompt(tmp_path: Path) -> None:
-    with Memory.open(tmp_path) as memory:
+    with Memory(tmp_path) as memory:
         memory.session("before").append(Message("user", "The heron nests behind the weir.", name="Ada"))
         memory.facts.add("Herons are birds.")
         agent = Agent(ScriptedModel(["ok"] * 3), LAYERS, memory=memory)
@@ -53,7 +53,7 @@ def test_documents_facts_and_earlier_conversations_reach_the_prompt(tmp_path: Pa
 
 
 def test_what_the_prompt_shows_is_not_recalled_again(tmp_path: Path) -> None:
-    with Memory.open(tmp_path) as memory:
+    with Memory(tmp_path) as memory:
         session = memory.session("now")
         agent = Agent(ScriptedModel(["ok"] * 3), LAYERS, memory=memory)
         asked(agent, "The heron nests behind the weir.", session)
@@ -65,18 +65,18 @@ def test_what_the_prompt_shows_is_not_recalled_again(tmp_path: Path) -> None:
 
 
 def test_a_conversation_that_is_kept_elsewhere_hides_nothing(tmp_path: Path) -> None:
-    with Memory.open(tmp_path) as memory:
+    with Memory(tmp_path) as memory:
         memory.facts.add("Herons are birds.")
         agent = Agent(ScriptedModel(["ok"] * 2), LAYERS, memory=memory)
         said = [Message("user", "Herons?"), Message("assistant", "Yes.")]
-        for session in (InMemorySession(), InMemorySession(Conversation(said))):
+        for session in (Session(), Session(conversation=Conversation(said))):
             sent, recalled = asked(agent, "What are herons?", session)
             assert "Herons are birds." in sent
             assert recalled.degraded == ()
 
 
 def test_what_a_budget_cut_from_the_conversation_is_recalled(tmp_path: Path) -> None:
-    with Memory.open(tmp_path) as memory:
+    with Memory(tmp_path) as memory:
         session = memory.session("now")
         session.append(Message("user", "The heron nests behind the weir."), Message("assistant", "I see."))
         for number in range(20):
@@ -101,7 +101,7 @@ def test_facts_of_the_context_stay_before_those_recalled() -> None:
 
 
 def test_a_custom_recaller_gets_the_session_only_if_it_has_a_parameter_for_it() -> None:
-    session = InMemorySession()
+    session = Session()
 
     class Curious:
         def recall(self, query: str, *, session: object = None, visible: int | None = None) -> list[Document]:
@@ -128,7 +128,7 @@ WARRANTY = "The warranty is 99 years."
 
 
 def test_what_the_model_answered_in_one_session_is_no_evidence_in_the_next(tmp_path: Path) -> None:
-    with Memory.open(tmp_path) as memory:
+    with Memory(tmp_path) as memory:
         agent = Agent(ScriptedModel([WARRANTY, "ok", "ok"]), memory=memory)
         agent.run_sync("How long is it?", session=memory.session("one"))
         sent, recalled = asked(agent, "How long is the warranty?", memory.session("two"))
@@ -140,7 +140,7 @@ def test_what_the_model_answered_in_one_session_is_no_evidence_in_the_next(tmp_p
 
 
 def test_what_a_user_wrote_is_shown_as_written_by_a_user_apart_from_documents(tmp_path: Path) -> None:
-    with Memory.open(tmp_path) as memory:
+    with Memory(tmp_path) as memory:
         memory.session("one").append(Message("user", WARRANTY, name="Bo"), said_at=1_700_000_000)
         (tmp_path / "manual.md").write_text("The warranty is 2 years.")
         memory.ingest(tmp_path / "manual.md")
@@ -159,7 +159,7 @@ def test_what_a_user_wrote_is_shown_as_written_by_a_user_apart_from_documents(tm
 
 
 def test_a_message_that_asked_the_model_to_repair_its_answer_is_not_what_the_user_wrote(tmp_path: Path) -> None:
-    with Memory.open(tmp_path) as memory:
+    with Memory(tmp_path) as memory:
         agent = Agent(ScriptedModel([f'{{"{WARRANTY}": 1}}', "{}"]), output=dict[int, int])
         agent.run_sync("Numbers, please.", session=memory.session("one"))
         assert "99 years" in str(memory.recall("warranty", roles=("user",)).recalled)

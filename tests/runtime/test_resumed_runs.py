@@ -14,7 +14,6 @@ from agentkit import (
     Agent,
     Approved,
     Denied,
-    InMemorySession,
     Journal,
     LimitExceeded,
     Limits,
@@ -22,6 +21,7 @@ from agentkit import (
     Paused,
     Reply,
     ScriptedModel,
+    Session,
     Usage,
     tool,
 )
@@ -82,7 +82,7 @@ def test_what_can_decide_nothing_is_refused_before_anything_is_sent() -> None:
 
 
 def test_a_resume_that_fails_at_once_loses_nothing_that_was_known() -> None:
-    session = InMemorySession()
+    session = Session()
     journal = paused(session)
 
     def busy(call: Any) -> Denied:
@@ -96,7 +96,7 @@ def test_a_resume_that_fails_at_once_loses_nothing_that_was_known() -> None:
 
 @pytest.mark.parametrize("order", [[0, 3, 1, 2], [0, 2], [0, 2, 3]])
 def test_a_journal_that_does_not_begin_with_its_beginning_is_refused(order: list[int]) -> None:
-    session = InMemorySession()
+    session = Session()
     lines = paused(session).dumps().splitlines(keepends=True) * 2
     with raises(JournalError, line=2):
         Agent(ScriptedModel([])).resume_sync(Journal.loads("".join([lines[at] for at in order])), session=session)
@@ -112,7 +112,7 @@ def test_what_is_no_journal_is_told_apart_from_a_file_that_is_not_there() -> Non
 
 
 def test_the_steps_of_a_run_that_went_further_than_a_lower_limit_end_at_once() -> None:
-    session, model = InMemorySession(), ScriptedModel.repeat(PAY)
+    session, model = Session(), ScriptedModel.repeat(PAY)
     with pytest.raises(LimitExceeded):
         Agent(model, tools=[paying([], "never")], limits=Limits(steps=5)).run_sync("go", session=session)
     with pytest.raises(LimitExceeded):
@@ -186,7 +186,7 @@ def test_a_process_that_was_forked_during_a_run_does_not_hold_its_journal(tmp_pa
 
 
 def test_a_run_that_is_tried_again_has_its_own_messages_also_where_another_writer_came_between(tmp_path: Path) -> None:
-    with Memory.open(tmp_path) as mine, Memory.open(tmp_path) as theirs:
+    with Memory(tmp_path) as mine, Memory(tmp_path) as theirs:
 
         @tool
         def look() -> str:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit import Agent, InMemorySession, ModelError, ScriptedModel, tool
+from agentkit import Agent, ModelError, ScriptedModel, Session, tool
 from agentkit.errors import JournalError
 from agentkit.memory import HeadMoved, Memory, NotFound, Scope
 from agentkit.prompts import Conversation, Message, MessageError
@@ -28,13 +28,13 @@ def look() -> str:
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Memory]:
-    with Memory.open(tmp_path / "store", scope=Scope("acme", user="ada")) as opened:
+    with Memory(tmp_path / "store", scope=Scope("acme", user="ada")) as opened:
         yield opened
 
 
 @pytest.fixture(params=["in memory", "stored"])
 def session(request: pytest.FixtureRequest, memory: Memory) -> Any:
-    return InMemorySession(id="talk") if request.param == "in memory" else memory.session("talk")
+    return Session("talk") if request.param == "in memory" else memory.session("talk")
 
 
 def texts(session: Any) -> list[str]:
@@ -144,7 +144,7 @@ def test_what_is_stored_stays_and_can_be_opened(memory: Memory) -> None:
 def test_whoever_holds_the_old_end_is_told_and_goes_on_behind_the_new_one(memory: Memory, tmp_path: Path) -> None:
     mine = memory.session("talk")
     talked(mine)
-    with Memory.open(tmp_path / "store", scope=Scope("acme", user="ada")) as other_process:
+    with Memory(tmp_path / "store", scope=Scope("acme", user="ada")) as other_process:
         theirs = other_process.session("talk")
         other_fork = other_process.session("talk").fork("f")
         mine.rewind(4)
@@ -209,7 +209,7 @@ def test_a_deleted_conversation_cannot_be_rewound(memory: Memory) -> None:
 @law
 def test_whatever_is_kept_has_no_orphans(conversation: Conversation, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(conversation)))
-    act: Callable[[], Conversation] = lambda: InMemorySession(conversation).rewind(at)  # noqa: E731
+    act: Callable[[], Conversation] = lambda: Session(conversation=conversation).rewind(at)  # noqa: E731
     if at < len(conversation) and conversation[at].role == "tool":
         with pytest.raises(MessageError):
             act()

@@ -13,12 +13,12 @@ from agentkit import (
     Approved,
     Denied,
     Event,
-    InMemorySession,
     LimitExceeded,
     Limits,
     Message,
     Paused,
     ScriptedModel,
+    Session,
     ToolCall,
     ToolContext,
     ToolFinished,
@@ -46,7 +46,7 @@ def results(model_reply: Message, *tools: Any, **options: Any) -> list[ToolResul
         if isinstance(event, ToolFinished):
             found.append(event.result)
 
-    session = InMemorySession()
+    session = Session()
     Agent(ScriptedModel([model_reply, "done"]), tools=tools).run_sync("go", on_event=listen, session=session, **options)
     assert valid(session.conversation)
     by_id = {result.call_id: result for result in found}
@@ -117,7 +117,7 @@ def test_what_ends_the_program_beside_other_calls_leaves_a_run_that_goes_on(
         await asyncio.sleep(0 if waits else 0.01)
         return "here"
 
-    is_new, session = True, InMemorySession()
+    is_new, session = True, Session()
     model = ScriptedModel([calling("linger", "leave", "linger"), "done"])
     agent = Agent(model, tools=[leave, linger])
     with controlled_time(), raises(error, args=("now",)) as caught:
@@ -162,7 +162,7 @@ def write(path: str) -> str:
 
 
 def test_without_an_approver_a_run_pauses_and_nothing_was_called() -> None:
-    session = InMemorySession()
+    session = Session()
     agent = Agent(
         ScriptedModel([calling(("wipe", {"path": "/"}), ("echo", {"text": "hi"})), "x"]), tools=[always, echo]
     )
@@ -280,7 +280,7 @@ def test_an_approver_that_fails_ends_the_run_and_nothing_was_called() -> None:
     def approve(call: ToolCall) -> bool:
         raise RuntimeError("the terminal is gone")
 
-    session = InMemorySession()
+    session = Session()
     agent = Agent(ScriptedModel([calling(("wipe", {"path": "x"})), "never"]), tools=[always])
     with raises(RuntimeError, args=("the terminal is gone",)):
         agent.run_sync("go", approve=approve, session=session)
@@ -343,7 +343,7 @@ def test_a_tool_with_a_limit_on_its_calls_counts_over_the_whole_run() -> None:
 
 
 def test_an_empty_reply_is_an_empty_answer() -> None:
-    session = InMemorySession()
+    session = Session()
     assert Agent(ScriptedModel([""])).run_sync("hi", session=session).output == ""
     Agent(ScriptedModel(["ok"])).run_sync("again", session=session)
     assert roles(session.conversation) == "user assistant user assistant"
@@ -379,7 +379,7 @@ def test_ids_a_model_repeats_in_every_step_do_not_repeat_idempotency_keys() -> N
         return "paid"
 
     model = ScriptedModel([calling(("pay", {}, "call_0")), calling(("pay", {}, "call_0")), "done"])
-    session = InMemorySession()
+    session = Session()
     Agent(model, tools=[pay]).run_sync("go", session=session, run_id="r")
     assert len(set(keys)) == 2
     assert valid(session.conversation)
@@ -418,7 +418,7 @@ def test_ten_thousand_calls_over_a_limit_run_none() -> None:
 
 
 def test_text_beside_calls_is_kept() -> None:
-    session = InMemorySession()
+    session = Session()
     model = ScriptedModel([calling(("echo", {"text": "x"}), text="Let me look."), "done"])
     Agent(model, tools=[echo]).run_sync("go", session=session)
     assert session.conversation[1].text == "Let me look."

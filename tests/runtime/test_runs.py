@@ -22,13 +22,13 @@ from agentkit import (
     Chain,
     Composition,
     Document,
-    InMemorySession,
     Layers,
     Message,
     PromptContext,
     Reply,
     RunFinished,
     ScriptedModel,
+    Session,
     ToolContext,
     Usage,
     UserInput,
@@ -128,7 +128,7 @@ def test_a_whole_context_gets_the_tools_of_the_agent_and_the_conversation_of_the
     agent.run_sync(PromptContext(user_input="now", conversation=past))
     assert [message.text for message in model.requests[-1].messages] == ["before", "yes", "now"]
     assert [spec.name for spec in model.requests[-1].tools] == ["add"]
-    session = InMemorySession()
+    session = Session()
     session.append(Message("user", "kept"), Message("assistant", "sure"))
     agent.run_sync(PromptContext(user_input="now"), session=session)
     assert [message.text for message in model.requests[-1].messages] == ["kept", "sure", "now"]
@@ -152,7 +152,7 @@ async def test_memory_is_asked_in_a_thread() -> None:
 
 
 def test_compose_shows_what_run_would_send_and_keeps_nothing() -> None:
-    session = InMemorySession()
+    session = Session()
     session.append(Message("user", "one"), Message("assistant", "two"))
     model = ScriptedModel(["ok"])
     agent = Agent(model, "Be brief.", tools=[add])
@@ -164,7 +164,7 @@ def test_compose_shows_what_run_would_send_and_keeps_nothing() -> None:
 
 def test_a_composition_is_represented_by_the_number_of_its_messages() -> None:
     model = ScriptedModel([calling(("double", {"a": 2})), "4"])
-    session = InMemorySession()
+    session = Session()
     Agent(model, "Be brief.", tools=[double]).run_sync("Double 2.", session=session)
     sent = [*model.requests, Agent(model).compose("And 3?", session=session)]
     assert [repr(composition) for composition in sent] == [
@@ -176,7 +176,7 @@ def test_a_composition_is_represented_by_the_number_of_its_messages() -> None:
 
 
 def test_an_error_of_the_model_passes_through_and_leaves_the_session_valid() -> None:
-    session = InMemorySession()
+    session = Session()
     agent = Agent(ScriptedModel([ModelUnavailable("down", model="m"), "back"]))
     with raises(ModelUnavailable, model="m"):
         agent.run_sync("hello?", session=session)
@@ -186,7 +186,7 @@ def test_an_error_of_the_model_passes_through_and_leaves_the_session_valid() -> 
 
 
 def test_an_error_after_tool_calls_keeps_the_calls_with_their_results() -> None:
-    session = InMemorySession()
+    session = Session()
     agent = Agent(ScriptedModel([calling(("double", {"a": 2})), ModelRateLimited("slow down")]), tools=[double])
     with pytest.raises(ModelRateLimited):
         agent.run_sync("go", session=session)
@@ -340,7 +340,7 @@ _user: ContextVar[str] = ContextVar("user", default="nobody")
 def test_a_process_that_ran_an_agent_with_a_memory_ends_in_silence(tmp_path: Path) -> None:
     code = (
         "import sys; from agentkit import Agent, ScriptedModel; from agentkit.memory import Memory\n"
-        "with Memory.open(sys.argv[1]) as memory:\n"
+        "with Memory(sys.argv[1]) as memory:\n"
         "    print(Agent(ScriptedModel(['Noon.']), memory=memory).run_sync('When?').output)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
@@ -400,7 +400,7 @@ def test_run_sync_works_in_a_forked_child_and_in_its_parent() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_a_tool_may_fork_while_sync_and_async_runs_are_under_way() -> None:
-    session = InMemorySession()
+    session = Session()
     inner = Agent(ScriptedModel.repeat("inner"))
     inner.run_sync("leaves an idle loop behind")
 
@@ -429,7 +429,7 @@ def test_an_interrupted_wait_inside_a_loop_cancels_the_run(interruptible: None) 
             ended.set()
         return ""
 
-    session = InMemorySession()
+    session = Session()
     agent = Agent(ScriptedModel([calling("linger"), "never"]), tools=[linger])
 
     async def notebook() -> None:
@@ -449,7 +449,7 @@ def test_an_interrupt_of_run_sync_cancels_the_run_in_order(interruptible: None) 
         await asyncio.Event().wait()
         return ""
 
-    session = InMemorySession()
+    session = Session()
     agent = Agent(ScriptedModel([calling("press_ctrl_c"), "never"]), tools=[press_ctrl_c])
     with pytest.raises(KeyboardInterrupt):
         agent.run_sync("go", session=session)

@@ -15,7 +15,7 @@ from tests.effort import tries
 ROOT = Path(__file__).parents[2]
 HANGS = '''
 import asyncio, json, sys, threading, time, warnings
-from agentkit import Agent, InMemorySession, Layers, LimitExceeded, Limits, Message, RunFinished
+from agentkit import Agent, Session, Layers, LimitExceeded, Limits, Message, RunFinished
 from agentkit import ScriptedModel, ToolCall
 from agentkit.prompts import Example, ExamplesPrompt
 
@@ -99,7 +99,7 @@ elif what == "last":
         if isinstance(event, RunFinished):
             await swallow()
     options["on_event"] = listen
-session = InMemorySession()
+session = Session()
 agent = Agent(model, layers, limits=Limits(seconds=5 if what == "tool" else 0.2), **fields)
 began = time.monotonic()
 try:

@@ -12,23 +12,23 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, Document, InMemorySession, Layers, Message, ModelError, ScriptedModel, Session, UserInput
+from agentkit import Agent, Document, Layers, Message, ModelError, ScriptedModel, Session, SessionProtocol, UserInput
 from agentkit.errors import SessionBusy
 from agentkit.memory import AlreadyUsed, HeadMoved, InvalidArgument, Memory
 from agentkit.prompts import KwargsError, TemplateError, TextPrompt
 from tests.raising import raises
 from tests.runtime.scripts import Forgetful, Never, Slow, calling, roles, valid
 
-OpenSession = Callable[[str], Session]
+OpenSession = Callable[[str], SessionProtocol]
 
 
 @pytest.fixture(params=["in memory", "SQLite"])
 def open_session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenSession]:
     """Opens a session by its id; every test runs with both kinds."""
     if request.param == "in memory":
-        yield lambda name: InMemorySession(id=name)
+        yield lambda name: Session(name)
     else:
-        with Memory.open(tmp_path) as memory:
+        with Memory(tmp_path) as memory:
             yield memory.session
 
 
@@ -81,11 +81,11 @@ def test_without_a_session_nothing_is_remembered() -> None:
 
 
 def test_a_stored_session_goes_on_where_it_ended(tmp_path: Path) -> None:
-    with Memory.open(tmp_path) as memory:
+    with Memory(tmp_path) as memory:
         agent = Agent(ScriptedModel([calling(("echo", {"text": "x"})), "ok"]), tools=[echo])
         before = agent.run_sync("first", session=memory.session("s")).messages
     model = ScriptedModel(["still here"])
-    with Memory.open(tmp_path) as memory:
+    with Memory(tmp_path) as memory:
         session = memory.session("s")
         assert tuple(session.conversation) == before
         Agent(model).run_sync("second", session=session)
@@ -94,7 +94,7 @@ def test_a_stored_session_goes_on_where_it_ended(tmp_path: Path) -> None:
 
 
 async def test_a_stored_session_works_in_an_event_loop(tmp_path: Path) -> None:
-    with Memory.open(tmp_path) as memory:
+    with Memory(tmp_path) as memory:
         session = memory.session("s")
         await Agent(ScriptedModel(["ok"])).run("hi", session=session)
         assert roles(session.conversation) == "user assistant"
@@ -177,7 +177,7 @@ async def test_two_runs_at_once_on_one_session_are_refused(open_session: OpenSes
 
 
 async def test_a_given_run_id_does_not_open_the_door_twice() -> None:
-    session, model = InMemorySession(), Never()
+    session, model = Session(), Never()
     first = asyncio.create_task(Agent(model).run("one", session=session, run_id="same"))
     await model.asked.wait()
     with pytest.raises(SessionBusy):
@@ -221,7 +221,7 @@ def test_a_session_is_free_again_after_a_failed_run(open_session: OpenSession) -
 
 async def test_a_second_writer_on_a_stored_conversation_gets_an_error(tmp_path: Path) -> None:
     """Two session objects on one conversation, as in two processes: the one that is behind gets an error."""
-    with Memory.open(tmp_path) as memory:
+    with Memory(tmp_path) as memory:
         one, other = memory.session("s"), memory.session("s")
         await Agent(ScriptedModel(["ok"])).run("first", session=one)
         with pytest.raises(HeadMoved):
@@ -258,9 +258,9 @@ def test_an_append_under_the_key_of_the_last_one_adds_nothing(open_session: Open
 
 def test_a_session_may_begin_with_a_conversation() -> None:
     model = ScriptedModel(["ok"])
-    known = InMemorySession()
+    known = Session()
     known.append(Message("user", "old"), Message("assistant", "times"))
-    fork = InMemorySession(known.conversation, id="fork")
+    fork = Session("fork", known.conversation)
     Agent(model).run_sync("new", session=fork)
     assert len(model.requests[0].messages) == 3
     assert len(known.conversation) == 2
@@ -300,8 +300,8 @@ def test_a_turn_of_run_sync_takes_the_same_work_however_long_the_session(open_se
 
 @pytest.mark.parametrize("stored", [False, True])
 def test_a_key_that_was_used_for_other_messages_is_refused(stored: bool, tmp_path: Path) -> None:
-    with Memory.open(tmp_path) as memory:
-        session: Any = memory.session("s") if stored else InMemorySession(id="s")
+    with Memory(tmp_path) as memory:
+        session: Any = memory.session("s") if stored else Session("s")
         first = Message("user", "one"), Message("assistant", "two")
         session.append(*first, key="k")
         session.append(Message("user", "three"))
@@ -323,8 +323,8 @@ def test_a_key_that_was_used_for_other_messages_is_refused(stored: bool, tmp_pat
 
 @pytest.mark.parametrize("stored", [False, True])
 def test_the_keys_of_messages_are_those_of_a_fork_and_not_those_that_were_rewound(stored: bool, tmp_path: Path) -> None:
-    with Memory.open(tmp_path) as memory:
-        session: Any = memory.session("s") if stored else InMemorySession(id="s")
+    with Memory(tmp_path) as memory:
+        session: Any = memory.session("s") if stored else Session("s")
         session.append(Message("user", "one"), Message("assistant", "two"), key="a")
         session.append(Message("user", "three"))
         session.append(Message("assistant", "four"), key="b")

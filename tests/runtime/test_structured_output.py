@@ -18,7 +18,6 @@ from agentkit import (
     Agent,
     AskAgain,
     Chain,
-    InMemorySession,
     Journal,
     Limits,
     Message,
@@ -28,6 +27,7 @@ from agentkit import (
     Reply,
     RunResult,
     ScriptedModel,
+    Session,
     TextDelta,
     ToolCall,
     ToolContext,
@@ -126,7 +126,7 @@ def test_null_for_what_may_be_left_out_is_the_default() -> None:
 
 
 def test_the_tool_is_offered_beside_the_others_and_its_call_is_the_answer() -> None:
-    session = InMemorySession()
+    session = Session()
     model = ScriptedModel([calling("look"), answering(BERN)])
     agent = Agent(model, tools=[look], output=OutputSpec(City, mode="tool"))
     result = agent.run_sync("go", session=session)
@@ -353,7 +353,7 @@ def test_an_answer_with_many_problems_is_not_answered_with_all_of_them() -> None
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("reason", ["refusal", "length", "content_filter"])
 def test_a_reply_that_stopped_is_not_asked_for_again(mode: OutputMode, reason: str) -> None:
-    session = InMemorySession()
+    session = Session()
     model = ScriptedModel.repeat(Reply(Message("assistant", '{"name": "Be'), finish_reason=reason))
     with pytest.raises(OutputStopped) as caught:
         Agent(model, output=OutputSpec(City, mode=mode)).run_sync("go", session=session)
@@ -460,7 +460,7 @@ def test_a_function_is_called_with_the_answer_and_ends_the_run() -> None:
         called.append((flight, seats, context.call_id))
         return City(name=flight, inhabitants=seats)
 
-    session = InMemorySession()
+    session = Session()
     model = ScriptedModel([calling("look"), "I would book.", answering('{"flight": "LX1", "seats": "x"}', name="book"),
                            answering('{"flight": "LX1", "seats": 2}', name="book")])  # fmt: skip
     result = Agent(model, tools=[look], output=book, deps=Atlas).run_sync("go", session=session, deps=Atlas(set()))
@@ -508,7 +508,7 @@ def test_a_function_is_not_called_again_when_its_run_is_repeated() -> None:
         called.append(flight)
         return City(name=flight, inhabitants=1)
 
-    session = InMemorySession()
+    session = Session()
     replies = [answering('{"flight": "LX1"}', name="book")]
     first = Agent(ScriptedModel(replies), output=book, name="a").run_sync("go", session=session, run_id="r1")
     again = Agent(ScriptedModel([]), output=book, name="a").run_sync("go", session=session, run_id="r1")

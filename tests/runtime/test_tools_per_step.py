@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, InMemorySession, Journal, PromptContext, ScriptedModel, tool
+from agentkit import Agent, Journal, PromptContext, ScriptedModel, Session, tool
 from agentkit.prompts import PromptError
 from agentkit.tools import (
     MCPToolset,
@@ -170,7 +170,7 @@ def test_eighteen_hundred_tools_cost_no_more_prompt_than_twenty() -> None:
 
 def test_a_found_tool_can_be_called_and_stays_in_the_next_turns() -> None:
     search = ToolSearch([walk, open_door, *many(50)], always=[Tool.from_provider(NATIVE)], results=2)
-    session = InMemorySession()
+    session = Session()
     model = ScriptedModel([calling(("search_tools", {"query": "openDoor"})), calling("open_door"), "done", "again"])
     agent = Agent(model, tools=search)
     result = agent.run_sync("Go", session=session)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from agentkit import Agent, Chain, InMemorySession, LimitExceeded, Limits, ScriptedModel
+from agentkit import Agent, Chain, LimitExceeded, Limits, ScriptedModel, Session
 from agentkit.errors import AgentDefinitionError, OutputError
 from agentkit.prompts import Layers
 from tests.raising import raises
@@ -63,7 +63,7 @@ def test_the_model_gets_the_schema_in_every_step() -> None:
 
 
 def test_the_model_may_repair_its_answer() -> None:
-    session = InMemorySession()
+    session = Session()
     model = ScriptedModel(["Bern!", '{"name": "Bern", "inhabitants": -1}', '{"name": "Bern", "inhabitants": 9}'])
     result = Agent(model, output=City).run_sync("Name a city.", session=session)
     assert result.output.inhabitants == 9
@@ -75,7 +75,7 @@ def test_the_model_may_repair_its_answer() -> None:
 
 
 def test_after_all_repairs_the_error_says_what_was_wrong() -> None:
-    session, model = InMemorySession(), ScriptedModel.repeat("Bern!")
+    session, model = Session(), ScriptedModel.repeat("Bern!")
     with raises(OutputError, name="answer") as caught:
         Agent(model, output=City).run_sync("go", session=session)
     assert caught.value.text == "Bern!"
@@ -97,7 +97,7 @@ def test_repairs_count_as_steps() -> None:
 
 
 def test_a_model_may_call_tools_after_a_bad_answer() -> None:
-    session = InMemorySession()
+    session = Session()
     model = ScriptedModel(["Bern!", calling("look"), "still no", '{"name": "Bern", "inhabitants": 1}'])
 
     def look() -> str:

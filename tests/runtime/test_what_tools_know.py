@@ -11,11 +11,11 @@ from pydantic import BaseModel
 
 from agentkit import (
     Agent,
-    InMemorySession,
     Journal,
     Message,
     RunFinished,
     ScriptedModel,
+    Session,
     ToolFinished,
     ToolProgress,
     tool,
@@ -39,7 +39,7 @@ async def look(context: ToolContext) -> str:
 
 
 def test_a_tool_knows_step_usage_and_messages() -> None:
-    session = InMemorySession()
+    session = Session()
     agent = Agent(ScriptedModel(["Hello", calling("look"), calling("look"), "Bye"]), tools=[look])
     agent.run_sync("Hi", session=session)
     result = agent.run_sync("Go", session=session)
@@ -146,7 +146,7 @@ def test_a_final_tool_ends_the_run_with_its_result() -> None:
     def answer(text: str) -> str:
         return text.upper()
 
-    session = InMemorySession()
+    session = Session()
     model = ScriptedModel([calling("look", ("answer", {"text": "done"})), "next"])
     agent = Agent(model, tools=[look, answer])
     result = agent.run_sync("Go", session=session, run_id="r1")
@@ -209,7 +209,7 @@ def test_a_conversation_is_handed_over_with_the_history_that_was_chosen(history:
 
     inner = ScriptedModel(["From the expert"])
     expert = Agent(inner, "You are an expert.", name="expert")
-    session = InMemorySession()
+    session = Session()
     ask = ("expert", {"input": "Take over"})
     model = ScriptedModel(["Hello", calling("note"), calling(ask), "never"])
     hand_off = expert.as_tool(name="expert", description="Takes over.", history=history, final=True)

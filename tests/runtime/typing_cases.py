@@ -13,13 +13,13 @@ from agentkit import (
     AskAgain,
     Chain,
     Event,
-    InMemorySession,
     Limits,
     OutputSpec,
     RunFinished,
     RunResult,
     ScriptedModel,
     Session,
+    SessionProtocol,
     Tool,
     ToolContext,
     tool,
@@ -141,7 +141,7 @@ def tools() -> None:
 
 
 def sessions(memory: Memory) -> None:
-    both: list[Session] = [InMemorySession(), memory.session("s")]
+    both: list[SessionProtocol] = [Session(), memory.session("s")]
     Agent(ScriptedModel([])).run_sync("hi", session=both[0])
 
 

@@ -29,7 +29,7 @@ def run_service(request: pytest.FixtureRequest, tmp_path: Path) -> RunService:
         pytest.importorskip("dbos", reason="needs the extra `durable`")
         runs = Runs(f"sqlite:///{tmp_path / 'durable.db'}")
         with (
-            Memory.open(tmp_path / "home", scope="local") as memory,
+            Memory(tmp_path / "home", scope="local") as memory,
             served(agent.but(memory=memory), runs=runs, **options) as client,
         ):
             yield client

@@ -97,7 +97,7 @@ def test_what_a_run_used_is_counted_when_it_ends_while_the_server_stops(tmp_path
 
     runs = Runs(f"sqlite:///{tmp_path / 'durable.db'}")
     records = runs.store.rows
-    with Memory.open(tmp_path / "home", scope="acme") as memory:
+    with Memory(tmp_path / "home", scope="acme") as memory:
         agent = Agent(ScriptedModel([late]), name="shop", memory=memory)
         with served(agent, runs=runs) as client:
             run = client.post("/runs", {"agent": "shop", "input": "a"}).json()["id"]
@@ -110,7 +110,7 @@ def test_a_run_whose_journal_is_damaged_takes_no_room_once_it_has_ended(tmp_path
     runs, model = Runs(f"sqlite:///{tmp_path / 'durable.db'}"), ScriptedModel.repeat(Delayed(300, "late"))
     records = runs.store.rows
     with (
-        Memory.open(tmp_path / "home", scope="acme") as memory,
+        Memory(tmp_path / "home", scope="acme") as memory,
         served(Agent(model, name="shop", memory=memory), runs=runs) as client,
     ):
         bad, good = [client.post("/runs", {"agent": "shop", "input": "a"}).json()["id"] for _ in range(2)]
@@ -130,7 +130,7 @@ def test_a_run_whose_journal_is_damaged_takes_no_room_once_it_has_ended(tmp_path
 def test_all_that_is_stored_of_a_durable_run_is_deleted_with_it(tmp_path: Path) -> None:
     runs = Runs(f"sqlite:///{tmp_path / 'durable.db'}")
     with (
-        Memory.open(tmp_path / "home", scope="acme") as memory,
+        Memory(tmp_path / "home", scope="acme") as memory,
         served(Agent(ScriptedModel.repeat("Hi."), name="shop", memory=memory), runs=runs) as client,
     ):
         run = client.post("/runs", {"agent": "shop", "input": "a"}).json()["id"]
@@ -152,7 +152,7 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
     with raises(AgentDefinitionError, name="memory"):
         Server([agent], runs=runs)
     with (
-        Memory.open(tmp_path / "home", scope="acme") as memory,
+        Memory(tmp_path / "home", scope="acme") as memory,
         served(agent.but(memory=memory), access=Access(access), runs=runs) as client,
     ):
         (tmp_path / "sky.md").write_text("The sky is blue.", "utf-8")
@@ -277,7 +277,7 @@ def test_a_request_is_left_to_a_server_that_answers_it_and_continued_if_its_serv
     records = first.store.rows
     asked: dict[str, Any] = {"threadId": "t", "runId": "r", "tools": [], "context": [], "state": None}
     asked |= {"forwardedProps": None, "messages": [{"id": "m", "role": "user", "content": "pay 3"}]}
-    with Memory.open(tmp_path / "home", scope="local") as memory, ThreadPoolExecutor(1) as threads:
+    with Memory(tmp_path / "home", scope="local") as memory, ThreadPoolExecutor(1) as threads:
         agent = Agent(model, tools=[pay], name="cashier", memory=memory)
         with served(agent, runs=first) as client:
             waiting = client.post("/agents/cashier/ag-ui", asked).text

@@ -318,7 +318,7 @@ async def test_a_server_that_stops_loses_no_run(tmp_path: Path) -> None:
         return Agent(ScriptedModel(replies), tools=[look], name="a", memory=memory)
 
     options = ServerOptions(grace_seconds=0.2)
-    with Memory.open(tmp_path / "home") as memory:
+    with Memory(tmp_path / "home") as memory:
         first = agent(wants(("c1", "look", "{}")), Delayed(60, "never"), memory=memory)
         with closing(RunStore(tmp_path / "runs.db")) as store, served(first, store=store, options=options) as client:
             run = client.post("/runs", {"agent": "a", "input": "Hi", "session": "s"}).json()["id"]

@@ -51,7 +51,7 @@ ALL: Any = ("run", "read", "approve", "metrics")
 def test_two_tenants_with_a_session_of_one_name_never_see_each_other(tmp_path: Path) -> None:
     own = tokens(tmp_path / "access.yaml", acme=ALL, bolt=ALL)
     model = ScriptedModel.repeat("Noted.")
-    with Memory.open(tmp_path / "home") as memory:
+    with Memory(tmp_path / "home") as memory:
         agent = Agent(model, "You note.", name="notes", memory=memory)
         with served(agent, access=Access(tmp_path / "access.yaml")) as client:
             for tenant, text in (("acme", "The code is 4711."), ("bolt", "What is the code?")):
@@ -71,7 +71,7 @@ def test_two_tenants_with_a_session_of_one_name_never_see_each_other(tmp_path: P
 
 def test_without_tokens_callers_are_the_tenant_whose_memory_the_agents_have(tmp_path: Path) -> None:
     model = ScriptedModel.repeat("Noted.")
-    with Memory.open(tmp_path / "home", scope="acme") as memory:
+    with Memory(tmp_path / "home", scope="acme") as memory:
         memory.documents.add("The code of the gate is 4711.", source="gate.md")
         with served(Agent(model, "You note.", name="notes", memory=memory)) as client:
             client.openai().chat.completions.create(
@@ -160,7 +160,7 @@ def test_a_user_of_a_tenant_has_its_own_sessions_runs_and_responses(tmp_path: Pa
 
 
 def test_without_tokens_the_inspector_lists_the_sessions_of_all_users_as_they_are_now(tmp_path: Path) -> None:
-    with Memory.open(tmp_path / "home") as memory:
+    with Memory(tmp_path / "home") as memory:
         agent = Agent(ScriptedModel.repeat("Hm."), name="a", memory=memory)
         with served(agent) as client:
 
@@ -352,7 +352,7 @@ def test_a_web_page_cannot_ask(tmp_path: Path) -> None:
 
 
 def test_agents_of_one_server_share_one_store(tmp_path: Path) -> None:
-    with Memory.open(tmp_path / "a", scope=Scope("local")) as one, Memory.open(tmp_path / "b") as other:
+    with Memory(tmp_path / "a", scope=Scope("local")) as one, Memory(tmp_path / "b") as other:
         agents = [Agent(ScriptedModel([]), name=f"a{at}", memory=memory) for at, memory in enumerate((one, other))]
         with raises(AgentDefinitionError, name="memory"):
             Server(agents)
@@ -362,7 +362,7 @@ def test_agents_of_one_server_share_one_store(tmp_path: Path) -> None:
 
 def test_a_fork_has_the_kwargs_of_its_source_and_counts_as_a_conversation(tmp_path: Path) -> None:
     owner = Owner("acme", "ada")
-    with Memory.open(tmp_path / "home") as memory:
+    with Memory(tmp_path / "home") as memory:
         for store in (SessionStore(memory, 2), SessionStore(None, 2)):
             session: Any = store.open(owner, "one")
             session.append(Message("user", "Hi"), Message("assistant", "Hello"))
@@ -377,7 +377,7 @@ def test_a_fork_has_the_kwargs_of_its_source_and_counts_as_a_conversation(tmp_pa
 @pytest.mark.long
 def test_a_deleted_conversation_does_not_stay_open_for_readers(tmp_path: Path) -> None:
     owner = Owner("acme", "ada")
-    with Memory.open(tmp_path / "home") as memory:
+    with Memory(tmp_path / "home") as memory:
         store = SessionStore(memory, 2)
         own = memory.within(Scope("acme", user="ada"))
         for delete in (partial(store.delete, owner), own.delete_session):
@@ -393,7 +393,7 @@ def test_a_deleted_conversation_does_not_stay_open_for_readers(tmp_path: Path) -
 
 def test_a_conversation_that_another_process_deleted_is_closed_when_another_one_is_read(tmp_path: Path) -> None:
     owner = Owner("acme", "ada")
-    with Memory.open(tmp_path / "home") as memory, Memory.open(tmp_path / "home", scope=Scope("acme")) as elsewhere:
+    with Memory(tmp_path / "home") as memory, Memory(tmp_path / "home", scope=Scope("acme")) as elsewhere:
         store = SessionStore(memory, 2)
         for name in ("one", "two", "three"):
             store.open(owner, name).append(Message("user", "Hi"))
@@ -410,7 +410,7 @@ def test_what_an_agent_without_memory_was_told_is_recalled_for_the_same_tenant_a
         name: add_token(file, name, whose[0], user=whose[1])
         for name, *whose in (("ada", "acme", "ada"), ("eve", "evil", "ada"))
     }
-    with Memory.open(tmp_path / "home") as memory:
+    with Memory(tmp_path / "home") as memory:
         plain = Agent(ScriptedModel.repeat("Noted."), name="plain")
         with served(plain, memory=memory, access=Access(file)) as client:
             asked = {"agent": "plain", "input": "My barn owl is called Xanthippe.", "session": "s"}

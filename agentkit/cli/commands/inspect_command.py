@@ -18,7 +18,7 @@ from agentkit.cli.default_agent import choose_model, default_agent
 from agentkit.cli.options import HOME, TENANT, AsJson, Home, has_memory, open_memory, own_session, utf8
 from agentkit.cli.screen import complain, logged, note, put
 from agentkit.run.journal.journal import Journal
-from agentkit.run.parts.session import InMemorySession, Session
+from agentkit.run.parts.session import Session, SessionProtocol
 from agentkit_memory import Memory, Scope
 
 __all__ = ["inspect"]
@@ -80,8 +80,8 @@ def inspect(
         serve_locally(source, port=port, where=_first_page(runs, sessions), on_ready=ready)
 
 
-def _unstored_session(name: str) -> Session:
-    return InMemorySession(id=name)
+def _unstored_session(name: str) -> SessionProtocol:
+    return Session(name)
 
 
 def _stores(memory: Memory | None, agents: list[Agent]) -> list[Memory]:
@@ -91,7 +91,7 @@ def _stores(memory: Memory | None, agents: list[Agent]) -> list[Memory]:
     return [memory, *[memory.within(Scope(TENANT, agent=agent.name)) for agent in agents if agent.memory is None]]
 
 
-def _first_page(runs: list[Journal], sessions: list[Session]) -> str:
+def _first_page(runs: list[Journal], sessions: list[SessionProtocol]) -> str:
     if runs:
         return f"/run/{quote(runs[0].run_id, safe='')}"
     if sessions:
@@ -99,10 +99,10 @@ def _first_page(runs: list[Journal], sessions: list[Session]) -> str:
     return ""
 
 
-def _found(names: Any, stores: list[Memory]) -> tuple[list[Journal], list[Session]]:
+def _found(names: Any, stores: list[Memory]) -> tuple[list[Journal], list[SessionProtocol]]:
     """Return the journals and the conversations of these names; one of neither ends the command, naming all."""
     runs: list[Journal] = []
-    sessions: list[Session] = []
+    sessions: list[SessionProtocol] = []
     missing: list[str] = []
     for given in names:
         name = utf8(given)
@@ -126,7 +126,7 @@ def _found(names: Any, stores: list[Memory]) -> tuple[list[Journal], list[Sessio
     return runs, sessions
 
 
-def _session(stores: list[Memory], name: str) -> list[Session]:
+def _session(stores: list[Memory], name: str) -> list[SessionProtocol]:
     """Return the first conversation of this name that has messages, as a list of one; an empty list without any."""
     for store in stores:
         if store.sessions(name=name):

@@ -49,11 +49,11 @@ IndexPlace: TypeAlias = Annotated[
 def _store(home: Path, database: str | None, index: str | None, *, new: bool = False) -> Memory:
     """Open a store; a folder without one only where it may be `new`."""
     if database is not None:
-        return Memory.open(database, scope=TENANT, index=index or home / "index")
+        return Memory(database, scope=TENANT, index=index or home / "index")
     if index is not None:
         raise typer.BadParameter("--index is that of a --database: the index of a folder is in it")
     if new:
-        return Memory.open(home, scope=TENANT)
+        return Memory(home, scope=TENANT)
     return open_existing(home)
 
 

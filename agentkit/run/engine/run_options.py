@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agentkit.run.parts.decisions import Approver, Decisions
     from agentkit.run.parts.limits import Limits
     from agentkit.run.parts.recaller import RecallOptions, RecallSource
-    from agentkit.run.parts.session import Session
+    from agentkit.run.parts.session import SessionProtocol
     from agentkit_memory import Scope
     from agentkit_prompts.prompters.history import History
     from agentkit_prompts.tokens.budget import Budget
@@ -66,7 +66,7 @@ class RunOptions(AgentOptions, Generic[Deps, Output], total=False):
     # Taken by `run` and `resume`.
     deps: Deps
     """Passed to tools in their `ToolContext`."""
-    session: Session | None
+    session: SessionProtocol | None
     """Conversation of the run, which receives its messages; None starts an empty one. `start` takes it too: a worker
     opens it by id and scope, and does the runs of one session, agent and version in order, one at a time."""
     on_event: Callable[[Event[Output]], Awaitable[object] | None] | None

@@ -10,7 +10,7 @@ from agentkit.run.journal.journal_file import Keep
 from agentkit.run.parts.agent_definition import AgentDefinition
 from agentkit.run.parts.chain import Output
 from agentkit.run.parts.recaller import RecallSource
-from agentkit.run.parts.session import Session
+from agentkit.run.parts.session import SessionProtocol
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.context.prompt_context import PromptContext
 
@@ -28,7 +28,7 @@ class RunSetup(Generic[Output]):
     """The input, without the conversation of a session and without what memory finds."""
     memory: RecallSource | None
     """The memory of the agent in the scope of the run."""
-    session: Session | None
+    session: SessionProtocol | None
     deps: Any
     memo: Memo
     """Fragments rendered for earlier turns."""

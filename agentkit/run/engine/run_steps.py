@@ -23,7 +23,7 @@ from agentkit.run.parts.compaction import Compacted, compacted
 from agentkit.run.parts.decisions import Decision, decision
 from agentkit.run.parts.recaller import Found
 from agentkit.run.parts.repairs import is_repair
-from agentkit.run.parts.session import Session
+from agentkit.run.parts.session import SessionProtocol
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -366,7 +366,7 @@ def _last_question(conversation: Conversation) -> int:
     )
 
 
-def _stored_messages(run_id: str, session: Session, first: int) -> tuple[Message, ...]:
+def _stored_messages(run_id: str, session: SessionProtocol, first: int) -> tuple[Message, ...]:
     """Return the messages of a run, which were stored step by step; other writers may have added some between them."""
     conversation = session.conversation
     stored, step = [conversation[first]], 1

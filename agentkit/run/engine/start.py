@@ -24,7 +24,7 @@ from agentkit.run.parts.chain import Output
 from agentkit.run.parts.decisions import checked_approver
 from agentkit.run.parts.recaller import RecallSource, in_scope
 from agentkit.run.parts.run_context import Input, run_context, with_history, with_key
-from agentkit.run.parts.session import Session, checked_session
+from agentkit.run.parts.session import SessionProtocol, checked_session
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.errors import brief
 
@@ -95,7 +95,7 @@ def new_journal(
     definition: AgentDefinition[Any],
     memory: RecallSource | None,
     user_input: Input | None,
-    session: Session | None,
+    session: SessionProtocol | None,
     run_id: str | None,
 ) -> Journal:
     """Return the journal of a new run.
@@ -122,7 +122,7 @@ def new_journal(
     return Journal(definition.name, run_id, ctx, session_id, user_input is None, scope)
 
 
-def _memo(definition: AgentDefinition[Any], session: Session | None) -> Memo:
+def _memo(definition: AgentDefinition[Any], session: SessionProtocol | None) -> Memo:
     """Return the fragments of a session; a run without one begins with the declarations of its agent."""
     if session is not None:
         return session.memo

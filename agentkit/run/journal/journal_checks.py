@@ -9,7 +9,7 @@ from agentkit.errors import ApprovalError, JournalError
 from agentkit.run.journal.journal import Journal
 from agentkit.run.journal.journal_file import Keep
 from agentkit.run.parts.decisions import decision
-from agentkit.run.parts.session import Session
+from agentkit.run.parts.session import SessionProtocol
 
 __all__ = ["check_journal", "kept_in"]
 
@@ -32,7 +32,7 @@ def kept_in(journal: Journal, keep: Keep | None) -> Keep | None:
     return journal.file
 
 
-def check_journal(journal: Journal, agent: str, session: Session | None, approve: object) -> None:
+def check_journal(journal: Journal, agent: str, session: SessionProtocol | None, approve: object) -> None:
     """Refuse to go on with a run of another agent or conversation, or to decide again what was decided.
 
     Raises:
@@ -62,7 +62,7 @@ def check_journal(journal: Journal, agent: str, session: Session | None, approve
     _check_kept(journal, session)
 
 
-def _check_kept(journal: Journal, session: Session | None) -> None:
+def _check_kept(journal: Journal, session: SessionProtocol | None) -> None:
     """Refuse to go on with a run whose messages are no longer in the conversation, or that has more of them there."""
     entries = journal.entries
     if entries and entries[0].effect != "Begin":

@@ -12,7 +12,7 @@ from agentkit_prompts.tree.leaves import AnyPrompt
 if TYPE_CHECKING:
     from agentkit.run.parts.compaction import Compaction
     from agentkit.run.parts.recaller import Found, RecallOptions, RecallSource
-    from agentkit.run.parts.session import Session
+    from agentkit.run.parts.session import SessionProtocol
 
 __all__ = ["AgentDefinition"]
 
@@ -33,7 +33,7 @@ class AgentDefinition(NamedTuple, Generic[Output]):
     text: AnyPrompt | None
     """The only prompt, as it was given; if the memory changes, what it finds is placed around this prompt again."""
 
-    def found(self, memory: RecallSource, query: str, session: Session | None, visible: int | None) -> Found:
+    def found(self, memory: RecallSource, query: str, session: SessionProtocol | None, visible: int | None) -> Found:
         """Ask a memory, with the options of this agent. It may wait for a disk or a network.
 
         Args:

@@ -12,7 +12,7 @@ from agentkit.errors import AgentDefinitionError, UnknownOption
 from agentkit.ground.threads import in_thread
 from agentkit.models.model import Model, Reply, Usage
 from agentkit.run.parts.chain import Chain
-from agentkit.run.parts.session import Session
+from agentkit.run.parts.session import SessionProtocol
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.prompt_context import PromptContext
@@ -149,7 +149,12 @@ def _limit(compaction: Compaction, chain: Chain[Any]) -> int | None:
 
 
 async def compacted(
-    compaction: Compaction, chain: Chain[Any], ctx: PromptContext, session: Session | None, send: Send, run_id: str
+    compaction: Compaction,
+    chain: Chain[Any],
+    ctx: PromptContext,
+    session: SessionProtocol | None,
+    send: Send,
+    run_id: str,
 ) -> Compacted:
     """Return what is shown of a conversation, summarising it first where it has grown too long.
 
@@ -180,7 +185,7 @@ async def compacted(
 
 
 def as_compacted(
-    compaction: Compaction, chain: Chain[Any], ctx: PromptContext, session: Session | None
+    compaction: Compaction, chain: Chain[Any], ctx: PromptContext, session: SessionProtocol | None
 ) -> PromptContext:
     """Return the context as the next run would send it, but for a summary that a model would have to write first."""
     known = _known(compaction, ctx.conversation, session)
@@ -200,7 +205,7 @@ def _due(compaction: Compaction, chain: Chain[Any], conversation: Conversation, 
     return _first_kept(conversation, first, keep, count), limit
 
 
-def _known(compaction: Compaction, conversation: Conversation, session: Session | None) -> Compacted:
+def _known(compaction: Compaction, conversation: Conversation, session: SessionProtocol | None) -> Compacted:
     """Return what was compacted before, if it is of these messages and of this kind."""
     note: Callable[[str], Any] = getattr(session, "note", lambda name: None)
     found = note(_SUMMARY)

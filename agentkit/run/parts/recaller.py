@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from agentkit.errors import AgentDefinitionError, AgentError, ScopeMismatch, UnknownOption
-from agentkit.run.parts.session import Session
+from agentkit.run.parts.session import SessionProtocol
 from agentkit_prompts.context.items import Speaker
 from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage
 from agentkit_prompts.errors import brief
@@ -84,7 +84,7 @@ class Found(NamedTuple):
 def recall(
     memory: RecallSource,
     query: str,
-    session: Session | None = None,
+    session: SessionProtocol | None = None,
     visible: int | None = None,
     options: RecallOptions = _DEFAULT_OPTIONS,
 ) -> Found:
@@ -147,7 +147,7 @@ def _of_other_retriever(memory: object) -> str:
     )
 
 
-def in_scope(memory: RecallSource | None, session: Session | None, scope: Any) -> RecallSource | None:
+def in_scope(memory: RecallSource | None, session: SessionProtocol | None, scope: Any) -> RecallSource | None:
     """Return the memory that a run reads: in the scope of its session, or in `scope` where that has none.
 
     Args:
@@ -192,7 +192,7 @@ def check_memory(memory: object, layers: Layers) -> None:
         AgentDefinitionError: Names what to give instead.
     """
     if not callable(getattr(memory, "recall", None)) and not callable(memory):
-        example = f"Memory.open({memory!r:.40})" if isinstance(memory, str | PathLike) else 'Memory.open("folder")'
+        example = f"Memory({memory!r:.40})" if isinstance(memory, str | PathLike) else 'Memory("folder")'
         raise AgentDefinitionError(
             f"memory: expected a memory, such as {example}, or a function from a query to documents, "
             f"got {type(memory).__name__}{_of_other_retriever(memory)}",

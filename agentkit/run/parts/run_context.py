@@ -18,7 +18,7 @@ from agentkit_prompts.tree.prompt import BasePrompt
 if TYPE_CHECKING:
     from agentkit.run.parts.compaction import Compaction
     from agentkit.run.parts.recaller import RecallSource
-    from agentkit.run.parts.session import Session
+    from agentkit.run.parts.session import SessionProtocol
 
 __all__ = ["Input", "placed", "run_context", "with_history", "with_key"]
 
@@ -27,7 +27,7 @@ _NO_CONVERSATION = Conversation()
 
 
 def run_context(
-    chain: Chain[Any], tools: tuple[ToolSpec, ...], user_input: Input, session: Session | None, run_id: str
+    chain: Chain[Any], tools: tuple[ToolSpec, ...], user_input: Input, session: SessionProtocol | None, run_id: str
 ) -> PromptContext:
     """Return the context that a run is asked with, without what memory would recall."""
     prompter = chain.prompter
@@ -99,7 +99,7 @@ def _with_kept(ctx: PromptContext, kept: Mapping[str, Any]) -> PromptContext:
     return ctx.evolve(user_input=UserInput(ctx.user_input.input, {**kept, **given}), kept_kwargs=names)
 
 
-def with_key(ctx: PromptContext, chain: Chain[Any], session: Session | None, run_id: str) -> PromptContext:
+def with_key(ctx: PromptContext, chain: Chain[Any], session: SessionProtocol | None, run_id: str) -> PromptContext:
     """Return the context with a key for its fences: the same in every process, and nobody can guess a run id."""
     if not chain.fenced or ctx.session_key is not None:
         return ctx

@@ -7,6 +7,7 @@ from operator import countOf
 from typing import Any, Protocol
 
 from agentkit.errors import AgentDefinitionError
+from agentkit.ground.unknown_options import refusing_unknown
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
@@ -14,13 +15,13 @@ from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_prompts.errors import brief
 
-__all__ = ["InMemorySession", "Session", "checked_session"]
+__all__ = ["Session", "SessionProtocol", "checked_session"]
 
 _KWARGS = "additional_kwargs"
 """Name of the note of a session that holds its additional kwargs."""
 
 
-class Session(Protocol):
+class SessionProtocol(Protocol):
     """One conversation, and the rendered fragments that go with it. One run at a time uses a session."""
 
     @property
@@ -57,25 +58,40 @@ class Session(Protocol):
         ...
 
 
-class InMemorySession:
-    """A session that lives as long as the object, begun with messages there are already.
+@refusing_unknown(
+    **dict.fromkeys(("history", "messages", "message_history"), "conversation"),
+    **dict.fromkeys(("name", "session_id", "thread_id"), "id"),
+)
+class Session:
+    """A conversation in memory: it is lost with the object. `Memory.session` stores a conversation.
+
+    Args:
+        id: Name of the conversation.
+        conversation: Messages at the start: our messages, or mappings in the form of a provider.
 
     Raises:
-        MessageError: They are no messages; names everything that is wrong.
+        AgentDefinitionError: The id is not text.
+        MessageError: A value is not a message; the error names all wrong values.
     """
 
     __slots__ = ("_notes", "_positions", "conversation", "id", "memo")
 
     def __init__(
-        self, conversation: Conversation | Sequence[Message | Mapping[str, Any]] | None = None, *, id: str = "memory"
+        self, id: str = "memory", conversation: Conversation | Sequence[Message | Mapping[str, Any]] | None = None
     ) -> None:
+        if not isinstance(id, str):
+            raise AgentDefinitionError(
+                f"Session: id: expected text, got {type(id).__name__}; for messages write "
+                "Session('name', conversation=[...])",
+                name="id",
+            )
         self.id = id
         if conversation is None:
             conversation = Conversation()
         elif not isinstance(conversation, Conversation):
             from agentkit_prompts.context.wire.read_messages import read_messages
 
-            conversation = Conversation(read_messages(conversation, where="InMemorySession"))
+            conversation = Conversation(read_messages(conversation, where="Session"))
         self.conversation = conversation
         self.memo = Memo()
         self._positions: dict[str, int] = {}
@@ -145,13 +161,13 @@ class InMemorySession:
         """
         self.keep_note(_KWARGS, dict(UserInput(additional_kwargs=kwargs).additional_kwargs))
 
-    def fork(self, id: str, at: int | None = None) -> InMemorySession:
+    def fork(self, id: str, at: int | None = None) -> Session:
         """Return a session of its own that begins with the first `at` messages; with all when not given.
 
         Raises:
             MessageError: There are fewer messages, or tool results would be cut from their calls.
         """
-        fork = InMemorySession(self.conversation.until(len(self.conversation) if at is None else at), id=id)
+        fork = Session(id, self.conversation.until(len(self.conversation) if at is None else at))
         fork._positions, fork._notes = self._until(len(fork.conversation))
         return fork
 
@@ -184,7 +200,7 @@ class InMemorySession:
         return positions, notes
 
 
-def checked_session(session: Any) -> Session | None:
+def checked_session(session: Any) -> SessionProtocol | None:
     """Return what a run was given as its session.
 
     Raises:
@@ -194,13 +210,13 @@ def checked_session(session: Any) -> Session | None:
         return None
     if callable(getattr(session, "append_now", None)):
         if isinstance(found := getattr(session, "id", None), str):
-            known: Session = session
+            known: SessionProtocol = session
             return known
         raise AgentDefinitionError(
             f"session: expected a session whose id is text, got the id {brief(found, 40)}", name="session.id"
         )
     raise AgentDefinitionError(
-        f"session: expected a session, such as memory.session({session!r:.40}) or InMemorySession(), "
+        f"session: expected a session, such as Session({session!r:.40}) or memory.session({session!r:.40}), "
         f"got {type(session).__name__}",
         name="session",
         value=type(session).__name__,

@@ -13,7 +13,7 @@ from agentkit.errors import AgentError, ApprovalError
 from agentkit.ground.threads import in_thread
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import RecallSource
-from agentkit.run.parts.session import Session
+from agentkit.run.parts.session import SessionProtocol
 from agentkit.runs.executor import Executor
 from agentkit.runs.run_errors import RunNotFound
 from agentkit.runs.run_record import RunRecord, RunsWanted
@@ -76,7 +76,7 @@ class CallerSource:
         found = await in_thread(self._sessions.newest, self._owner, limit)
         return [self._named(owner.user, name) for owner, name in found]
 
-    async def session(self, name: str) -> Session | None:
+    async def session(self, name: str) -> SessionProtocol | None:
         if (place := self._place(name)) is None:
             return None
         owner, own = place

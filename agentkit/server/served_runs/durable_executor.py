@@ -25,7 +25,7 @@ from agentkit.run.engine.run_options import RunOptions
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.agent_definition import AgentDefinition
 from agentkit.run.parts.decisions import Decision
-from agentkit.run.parts.session import Session
+from agentkit.run.parts.session import SessionProtocol
 from agentkit.runs.run_errors import RunNotFound
 from agentkit.runs.run_record import RunEvent, RunRecord, RunsWanted, usage_since
 from agentkit.server.served_agents import ServedAgents
@@ -237,7 +237,7 @@ class DurableExecutor:
             await in_thread(self._worker.stop)
         await self._count_ended()
 
-    def _session(self, name: SessionName) -> Session:
+    def _session(self, name: SessionName) -> SessionProtocol:
         """Open the session of a run."""
         return self._memory.within(Scope(*(name.scope or ()))).session(name.id, branch=name.branch or "main")
 

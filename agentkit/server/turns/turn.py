@@ -20,7 +20,7 @@ from agentkit.output.output_spec import OutputSpec
 from agentkit.run.engine.events import Event, TextDelta
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import Decision
-from agentkit.run.parts.session import InMemorySession
+from agentkit.run.parts.session import Session
 from agentkit.runs.run_record import ENDED, RunRecord, WaitingCall, usage_since
 from agentkit.runs.run_store import Attempt, RunStore
 from agentkit.server.served_agents import ServedAgents
@@ -327,7 +327,7 @@ class Turn:
                 param="messages",
                 code="invalid_messages",
             )
-        session = InMemorySession(Conversation(self.messages))
+        session = Session(conversation=Conversation(self.messages))
         if self.kwargs:
             session.keep_kwargs(self.kwargs)
         options["session"] = session

@@ -84,7 +84,7 @@ def test_what_is_restored_is_what_was_stored_and_is_found(
     assert write(either, copy) > 0
     before = rows(either)
     assert {name for name, held in before.items() if not held} == {"embeddings", "images"}
-    with Memory.open(tmp_path / "second") as second:
+    with Memory(tmp_path / "second") as second:
         counts = second.admin.restore(copy)
         assert rows(second) == before
         assert counts["messages"] == len(before["messages"])
@@ -104,16 +104,16 @@ def test_what_is_restored_is_what_was_stored_and_is_found(
 def test_a_folder_moves_to_postgresql_and_back(
     home: Path, docs: Path, tmp_path: Path, fresh_postgres: str, write: Write
 ) -> None:
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         fill(memory, docs)
         before = rows(memory)
         assert before["embeddings"]
         write(memory, tmp_path / "there")
     words = Words()
-    with Memory.open(fresh_postgres, index=tmp_path / "index") as server:
+    with Memory(fresh_postgres, index=tmp_path / "index") as server:
         server.admin.restore(tmp_path / "there")
         assert rows(server) == before
-    with Memory.open(fresh_postgres, index=tmp_path / "index", embedder=words) as server:
+    with Memory(fresh_postgres, index=tmp_path / "index", embedder=words) as server:
         server.worker().drain()
         assert server.admin.verify().ok and server.admin.verify().pending == 0
         assert "Ada likes axolotls." not in words.asked  # vectors came along
@@ -122,14 +122,14 @@ def test_a_folder_moves_to_postgresql_and_back(
         server.worker().drain()
         before = rows(server)
         write(server, tmp_path / "back")
-    with Memory.open(tmp_path / "again") as again:
+    with Memory(tmp_path / "again") as again:
         again.admin.restore(tmp_path / "back")
         assert rows(again) == before
 
 
 @either_kind
 def test_a_copy_is_of_one_moment_while_others_write(home: Path, tmp_path: Path, write: Write) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         stop = threading.Event()
 
         def chat() -> None:
@@ -149,7 +149,7 @@ def test_a_copy_is_of_one_moment_while_others_write(home: Path, tmp_path: Path, 
             stop.set()
             thread.join()
     for number in range(5):
-        with Memory.open(tmp_path / f"home {number}") as copy:
+        with Memory(tmp_path / f"home {number}") as copy:
             copy.admin.restore(tmp_path / str(number))
             one, two = (
                 [message.text for message in copy.session(name).conversation] if copy.session(name) else []
@@ -163,7 +163,7 @@ def test_a_copy_is_of_one_moment_while_others_write(home: Path, tmp_path: Path, 
 def test_a_copy_that_was_cut_at_any_byte_or_changed_is_refused_and_nothing_is_written(
     home: Path, docs: Path, tmp_path: Path, write: Write
 ) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         fill(memory, docs)
         write(memory, tmp_path / "copy")
     whole = (tmp_path / "copy").read_bytes()
@@ -174,7 +174,7 @@ def test_a_copy_that_was_cut_at_any_byte_or_changed_is_refused_and_nothing_is_wr
         damaged.append(whole[:place] + bytes([whole[place] ^ 1 << draw.randrange(8)]) + whole[place + 1 :])
     lines = whole.splitlines(keepends=True)
     damaged += [b"".join(lines[:2] + lines[3:]), b"".join(lines[1:]), whole + b"x", whole + whole]
-    with Memory.open(tmp_path / "second") as second:
+    with Memory(tmp_path / "second") as second:
         before = rows(second)
         for number, data in enumerate(damaged):
             (tmp_path / "damaged").write_bytes(data)
@@ -188,7 +188,7 @@ def test_a_copy_that_was_cut_at_any_byte_or_changed_is_refused_and_nothing_is_wr
 
 
 def test_a_copy_of_a_newer_version_is_refused(home: Path, docs: Path, tmp_path: Path) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         fill(memory, docs)
         memory.admin.export(tmp_path / "export")
         StoreProbe(memory).execute("UPDATE alembic_version SET version_num = '9999'")
@@ -196,7 +196,7 @@ def test_a_copy_of_a_newer_version_is_refused(home: Path, docs: Path, tmp_path: 
     export = (tmp_path / "export").read_bytes()
     (tmp_path / "format").write_bytes(export.replace(b'export": 1', b'export": 2', 1))
     (tmp_path / "revision").write_bytes(export.replace(b'"revision": "', b'"revision": "9', 1))
-    with Memory.open(tmp_path / "second") as second:
+    with Memory(tmp_path / "second") as second:
         for name, fault in (("backup", "revision"), ("format", "format"), ("revision", "format")):
             with raises(StoreVersion, name=fault):
                 second.admin.restore(tmp_path / name)
@@ -240,7 +240,7 @@ def test_an_export_that_was_edited_is_refused_with_the_line(
 ) -> None:
     header = {"agentkit-memory-export": 1, "revision": REVISION, "at": 1.0}
     (tmp_path / "export").write_bytes(signed([header, SCOPE, wrong]))
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         line = None if name == "rows" else 3
         with raises(StoreCorrupt, path=str(tmp_path / "export"), name=name, line=line) as caught:
             memory.admin.restore(tmp_path / "export")
@@ -255,7 +255,7 @@ def test_all_problems_of_an_export_are_named_at_once(home: Path, tmp_path: Path)
     header = {"agentkit-memory-export": 1, "revision": REVISION, "at": 1.0}
     wrong = {"table": "scopes", "row": {"id": "x"}}
     (tmp_path / "export").write_bytes(signed([header, *[wrong] * 12]))
-    with Memory.open(home) as memory, raises(StoreCorrupt, line=2, name="id") as caught:
+    with Memory(home) as memory, raises(StoreCorrupt, line=2, name="id") as caught:
         memory.admin.restore(tmp_path / "export")
     assert [problem.place for problem in caught.value.problems] == [f"line {number}" for number in range(2, 14)]
 
@@ -264,7 +264,7 @@ def test_all_problems_of_an_export_are_named_at_once(home: Path, tmp_path: Path)
 def test_what_is_there_is_not_overwritten_and_a_copy_is_for_its_owner_alone(
     home: Path, docs: Path, tmp_path: Path, write: Write
 ) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         fill(memory, docs)
         write(memory, tmp_path / "copy")
         assert os.name != "posix" or stat.S_IMODE((tmp_path / "copy").stat().st_mode) == 0o600
@@ -292,7 +292,7 @@ def test_a_full_disk_leaves_no_file_and_the_store_as_it_was(
 ) -> None:
     import resource
 
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         fill(memory, docs)
         before = rows(memory)
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -306,7 +306,7 @@ def test_a_full_disk_leaves_no_file_and_the_store_as_it_was(
         assert {each.name for each in tmp_path.iterdir()} == {"docs", "store"}
         assert rows(memory) == before
         write(memory, tmp_path / "copy")
-    with Memory.open(tmp_path / "second") as second:
+    with Memory(tmp_path / "second") as second:
         StoreProbe(second).fill_disk()
         with pytest.raises(StoreUnavailable):
             second.admin.restore(tmp_path / "copy")
@@ -316,24 +316,24 @@ def test_a_full_disk_leaves_no_file_and_the_store_as_it_was(
 def test_a_backup_is_copied_into_the_folder_of_the_store_and_what_a_crash_leaves_is_removed(
     home: Path, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         fill(memory, docs)
         memory.admin.backup(tmp_path / "copy")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     second = tmp_path / "second"
-    with Memory.open(second) as memory:
+    with Memory(second) as memory:
         memory.admin.restore(tmp_path / "copy")
         assert not (second / "restoring").exists()
     shutil.copytree(second, second / "restoring")
-    Memory.open(second).close()
+    Memory(second).close()
     assert not (second / "restoring").exists()
     third = tmp_path / "third"
     lock = FolderLock(third / "restoring")  # of a restore that goes on
-    with Memory.open(third) as memory, raises(StoreUnavailable, name="restore"):
+    with Memory(third) as memory, raises(StoreUnavailable, name="restore"):
         memory.admin.restore(tmp_path / "copy")
     assert (third / "restoring").exists()
     lock.release()
-    with Memory.open(third) as memory:
+    with Memory(third) as memory:
         memory.admin.restore(tmp_path / "copy")
 
 
@@ -341,11 +341,11 @@ def test_a_backup_is_copied_into_the_folder_of_the_store_and_what_a_crash_leaves
 def test_where_a_backup_cannot_be_copied_the_error_is_about_the_copy(home: Path, docs: Path, tmp_path: Path) -> None:
     import resource
 
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         fill(memory, docs)
         memory.admin.backup(tmp_path / "copy")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    with Memory.open(tmp_path / "second") as memory:
+    with Memory(tmp_path / "second") as memory:
         resource.setrlimit(resource.RLIMIT_FSIZE, (6000, limits[1]))
         try:
             with raises(StoreUnavailable, path=str(tmp_path / "second" / "restoring" / "memory.db")):
@@ -356,17 +356,17 @@ def test_where_a_backup_cannot_be_copied_the_error_is_about_the_copy(home: Path,
 
 
 def test_a_store_that_was_opened_with_another_model_is_not_filled(home: Path, docs: Path, tmp_path: Path) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         fill(memory, docs)
         memory.admin.backup(tmp_path / "copy")
-    with Memory.open(tmp_path / "second", embedder=Words()) as second:
+    with Memory(tmp_path / "second", embedder=Words()) as second:
         with raises(EmbedderError, name="embedder", value="words-1"):
             second.admin.restore(tmp_path / "copy")
         assert second.admin.usage() == ()
 
 
 def test_a_backup_does_not_hold_what_was_deleted(home: Path, tmp_path: Path) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         session = memory.session("s")
         session.append(Message("user", "Xanadu " * 100))
         memory.delete_session("s")
@@ -375,7 +375,7 @@ def test_a_backup_does_not_hold_what_was_deleted(home: Path, tmp_path: Path) -> 
 
 
 def test_a_backup_does_not_wait_for_a_writer_nor_a_writer_for_it(home: Path, docs: Path, tmp_path: Path) -> None:
-    with Memory.open(home, timeout=0.05) as memory:
+    with Memory(home, timeout=0.05) as memory:
         fill(memory, docs)
         memory.recall_logs()  # are written now
         with closing(sqlite3.connect(home / "memory.db")) as other:

@@ -44,7 +44,7 @@ def test_points_that_hold_something_else_are_found_by_searching_and_repaired(mem
 
 def test_vectors_that_are_of_something_else_are_found_too(home: Path) -> None:
     words = Words()
-    with Memory.open(home, embedder=words) as memory:
+    with Memory(home, embedder=words) as memory:
         facts = [memory.facts.add(f"{animal} number {number}") for number, animal in enumerate(ANIMALS)]
         memory.worker().drain()
         assert memory.admin.verify().ok
@@ -72,7 +72,7 @@ def test_copies_and_texts_without_words_are_no_damage(memory: Memory) -> None:
 @pytest.mark.long
 def test_a_damaged_index_never_verifies_and_finds_nothing(tmp_path: Path) -> None:
     """Bytes of its files are changed at random: what verifies then finds what is asked for."""
-    with Memory.open(tmp_path / "whole") as memory:
+    with Memory(tmp_path / "whole") as memory:
         for number in range(400):
             memory.facts.add(f"{ANIMALS[number % 6]}{number} walks")
         memory.worker().drain()
@@ -89,7 +89,7 @@ def test_a_damaged_index_never_verifies_and_finds_nothing(tmp_path: Path) -> Non
             held[place] = draw.randrange(256)
         file.write_bytes(held)
         try:
-            with Memory.open(home) as memory:
+            with Memory(home) as memory:
                 checked = memory.admin.verify(sample=1000)
                 missed = [each for each in (0, 133, 399) if not found(memory, f"{ANIMALS[each % 6]}{each}")]
                 if checked.ok and missed and not checked.pending:
@@ -100,7 +100,7 @@ def test_a_damaged_index_never_verifies_and_finds_nothing(tmp_path: Path) -> Non
             continue
         except IndexBroken as error:
             assert "rebuilt" in str(error) or "built again" in str(error) or "rebuild" in str(error)
-            with Memory.open(home) as memory:
+            with Memory(home) as memory:
                 assert memory.admin.rebuild().ok
                 assert found(memory, "zebra0")
         finally:
@@ -123,7 +123,7 @@ def change(memory: Memory, animals: tuple[str, ...]) -> None:
 def test_an_older_database_beside_a_newer_index_is_noticed_as_it_is_opened(
     home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, stayed_open: bool
 ) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         change(memory, ANIMALS[:3])
         memory.admin.compact()
         if stayed_open:  # a copy of the file, made while the store was in use
@@ -132,10 +132,10 @@ def test_an_older_database_beside_a_newer_index_is_noticed_as_it_is_opened(
             change(memory, ANIMALS[3:])
     if not stayed_open:
         shutil.copy(home / "memory.db", tmp_path / "older")
-        with Memory.open(home) as memory:
+        with Memory(home) as memory:
             change(memory, ANIMALS[3:])
     shutil.copy(tmp_path / "older", home / "memory.db")
-    with Memory.open(home) as memory, caplog.at_level(logging.WARNING, "agentkit.memory"):
+    with Memory(home) as memory, caplog.at_level(logging.WARNING, "agentkit.memory"):
         first = memory.recall("zebra one")
         assert first.knowledge[0].text == "zebra one"
         assert found(memory, "puma") == []
@@ -146,14 +146,14 @@ def test_an_older_database_beside_a_newer_index_is_noticed_as_it_is_opened(
 
 
 def test_an_older_index_beside_a_newer_database_is_noticed_as_it_is_opened(home: Path, tmp_path: Path) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         change(memory, ANIMALS[:3])
     shutil.copytree(home / "index", tmp_path / "older")
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         change(memory, ANIMALS[3:])
     shutil.rmtree(home / "index")
     shutil.copytree(tmp_path / "older", home / "index")
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         memory.worker().drain()
         assert memory.admin.verify().ok and found(memory, "puma one")[0] == "puma one"
 
@@ -165,7 +165,7 @@ def test_both_sides_count_the_same_whatever_was_done(home: Path) -> None:
         assert isinstance(probe.index, EdgeIndex)
         return [probe.index.written()] == probe.values("SELECT writes FROM vector_spaces WHERE state = 'active'") != [0]
 
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         change(memory, ANIMALS)
         until(lambda: agree(memory))
         memory.admin.rebuild()
@@ -173,7 +173,7 @@ def test_both_sides_count_the_same_whatever_was_done(home: Path) -> None:
         memory.admin.reembed(Words(), gate=None)
         until(lambda: agree(memory))
         memory.admin.compact()
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         change(memory, ANIMALS[:2])
         until(lambda: agree(memory))
 
@@ -194,7 +194,7 @@ def test_an_index_that_keeps_no_number_works_as_before(home: Path) -> None:
         return Plain(home / space)  # type: ignore[return-value]
 
     for _ in range(2):
-        with Memory.open(home, index=opener) as memory:
+        with Memory(home, index=opener) as memory:
             change(memory, ANIMALS[:2])
             assert memory.admin.verify().ok and found(memory, "zebra one")[0] == "zebra one"
             assert memory.admin.rebuild().ok and memory.admin.repair().after.ok

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentkit import InMemorySession
+from agentkit import Session
 from agentkit.memory import InvalidArgument, Memory
 from agentkit.prompts import ContextError, MessageError, PromptContext
 from tests.raising import raises
@@ -35,7 +35,7 @@ def message(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def test_a_stored_session(tmp_path: Path, message: dict[str, Any]) -> None:
-    with Memory.open(tmp_path / "home") as memory:
+    with Memory(tmp_path / "home") as memory:
         session = memory.session("one")
         with refuses(InvalidArgument, "append"):
             session.append(message)
@@ -51,7 +51,7 @@ def test_a_stored_session(tmp_path: Path, message: dict[str, Any]) -> None:
 
 
 def test_a_session_in_memory(message: dict[str, Any]) -> None:
-    session = InMemorySession()
+    session = Session()
     with refuses(MessageError, "append"):
         session.append(message)
     assert session.append(message, allow_media=True)[0].parts[0]

@@ -87,7 +87,7 @@ def test_a_fork_of_a_fork_shows_both_and_one_from_before_the_first_fork_only_wha
 def test_forks_show_what_copies_would(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int, int]]
 ) -> None:
-    with Memory.open(tmp_path_factory.mktemp("forks")) as memory:
+    with Memory(tmp_path_factory.mktemp("forks")) as memory:
         sessions = [memory.session("s")]
         copies: list[list[str]] = [[]]
         for number, (which, at, more) in enumerate(steps):
@@ -183,7 +183,7 @@ def test_a_session_that_was_not_read_is_read_when_its_messages_are_wanted(either
 
 def test_messages_with_a_given_time_keep_it(home: Path) -> None:
     now = iter([1000.0, 900.0, 800.0, 700.0])  # a clock that goes backwards
-    with Memory.open(home, clock=lambda: next(now, 600.0)) as memory:
+    with Memory(home, clock=lambda: next(now, 600.0)) as memory:
         session = memory.session("s")
         session.append(*user("a"))
         session.append(*user("b"), said_at=5.0)

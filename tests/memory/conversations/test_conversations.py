@@ -119,7 +119,7 @@ def test_a_conversation_that_was_deleted_says_so(memory: Memory) -> None:
 
 
 def test_a_closed_memory_says_so(home: Path) -> None:
-    memory = Memory.open(home)
+    memory = Memory(home)
     session = memory.session("s")
     memory.close()
     memory.close()
@@ -130,7 +130,7 @@ def test_a_closed_memory_says_so(home: Path) -> None:
 
 def keep_appending(target: str, index: str | None, writer: str, times: int) -> None:
     """Append `times` messages, looking again whenever somebody else was first."""
-    with Memory.open(target, index=index, timeout=30) as memory:
+    with Memory(target, index=index, timeout=30) as memory:
         session = memory.session("shared")
         for number in range(times):
             while True:
@@ -159,7 +159,7 @@ def test_processes_that_write_one_conversation_lose_nothing(home: Path) -> None:
     for worker in workers:
         worker.join()
     assert [worker.exitcode for worker in workers] == [0, 0]
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         check_shared(memory, 2, times)
 
 
@@ -227,7 +227,7 @@ def test_long_messages_and_media_are_left_to_a_thread(memory: Memory, big: Messa
 
 
 def test_no_append_is_done_at_once_on_a_server(fresh_postgres: str, tmp_path: Path) -> None:
-    with Memory.open(fresh_postgres, index=tmp_path / "index") as memory:
+    with Memory(fresh_postgres, index=tmp_path / "index") as memory:
         session = memory.session("s")
         session.append(HELLO)
         assert not session.append_now(HI) and list(session.conversation) == [HELLO]

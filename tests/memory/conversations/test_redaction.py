@@ -365,7 +365,7 @@ def test_what_goes_wrong_with_a_text_while_it_is_redacted_is_not_kept(home: Path
             raise RuntimeError(f"no vector for {text!r}")
         return None
 
-    with Memory.open(home, embedder=Words(wrong=spoil)) as memory:
+    with Memory(home, embedder=Words(wrong=spoil)) as memory:
         session = memory.session("s")
         session.append(Message("user", SECRET))
         memory.worker().drain()

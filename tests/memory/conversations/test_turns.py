@@ -184,7 +184,7 @@ def test_a_turn_knows_its_conversation_and_its_neighbours(either: Memory, databa
 def test_the_same_message_has_the_same_item_in_every_store(
     memory: Memory, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    with Memory.open(tmp_path_factory.mktemp("other")) as other:
+    with Memory(tmp_path_factory.mktemp("other")) as other:
         other.session("before").append(Message("user", "x"))
         for each in (memory, other):
             each.session("s").append(Message("user", "hello"))

@@ -90,7 +90,7 @@ READS: dict[str, Call] = {
 
 @pytest.fixture
 def stored(fresh_postgres: str, tmp_path: Path) -> Iterator[Memory]:
-    with Memory.open(fresh_postgres, index=tmp_path / "index", keep_recalls=0) as memory:
+    with Memory(fresh_postgres, index=tmp_path / "index", keep_recalls=0) as memory:
         session = memory.session("s")
         session.append(*[Message("user", f"The heron eats eel {number}.") for number in range(5)])
         session.fork("fork", at=3)

@@ -71,7 +71,7 @@ def test_a_next_version_converts_stored_rows_once(
     def add_titles(connection: Connection) -> None:
         converted.append(connection.execute(text("UPDATE documents SET title = 'About ' || source")).rowcount)
 
-    with Memory.open(target, index=tmp_path / "index") as memory:
+    with Memory(target, index=tmp_path / "index") as memory:
         memory.documents.add("Zebras are striped.", source="zebras")
     folder = shutil.copytree(MIGRATIONS, tmp_path / "migrations")
     (folder / "versions" / "2026_02_titles.py").write_text(NEXT)
@@ -80,7 +80,7 @@ def test_a_next_version_converts_stored_rows_once(
     monkeypatch.setattr(migrate, "REVISION", "2026_02")
     monkeypatch.setattr(engine, "REVISION", "2026_02")
     for _ in range(2):
-        with Memory.open(target, index=tmp_path / "index") as memory:
+        with Memory(target, index=tmp_path / "index") as memory:
             assert [found.text for found in memory.recall("zebras")] == ["Zebras are striped."]
             assert StoreProbe(memory).values("SELECT title FROM documents") == ["About zebras"]
             assert StoreProbe(memory).values("SELECT version_num FROM alembic_version") == ["2026_02"]
@@ -96,16 +96,16 @@ def test_every_conversion_belongs_to_a_revision() -> None:
 def test_a_store_of_another_revision_is_refused_and_stays_as_it_is(
     target: Path | str, tmp_path: Path, revision: str
 ) -> None:
-    with Memory.open(target, index=tmp_path / "index") as memory:
+    with Memory(target, index=tmp_path / "index") as memory:
         StoreProbe(memory).execute(f"UPDATE alembic_version SET version_num = '{revision}'")
     for _ in range(2):
         with raises(StoreVersion, name="revision", value=revision):
-            Memory.open(target, index=tmp_path / "index")
+            Memory(target, index=tmp_path / "index")
 
 
 @pytest.mark.long
 def test_processes_that_open_a_new_store_at_once_all_get_it(home: Path) -> None:
-    code = "import sys; from agentkit_memory import Memory; Memory.open(sys.argv[1], timeout=30).session('s')"
+    code = "import sys; from agentkit_memory import Memory; Memory(sys.argv[1], timeout=30).session('s')"
     opening = [subprocess.Popen([sys.executable, "-c", code, str(home)]) for _ in range(3)]
     assert [process.wait() for process in opening] == [0, 0, 0]
 
@@ -117,8 +117,6 @@ def test_importing_the_package_loads_nothing_heavy(heavy: str) -> None:
 
 
 def test_making_and_opening_a_current_store_does_not_load_alembic(home: Path) -> None:
-    code = (
-        "import sys; from agentkit_memory import Memory; Memory.open(sys.argv[1]); sys.exit('alembic' in sys.modules)"
-    )
+    code = "import sys; from agentkit_memory import Memory; Memory(sys.argv[1]); sys.exit('alembic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code, str(home)], check=False).returncode == 0
     assert subprocess.run([sys.executable, "-c", code, str(home)], check=False).returncode == 0

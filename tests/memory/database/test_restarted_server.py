@@ -46,7 +46,7 @@ def texts(memory: Memory, session: str) -> list[str]:
 def test_a_restart_costs_none_of_the_appends_and_recalls_in_flight(
     fresh_postgres: str, tmp_path: Path, keys: bool
 ) -> None:
-    with Memory.open(fresh_postgres, index=tmp_path / "index", timeout=LONG) as memory:
+    with Memory(fresh_postgres, index=tmp_path / "index", timeout=LONG) as memory:
         memory.facts.add("The heron is a bird.")
         memory.worker().drain()
         done, problems = threading.Event(), list[BaseException]()
@@ -92,7 +92,7 @@ def test_a_restart_costs_none_of_the_appends_and_recalls_in_flight(
 def test_an_append_whose_connection_is_lost_at_its_end_is_added_once(
     fresh_postgres: str, tmp_path: Path, load: bool, committed: bool
 ) -> None:
-    with Memory.open(fresh_postgres, index=tmp_path / "index") as memory:
+    with Memory(fresh_postgres, index=tmp_path / "index") as memory:
         session = memory.session("s", load=load)
         session.append(Message("user", "first"))
         lost: list[Any] = []
@@ -112,7 +112,7 @@ def test_an_append_whose_connection_is_lost_at_its_end_is_added_once(
 
 
 def test_an_append_that_is_tried_again_behind_another_writer_is_refused(fresh_postgres: str, tmp_path: Path) -> None:
-    with Memory.open(fresh_postgres, index=tmp_path / "index") as memory:
+    with Memory(fresh_postgres, index=tmp_path / "index") as memory:
         mine, other = memory.session("s"), memory.session("s")
         lost: list[Any] = []
 
@@ -130,7 +130,7 @@ def test_an_append_that_is_tried_again_behind_another_writer_is_refused(fresh_po
 
 
 def test_a_write_whose_connection_is_lost_twice_fails(fresh_postgres: str, tmp_path: Path) -> None:
-    with Memory.open(fresh_postgres, index=tmp_path / "index") as memory:
+    with Memory(fresh_postgres, index=tmp_path / "index") as memory:
         session = memory.session("s")
         event.listen(StoreProbe(memory).engine, "commit", lambda connection: end_others(memory))
         with pytest.raises(StoreUnavailable) as caught:

@@ -42,7 +42,7 @@ def proxy(fresh_postgres: str) -> Iterator[Proxy]:
 def test_recalls_and_searches_of_facts_take_few_round_trips(
     proxy: Proxy, tmp_path: Path, embedder: Boats | None, waiting: bool, crowded: bool
 ) -> None:
-    with Memory.open(proxy.url, index=tmp_path / "index", embedder=embedder, keep_recalls=0) as memory:
+    with Memory(proxy.url, index=tmp_path / "index", embedder=embedder, keep_recalls=0) as memory:
         memory.session("s").append(*[Message("user", f"The heron eats eel {number}.") for number in range(9)])
         memory.facts.add("The heron is a bird.")
         if crowded:
@@ -90,7 +90,7 @@ READS: dict[str, Callable[[Memory], object]] = {
 
 @pytest.mark.long
 def test_all_other_reads_take_few_round_trips(proxy: Proxy, tmp_path: Path) -> None:
-    with Memory.open(proxy.url, index=tmp_path / "index") as memory:
+    with Memory(proxy.url, index=tmp_path / "index") as memory:
         session = memory.session("s")
         session.append(*[Message("user", f"The heron eats eel {number}.") for number in range(9)])
         session.fork("fork", at=3)
@@ -110,7 +110,7 @@ def test_all_other_reads_take_few_round_trips(proxy: Proxy, tmp_path: Path) -> N
 
 @pytest.mark.long
 def test_a_restart_of_the_server_costs_no_call(fresh_postgres: str, tmp_path: Path) -> None:
-    with Memory.open(fresh_postgres, index=tmp_path / "index", timeout=LONG) as memory:
+    with Memory(fresh_postgres, index=tmp_path / "index", timeout=LONG) as memory:
         session = memory.session("s")
         session.append(Message("user", "The heron eats eels."))
         memory.worker().drain()

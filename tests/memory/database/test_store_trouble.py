@@ -42,13 +42,13 @@ def unprivileged() -> Iterator[None]:
 
 
 def stored(home: Path) -> list[str]:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         return [message.text for message in memory.session("s").conversation]
 
 
 def test_a_database_that_another_process_keeps_locked(home: Path, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
-    with Memory.open(home, timeout=0.05) as memory:
+    with Memory(home, timeout=0.05) as memory:
         session = memory.session("s")
         session.append(HELLO)
         with closing(sqlite3.connect(home / "memory.db")) as other:
@@ -63,7 +63,7 @@ def test_a_database_that_another_process_keeps_locked(home: Path, docs: Path) ->
 
 def test_whoever_waits_for_logs_that_cannot_be_written_is_told_and_they_are_written_later(home: Path) -> None:
     with (
-        Memory.open(home, timeout=0.05) as memory,
+        Memory(home, timeout=0.05) as memory,
         ThreadPoolExecutor(1) as threads,
         closing(sqlite3.connect(home / "memory.db")) as other,
     ):
@@ -84,7 +84,7 @@ def test_a_first_opening_that_another_process_blocks(home: Path) -> None:
         other.execute("PRAGMA journal_mode=WAL")
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreUnavailable):
-            Memory.open(home, timeout=0.05)
+            Memory(home, timeout=0.05)
     assert stored(home) == []
 
 
@@ -93,17 +93,17 @@ def test_a_new_file_that_another_process_is_about_to_write_is_waited_for(home: P
     with closing(sqlite3.connect(home / "memory.db", check_same_thread=False)) as other:
         other.execute("BEGIN IMMEDIATE")  # not yet written ahead: SQLite refuses the switch without waiting
         with raises(StoreUnavailable, name="SQLITE_BUSY"):
-            Memory.open(home, timeout=0.05)
+            Memory(home, timeout=0.05)
         ended = Timer(0.2, other.rollback)
         ended.start()
-        Memory.open(home, timeout=LONG).close()
+        Memory(home, timeout=LONG).close()
         ended.join()
     assert stored(home) == []
 
 
 def test_a_database_that_may_not_be_written(home: Path, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         memory.session("s").append(HELLO)
         StoreProbe(memory).execute("PRAGMA query_only=ON")
         session = memory.session("s")
@@ -115,7 +115,7 @@ def test_a_database_that_may_not_be_written(home: Path, docs: Path) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="file permissions are POSIX's")
 def test_a_file_whose_permissions_forbid_writing(home: Path) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         memory.session("s").append(HELLO)
     for parent in [home, *home.parents]:
         if parent.stat().st_uid == os.geteuid() and parent != Path("/"):
@@ -124,10 +124,10 @@ def test_a_file_whose_permissions_forbid_writing(home: Path) -> None:
     home.chmod(0o555)
     try:
         refused = pytest.raises(StoreUnavailable)
-        with unprivileged(), refused, Memory.open(home) as memory:
+        with unprivileged(), refused, Memory(home) as memory:
             memory.session("s").append(HELLO)
         with unprivileged(), raises(StoreUnavailable, name="folder"):
-            Memory.open(home / "deeper")
+            Memory(home / "deeper")
     finally:
         home.chmod(0o755)
         (home / "memory.db").chmod(0o644)
@@ -136,16 +136,16 @@ def test_a_file_whose_permissions_forbid_writing(home: Path) -> None:
 
 def test_a_place_or_a_timeout_that_is_none(home: Path) -> None:
     with raises(StoreUnavailable, name="folder"):
-        Memory.open(f"{home}\0")
+        Memory(f"{home}\0")
     wrong: Any
     for wrong in (-1.0, "5", math.nan, math.inf, True):
         with raises(InvalidArgument, name="timeout"):
-            Memory.open(home, timeout=wrong)
+            Memory(home, timeout=wrong)
     assert not home.exists()
 
 
 def test_a_full_disk_rolls_back_and_keeps_what_was_stored(home: Path) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         session = memory.session("s")
         session.append(HELLO)
         StoreProbe(memory).fill_disk()
@@ -159,12 +159,12 @@ def test_a_file_that_is_no_database_is_left_alone(home: Path) -> None:
     home.mkdir()
     (home / "memory.db").write_bytes(b"my shopping list " * 1000)
     with raises(StoreCorrupt, path=str(home / "memory.db"), name="SQLITE_NOTADB"):
-        Memory.open(home)
+        Memory(home)
     assert (home / "memory.db").read_bytes() == b"my shopping list " * 1000
 
 
 def test_a_damaged_page_is_reported_when_it_is_read(home: Path) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         memory.session("s").append(*[Message("user", "x" * 3000)] * 50)
     path = home / "memory.db"
     with closing(sqlite3.connect(path)) as database:
@@ -172,7 +172,7 @@ def test_a_damaged_page_is_reported_when_it_is_read(home: Path) -> None:
     data = bytearray(path.read_bytes())
     data[16384:] = Random(1).randbytes(len(data) - 16384)
     path.write_bytes(bytes(data))
-    with raises(StoreCorrupt, name="SQLITE_CORRUPT"), Memory.open(home) as memory:
+    with raises(StoreCorrupt, name="SQLITE_CORRUPT"), Memory(home) as memory:
         memory.session("s")
 
 
@@ -185,7 +185,7 @@ def damage(home: Path, *statements: str) -> None:
 
 
 def test_text_that_is_no_text_any_more_is_reported_and_not_quoted(home: Path) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         memory.session("s").append(Message("user", "my secret " * 500))
         damage(home, "UPDATE messages SET body = CAST(CAST(body AS BLOB) || x'ff' AS TEXT)")
         with raises(StoreCorrupt, table="messages", row="1", name="body", path="conversation 's'") as raised:
@@ -194,17 +194,17 @@ def test_text_that_is_no_text_any_more_is_reported_and_not_quoted(home: Path) ->
 
 
 def test_a_schema_that_is_no_text_any_more_is_reported_at_the_opening(home: Path) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         memory.facts.add("zebra")
     damage(home, "UPDATE sqlite_schema SET name = CAST(x'66ff66' AS TEXT), sql = 'CREATE' WHERE name = 'items'")
     with raises(StoreCorrupt, path=str(home / "memory.db")):
-        Memory.open(home)
+        Memory(home)
 
 
 def test_a_table_and_its_index_that_disagree_are_reported(home: Path, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     (docs / "b.md").write_text("heron")
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         damage(home, "CREATE UNIQUE INDEX damaged ON documents (0)")  # finds what is not there
         report = memory.ingest(docs)
     assert [Path(one).name for one in report.added] == ["a.md"] and len(report.errors) == 1
@@ -212,7 +212,7 @@ def test_a_table_and_its_index_that_disagree_are_reported(home: Path, docs: Path
 
 
 def test_an_id_that_is_none_any_more_keeps_nothing_from_being_repaired(home: Path) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         memory.facts.add("zebra")
         memory.worker().drain()
         damage(home, "PRAGMA foreign_keys=OFF", "UPDATE vector_state SET item_id = 'zeb\"a', want = -2")
@@ -229,20 +229,20 @@ def test_an_id_that_is_none_any_more_keeps_nothing_from_being_repaired(home: Pat
     ],
 )
 def test_a_damaged_row_of_a_space_is_reported(home: Path, damaged: str) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         memory.facts.add("zebra")
         memory.worker().drain()
     damage(home, f"UPDATE vector_spaces SET {damaged}")
-    with raises(StoreCorrupt, name="bm25-2"), Memory.open(home) as memory:
+    with raises(StoreCorrupt, name="bm25-2"), Memory(home) as memory:
         memory.worker().drain()
 
 
 def test_a_database_of_a_newer_version_is_not_touched(home: Path) -> None:
-    Memory.open(home).close()
+    Memory(home).close()
     with closing(sqlite3.connect(home / "memory.db")) as database, database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
     with raises(StoreVersion, name="revision", value="9999"):
-        Memory.open(home)
+        Memory(home)
 
 
 @pytest.mark.parametrize(
@@ -257,22 +257,22 @@ def test_a_database_of_a_newer_version_is_not_touched(home: Path) -> None:
 def test_an_address_nobody_answers_at(tmp_path: Path, address: str, said: str) -> None:
     kind = StoreUnavailable if "127.0.0.1" in address else InvalidArgument
     with raises(kind, name="database") as caught:
-        Memory.open(address, index=tmp_path, timeout=1)
+        Memory(address, index=tmp_path, timeout=1)
     assert "secret" not in str(caught.value)
 
 
 def test_a_server_without_its_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with raises(StoreUnavailable, name="psycopg"):
-        Memory.open("postgresql://localhost/x", index=tmp_path)
+        Memory("postgresql://localhost/x", index=tmp_path)
 
 
 def test_postgresql_says_what_it_refuses(fresh_postgres: str, tmp_path: Path) -> None:
-    with Memory.open(fresh_postgres, index=tmp_path / "index") as memory:
+    with Memory(fresh_postgres, index=tmp_path / "index") as memory:
         session = memory.session("s")
         session.append(HELLO)
         probe = StoreProbe(memory)
-        with Memory.open(fresh_postgres, index=tmp_path / "other", timeout=2) as hurried:
+        with Memory(fresh_postgres, index=tmp_path / "other", timeout=2) as hurried:
             waits = hurried.session("s")
             with probe.transaction() as other:
                 other.execute(text("LOCK TABLE messages IN ACCESS EXCLUSIVE MODE"))

@@ -138,7 +138,7 @@ def test_what_is_kept_is_known_to_another_process(home: Path, docs: Path) -> Non
     (docs / "a.md").write_text("zebra stripes")
     (docs / "b.md").write_text("zebra stripes")
     words = Words()
-    with Memory.open(home, embedder=words) as memory, closing(Database.open(home / "memory.db")) as database:
+    with Memory(home, embedder=words) as memory, closing(Database.open(home / "memory.db")) as database:
         memory.ingest(docs)
         assert words.asked.count("zebra stripes") == 1
         encoder = Encoder(words, database, EmbedderCalls())
@@ -264,10 +264,10 @@ def test_async_embedders_are_waited_for_in_one_loop(encoder: Callable[..., Encod
 
 def test_a_model_that_changes_its_size_is_refused_and_nothing_is_mixed(home: Path, docs: Path) -> None:
     (docs / "a.md").write_text("zebra stripes")
-    with Memory.open(home, embedder=Words(size=64)) as memory:
+    with Memory(home, embedder=Words(size=64)) as memory:
         memory.ingest(docs)
     (docs / "b.md").write_text("zebra crossing")
-    with Memory.open(home, embedder=Words(size=32)) as memory:
+    with Memory(home, embedder=Words(size=32)) as memory:
         assert memory.ingest(docs).pending == 1
         (said,) = memory.admin.verify().problems.values()
         assert "its vector has 32 dimensions, those that are stored have 64; an embedder must keep to one model" in said
@@ -542,7 +542,7 @@ def test_an_endpoint_is_asked_in_one_request_and_its_order_is_put_right(endpoint
 
 def test_a_store_may_be_read_by_an_endpoint(endpoint: Endpoint, home: Path, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
-    with Memory.open(home, embedder=OpenAIEmbedder("small", base_url=endpoint.url)) as memory:
+    with Memory(home, embedder=OpenAIEmbedder("small", base_url=endpoint.url)) as memory:
         memory.ingest(docs)
         assert memory.model == "openai:small"
         assert len(memory.recall("horse", policy="dense")) == 1

@@ -113,7 +113,7 @@ def test_a_user_is_erased_from_every_table_and_from_the_index_and_others_stay(ei
 
 
 def test_no_byte_of_the_subject_is_left_in_the_files(home: Path, docs: Path) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         fill(memory, BOB, docs, "Bobby")
         fill(memory, ADA, docs, MARKER)
         (docs / "a.md").write_text("changed")
@@ -127,7 +127,7 @@ def test_no_byte_of_the_subject_is_left_in_the_files(home: Path, docs: Path) -> 
 
 
 def test_redacted_bytes_go_when_the_file_is_compacted(home: Path) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         session = memory.session("s")
         session.append(Message("user", MARKER * 100))
         session.redact(1)
@@ -142,7 +142,7 @@ def numbers(text: str) -> bytes:
 
 @pytest.mark.long
 def test_no_vector_of_the_subject_is_left_in_the_files_of_the_index(home: Path) -> None:
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         others = [memory.facts.add(f"other {number}").id for number in range(30)]
         gone = memory.within(ADA).facts.add("a pavilion in Oslo").id
         memory.worker().drain()
@@ -160,7 +160,7 @@ def test_no_vector_of_the_subject_is_left_in_the_files_of_the_index(home: Path) 
 
 
 def test_a_reader_that_keeps_the_log_from_being_emptied_is_reported(home: Path, docs: Path) -> None:
-    with Memory.open(home, timeout=0.1) as memory:
+    with Memory(home, timeout=0.1) as memory:
         fill(memory, ADA, docs, MARKER)
         with closing(sqlite3.connect(home / "memory.db", isolation_level=None)) as other:
             other.execute("BEGIN")
@@ -172,7 +172,7 @@ def test_a_reader_that_keeps_the_log_from_being_emptied_is_reported(home: Path, 
 
 
 def test_a_writer_that_keeps_the_file_from_being_rewritten_is_reported(home: Path, docs: Path) -> None:
-    with Memory.open(home, timeout=0.05) as memory:
+    with Memory(home, timeout=0.05) as memory:
         with closing(sqlite3.connect(home / "memory.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             with raises(StoreError, name="SQLITE_BUSY"):
@@ -296,7 +296,7 @@ def test_an_erasure_while_the_subject_still_writes_ends_and_reports_what_is_left
 CRASH = """
 import sys
 from agentkit_memory import Memory, Scope
-with Memory.open(sys.argv[1], index=sys.argv[2]) as memory:
+with Memory(sys.argv[1], index=sys.argv[2]) as memory:
     memory.erase(Scope("local", user=sys.argv[3]))
 """
 POINTS = ["erasure.begun", "erasure.step:1", "erasure.step:2", "worker.deleted", "erasure.sealed"]
@@ -316,13 +316,13 @@ def test_an_erasure_that_was_killed_is_taken_up_when_the_store_is_opened(
 ) -> None:
     target = str(tmp_path / "store") if kind == "sqlite" else request.getfixturevalue("fresh_postgres")
     index = tmp_path / "index"
-    with Memory.open(target, index=index) as memory:
+    with Memory(target, index=index) as memory:
         fill(memory, BOB, docs, "Bobby")
         fill(memory, ADA, docs, MARKER)
     command = [sys.executable, "-c", CRASH, target, str(index), ADA.user]
     killed = subprocess.run(command, env={**os.environ, "AGENTKIT_FAILPOINT": point}, check=False).returncode
     assert killed == -signal.SIGKILL
-    with Memory.open(target, index=index) as memory:  # nobody has to ask again
+    with Memory(target, index=index) as memory:  # nobody has to ask again
         assert MARKER not in everything(memory)
         assert [bool(each) for each in StoreProbe(memory).values("SELECT finished_at IS NULL FROM erasures")] == [False]
         verified = memory.admin.verify()
@@ -335,31 +335,31 @@ def test_an_erasure_that_was_killed_is_taken_up_when_the_store_is_opened(
 
 
 def test_points_that_another_process_owns_wait_for_it_and_the_proof_says_so(home: Path, docs: Path) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         fill(memory, ADA, docs, MARKER)
     lock = FolderLock(next(file.parent for file in (home / "index").rglob("lock")))
     try:
-        with Memory.open(home) as memory:
+        with Memory(home) as memory:
             proof = memory.erase(ADA)
             assert not proof.complete and proof.points is None and proof.waiting > 0 and "in use" in proof.note
             assert not any(proof.found.values())  # in SQL it is gone
             assert list(memory.within(ADA).session("x").conversation) == []
     finally:
         lock.release()
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         assert memory.erase(ADA).complete
         assert StoreProbe(memory).index.count() == 0
 
 
 def test_what_is_written_after_an_erasure_that_waits_for_the_index_stays(home: Path) -> None:
-    with Memory.open(home, scope=ADA) as owner:
+    with Memory(home, scope=ADA) as owner:
         owner.facts.add(f"{MARKER} likes tea.")
         owner.worker().drain()
-        with Memory.open(home) as other:
+        with Memory(home) as other:
             assert not other.erase(ADA).complete  # the index is the owner's
         owner.session("back").append(Message("user", "I am here again"))
         owner.facts.add("Ada wants new shoes.")
-    with Memory.open(home, scope=ADA) as memory:
+    with Memory(home, scope=ADA) as memory:
         assert [message.text for message in memory.session("back").conversation] == ["I am here again"]
         assert [fact.text for fact in memory.facts.list()] == ["Ada wants new shoes."]
         assert StoreProbe(memory).values("SELECT id FROM erasures WHERE finished_at IS NULL") == []
@@ -367,10 +367,10 @@ def test_what_is_written_after_an_erasure_that_waits_for_the_index_stays(home: P
 
 
 def test_an_erasure_that_is_asked_for_again_before_it_is_done_takes_what_was_written_since(home: Path) -> None:
-    with Memory.open(home, scope=ADA) as owner:
+    with Memory(home, scope=ADA) as owner:
         owner.facts.add(f"{MARKER} likes tea.")
         owner.recall("tea")
-        with Memory.open(home) as other:
+        with Memory(home) as other:
             other.erase(ADA)
             owner.facts.add("Ada wants new shoes.")
             proof = other.erase(ADA)
@@ -379,7 +379,7 @@ def test_an_erasure_that_is_asked_for_again_before_it_is_done_takes_what_was_wri
 
 
 def test_points_in_an_index_that_is_no_longer_read_are_no_proof(home: Path) -> None:
-    with Memory.open(home, scope=ADA) as reader, Memory.open(home) as other:
+    with Memory(home, scope=ADA) as reader, Memory(home) as other:
         reader.facts.add(f"{MARKER} likes tea.")
         reader.worker().drain()
         assert other.admin.reembed(Words(), gate=None).left == (SPACE,)  # which the reader holds
@@ -390,18 +390,18 @@ def test_points_in_an_index_that_is_no_longer_read_are_no_proof(home: Path) -> N
 
 
 def test_rows_that_cannot_be_removed_end_an_erasure_and_not_the_patience(home: Path) -> None:
-    with Memory.open(home, scope=ADA) as memory:
+    with Memory(home, scope=ADA) as memory:
         for number in range(3):
             memory.facts.add(f"fact {number}")
         memory.recall("fact")
     with closing(sqlite3.connect(home / "memory.db")) as file:  # as where an index tells of rows that are not there
         file.execute("CREATE TRIGGER damage BEFORE DELETE ON items BEGIN SELECT RAISE(IGNORE); END")
-    with Memory.open(home) as memory, raises(StoreCorrupt, name="index"):
+    with Memory(home) as memory, raises(StoreCorrupt, name="index"):
         memory.erase(ADA)
 
 
 def test_a_store_without_an_index_can_erase(home: Path) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         memory.session("s").append(Message("user", "x"))
         proof = memory.erase("local")
         assert proof.complete and proof.compacted and not list((home / "index").rglob("shard"))

@@ -205,7 +205,7 @@ def busy(space: str, dimensions: int) -> VectorIndex:
 
 def test_facts_of_a_conversation_that_ends_end_with_it(tmp_path: Path) -> None:
     now = [1000.0]
-    with Memory.open(tmp_path / "store", clock=lambda: now[0]) as memory:
+    with Memory(tmp_path / "store", clock=lambda: now[0]) as memory:
         memory.session("talk", expires_at=2000.0).append(Message("user", "I live in Oslo", name="ada"))
         memory.worker(homes).drain()
         assert len(memory.recall("where does ada live").knowledge) == 1
@@ -215,7 +215,7 @@ def test_facts_of_a_conversation_that_ends_end_with_it(tmp_path: Path) -> None:
         memory.session("talk", expires_at=3000.0)
         now[0] = 3500.0
         assert memory.recall("where does ada live").knowledge == ()
-        with Memory.open(tmp_path / "store", clock=lambda: now[0], index=busy) as other:
+        with Memory(tmp_path / "store", clock=lambda: now[0], index=busy) as other:
             recall = other.recall("where does ada live")
             assert recall.degraded and recall.knowledge == ()  # nor without the index
         memory.admin.expire()
@@ -232,7 +232,7 @@ def test_the_same_words_are_kept_once(either: Memory) -> None:
 
 def test_the_same_words_are_kept_again_where_those_that_are_known_end_sooner(tmp_path: Path) -> None:
     now = [1000.0]
-    with Memory.open(tmp_path / "store", clock=lambda: now[0]) as memory:
+    with Memory(tmp_path / "store", clock=lambda: now[0]) as memory:
         worker = memory.worker(every("Ada is a pilot."))
         for session, end in (("short", 2000.0), ("shorter", 1500.0), ("long", None), ("longer", None)):
             memory.session(session, expires_at=end).append(Message("user", "I fly planes"))
@@ -318,7 +318,7 @@ def test_a_useless_answer_is_asked_for_again_turn_by_turn_and_then_given_up(
         return homes(turns, known)
 
     asked: list[list[str]] = []
-    with Memory.open(tmp_path / "store", clock=lambda: now[0]) as memory:
+    with Memory(tmp_path / "store", clock=lambda: now[0]) as memory:
         say(memory, "I live in Oslo", "poison", "I live in Rome")
         say(memory, "I live in Bergen", session="other", name="bob")
         worker = memory.worker(model)
@@ -371,7 +371,7 @@ def test_an_answer_of_wrong_types_is_of_no_use_and_nothing_else_is_lost(
             elif turn.new:
                 yield from homes([turn], known)
 
-    with Memory.open(tmp_path / "store", clock=lambda: now[0]) as memory:
+    with Memory(tmp_path / "store", clock=lambda: now[0]) as memory:
         say(memory, "poison", "I live in Rome")
         worker = memory.worker(careless)
         for _ in range(4):
@@ -388,7 +388,7 @@ def test_an_answer_of_wrong_types_is_of_no_use_and_nothing_else_is_lost(
 def test_a_model_that_is_away_is_asked_later_and_later_and_nothing_is_lost(tmp_path: Path) -> None:
     now = [1000.0]
     reader = Reader(*(ConnectionError("away") for _ in range(10)))
-    with Memory.open(tmp_path / "store", clock=lambda: now[0]) as memory:
+    with Memory(tmp_path / "store", clock=lambda: now[0]) as memory:
         say(memory, "I live in Oslo")
         worker = memory.worker(reader)
         waits = []
@@ -414,7 +414,7 @@ def test_whatever_ends_the_program_leaves_the_turns_to_others(either: Memory) ->
 
 def test_a_lease_that_ran_out_is_taken_over_and_the_late_answer_dropped(tmp_path: Path) -> None:
     now = [1000.0]
-    with Memory.open(tmp_path / "store", clock=lambda: now[0]) as memory:
+    with Memory(tmp_path / "store", clock=lambda: now[0]) as memory:
         say(memory, "I live in Oslo")
         memory.worker().drain()
 
@@ -429,7 +429,7 @@ def test_a_lease_that_ran_out_is_taken_over_and_the_late_answer_dropped(tmp_path
 
 def test_a_clock_that_was_set_back_does_not_hold_turns_for_years(tmp_path: Path) -> None:
     now = [2_000_000_000.0]
-    with Memory.open(tmp_path / "store", clock=lambda: now[0]) as memory:
+    with Memory(tmp_path / "store", clock=lambda: now[0]) as memory:
         say(memory, "I live in Oslo")
         memory.worker(Reader(ConnectionError("away"))).drain()
         now[0] = 1_000_000_000.0
@@ -524,16 +524,16 @@ def test_a_change_of_the_model_that_embeds_leaves_the_queue_alone(either: Memory
 
 
 def test_a_store_that_knows_only_the_queue_can_still_choose_its_model(tmp_path: Path) -> None:
-    with Memory.open(tmp_path / "store") as memory:
+    with Memory(tmp_path / "store") as memory:
         memory.worker(homes).step("facts")  # before anything is indexed
-    with Memory.open(tmp_path / "store", embedder=Letters()) as memory:
+    with Memory(tmp_path / "store", embedder=Letters()) as memory:
         say(memory, "I live in Oslo")
         memory.worker(homes).drain()
         assert (facts(memory), memory.model) == (["ada lives in Oslo."], "letters")
 
 
 def test_a_failure_is_reported_once_and_work_continues(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with Memory.open(tmp_path / "store") as memory, Memory.open(tmp_path / "store") as other:
+    with Memory(tmp_path / "store") as memory, Memory(tmp_path / "store") as other:
         memory.admin.verify()  # owns the index
         say(other, "I live in Oslo")
         stop = Event()
@@ -554,7 +554,7 @@ def test_what_breaks_in_one_part_of_the_work_does_not_stop_the_others(
     def broken(space: str, dimensions: int) -> VectorIndex:
         raise IndexBroken("the disk is on fire")
 
-    with Memory.open(tmp_path / "store", index=broken) as memory:
+    with Memory(tmp_path / "store", index=broken) as memory:
         say(memory, "I live in Oslo")
         with memory.worker(homes) as worker:
             until(lambda: facts(memory) and worker.problems)
@@ -566,7 +566,7 @@ def test_what_breaks_in_one_part_of_the_work_does_not_stop_the_others(
 
 
 def test_a_worker_goes_on_when_another_model_is_read(tmp_path: Path) -> None:
-    with Memory.open(tmp_path / "store") as memory:
+    with Memory(tmp_path / "store") as memory:
         stop = Event()
         with ThreadPoolExecutor(1) as pool:
             worker = memory.worker()
@@ -584,7 +584,7 @@ def test_a_worker_goes_on_when_another_model_is_read(tmp_path: Path) -> None:
 
 
 def test_a_memory_that_is_closed_ends_its_worker(tmp_path: Path) -> None:
-    memory = Memory.open(tmp_path / "store")
+    memory = Memory(tmp_path / "store")
     worker = memory.worker(homes)
     worker.start(idle=0.01)
     memory.close()
@@ -602,7 +602,7 @@ RUN = """if True:
     where, index = sys.argv[1:]
     def restate(turns, known):
         return [FactDraft(f"{turn.text} was stated.", [turn.id]) for turn in turns if turn.new]
-    with Memory.open(where, index=index) as memory:
+    with Memory(where, index=index) as memory:
         memory.worker(restate).drain()
 """
 
@@ -614,7 +614,7 @@ def test_a_kill_between_the_model_and_the_write_loses_and_doubles_nothing(
 ) -> None:
     where = str(tmp_path / "store") if database == "sqlite" else request.getfixturevalue("fresh_postgres")
     places = [str(where), str(tmp_path / "index")]
-    with Memory.open(where, index=places[1]) as memory:
+    with Memory(where, index=places[1]) as memory:
         for number in range(12):
             say(memory, f"{'abc'[number % 3]}{number}", session=f"s{number % 3}")
     kills, counts = 0, tries(1, 2)
@@ -624,13 +624,13 @@ def test_a_kill_between_the_model_and_the_write_loses_and_doubles_nothing(
         done = subprocess.run([sys.executable, "-c", RUN, *places], env=environment, capture_output=True, text=True)
         kills += done.returncode < 0
         assert done.returncode < 0 or not done.stderr, done.stderr
-        with Memory.open(where, index=places[1]) as memory:
+        with Memory(where, index=places[1]) as memory:
             free_leases(memory)
             say(memory, f"a-{spec}", f"a-{spec} again", session="s0")  # there is always more to read
             found = [fact.text for fact in memory.facts.list(superseded=True, limit=1000)]
             assert len(found) == len(set(found))
     assert kills >= 3 * counts
-    with Memory.open(where, index=places[1]) as memory:
+    with Memory(where, index=places[1]) as memory:
         memory.worker(restate).drain()
         found = sorted(fact.text for fact in memory.facts.list(superseded=True, limit=1000))
         texts = [message.text for name in ("s0", "s1", "s2") for message in memory.session(name).conversation]

@@ -296,7 +296,7 @@ def test_facts_are_searched_among_many_other_things(memory: Memory) -> None:
 
 def test_a_fact_has_the_time_it_was_written_beside_the_time_it_holds(home: Path) -> None:
     now = [100.0]
-    with Memory.open(home, clock=lambda: now[0]) as memory:
+    with Memory(home, clock=lambda: now[0]) as memory:
         fact = memory.facts.add("Ada lives in Rome.", valid_from=7.0)
         assert (fact.written_at, fact.valid_from) == (100.0, 7.0)
         now[0] = 200.0

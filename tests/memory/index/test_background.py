@@ -9,7 +9,7 @@ from agentkit.memory import Memory
 
 
 def test_a_worker_works_in_the_thread_that_runs_it_until_it_is_stopped(tmp_path: Path) -> None:
-    with Memory.open(tmp_path) as memory:
+    with Memory(tmp_path) as memory:
         worker, stop = memory.worker(), threading.Event()
         thread = threading.Thread(target=worker.run, args=(stop, 0.01))
         thread.start()

@@ -34,7 +34,7 @@ from tests.raising import raises
 HOLD = """if True:
     import sys
     from agentkit_memory import Memory
-    memory = Memory.open(sys.argv[1])
+    memory = Memory(sys.argv[1])
     memory.recall("x")
     print("ready", flush=True)
     input()
@@ -45,7 +45,7 @@ INGEST = """if True:
     from agentkit_memory.index import index_worker as worker
     from agentkit_memory.index import qdrant_edge
     from agentkit_memory.ingest import pipeline
-    memory = Memory.open(sys.argv[1], timeout=30)
+    memory = Memory(sys.argv[1], timeout=30)
     memory.session("s")
     print("ready", flush=True)
     memory.ingest(sys.argv[2])
@@ -84,8 +84,8 @@ def check(memory: Memory) -> int:
 
 def test_while_another_process_owns_the_index_everything_is_stored_and_queued(home: Path, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
-    Memory.open(home).close()
-    with other_process(HOLD, home) as owner, Memory.open(home) as memory:
+    Memory(home).close()
+    with other_process(HOLD, home) as owner, Memory(home) as memory:
         report = memory.ingest(docs)
         assert (len(report.added), report.pending) == (1, 1)
         with raises(IndexUnavailable, name="owner"):
@@ -98,10 +98,10 @@ def test_while_another_process_owns_the_index_everything_is_stored_and_queued(ho
 
 def test_the_owner_indexes_what_others_queued_before_it_recalls(home: Path, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
-    with Memory.open(home) as owner:
+    with Memory(home) as owner:
         owner.worker().drain()  # opens the index, so that the recall finds nothing to do for a thread
         assert owner.recall("zebra") == ()
-        with Memory.open(home) as second:
+        with Memory(home) as second:
             assert second.ingest(docs).pending == 1
         assert len(owner.recall("zebra")) == 1
         assert check(owner) == 1
@@ -119,7 +119,7 @@ def test_a_crash_between_any_two_writes_is_repaired_by_the_next_opening(
 
     for number, step in enumerate(("upsert", "delete", "flush", "acknowledge") * 2):
         (docs / "a.md").write_text(f"# Always\nquartz\n\n# {number}\nzebra {number}\n")
-        with Memory.open(home) as memory:
+        with Memory(home) as memory:
             memory.recall("zebra")
             with monkeypatch.context() as patch:
                 if step == "acknowledge":
@@ -128,7 +128,7 @@ def test_a_crash_between_any_two_writes_is_repaired_by_the_next_opening(
                     patch.setattr(EdgeIndex, step, crash)
                 with pytest.raises((Crash, Exception)):
                     memory.ingest(docs)
-        with Memory.open(home) as memory:
+        with Memory(home) as memory:
             assert check(memory) == 2
             assert [found.text for found in memory.recall("zebra")] == [f"# {number}\nzebra {number}"]
 
@@ -144,9 +144,9 @@ def test_killed_at_any_moment_nothing_is_lost_doubled_or_left_over(home: Path, d
             time.sleep(moment.random() * 0.3)
             process.send_signal(signal.SIGKILL)
             process.wait()
-        with Memory.open(home) as memory:
+        with Memory(home) as memory:
             assert check(memory) % 2 == 0  # files are replaced whole
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         report = memory.ingest(docs)
         assert report.files == 30
         assert check(memory) == 60
@@ -156,7 +156,7 @@ def test_killed_at_any_moment_nothing_is_lost_doubled_or_left_over(home: Path, d
 @pytest.mark.parametrize("damage", ["folder", "shard", "name", "nonsense", "points"])
 def test_an_index_that_is_lost_or_damaged_is_built_again(home: Path, docs: Path, damage: str) -> None:
     (docs / "a.md").write_text("zebra")
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         memory.ingest(docs)
     index = home / "index" / SPACE
     if damage == "folder":
@@ -171,19 +171,19 @@ def test_an_index_that_is_lost_or_damaged_is_built_again(home: Path, docs: Path,
     else:
         for file in (index / "shard").rglob("mutable_id_tracker.mappings"):
             file.unlink()
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         assert [found.text for found in memory.recall("zebra")] == ["zebra"]
         assert check(memory) == 1
 
 
 def test_an_index_of_another_database_is_emptied_before_use(home: Path, docs: Path) -> None:
     (docs / "a.md").write_text("zebra of old")
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         memory.ingest(docs)
     for file in home.glob("memory.db*"):
         file.unlink()
     (docs / "a.md").write_text("zebra of new")
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         assert memory.recall("zebra") == ()
         memory.ingest(docs)
         assert check(memory) == 1
@@ -192,7 +192,7 @@ def test_an_index_of_another_database_is_emptied_before_use(home: Path, docs: Pa
 
 def test_the_old_owner_sees_that_a_database_moved_to_another_index(home: Path, docs: Path, tmp_path: Path) -> None:
     (docs / "a.md").write_text("zebra")
-    with Memory.open(home) as old, Memory.open(home, index=tmp_path / "elsewhere") as new:
+    with Memory(home) as old, Memory(home, index=tmp_path / "elsewhere") as new:
         old.ingest(docs)
         assert new.worker().drain() == 1
         with raises(IndexUnavailable, name="index"):
@@ -203,7 +203,7 @@ def test_the_folder_of_an_index_may_be_text_or_a_path(home: Path, docs: Path, tm
     (docs / "a.md").write_text("zebra")
     text, path = tmp_path / "text", tmp_path / "path"
     for place, index in ((text, str(text)), (path, path)):
-        with Memory.open(home, index=index) as memory:
+        with Memory(home, index=index) as memory:
             memory.ingest(docs)
             assert len(memory.recall("zebra")) == 1
         assert [*place.iterdir()]
@@ -213,7 +213,7 @@ def test_the_folder_of_an_index_may_be_text_or_a_path(home: Path, docs: Path, tm
 
 def test_an_index_folder_that_cannot_be_made(home: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with Memory.open(home, index=tmp_path / "file") as memory, raises(IndexBroken, name="write"):
+    with Memory(home, index=tmp_path / "file") as memory, raises(IndexBroken, name="write"):
         memory.admin.verify()
 
 
@@ -265,13 +265,13 @@ def test_an_index_that_fails_says_that_the_store_is_intact(tmp_path: Path, monke
 @pytest.mark.skipif(sys.platform == "win32", reason="limits on file sizes are POSIX's")
 def test_a_disk_without_room_for_the_index_loses_nothing(home: Path, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         memory.ingest(docs)
     shutil.rmtree(home / "index")
     code = """if True:
         import resource, sys
         from agentkit_memory import IndexBroken, Memory
-        with Memory.open(sys.argv[1]) as memory:
+        with Memory(sys.argv[1]) as memory:
             resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
             try:
                 memory.ingest(sys.argv[2])
@@ -283,7 +283,7 @@ def test_a_disk_without_room_for_the_index_loses_nothing(home: Path, docs: Path)
     said = subprocess.check_output([sys.executable, "-c", code, str(home), str(docs)], text=True)
     assert said.count("what is stored is intact: check the disk") == 2
     assert "\nzebra searched the newest" in said
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         assert [found.text for found in memory.recall("zebra")] == ["zebra"]
         assert check(memory) == 1
 
@@ -446,7 +446,7 @@ def scored(hits: list[Hit]) -> list[float]:
 
 
 def test_an_index_that_could_not_be_attached_is_let_go_of(home: Path) -> None:
-    with Memory.open(home, timeout=0.05) as memory:
+    with Memory(home, timeout=0.05) as memory:
         with closing(sqlite3.connect(home / "memory.db")) as other:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreUnavailable):
@@ -460,7 +460,7 @@ def test_without_the_extra_conversations_work_and_ingestion_says_what_to_install
         import sys
         sys.modules["qdrant_edge"] = None
         from agentkit_memory import Memory, StoreUnavailable
-        with Memory.open(sys.argv[1]) as memory:
+        with Memory(sys.argv[1]) as memory:
             memory.session("s").refresh()
             for act in (lambda: memory.ingest(sys.argv[2]), lambda: memory.recall("zebra")):
                 try:
@@ -470,7 +470,7 @@ def test_without_the_extra_conversations_work_and_ingestion_says_what_to_install
     """
     said = subprocess.check_output([sys.executable, "-c", code, str(home), str(docs)], text=True)
     assert said == "recall needs Qdrant Edge: install the extra `vector`\n" * 2
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         assert check(memory) == 0
 
 

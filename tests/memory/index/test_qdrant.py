@@ -148,7 +148,7 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> IndexOpener:
 def test_every_index_finds_forgets_and_verifies_alike(home: Path, docs: Path, opener: IndexOpener) -> None:
     (docs / "a.txt").write_text("zebra with stripes")
     (docs / "b.txt").write_text("violin with strings")
-    with Memory.open(home, index=opener) as memory:
+    with Memory(home, index=opener) as memory:
         memory.ingest(docs)
         assert [found.text for found in memory.recall("zebras")] == ["zebra with stripes"]
         (docs / "a.txt").write_text("quagga with stripes")
@@ -158,7 +158,7 @@ def test_every_index_finds_forgets_and_verifies_alike(home: Path, docs: Path, op
         StoreProbe(memory).index.upsert([Point(ONE, 4, 1, document_vector("left over"))])
         assert (memory.admin.verify().orphans, memory.admin.verify().points) == (1, 2)
         assert memory.admin.repair().after.points == 1
-    with Memory.open(home, index=opener) as memory:
+    with Memory(home, index=opener) as memory:
         assert [found.text for found in memory.recall("quagga")] == ["quagga with stripes"]
         assert memory.admin.verify().ok
 
@@ -251,7 +251,7 @@ def test_two_processes_share_a_server_and_each_indexes_what_the_other_wrote(
 ) -> None:
     place = StoreProbe(either).target
     (docs / "a.txt").write_text("zebra")
-    with Memory.open(place, index=server.address) as one, Memory.open(place, index=server.address) as two:
+    with Memory(place, index=server.address) as one, Memory(place, index=server.address) as two:
         assert one.ingest(docs).pending == 0
         assert [found.text for found in two.recall("zebra")] == ["zebra"]
         (docs / "a.txt").write_text("quagga")
@@ -277,7 +277,7 @@ def test_a_server_that_fails_leaves_everything_stored_and_queued(
     home: Path, docs: Path, server: Server, status: int, kind: type[Exception]
 ) -> None:
     (docs / "a.txt").write_text("zebra")
-    with Memory.open(home, index=server.address) as memory:
+    with Memory(home, index=server.address) as memory:
         assert memory.recall("zebra") == ()
         server.status = status
         if kind is IndexUnavailable:
@@ -295,7 +295,7 @@ def test_a_server_that_fails_leaves_everything_stored_and_queued(
 def test_an_answer_without_a_result_is_that_of_a_server_that_fails(home: Path, docs: Path, server: Server) -> None:
     for opened_before in (True, False):
         (docs / f"{opened_before}.txt").write_text("zebra")
-        with Memory.open(home, index=server.address) as memory:
+        with Memory(home, index=server.address) as memory:
             if opened_before:
                 memory.worker().drain()
             server.empty = True
@@ -312,10 +312,10 @@ def test_an_answer_without_a_result_is_that_of_a_server_that_fails(home: Path, d
 
 def test_a_server_that_is_slow_or_gone_is_not_waited_for_long(home: Path, docs: Path, server: Server) -> None:
     (docs / "a.txt").write_text("zebra")
-    with Memory.open(home, index=server.address) as memory:
+    with Memory(home, index=server.address) as memory:
         memory.ingest(docs)
     server.delay = 3.0
-    with Memory.open(home, index=qdrant_indexes(server.address, timeout=1)) as memory:
+    with Memory(home, index=qdrant_indexes(server.address, timeout=1)) as memory:
         with raises(IndexUnavailable, name="agentkit-bm25-2", value="away"):
             StoreProbe(memory).index.count()
         server.delay = 0.0
@@ -325,9 +325,9 @@ def test_a_server_that_is_slow_or_gone_is_not_waited_for_long(home: Path, docs: 
         assert memory.ingest(docs).pending == 1
         with raises(IndexUnavailable, name="agentkit-bm25-2", value="away"):
             memory.worker().drain()
-    with Memory.open(home, index=server.address) as memory, pytest.raises(IndexUnavailable):
+    with Memory(home, index=server.address) as memory, pytest.raises(IndexUnavailable):
         memory.worker().drain()
-    with Memory.open(home) as memory:  # and another index can be made of it at any time
+    with Memory(home) as memory:  # and another index can be made of it at any time
         assert len(memory.recall("zebra violin")) == 2
 
 
@@ -337,7 +337,7 @@ def test_a_worker_outlives_a_server_that_is_away(
     monkeypatch.setattr("agentkit_memory.background._PAUSE", 0.01)
     (docs / "a.txt").write_text("zebra")
     stop = threading.Event()
-    with Memory.open(home, index=server.address) as memory:
+    with Memory(home, index=server.address) as memory:
         memory.worker().drain()
         server.status = 500
         memory.ingest(docs)
@@ -354,7 +354,7 @@ def test_a_worker_outlives_a_server_that_is_away(
 def test_a_server_that_cannot_weigh_terms_within_a_scope_is_refused(home: Path, server: Server) -> None:
     server.version = "1.18.9"
     with (
-        Memory.open(home, index=server.address) as memory,
+        Memory(home, index=server.address) as memory,
         raises(IndexBroken, name="version", value="1.18.9"),
     ):
         memory.worker().drain()
@@ -362,11 +362,11 @@ def test_a_server_that_cannot_weigh_terms_within_a_scope_is_refused(home: Path, 
 
 def test_two_databases_cannot_share_a_collection(tmp_path: Path, docs: Path, server: Server) -> None:
     (docs / "a.txt").write_text("zebra")
-    with Memory.open(tmp_path / "one", index=server.address) as memory:
+    with Memory(tmp_path / "one", index=server.address) as memory:
         memory.ingest(docs)
-    with Memory.open(tmp_path / "two", index=server.address) as memory, raises(IndexBroken, name="bm25-2", value=1):
+    with Memory(tmp_path / "two", index=server.address) as memory, raises(IndexBroken, name="bm25-2", value=1):
         memory.worker().drain()
-    with Memory.open(tmp_path / "two", index=qdrant_indexes(server.address, collection="second")) as memory:
+    with Memory(tmp_path / "two", index=qdrant_indexes(server.address, collection="second")) as memory:
         memory.ingest(docs)
         assert len(memory.recall("zebra")) == 1
 
@@ -382,13 +382,13 @@ def test_a_collection_of_something_else_is_left_alone(server: Server) -> None:
 
 def test_a_collection_that_was_deleted_is_built_again(home: Path, docs: Path, server: Server) -> None:
     (docs / "a.txt").write_text("zebra")
-    with Memory.open(home, index=server.address) as memory:
+    with Memory(home, index=server.address) as memory:
         memory.ingest(docs)
         for collection in server.local.get_collections().collections:
             server.local.delete_collection(collection.name)
         with pytest.raises(IndexBroken):
             StoreProbe(memory).index.count()
-    with Memory.open(home, index=server.address) as memory:
+    with Memory(home, index=server.address) as memory:
         assert len(memory.recall("zebra")) == 1
 
 
@@ -406,5 +406,5 @@ def test_local_mode_belongs_to_one_process_and_to_a_folder_that_can_be_written(t
 def test_without_the_client_the_error_says_what_to_install(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "qdrant_client", None)
     monkeypatch.delitem(sys.modules, "agentkit_memory.index.qdrant_server")
-    with Memory.open(home, index="http://127.0.0.1:1") as memory, raises(StoreUnavailable, name="vector"):
+    with Memory(home, index="http://127.0.0.1:1") as memory, raises(StoreUnavailable, name="vector"):
         memory.worker().drain()

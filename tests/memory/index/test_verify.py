@@ -140,16 +140,16 @@ def test_items_that_are_not_to_be_recalled_are_not_missed(memory: Memory, docs: 
 
 
 def test_an_index_that_lost_points_is_repaired_when_it_is_opened(home: Path, docs: Path) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         lost, *_ = fill(memory, docs)
         lose_point(memory, lost)
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         assert len(memory.recall("zebra")) == 3
         assert memory.admin.verify().ok
 
 
 def test_only_the_owner_of_the_index_can_verify_it(home: Path, docs: Path) -> None:
-    with Memory.open(home) as owner, Memory.open(home) as other:
+    with Memory(home) as owner, Memory(home) as other:
         fill(owner, docs)
         for act in (other.admin.verify, other.admin.repair, other.worker().drain):
             with pytest.raises(IndexUnavailable):

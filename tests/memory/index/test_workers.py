@@ -190,7 +190,7 @@ def test_two_writers_of_a_conversation_and_four_workers_lose_nothing(
     target = tmp_path if database.is_sqlite else request.getfixturevalue("postgres")
     docs = tmp_path / "docs"
     docs.mkdir()
-    with Memory.open(target, index=opener) as memory:
+    with Memory(target, index=opener) as memory:
         stop = threading.Event()
 
         def talk(name: str) -> None:

@@ -38,13 +38,13 @@ def test_a_damaged_document_is_written_anew_from_its_file(
 ) -> None:
     for name in ("a", "b", "c"):
         (docs / f"{name}.md").write_text(f"zebra {name}")
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         memory.ingest(docs)
     alter(home, f"UPDATE documents SET {damage} WHERE source LIKE '%b.md'")
     end = " again" if is_changed else ""
     for name in ("a", "b", "c") if is_changed else ():
         (docs / f"{name}.md").write_text(f"zebra {name}{end}")
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         report = memory.ingest(docs)
         assert report.errors == () and str(docs / "b.md") in report.added + report.changed
         assert found(memory) == {f"zebra {name}{end}" for name in ("a", "b", "c")}
@@ -58,18 +58,18 @@ def test_a_long_document_goes_on_from_a_generation_behind_which_is_none(home: Pa
     file = docs / "long.md"
     for last in ("quartz", "harbor"):
         file.write_text("\n\n".join([*(f"# {number}\n{number}" for number in range(2_100)), f"# Last\n{last}"]))
-        with Memory.open(home) as memory:
+        with Memory(home) as memory:
             report = memory.ingest(docs)
             assert report.errors == () and len(memory.recall(last)) == 1
         alter(home, "UPDATE documents SET generation = 9223372036854775807")
 
 
 def test_a_damaged_given_document_can_be_added_again(home: Path) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         memory.documents.add("zebra", source="a.md")
     for damage in (*CASES, "source = 'x'"):
         alter(home, f"UPDATE documents SET {damage}")
-        with Memory.open(home) as memory:
+        with Memory(home) as memory:
             assert memory.documents.add("zebra", source="a.md").chunks == 1
             assert found(memory) == {"zebra"}
 
@@ -78,12 +78,12 @@ def test_a_damaged_given_document_can_be_added_again(home: Path) -> None:
 def test_a_damaged_chunk_is_an_error_of_its_file_at_most(home: Path, docs: Path, damage: str) -> None:
     for name in ("a", "b", "c"):
         (docs / f"{name}.md").write_text(f"zebra {name}")
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         memory.ingest(docs)
     alter(home, f"UPDATE items SET {damage} WHERE text = 'zebra b'")
     for name in ("a", "b", "c"):
         (docs / f"{name}.md").write_text(f"zebra {name} again")
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         report = memory.ingest(docs)
         assert {error.source for error in report.errors} <= {str(docs / "b.md")}
         assert {"zebra a again", "zebra c again"} <= found(memory)

@@ -97,7 +97,7 @@ def test_an_agent_sends_what_it_recalls_and_its_journal_keeps_it(memory: Memory)
 
 
 def test_one_space_holds_images_and_texts(home: Path) -> None:
-    with Memory.open(home, embedder=Colours()) as memory:
+    with Memory(home, embedder=Colours()) as memory:
         for number, colour in enumerate((RED, GREEN, BLUE)):
             memory.documents.add(image(colour, f"holiday photo {number}"), source=f"{number}.png")
             memory.documents.add(image(colour, f"a copy of photo {number}"), source=f"copy{number}.png")
@@ -136,7 +136,7 @@ class Broken(Colours):
 
 
 def test_with_an_embedder_of_texts_an_image_has_the_vector_of_its_alt_text(home: Path) -> None:
-    with Memory.open(home, embedder=OfTexts()) as memory:
+    with Memory(home, embedder=OfTexts()) as memory:
         memory.documents.add(image(GREEN, "a red ball"), source="ball.png")
         memory.documents.add(image(RED, "a blue ball"), source="other.png")
         memory.worker().drain()
@@ -145,7 +145,7 @@ def test_with_an_embedder_of_texts_an_image_has_the_vector_of_its_alt_text(home:
 
 
 def test_an_image_that_cannot_be_embedded_is_found_by_words_and_keeps_no_other_back(home: Path) -> None:
-    with Memory.open(home, embedder=Broken()) as memory:
+    with Memory(home, embedder=Broken()) as memory:
         for name, colour in COLOURS.items():
             memory.documents.add(image(colour, f"photo of {name} paint"), source=f"{name}.png")
         memory.documents.add("A text about paint", source="text.md")
@@ -263,13 +263,13 @@ def test_an_address_is_kept_as_it_is_and_a_document_may_become_an_image_and_text
 
 
 def test_images_are_backed_up_exported_and_erased(home: Path, tmp_path: Path) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         ada = memory.within(Scope("local", user="ada"))
         ada.documents.add(image(RED, "Ada at the sea"), source="ada.png")
         memory.admin.backup(tmp_path / "backup")
         memory.admin.export(tmp_path / "export")
         for name in ("backup", "export"):
-            with Memory.open(tmp_path / f"from-{name}") as copy:
+            with Memory(tmp_path / f"from-{name}") as copy:
                 copy.admin.restore(tmp_path / name)
                 shown = copy.within(Scope("local", user="ada")).recall("sea").documents[0].image
                 assert shown is not None and shown.read() == png(RED)

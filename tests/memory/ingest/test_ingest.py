@@ -435,7 +435,7 @@ def test_a_file_whose_times_say_it_is_unchanged_is_not_read(home: Path, docs: Pa
     file = docs / "a.md"
     file.write_text("zebra")
     read: list[int] = []
-    with Memory.open(home, clock=lambda: time.time() + 60) as memory:  # the file has not changed for a minute then
+    with Memory(home, clock=lambda: time.time() + 60) as memory:  # the file has not changed for a minute then
         memory.ingest(docs)
 
         def look(progress: IngestProgress) -> None:
@@ -491,7 +491,7 @@ def test_memory_does_not_grow_with_the_file(docs: Path, home: Path) -> None:
             raise IndexUnavailable("left to another process")
         def peak():
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 if sys.platform == "darwin" else 1024)
-        with Memory.open(sys.argv[1], index=nobody) as memory:
+        with Memory(sys.argv[1], index=nobody) as memory:
             memory.ingest(sys.argv[2])
             before = peak()
             report = memory.ingest(sys.argv[3:])

@@ -151,7 +151,7 @@ CHANGES: list[tuple[Callable[[list[str]], list[str]], int]] = [
 def test_of_a_long_document_only_what_changed_is_written_indexed_and_embedded(home: Path, docs: Path) -> None:
     file, embedder = docs / "a.md", Lengths()
     parts = [f"# Part {part}\nzebra number{part}" for part in range(PARTS)]
-    with Memory.open(home, embedder=embedder) as memory:
+    with Memory(home, embedder=embedder) as memory:
         for change, new in CHANGES:
             file.write_text("\n\n".join(parts))
             memory.ingest(docs)
@@ -360,7 +360,7 @@ CHILD = """if True:
     from agentkit_memory.ingest import document_removal, document_writer, pipeline
     document_removal.BATCH = document_writer.BATCH = 8
     pipeline.WORTH_INDEXING = 1
-    with Memory.open(sys.argv[1], **({"index": sys.argv[3]} if sys.argv[3] else {})) as memory:
+    with Memory(sys.argv[1], **({"index": sys.argv[3]} if sys.argv[3] else {})) as memory:
         print("open", flush=True)
         memory.ingest(sys.argv[2])
 """
@@ -381,7 +381,7 @@ def place(request: pytest.FixtureRequest, home: Path, tmp_path: Path) -> tuple[s
 
 
 def opened(place: tuple[str, str]) -> Memory:
-    return Memory.open(place[0], index=place[1] or None)
+    return Memory(place[0], index=place[1] or None)
 
 
 def zebra_file(place: tuple[str, str], docs: Path) -> Path:
@@ -473,9 +473,9 @@ def test_killed_at_any_moment_it_goes_on(home: Path, docs: Path) -> None:
         if process.wait() == 0:
             break
         kills += 1
-        with Memory.open(home) as memory:
+        with Memory(home) as memory:
             assert memory.admin.verify().stale == 0
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         memory.ingest(docs)
         assert sorted(texts(memory)) == sorted(f"zebra{n}" for n in range(6) for _ in range(80 if n % 2 else 5))
         check(memory, 255)
@@ -486,7 +486,7 @@ def test_a_document_that_became_short_after_an_interruption_is_shown_as_a_whole(
     (docs / "a.md").write_text(manual("zebra"))
     assert child(str(home), docs, "", "document.staged").wait() == -signal.SIGKILL
     (docs / "a.md").write_text(manual("zebra", 5))
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         assert memory.ingest(docs).errors == ()
         assert texts(memory) == ["zebra"] * 5
         assert len(memory.recall("zebra", limit=20)) == 5

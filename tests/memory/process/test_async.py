@@ -31,7 +31,7 @@ async def test_everything_that_a_memory_does_can_be_awaited(either: Memory, docs
 
 
 async def test_the_loop_goes_on_while_the_database_is_locked(home: Path) -> None:
-    with Memory.open(home) as memory, closing(sqlite3.connect(home / "memory.db", isolation_level=None)) as other:
+    with Memory(home) as memory, closing(sqlite3.connect(home / "memory.db", isolation_level=None)) as other:
         session = memory.session("s")
         session.append(Message("user", "first"))
         other.execute("BEGIN IMMEDIATE")
@@ -110,7 +110,7 @@ async def test_context_variables_are_seen_in_the_thread(memory: Memory) -> None:
 
 
 async def test_a_closed_memory_says_so_to_async_code(home: Path) -> None:
-    memory = Memory.open(home)
+    memory = Memory(home)
     session = memory.session("s")
     await memory.run(memory.close)
     with pytest.raises(StoreClosed):
@@ -157,7 +157,7 @@ def test_waiting_for_an_async_embedder_ends_when_the_memory_is_closed(
     home: Path, waits_for: str, stubborn: bool
 ) -> None:
     embedder = Waited(stubborn)
-    memory = Memory.open(home, embedder=embedder)
+    memory = Memory(home, embedder=embedder)
     memory.facts.add("zebra")
     memory.worker().drain()
     embedder.slow = True
@@ -180,7 +180,7 @@ def test_waiting_for_an_async_embedder_ends_when_the_memory_is_closed(
     assert [type(error) for error in told] == [StoreClosed]
     assert embedder.ended.wait(LONG)  # it was cancelled, and could put its things away
     embedder = Waited()
-    with Memory.open(home, embedder=embedder) as memory:
+    with Memory(home, embedder=embedder) as memory:
         assert memory.admin.verify().failing == 0  # it is nobody's failure
         memory.worker().drain()
         assert not memory.recall("heron").degraded and memory.admin.verify().ok

@@ -132,25 +132,25 @@ def test_what_is_kept_for_the_parent_is_never_collected() -> None:
 
 
 def test_the_parent_opens_its_index_again_while_the_child_lives(home: Path) -> None:
-    memory = Memory.open(home)
+    memory = Memory(home)
     memory.facts.add("zebra")
     memory.recall("zebra")
     with forked(lambda: None) as other:
         other.report()
         memory.close()
-        with Memory.open(home) as memory:
+        with Memory(home) as memory:
             recall = memory.recall("zebra")
             assert recall.knowledge and not recall.degraded and memory.admin.verify().ok
 
 
 def test_a_memory_that_the_child_opens_itself_loses_nothing_as_the_parent_closes_its_own(home: Path) -> None:
-    memory = Memory.open(home)
+    memory = Memory(home)
     memory.facts.add("zebra one")
     memory.worker().drain()
     own: list[Memory] = []
 
     def open_anew() -> object:
-        own.append(Memory.open(home))
+        own.append(Memory(home))
         own[0].facts.add("zebra two")
         with raises(IndexUnavailable, name="owner"):
             own[0].admin.verify()
@@ -167,7 +167,7 @@ def test_a_memory_that_the_child_opens_itself_loses_nothing_as_the_parent_closes
         memory.close()
         other.go_on()
         assert other.report() == "(3, (), True)"
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         assert texts(memory, "zebra") == {"zebra one", "zebra two", "zebra three"} and memory.admin.verify().ok
 
 
@@ -188,7 +188,7 @@ def locks_of(*roots: object) -> list[Any]:
 
 
 def test_what_threads_of_the_parent_held_does_not_stop_the_child(home: Path, tmp_path: Path) -> None:
-    memory = Memory.open(home)
+    memory = Memory(home)
     session = memory.session("s")
     session.append(Message("user", "zebra"))
     memory.worker().drain()
@@ -214,8 +214,8 @@ def test_what_threads_of_the_parent_held_does_not_stop_the_child(home: Path, tmp
         )
         memory.close()
         with raises(StoreUnavailable, name="fork"):
-            Memory.open(home)
-        with Memory.open(tmp_path / "elsewhere") as other:
+            Memory(home)
+        with Memory(tmp_path / "elsewhere") as other:
             other.facts.add("zebra")
             return wrong + list(other.recall("zebra").degraded)
 
@@ -256,7 +256,7 @@ def test_a_child_that_ends_as_programs_do_leaves_everything_to_the_parent(home: 
     code = """
 import gc, os, sys
 from agentkit_memory import Memory
-memory = Memory.open(sys.argv[1])
+memory = Memory(sys.argv[1])
 memory.facts.add("zebra one")
 memory.recall("zebra")
 child = os.fork()
@@ -270,5 +270,5 @@ assert len(memory.recall("zebra").knowledge) == 2 and memory.admin.verify().ok
 os._exit(0)  # without closing: what is in the log must be there
 """
     subprocess.run([sys.executable, "-c", code, str(home)], check=True, timeout=60)
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         assert texts(memory, "zebra") == {"zebra one", "zebra two"} and memory.admin.verify().ok

@@ -50,7 +50,7 @@ def test_a_question_that_was_asked_before_is_no_answer(memory: Memory, said: str
 @pytest.mark.parametrize("copies", [30, 500])
 @pytest.mark.parametrize("embedder", [None, Words()])
 def test_copies_take_no_place_of_other_answers(home: Path, copies: int, embedder: Words | None) -> None:
-    with Memory.open(home, embedder=embedder) as memory:
+    with Memory(home, embedder=embedder) as memory:
         say(memory, *["The zebra is fed at noon."] * copies, session="copies")
         others = [f"The zebra of {name} sleeps in a stable of stone." for name in ("Ada", "Bo", "Cy", "Di", "Ed")]
         say(memory, *others, session="others")
@@ -75,7 +75,7 @@ class Counting(Words):
 
 def test_a_question_is_embedded_once_however_many_copies_there_are(home: Path) -> None:
     embedder = Counting()
-    with Memory.open(home, embedder=embedder) as memory:
+    with Memory(home, embedder=embedder) as memory:
         say(memory, *["The zebra is fed at noon."] * 100, "A zebra is striped.")
         memory.worker().drain()
         before = embedder.asked

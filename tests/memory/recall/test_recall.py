@@ -61,7 +61,7 @@ class Letters:
 def test_what_has_ended_takes_no_place_of_what_holds(home: Path, docs: Path, embedder: Letters | None) -> None:
     now = [1000.0]
     (docs / "a.md").write_text("The zebra is fed at noon. " + " ".join(f"word{number}" for number in range(150)))
-    with Memory.open(home, clock=lambda: now[0], embedder=embedder) as memory:
+    with Memory(home, clock=lambda: now[0], embedder=embedder) as memory:
         memory.ingest(docs)
         over = memory.session("over", expires_at=2000.0)
         over.append(*[Message("user", f"zebra fed zebra {number}") for number in range(100)])
@@ -89,28 +89,28 @@ def test_how_far_recall_searched_is_reported(memory: Memory, docs: Path, monkeyp
 INGEST = """if True:
     import sys
     from agentkit_memory import Memory
-    with Memory.open(sys.argv[1]) as memory:
+    with Memory(sys.argv[1]) as memory:
         memory.ingest(sys.argv[2])
 """
 
 
 def test_a_file_that_is_half_ingested_takes_no_place_of_what_is_shown(home: Path, docs: Path) -> None:
     (docs / "a.md").write_text("The zebra is fed at noon. " + " ".join(f"word{number}" for number in range(150)))
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         memory.ingest(docs)
     (docs / "b.txt").write_text("\n\n".join("zebra fed " * 100 + f"number {number}" for number in range(2100)))
     killed = subprocess.run(
         [sys.executable, "-c", INGEST, str(home), str(docs)], env=os.environ | {VARIABLE: "worker.acknowledged:1"}
     )
     assert killed.returncode < 0
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         assert StoreProbe(memory).index.count() > 500, "what is not shown yet is indexed already"
         assert [found.source for found in memory.recall("zebra fed")] == [str(docs / "a.md")]
 
     def away(space: str, dimensions: int) -> VectorIndex:
         raise IndexUnavailable("the server is away")
 
-    with Memory.open(home, index=away) as memory:
+    with Memory(home, index=away) as memory:
         recall = memory.recall("zebra fed")
         assert [found.source for found in recall] == [str(docs / "a.md")] and "in SQL" in recall.degraded[0]
 

@@ -55,7 +55,7 @@ def cost(steps: list[int], act: Callable[[], object]) -> int:
 
 @pytest.fixture
 def memory(home: Path, steps: list[int]) -> Iterator[Memory]:
-    with Memory.open(home, keep_recalls=0) as opened:
+    with Memory(home, keep_recalls=0) as opened:
         opened.session("s").append(Message("user", "The heron eats eels."))
         opened.worker().drain()
         opened.recall("heron")

@@ -30,7 +30,7 @@ from tests.raising import raises
 HOLD = """if True:
     import sys
     from agentkit_memory import Memory
-    with Memory.open(sys.argv[1]) as memory:
+    with Memory(sys.argv[1]) as memory:
         memory.recall("x")
         print("ready", flush=True)
         sys.stdin.read()
@@ -93,10 +93,10 @@ def fill(memory: Memory, docs: Path) -> None:
 
 @pytest.mark.long
 def test_while_another_process_owns_the_index_sql_is_searched_by_the_same_policy(home: Path, docs: Path) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         fill(memory, docs)
         usual = memory.recall("Where does the heron nest?")
-    with owner_of(home), Memory.open(home) as memory:
+    with owner_of(home), Memory(home) as memory:
         recall = memory.recall("Where does the heron nest?")
         assert [found.text for found in recall] == [found.text for found in usual]
         (problem,) = recall.degraded
@@ -111,7 +111,7 @@ def test_without_the_index_newer_messages_of_another_scope_hide_nothing(tmp_path
     def away(space: str, dimensions: int) -> VectorIndex:
         raise IndexUnavailable("the server is away")
 
-    with Memory.open(tmp_path / "store", index=away) as memory:
+    with Memory(tmp_path / "store", index=away) as memory:
         ada, bob = (memory.within(Scope("acme", user=name)) for name in ("ada", "bob"))
         ada.session("s").append(Message("user", "The heron nests behind the weir."))
         assert len(ada.recall("heron")) == 1
@@ -125,7 +125,7 @@ def test_without_the_index_a_filter_holds_too(tmp_path: Path) -> None:
     def away(space: str, dimensions: int) -> VectorIndex:
         raise IndexUnavailable("the server is away")
 
-    with Memory.open(tmp_path / "store", index=away) as memory:
+    with Memory(tmp_path / "store", index=away) as memory:
         for source in ("zoo", "park"):
             memory.documents.add(f"The heron of the {source}.", source=source)
         memory.session("walk").append(Message("user", "A heron flew by."))
@@ -140,7 +140,7 @@ def test_an_index_that_fails_when_it_is_asked(home: Path, docs: Path, error: Exc
     def opener(space: str, dimensions: int) -> VectorIndex:
         return Failing(EdgeIndex(home / space, dimensions), error)  # type: ignore[return-value]
 
-    with Memory.open(home, index=opener) as memory:
+    with Memory(home, index=opener) as memory:
         fill(memory, docs)
         recall = memory.recall("heron")
         assert {found.text for found in recall} == {"The heron nests behind the weir.", "I like the heron."}
@@ -149,17 +149,17 @@ def test_an_index_that_fails_when_it_is_asked(home: Path, docs: Path, error: Exc
 
 @pytest.mark.long
 def test_an_index_that_cannot_be_opened(home: Path, docs: Path, tmp_path: Path) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         fill(memory, docs)
     (tmp_path / "file").write_text("in the way")
-    with Memory.open(home, index=tmp_path / "file") as memory:
+    with Memory(home, index=tmp_path / "file") as memory:
         recall = memory.recall("heron")
         assert len(recall) == 2
         assert "make it writable" in recall.degraded[0]
 
 
 def test_a_locked_database_is_read_without_waiting_and_logs_are_written_later(home: Path, docs: Path) -> None:
-    with Memory.open(home, timeout=0.05) as memory:
+    with Memory(home, timeout=0.05) as memory:
         fill(memory, docs)
         memory.recall("heron")
         memory.session("s").append(Message("user", "The heron flew off.", name="Ada"))
@@ -175,10 +175,10 @@ def test_a_locked_database_is_read_without_waiting_and_logs_are_written_later(ho
 
 
 def test_an_index_is_opened_although_the_database_is_locked(home: Path, docs: Path) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         fill(memory, docs)
         memory.worker().drain()
-    with Memory.open(home, timeout=0.05) as memory, closing(connect(home / "memory.db")) as other:
+    with Memory(home, timeout=0.05) as memory, closing(connect(home / "memory.db")) as other:
         other.execute("BEGIN IMMEDIATE")
         recall = memory.recall("heron")
         assert len(recall) == 2 and recall.degraded == ()  # it would be, if SQL was searched without the index
@@ -187,7 +187,7 @@ def test_an_index_is_opened_although_the_database_is_locked(home: Path, docs: Pa
 def test_an_index_on_a_full_disk_is_read_and_not_written(
     home: Path, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         fill(memory, docs)
         memory.worker().drain()
         with monkeypatch.context() as full:
@@ -211,11 +211,11 @@ def test_an_index_on_a_full_disk_is_read_and_not_written(
         assert memory.admin.verify().ok
     with monkeypatch.context() as full:
         full.setattr("agentkit_memory.index.qdrant_edge._MIN_FREE", 2**62)
-        with Memory.open(home) as memory:
+        with Memory(home) as memory:
             recall = memory.recall("heron")  # an index that is not open yet is not opened: loading it writes
         assert len(recall) == 2
         assert "without the index" in recall.degraded[-1]
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         assert memory.recall("stork").degraded == ()
         assert memory.admin.verify().ok
 
@@ -233,7 +233,7 @@ def test_of_many_new_messages_the_newest_are_searched_at_once_and_the_others_soo
 
 def test_without_its_model_the_store_is_searched_by_words(home: Path) -> None:
     compass = Compass()
-    with Memory.open(home, embedder=compass) as memory:
+    with Memory(home, embedder=compass) as memory:
         memory.session("s").append(Message("user", "A boat lies here."), Message("user", "The meadow is wide."))
         memory.worker().drain()
         assert memory.recall("ship", limit=1)[0].text == "A boat lies here."
@@ -245,7 +245,7 @@ def test_without_its_model_the_store_is_searched_by_words(home: Path) -> None:
 
 
 def test_a_closed_memory_says_so(home: Path) -> None:
-    memory = Memory.open(home)
+    memory = Memory(home)
     memory.recall("x")
     memory.close()
     with pytest.raises(StoreClosed):

@@ -123,7 +123,7 @@ def test_a_round_that_fetches_more_vectors_does_not_search_the_terms_again(
     monkeypatch.setattr("agentkit_memory.recall.recall_steps.MAX_ROWS", 100)
     lines = [json.dumps({"text": f"zebra stripes {number}", "number": number}) for number in range(500)]
     (docs / "a.jsonl").write_text("\n".join(lines))
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         memory.ingest(docs)
         memory.worker().drain()
         with StoreProbe(memory).statements() as statements:

@@ -77,22 +77,22 @@ def test_only_so_many_logs_are_kept_of_all_scopes_together(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     target = tmp_path / "store" if kind == "sqlite" else request.getfixturevalue("fresh_postgres")
-    with Memory.open(target, index=tmp_path / "index", keep_recalls=5) as memory:
+    with Memory(target, index=tmp_path / "index", keep_recalls=5) as memory:
         other = memory.within("other")
         for number in range(130):
             ask(memory if number % 2 else other, str(number))
         both = (*queries(memory, after=0, limit=500), *queries(other, after=0, limit=500))
         assert 5 <= len(both) <= 5 + 64 and {"125", "126", "127", "128", "129"} <= set(both)
-    with Memory.open(target, index=tmp_path / "index", keep_recalls=5) as memory:
+    with Memory(target, index=tmp_path / "index", keep_recalls=5) as memory:
         ask(memory, "130")
         assert queries(memory, after=0, limit=500) == ["127", "129", "130"]
         assert queries(memory.within("other"), after=0, limit=500) == ["126", "128"]
 
 
 def test_no_logs_are_kept_if_none_are_wanted(home: Path) -> None:
-    with Memory.open(home, keep_recalls=0) as memory:
+    with Memory(home, keep_recalls=0) as memory:
         ask(memory, "a")
         assert queries(memory) == []
     for keep in (-1, True, "all"):
         with raises(InvalidArgument, name="keep"):
-            Memory.open(home, keep_recalls=keep)  # type: ignore[arg-type]
+            Memory(home, keep_recalls=keep)  # type: ignore[arg-type]

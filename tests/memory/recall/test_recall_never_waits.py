@@ -96,7 +96,7 @@ def statements(executed: list[tuple[int, str]], act: Callable[[], object]) -> li
 def test_while_an_embedder_hangs_over_ten_thousand_rows_of_another_tenant_recall_answers(
     home: Path, stalling: Stalling
 ) -> None:
-    with Memory.open(home, embedder=stalling) as memory:
+    with Memory(home, embedder=stalling) as memory:
         memory.session("s").append(Message("user", "The heron nests behind the weir."))
         memory.worker().drain()
         queue_facts(memory.within("other"), "heron", 10_000)
@@ -115,7 +115,7 @@ def test_while_an_embedder_hangs_over_ten_thousand_rows_of_another_tenant_recall
 
 
 def test_what_waits_is_found_by_words_in_its_own_scope_and_degraded_says_so(home: Path, stalling: Stalling) -> None:
-    with Memory.open(home, embedder=stalling) as memory:
+    with Memory(home, embedder=stalling) as memory:
         memory.session("s").append(Message("user", "The meadow is wide."), Message("user", "The heron eats eels."))
         memory.worker().drain()
         stalling.go_on.clear()
@@ -151,7 +151,7 @@ def test_a_recall_takes_few_statements(
     executed: list[tuple[int, str]], home: Path, stalling: Stalling, waiting: bool
 ) -> None:
     for embedder, most in ((None, 3), (stalling, 4)):
-        with Memory.open(home / str(most), embedder=embedder) as memory:
+        with Memory(home / str(most), embedder=embedder) as memory:
             memory.session("s").append(*[Message("user", f"The heron eats eel {number}.") for number in range(9)])
             memory.worker().drain()
             if waiting:
@@ -164,10 +164,10 @@ def test_a_recall_takes_few_statements(
 
 
 def test_a_foreign_write_lock_costs_a_recall_nothing(home: Path) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         memory.session("s").append(Message("user", "The heron eats eels."))
         memory.worker().drain()
-    with Memory.open(home, timeout=2 * LONG) as memory:
+    with Memory(home, timeout=2 * LONG) as memory:
         with closing(connect(home / "memory.db", check_same_thread=False)) as other:
             other.execute("BEGIN IMMEDIATE")
             for _ in range(3):
@@ -189,7 +189,7 @@ async def test_an_append_does_not_wait_behind_recalls(home: Path) -> None:
 
     from agentkit.memory import RecallPolicy
 
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         session = memory.session("s")
         session.append(Message("user", "A heron."))
         policy = RecallPolicy("slow", scorers=(Slow(),))
@@ -203,7 +203,7 @@ async def test_an_append_does_not_wait_behind_recalls(home: Path) -> None:
 
 def test_recalls_beside_a_slow_ingestion_do_not_wait_for_it(home: Path, docs: Path, stalling: Stalling) -> None:
     (docs / "a.md").write_text("The heron nests behind the weir.")
-    with Memory.open(home, embedder=stalling) as memory, ThreadPoolExecutor(1) as pool:
+    with Memory(home, embedder=stalling) as memory, ThreadPoolExecutor(1) as pool:
         memory.ingest(docs)
         stalling.go_on.clear()
         (docs / "b.md").write_text("The stork stands there.")
@@ -242,14 +242,14 @@ def test_a_new_item_is_ranked_beside_those_of_the_index(memory: Memory) -> None:
 
 
 def test_a_closed_memory_leaves_a_hanging_embedder_behind(home: Path, stalling: Stalling) -> None:
-    memory = Memory.open(home, embedder=stalling)
+    memory = Memory(home, embedder=stalling)
     memory.session("s").append(Message("user", "The heron eats eels."))
     stalling.go_on.clear()
     while not stalling.hanging.wait(0.1):  # no question is asked of an index that opens
         within(LONG, memory.recall, "heron")
     within(LONG, memory.close)
     stalling.go_on.set()
-    with Memory.open(home, embedder=stalling) as memory:
+    with Memory(home, embedder=stalling) as memory:
         memory.worker().drain()
         assert memory.admin.verify().ok and memory.admin.verify().pending == 0
 
@@ -275,7 +275,7 @@ class Lazy(Stalling):
 def test_a_model_that_computes_while_its_vectors_are_read_is_not_waited_for(home: Path, lazy_vectors: bool) -> None:
     lazy = Lazy(lazy_vectors)
     try:
-        with Memory.open(home, embedder=lazy) as memory:
+        with Memory(home, embedder=lazy) as memory:
             memory.facts.add("The boat leaves at noon.")
             memory.worker().drain()
             assert memory.recall("boat").degraded == ()
@@ -301,7 +301,7 @@ def test_a_model_that_panics_ends_no_recall_and_no_thread(home: Path, stalling: 
         return embed(texts)
 
     stalling.embed = panicking  # type: ignore[method-assign]
-    with Memory.open(home, embedder=stalling) as memory:
+    with Memory(home, embedder=stalling) as memory:
         memory.facts.add("The boat leaves at noon.")
         memory.worker().drain()
         panics.set()
@@ -329,7 +329,7 @@ def test_work_that_panics_ends_no_thread() -> None:
 
 
 def test_a_reader_of_nothing_asks_no_model(home: Path, stalling: Stalling) -> None:
-    with Memory.open(home, embedder=stalling) as memory:
+    with Memory(home, embedder=stalling) as memory:
         memory.within(Scope("other")).facts.add("A heron is a bird.")
         memory.worker().drain()
         stalling.asked.clear()
@@ -340,7 +340,7 @@ def test_a_wrong_time_limit_for_questions_is_reported(home: Path) -> None:
     class Wrong(Stalling):
         question_timeout = -1.0
 
-    with Memory.open(home, embedder=Wrong()) as memory:
+    with Memory(home, embedder=Wrong()) as memory:
         memory.facts.add("A heron is a bird.")
         memory.worker().drain()
         recall = memory.recall("heron")

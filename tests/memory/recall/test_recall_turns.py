@@ -127,7 +127,7 @@ def test_a_fork_hides_shared_turns_but_not_later_turns_of_its_parent(memory: Mem
 
 def test_a_session_of_another_store_hides_nothing(memory: Memory, tmp_path: Path) -> None:
     talk(memory.session("a"), "Ada: The heron eats eels.")
-    with Memory.open(tmp_path / "elsewhere") as other:
+    with Memory(tmp_path / "elsewhere") as other:
         session = other.session("a")
         talk(session, "Ada: The heron eats frogs.")
         assert recalled(memory, "heron", session=session) == ["The heron eats eels."]

@@ -35,7 +35,7 @@ def test_the_longest_names_of_a_scope_can_be_stored(either: Memory) -> None:
 
 def test_memory_cannot_be_opened_without_a_tenant(home: Path) -> None:
     with raises(InvalidArgument, name="scope", value="NoneType"):
-        Memory.open(home, scope=None)  # type: ignore[arg-type]
+        Memory(home, scope=None)  # type: ignore[arg-type]
     assert not home.exists()
 
 
@@ -63,7 +63,7 @@ WORDS = st.lists(st.sampled_from(["zebra", "quartz", "violin", "harbor"]), min_s
 
 @pytest.fixture(scope="module")
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
-    with Memory.open(tmp_path_factory.mktemp("crowded")) as memory:
+    with Memory(tmp_path_factory.mktemp("crowded")) as memory:
         yield memory
 
 

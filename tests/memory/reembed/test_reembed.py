@@ -171,7 +171,7 @@ def test_changing_to_the_model_that_is_read_does_nothing(filled: Memory) -> None
 def test_a_new_store_is_read_by_the_embedder_it_is_opened_with(home: Path, docs: Path) -> None:
     write(docs)
     embedder = Words()
-    with Memory.open(home, embedder=embedder) as memory:
+    with Memory(home, embedder=embedder) as memory:
         memory.ingest(docs)
         assert best(memory, "puma burrow", policy="dense") == "puma"
         session = memory.session("s")
@@ -180,17 +180,17 @@ def test_a_new_store_is_read_by_the_embedder_it_is_opened_with(home: Path, docs:
         assert "Zeppelin" in str(memory.recall("heron Zeppelin"))
         whole(memory, "words-1")
     asked = len(embedder.asked)
-    with Memory.open(home, embedder=embedder) as memory:
+    with Memory(home, embedder=embedder) as memory:
         assert len(embedder.asked) == asked  # how long its vectors are is known
         assert best(memory, "puma burrow", policy="dense") == "puma"
     assert asked == 1 + 17 + 1 + 3  # its length, chunks, a turn, questions
 
 
 def test_a_store_that_was_opened_before_but_holds_nothing_takes_any_embedder(home: Path) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         memory.recall("x")
     for model in ("one", "two"):
-        with Memory.open(home, embedder=Words(model)) as memory:
+        with Memory(home, embedder=Words(model)) as memory:
             whole(memory, model)
 
 
@@ -199,25 +199,25 @@ def test_another_embedder_than_the_store_is_read_by_is_refused(filled: Memory, t
     if before:
         filled.admin.reembed(Words("one"))
     with raises(EmbedderError, name="embedder", value="x"):
-        Memory.open(StoreProbe(filled).target, index=tmp_path / "other", embedder=Words("x"))
+        Memory(StoreProbe(filled).target, index=tmp_path / "other", embedder=Words("x"))
     with raises(EmbedderError, name="embedder", value="x"):
-        Memory.open(StoreProbe(filled).target, index=tmp_path / "other", embedder=Words("x"))
+        Memory(StoreProbe(filled).target, index=tmp_path / "other", embedder=Words("x"))
     whole(filled, before)
 
 
 def test_without_its_embedder_a_store_is_found_by_words_and_what_is_new_waits(home: Path, docs: Path) -> None:
     write(docs)
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         memory.ingest(docs)
     (docs / "zebra.md").write_text("A zebra has stripes.")
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         assert memory.ingest(docs).pending == 1
         found = memory.recall("zebra stripes", limit=1)
         assert Path(found[0].source or "").stem == "zebra"
         assert any("no embedder of it was given" in each for each in found.degraded)
         problems = memory.admin.verify().problems
         assert "BM25 still works" in "".join(problems.values())
-    with Memory.open(home, embedder=Words()) as memory:  # at once, not when its next try is due
+    with Memory(home, embedder=Words()) as memory:  # at once, not when its next try is due
         memory.worker().drain()
         whole(memory, "words-1")
 
@@ -337,9 +337,9 @@ def test_questions_of_ones_own_are_asked_of_both(filled: Memory) -> None:
 
 def test_questions_are_asked_in_the_scope_of_the_memory(home: Path, docs: Path) -> None:
     write(docs)
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         memory.ingest(docs)
-    with Memory.open(home, scope="other") as other:
+    with Memory(home, scope="other") as other:
         done = other.admin.reembed(Words(), gate=Gate(questions=["puma"]))
     assert (done.flipped, done.checks[0].tried, done.checks[2].tried) == (True, 17, 0)
 
@@ -389,7 +389,7 @@ def test_items_that_cannot_be_embedded_keep_a_space_from_being_read(hurried: Mem
     assert best(hurried, "puma") == "puma"  # by its words
     target = StoreProbe(hurried).target
     hurried.close()
-    with Memory.open(target, index=index_of(target, tmp_path), embedder=Words()) as memory:
+    with Memory(target, index=index_of(target, tmp_path), embedder=Words()) as memory:
         memory.worker().drain()  # at once, not when its next try is due
         whole(memory, "words-1")
 
@@ -428,7 +428,7 @@ CHANGE = """if True:
     import sys
     from agentkit_memory import Memory
     from tests.memory.embedders.word_embedder import Words
-    with Memory.open(sys.argv[1], index=sys.argv[2], timeout=30) as memory:
+    with Memory(sys.argv[1], index=sys.argv[2], timeout=30) as memory:
         print(memory.admin.reembed(Words(sys.argv[3])).flipped)
 """
 
@@ -456,7 +456,7 @@ def test_killed_between_any_two_writes_the_next_call_goes_on(
     target = str(tmp_path / "store") if kind == "sqlite" else request.getfixturevalue("fresh_postgres")
     index = tmp_path / "index"
     write(docs)
-    with Memory.open(target, index=index, embedder=Words("m0")) as memory:
+    with Memory(target, index=index, embedder=Words("m0")) as memory:
         memory.ingest(docs)
     before, killed = "m0", []
     points = POINTS[::2] if kind == "sqlite" else POINTS[1::4]
@@ -464,10 +464,10 @@ def test_killed_between_any_two_writes_the_next_call_goes_on(
         model = f"m{number}"
         died = change(target, index, model, AGENTKIT_FAILPOINT=point)
         killed += [point] if died.returncode < 0 else []
-        with Memory.open(target, index=index) as memory:
+        with Memory(target, index=index) as memory:
             found = memory.model
             assert found in (before, model)
-        with Memory.open(target, index=index, embedder=Words(found)) as memory:
+        with Memory(target, index=index, embedder=Words(found)) as memory:
             assert best(memory, "burrow puma", policy="dense") == "puma"  # one of them is read, and is whole
             assert memory.admin.verify().ok
             memory.ingest(docs)
@@ -481,7 +481,7 @@ def test_killed_between_any_two_writes_the_next_call_goes_on(
 @pytest.mark.long
 def test_a_second_process_reads_the_old_space_until_it_can_read_the_new_one(home: Path, docs: Path) -> None:
     write(docs)
-    with Memory.open(home, embedder=Words("one")) as owner:
+    with Memory(home, embedder=Words("one")) as owner:
         owner.ingest(docs)
         assert best(owner, "burrow puma", policy="dense") == "puma"
         done = change(str(home), home / "index", "two")
@@ -501,11 +501,11 @@ def test_two_processes_do_not_build_the_same_folder(home: Path, docs: Path) -> N
 
     def meanwhile(progress: ReembedProgress) -> None:
         if not progress.done:
-            with Memory.open(home) as other, raises(IndexUnavailable, name="owner") as raised:
+            with Memory(home) as other, raises(IndexUnavailable, name="owner") as raised:
                 other.admin.reembed(Words())
             said.append(raised)
 
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         memory.ingest(docs)
         assert memory.admin.reembed(Words(), on_progress=meanwhile).flipped
         assert said
@@ -530,8 +530,8 @@ def test_on_a_server_two_may_build_and_others_read_without_a_break(
 ) -> None:
     write(docs)
     with (
-        Memory.open(tmp_path / "store", index=opener, embedder=Words("one")) as first,
-        Memory.open(tmp_path / "store", index=opener, embedder=Words("one")) as second,
+        Memory(tmp_path / "store", index=opener, embedder=Words("one")) as first,
+        Memory(tmp_path / "store", index=opener, embedder=Words("one")) as second,
     ):
         first.ingest(docs)
         assert best(second, "burrow puma", policy="dense") == "puma"
@@ -558,11 +558,11 @@ def test_a_change_that_is_abandoned_while_it_is_built_is_not_read(filled: Memory
 
 def test_a_lost_index_is_built_again_without_asking_the_model(home: Path, docs: Path) -> None:
     write(docs)
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         memory.ingest(docs)
     shutil.rmtree(home / "index")
     embedder = Words()
-    with Memory.open(home, embedder=embedder) as memory:
+    with Memory(home, embedder=embedder) as memory:
         memory.worker().drain()
         whole(memory, "words-1")
     assert "puma" not in json.dumps(embedder.calls)
@@ -570,7 +570,7 @@ def test_a_lost_index_is_built_again_without_asking_the_model(home: Path, docs: 
 
 def test_vectors_go_with_what_they_were_made_of(home: Path, docs: Path) -> None:
     write(docs)
-    with Memory.open(home, embedder=Words()) as memory:
+    with Memory(home, embedder=Words()) as memory:
         memory.ingest(docs)
         (docs / "puma.md").unlink()
         (docs / "newt.md").write_text("# The newt\n\nA newt moved to Xanadu.\n")
@@ -595,7 +595,7 @@ def test_what_is_erased_while_the_model_is_busy_leaves_no_vector(home: Path, doc
             (docs / "puma.md").unlink()
             assert memory.documents.forget(str(docs / "puma.md"))
 
-    with Memory.open(home, embedder=Words(wrong=erase)) as memory:
+    with Memory(home, embedder=Words(wrong=erase)) as memory:
         StoreProbe(memory).pause()
         memory.ingest(docs)
         assert kept(memory) == {"words-1": 1}
@@ -609,10 +609,10 @@ def test_an_embedder_that_names_no_model_is_refused_before_anything_is_done(home
             raise AssertionError
 
     with raises(EmbedderError, name="model", value="Nameless"):
-        Memory.open(home, embedder=Nameless())
+        Memory(home, embedder=Nameless())
     with raises(EmbedderError, name="embedder", value="bge-small"):
-        Memory.open(home, embedder="bge-small")
-    Memory.open(home).close()
+        Memory(home, embedder="bge-small")
+    Memory(home).close()
 
 
 def test_names_of_spaces_are_short_distinct_and_fit_for_files() -> None:
@@ -638,13 +638,13 @@ def test_names_of_spaces_are_short_distinct_and_fit_for_files() -> None:
 def test_a_store_whose_texts_were_analysed_in_another_way_is_indexed_anew(home: Path, docs: Path, model: str) -> None:
     embedder = Words() if model else None
     write(docs)
-    with Memory.open(home, embedder=embedder) as memory:
+    with Memory(home, embedder=embedder) as memory:
         memory.ingest(docs)
         for table in ("vector_spaces", "vector_state"):
             StoreProbe(memory).execute(f"UPDATE {table} SET space = replace(space, '{SPACE}', 'bm25-0')")
     (folder,) = (home / "index").iterdir()
     folder.rename(folder.with_name(folder.name.replace(SPACE, "bm25-0")))
-    with Memory.open(home, embedder=embedder) as memory:
+    with Memory(home, embedder=embedder) as memory:
         assert best(memory, "puma pond") == "puma", "while there is no index"
         memory.worker().drain()
         assert best(memory, "puma pond") == "puma"

@@ -69,7 +69,7 @@ def test_an_append_without_reading_links_results_and_follows_redactions_rewinds_
 
 
 def test_many_writers_that_read_nothing_lose_nothing(home: Path) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
 
         def write(name: int) -> None:
             session = memory.session("s", load=False)
@@ -128,13 +128,13 @@ def test_deleting_a_long_conversation_lets_others_write_in_between(either: Memor
 @pytest.mark.skipif(os.name != "posix", reason="processes are killed by signals")
 @pytest.mark.parametrize("step", [1, 2, 4, 5])
 def test_a_deletion_that_was_killed_goes_on_when_the_store_is_opened(home: Path, step: int) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         memory.session("long").append(*said(*(f"turn {number}" for number in range(900))))
         memory.worker().drain()
-    code = "import sys; from agentkit_memory import Memory; Memory.open(sys.argv[1]).delete_session('long')"
+    code = "import sys; from agentkit_memory import Memory; Memory(sys.argv[1]).delete_session('long')"
     killed = {**os.environ, "AGENTKIT_FAILPOINT": f"conversation.step:{step}"}
     assert subprocess.run([sys.executable, "-c", code, str(home)], env=killed).returncode == -signal.SIGKILL
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         kept = StoreProbe(memory).dump()
         assert not any(kept[table] for table in ("conversations", "messages", "items"))
         assert len(memory.session("long").conversation) == 0
@@ -157,7 +157,7 @@ class Caller(Words):
 def test_nobody_embeds_what_others_wait_for(home: Path, docs: Path) -> None:
     (docs / "a.md").write_text("zebra")
     embedder = Caller()
-    with Memory.open(home, embedder=embedder) as memory:
+    with Memory(home, embedder=embedder) as memory:
         memory.worker().drain()
         StoreProbe(memory).pause()  # so that the others go on waiting
         other = memory.within("other")
@@ -179,7 +179,7 @@ def interleave(home: Path, seed: int) -> list[Scope]:
     """Make a store whose pages were split and merged often."""
     draw = random.Random(seed)
     owners = [Scope("local", user=f"user {number}") for number in range(30)]
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         sessions = [memory.within(owner).session("s", load=False) for owner in owners]
         for number in range(700):
             at = draw.randrange(len(owners))
@@ -196,7 +196,7 @@ def test_no_copy_is_left_of_what_is_erased_and_the_file_is_not_rewritten_without
 ) -> None:
     owners = interleave(home, seed)
     rewritten = []
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         compact = Database.compact
         monkeypatch.setattr(Database, "compact", lambda self: rewritten.append(1) or compact(self))
         erased = owners[::4]

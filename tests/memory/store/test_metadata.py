@@ -20,7 +20,7 @@ def nested(levels: int) -> Any:
 def test_metadata_that_is_too_deep_or_too_large_is_not_stored(home: Path) -> None:
     cyclic: dict[str, Any] = {}
     cyclic["a"] = cyclic
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         for metadata in (nested(33), nested(330), nested(100_000), cyclic, {"a": "x" * 8192}, {"a": float("nan")}):
             with raises(InvalidArgument, name="metadata"):
                 memory.facts.add("zebra again", metadata=metadata)
@@ -33,7 +33,7 @@ def test_a_record_with_metadata_that_is_too_deep_is_refused_by_itself(tmp_path: 
     lines = [{"text": "zebra", "deep": nested(330)}, {"text": "zebra flat", "deep": nested(3)}]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
     options = IngestOptions(lenient=True, record_metadata=("deep",))
-    with Memory.open(tmp_path / "home") as memory:
+    with Memory(tmp_path / "home") as memory:
         report = memory.ingest(tmp_path / "a.jsonl", options=options)
         assert "line 1 has metadata that nests deeper than 32 levels" in str(report.repaired[0])
         assert [found.text for found in memory.recall("zebra")] == ["zebra flat"]

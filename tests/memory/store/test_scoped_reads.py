@@ -28,7 +28,7 @@ RUNS = count()
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
-    with Memory.open(tmp_path_factory.mktemp("shared")) as memory:
+    with Memory(tmp_path_factory.mktemp("shared")) as memory:
         yield memory
 
 

@@ -40,9 +40,9 @@ WRITTEN = [
 
 
 def test_a_session_opens_as_it_was_written_and_each_message_has_its_format(home: Path) -> None:
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         memory.session("trip").append(*WRITTEN)
-    with Memory.open(home) as again:
+    with Memory(home) as again:
         assert list(again.session("trip").conversation) == WRITTEN
         assert set(StoreProbe(again).values("SELECT format FROM messages")) == {1}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, Chain, InMemorySession, ScriptedModel, tool
+from agentkit import Agent, Chain, ScriptedModel, Session, tool
 from agentkit.errors import AgentDefinitionError
 from agentkit.prompts import compose
 from agentkit.prompts.prompters import (
@@ -85,7 +85,7 @@ def test_a_chain_and_an_agent_are_run_with_slots_and_history() -> None:
     Agent(model, "Rules.").run_sync("And now?", history=[{"role": "user", "content": "Hello"}])
     assert [message.text for message in model.requests[-1].messages] == ["Rules.", "Hello", "And now?"]
     with pytest.raises(AgentDefinitionError):
-        Agent(model, prompter).run_sync(slots, history=[["a", "b"]], session=InMemorySession())
+        Agent(model, prompter).run_sync(slots, history=[["a", "b"]], session=Session())
     with pytest.raises(PrompterError) as caught:
         Agent(model, prompter).run_sync(slots, history=[["a"]])
     assert [problem.place for problem in caught.value.problems] == ["history[0]"]

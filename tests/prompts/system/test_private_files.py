@@ -38,7 +38,7 @@ def fill(memory: Memory, text: str) -> None:
 
 def test_what_a_memory_makes_is_private(tmp_path: Path, umask: None) -> None:
     home = tmp_path / "a/b/.agentkit"
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         fill(memory, "zebra")
         assert rights(tmp_path / "a") == {}
         assert stat.S_IMODE((home / "memory.db").stat().st_mode) == 0o600
@@ -48,18 +48,18 @@ def test_what_a_memory_makes_is_private(tmp_path: Path, umask: None) -> None:
         memory.admin.compact()
         assert rights(tmp_path / "a") == {}
     assert rights(tmp_path / "a") == {}
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         fill(memory, "marimba")
     assert rights(tmp_path / "a") == {}
 
 
 def test_what_an_older_version_left_open_is_closed(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         fill(memory, "zebra")
     for path in (home, *home.rglob("*")):
         path.chmod(0o777 if path.is_dir() else 0o666)
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         fill(memory, "violin")
         assert [*rights(home)] == [str(home), str(home / "index")]  # a folder that exists may be shared on purpose
     assert all(path.stat().st_mode & 0o077 == 0 for path in home.rglob("*") if path.is_file())
@@ -69,7 +69,7 @@ def test_a_folder_of_the_user_keeps_its_rights(tmp_path: Path) -> None:
     home = tmp_path / "shared"
     home.mkdir()
     home.chmod(0o755)
-    with Memory.open(home) as memory:
+    with Memory(home) as memory:
         fill(memory, "zebra")
     assert [*rights(home)] == [str(home)]
 
@@ -78,11 +78,11 @@ def test_a_link_in_an_index_folder_changes_nothing_elsewhere(tmp_path: Path) -> 
     outside = tmp_path / "outside"
     outside.write_text("x")
     outside.chmod(0o644)
-    with Memory.open(tmp_path / "home") as memory:
+    with Memory(tmp_path / "home") as memory:
         fill(memory, "zebra")
         space = next(path.parent for path in (tmp_path / "home/index").rglob("lock"))
         (space / "link").symlink_to(outside)
-    with Memory.open(tmp_path / "home") as memory:
+    with Memory(tmp_path / "home") as memory:
         fill(memory, "violin")
     assert stat.S_IMODE(outside.stat().st_mode) == 0o644
 

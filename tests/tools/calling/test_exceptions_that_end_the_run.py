@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import AfterValidator
 
-from agentkit import Agent, InMemorySession, Reply, ScriptedModel
+from agentkit import Agent, Reply, ScriptedModel, Session
 from agentkit.prompts import Message, ToolCall
 from agentkit.testing import controlled_time
 from agentkit.tools import MCPToolset, Tool, ToolContext, ToolResult, Toolset, tool
@@ -217,7 +217,7 @@ async def test_it_ends_a_run_and_is_stored_as_no_result(place: Callable[[], Any]
     calls = Message(
         "assistant", "", tool_calls=[ToolCall("c", "stops", '{"n": 1}' if "validator" in place.__name__ else "")]
     )
-    session = InMemorySession()
+    session = Session()
     agent: Agent[Any, Any] = Agent(ScriptedModel([Reply(calls), "went on"]), tools=[made(place)])
     with pytest.raises(Stop):
         await agent.run("go", session=session, approve=lambda call: True)

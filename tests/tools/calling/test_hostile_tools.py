@@ -17,7 +17,7 @@ from typing import Annotated, Any, get_args
 import pytest
 from pydantic import AfterValidator, BaseModel, model_serializer
 
-from agentkit import Agent, Event, InMemorySession, Message, Paused, ScriptedModel, ToolCall, ToolFinished
+from agentkit import Agent, Event, Message, Paused, ScriptedModel, Session, ToolCall, ToolFinished
 from agentkit.tools import Tool, ToolArgumentError, ToolContext, ToolResult, Toolset, ToolStatus, tool
 
 
@@ -452,7 +452,7 @@ def test_a_tool_may_run_an_agent_of_its_own_in_the_loop_and_in_a_thread() -> Non
 
 
 def test_calling_back_into_the_session_of_the_run_is_an_error_and_not_a_lock() -> None:
-    session = InMemorySession()
+    session = Session()
     model = ScriptedModel([Message("assistant", tool_calls=(ToolCall("c", "back", "{}"),)), "It goes on."])
 
     @tool
