@@ -23,10 +23,10 @@ from agentkit.prompts import (
     Fact,
     KnowledgePrompt,
     Layers,
-    Memo,
     MemoPrompt,
     Message,
     PromptContext,
+    RenderCache,
     TextPrompt,
     ToolCall,
     ToolPrompt,
@@ -93,7 +93,7 @@ class Turn:
         self.messages = history(size)
         self.wire = [{"role": message.role, "content": message.content} for message in self.messages]
         self.conversation = Conversation(self.messages)
-        self.memo = Memo()
+        self.render_cache = RenderCache()
 
     def question(self) -> str:
         """Return a question nobody has seen."""
@@ -131,7 +131,7 @@ class Turn:
         system = f"<|im_start|>system\n{self.system_by_hand()}{QWEN.tools}{tools}{QWEN.eotools}<|im_end|>\n"
         return f"{system}{talk}<|im_start|>user\n{self.user_by_hand()}<|im_end|>\n<|im_start|>assistant\n"
 
-    def composed(self, memo: Memo | None, conversation: Conversation | None = None) -> Any:
+    def composed(self, cache: RenderCache | None, conversation: Conversation | None = None) -> Any:
         """Return our composition of a context built now."""
         ctx = PromptContext(
             user_input=UserInput(input=self.question(), additional_kwargs=KWARGS),
@@ -141,7 +141,7 @@ class Turn:
             tools=TOOLS,
             examples=EXAMPLES,
         )
-        return compose(LAYERS, ctx, budget=BUDGET, memo=memo)
+        return compose(LAYERS, ctx, budget=BUDGET, cache=cache)
 
 
 def repeat(work: Callable[[], object]) -> Callable[[int], None]:
@@ -218,7 +218,7 @@ def messages(size: int) -> Callable[[int], Iterable[Figure]]:
         peer = langchain_by_hand(turn)
         candidates = {
             "limit": turn.messages_by_hand,
-            "ours warm": lambda: turn.composed(turn.memo).to_openai(),
+            "ours warm": lambda: turn.composed(turn.render_cache).to_openai(),
             "ours cold": lambda: turn.composed(None).to_openai(),
             "jinja2 by hand": jinja_by_hand(turn),
             **({"langchain-core": peer} if peer is not None else {}),
@@ -235,7 +235,7 @@ def string(rounds: int) -> Iterable[Figure]:
     turn = Turn(40)
     candidates = {
         "limit": turn.string_by_hand,
-        "ours warm": lambda: turn.composed(turn.memo).to_text(),
+        "ours warm": lambda: turn.composed(turn.render_cache).to_text(),
         "ours cold": lambda: turn.composed(None).to_text(),
     }
     assert len(turn.composed(None).to_text()) == len(turn.string_by_hand())
@@ -250,7 +250,7 @@ def chat(size: int) -> Callable[[int], Iterable[Figure]]:
         turn = Turn(size)
         candidates = {
             "limit": turn.chat_by_hand,
-            "ours warm": lambda: turn.composed(turn.memo).to_text(QWEN),
+            "ours warm": lambda: turn.composed(turn.render_cache).to_text(QWEN),
             "ours cold": lambda: turn.composed(None, Conversation(turn.messages)).to_text(QWEN),
             "jinja2 by hand": chat_by_jinja(turn),
         }

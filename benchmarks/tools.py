@@ -150,7 +150,7 @@ def call(rounds: int) -> Iterable[Figure]:
     """From a model's call to the result it reads."""
     validate = TypeAdapter(Arguments).validator.validate_json
     limited = Tool.from_function(search)
-    unlimited = limited.but(timeout=None)
+    unlimited = limited.with_changes(timeout=None)
     calls = [ToolCall(f"call_{n}", "search", text) for n, text in enumerate(TEXTS)]
 
     async def by_hand(n: int) -> None:

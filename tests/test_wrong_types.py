@@ -118,12 +118,12 @@ def test_most_of_what_is_public_is_tried() -> None:
         (lambda: agentkit.ScriptedModel("x"), AgentDefinitionError, "ScriptedModel"),
         (lambda: agentkit.ScriptedModel(5), AgentDefinitionError, "replies"),  # type: ignore[arg-type]
         (lambda: agentkit.Agent(agentkit.ScriptedModel), AgentDefinitionError, "model"),  # type: ignore[call-overload]
-        (lambda: AGENT.but(model=agentkit.ScriptedModel), AgentDefinitionError, "model"),  # type: ignore[typeddict-item]
-        (lambda: AGENT.but(tools="look"), ToolDefinitionError, "tools"),  # type: ignore[typeddict-item]
-        (lambda: AGENT.but(tools={"look": len}), ToolDefinitionError, "tools"),  # type: ignore[typeddict-item]
-        (lambda: AGENT.but(recall=5), AgentDefinitionError, "recall"),  # type: ignore[typeddict-item]
+        (lambda: AGENT.with_changes(model=agentkit.ScriptedModel), AgentDefinitionError, "model"),  # type: ignore[typeddict-item]
+        (lambda: AGENT.with_changes(tools="look"), ToolDefinitionError, "tools"),  # type: ignore[typeddict-item]
+        (lambda: AGENT.with_changes(tools={"look": len}), ToolDefinitionError, "tools"),  # type: ignore[typeddict-item]
+        (lambda: AGENT.with_changes(recall=5), AgentDefinitionError, "recall"),  # type: ignore[typeddict-item]
         (
-            lambda: AGENT.but(compaction=agentkit.Summarise(agentkit.ScriptedModel, tokens=9)),
+            lambda: AGENT.with_changes(compaction=agentkit.Summarise(agentkit.ScriptedModel, tokens=9)),
             AgentDefinitionError,
             "compaction",
         ),  # type: ignore[arg-type]

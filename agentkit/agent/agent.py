@@ -72,7 +72,7 @@ class Agent(Generic[Deps, Output]):
         compaction: What is done with a conversation that has grown long: `Trim()` or `Summarise(model)`.
         output: The type of the answer, a function that ends the run, or an `OutputSpec`; see `Chain`.
         budget: Tokens a composition may have at most.
-        tokenizer: Counts tokens; a fast estimate when not given.
+        counter: Counts tokens; a fast estimate when not given.
         deps: The type of what tools receive in their `ToolContext`; only for type checkers.
         limits: What one run may use.
         name: What journals call it: a journal is resumed by the agent of that name only.
@@ -139,7 +139,7 @@ class Agent(Generic[Deps, Output]):
         compaction: Compaction | None = None,
         output: Any = str,
         budget: int | Budget | None = None,
-        tokenizer: TokenCounter | None = None,
+        counter: TokenCounter | None = None,
         deps: type[Any] = NoneType,
         limits: Limits = _DEFAULT_LIMITS,
         name: str = "agent",
@@ -155,7 +155,7 @@ class Agent(Generic[Deps, Output]):
             compaction=compaction,
             output=output,
             budget=budget,
-            tokenizer=tokenizer,
+            counter=counter,
             limits=limits,
             name=name,
         )
@@ -200,7 +200,7 @@ class Agent(Generic[Deps, Output]):
         """The limits of one run."""
         return self.definition.limits
 
-    def but(self, **changes: Unpack[RunOptions[Any, Any]]) -> Agent[Deps, Any]:
+    def with_changes(self, **changes: Unpack[RunOptions[Any, Any]]) -> Agent[Deps, Any]:
         """Return a copy of the agent with other parts: see the first options of `RunOptions`. Raises like the class."""
         check_options("but", changes, CHANGES)
         changed = cast("Agent[Deps, Any]", object.__new__(Agent))  # its parts are checked already
@@ -213,7 +213,7 @@ class Agent(Generic[Deps, Output]):
 
         It holds for what is called in the block, not for threads and tasks that ran before; a block in it adds to it.
         """
-        return overriding(self, overridden(self).but(**changes))
+        return overriding(self, overridden(self).with_changes(**changes))
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:

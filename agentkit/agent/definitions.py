@@ -39,7 +39,7 @@ def make_definition(
     compaction: Compaction | None,
     output: Any,
     budget: int | Budget | None,
-    tokenizer: TokenCounter | None,
+    counter: TokenCounter | None,
     limits: Limits,
     name: str,
 ) -> AgentDefinition[Any]:
@@ -57,9 +57,9 @@ def make_definition(
     text = None
     if isinstance(model, Chain):
         chain = model
-        if layers or output is not str or budget is not None or tokenizer is not None:
+        if layers or output is not str or budget is not None or counter is not None:
             raise AgentDefinitionError(
-                "a Chain brings its layers, output type, budget and tokenizer: give them to the Chain instead",
+                "a Chain brings its layers, output type, budget and counter: give them to the Chain instead",
                 name="model",
                 value="Chain",
             )
@@ -70,12 +70,12 @@ def make_definition(
             model = named(model)
         if isinstance(layers, AnyPrompt):
             text = layers
-        chain = Chain(model, placed(layers, memory, compaction), output=output, budget=budget, tokenizer=tokenizer)
+        chain = Chain(model, placed(layers, memory, compaction), output=output, budget=budget, counter=counter)
     return _defined(name, chain, tools, limits, memory, recall, compaction, text)
 
 
 def changed_definition(definition: AgentDefinition[Any], changes: Mapping[str, Any]) -> AgentDefinition[Any]:
-    """Return a definition with other parts; see `Agent.but`. Raises as `make_definition` does."""
+    """Return a definition with other parts; see `Agent.with_changes`. Raises as `make_definition` does."""
     chain, text = definition.chain, definition.text
     memory = changes.get("memory", definition.memory)
     compaction = changes.get("compaction", definition.compaction)
@@ -92,7 +92,7 @@ def changed_definition(definition: AgentDefinition[Any], changes: Mapping[str, A
             changed_model(chain.model, changes),
             layers,
             output=changes.get("output", chain.output),
-            tokenizer=chain.tokenizer,
+            counter=chain.counter,
             budget=changes.get("budget", chain.budget),
             redact=chain.redact,
         )

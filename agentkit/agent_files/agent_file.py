@@ -166,7 +166,7 @@ class AgentFile(_Part):
     output: ImportPath | None = Field(default=None, description="The type of the answer, if it is not text.")
     limits: LimitsPart = LimitsPart()
     budget: Annotated[int, Field(ge=1)] | BudgetPart | None = None
-    tokenizer: _Text | None = Field(
+    counter: _Text | None = Field(
         default=None,
         description="Counts tokens as the model does: its tokenizer.json, or the folder of it, from the agent file; or "
         "`tiktoken:o200k_base`, an encoding, which may be downloaded. Without it tokens are an estimate.",

@@ -152,7 +152,7 @@ def _of_module(path: str, model: Model | str | None, chat_template: GivenTemplat
             session_len = getattr(before, "session_len", None)
         own, policy = getattr(before, "chat_template", None), getattr(before, "control_tokens", None)
         read = getattr(before, "template_kwargs", {})
-        found = found.but(model=_model(model, chat_template, own, session_len, NO_SETTINGS, policy, read))
+        found = found.with_changes(model=_model(model, chat_template, own, session_len, NO_SETTINGS, policy, read))
     if found.memory is None:
         return LoadedAgent(found, path)
     from agentkit_memory import Memory
@@ -260,7 +260,7 @@ class _Building:
         readers: Mapping[str, Callable[[Any], Any]] = {
             "limits": lambda part: Limits(**part.model_dump(exclude_none=True)),
             "budget": budget_of,
-            "tokenizer": self._tokenizer,
+            "counter": self._counter,
             "recall": recall_options_of,
             "compaction": lambda part: compaction_of(part, model),
             "output": self._imported,
@@ -312,7 +312,7 @@ class _Building:
             self._problems.append(Problem(option, None, f"{error}{keeps}"))
             return None
 
-    def _tokenizer(self, name: str) -> TokenCounter:
+    def _counter(self, name: str) -> TokenCounter:
         kind, mark, encoding = name.partition(":")
         if mark and kind == "tiktoken":
             return TiktokenCounter(encoding)
@@ -323,7 +323,7 @@ class _Building:
             raise AgentDefinitionError(
                 f"there is no file {path}; expected the tokenizer.json that the model ships, its folder, or an "
                 "encoding of tiktoken, such as tiktoken:o200k_base",
-                name="tokenizer",
+                name="counter",
                 path=str(path),
             )
         self._files.append(path)

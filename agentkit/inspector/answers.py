@@ -409,7 +409,7 @@ def _composition(located: _Located, asked: Asked) -> Composition:
         layers,
         ctx,
         budget=budget,
-        tokenizer=chain.tokenizer,
+        counter=chain.counter,
         output_schema=chain.answer.request,
         text_tokens=text_tokens_of(chain.model),
     )

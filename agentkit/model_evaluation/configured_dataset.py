@@ -69,8 +69,8 @@ def _parts(cfg: Mapping[str, Any], embedder: Embedder | None, *, has_score: bool
     return parts
 
 
-def check_arguments(rows: object, model: object, tokenizer: object) -> None:
-    """Refuse arguments of an evaluation that are no rows, model or tokenizer.
+def check_arguments(rows: object, model: object, counter: object) -> None:
+    """Refuse arguments of an evaluation that are no rows, model or counter.
 
     Raises:
         InContextError: Names all of them.
@@ -86,8 +86,8 @@ def check_arguments(rows: object, model: object, tokenizer: object) -> None:
     if not callable(getattr(model, "request", None)):
         text = f"expected a model, such as OpenAIModel(...), got {brief(model)}"
         problems.append(Problem("model", text))
-    if not callable(getattr(tokenizer, "count", None)):
-        text = f"expected an object with a method `count`, got {brief(tokenizer)}"
-        problems.append(Problem("tokenizer", text))
+    if not callable(getattr(counter, "count", None)):
+        text = f"expected an object with a method `count`, got {brief(counter)}"
+        problems.append(Problem("counter", text))
     if problems:
         raise error_of_problems(InContextError, "", problems)

@@ -65,7 +65,7 @@ async def run(
     concurrency: int | None = None,
     rate: float | None = None,
     retries: int = 2,
-    tokenizer: TokenCounter = ESTIMATE,
+    counter: TokenCounter = ESTIMATE,
     embedder: Embedder | None = None,
     progress: bool | OnProgress = False,
 ) -> Evaluation:
@@ -88,7 +88,7 @@ async def run(
         concurrency: Requests at once; the `batch_size` of the inferencer, or 16, when not given.
         rate: Requests that begin in a second at most; as many as `concurrency` allows, when not given.
         retries: Further attempts at a request that failed for the moment, beside those of the model itself.
-        tokenizer: Counts the tokens of a prompt where the inferencer has a `max_seq_len`.
+        counter: Counts the tokens of a prompt where the inferencer has a `max_seq_len`.
         embedder: Makes the vectors of a `TopkRetriever` in a configuration.
         progress: True draws a bar on stderr (extra `cli`); or a function, called with an `EvaluationProgress` after
             every row.
@@ -98,7 +98,7 @@ async def run(
         EvaluationFailed: Some rows could not be asked; it has what was answered.
         ModelError: The endpoint refuses every request, or cannot be reached.
     """
-    check_arguments(rows, model, tokenizer)
+    check_arguments(rows, model, counter)
     if isinstance(evaluation, InContext):
         icl, asked = evaluation, rows
         if isinstance(asked, Mapping):
@@ -134,7 +134,7 @@ async def run(
         listener = stack.enter_context(progress_listener(progress, len(asked)))
         ids = await asyncio.to_thread(icl.ids, asked) if getattr(icl.retriever, "blocking", False) else icl.ids(asked)
         icl.warn_of_doubts(asked, ids)
-        running = _EvaluationRun(asker, asked, ids, file, scores, pace, retries, tokenizer, listener)
+        running = _EvaluationRun(asker, asked, ids, file, scores, pace, retries, counter, listener)
         return await running.all(limit)
 
 
@@ -168,13 +168,13 @@ class _EvaluationRun:
         score: Score | None,
         pace: RequestPace,
         retries: int,
-        tokenizer: TokenCounter,
+        counter: TokenCounter,
         listener: OnProgress | None,
     ) -> None:
         self._asker, self._icl = asker, asker.icl
         self._rows, self._ids = rows, ids
         self._file, self._score = file, score
-        self._pace, self._retries, self._tokenizer, self._listener = pace, retries, tokenizer, listener
+        self._pace, self._retries, self._counter, self._listener = pace, retries, counter, listener
         self._labels = []
         if self._icl.mode == "ppl":
             self._labels = self._icl.labels(rows)
@@ -329,8 +329,8 @@ class _EvaluationRun:
     def _tokens(self, prompt: Any) -> int:
         sent = self._asker.write(prompt)
         if isinstance(sent, str):
-            return prompt_count(self._tokenizer)(sent)
-        return sum(self._tokenizer.count(str(message["content"])) for message in sent)
+            return prompt_count(self._counter)(sent)
+        return sum(self._counter.count(str(message["content"])) for message in sent)
 
     async def _answer(self, number: int, part: int, prompt: Any) -> str:
         sent = self._asker.write(prompt)
@@ -378,7 +378,7 @@ class _EvaluationRun:
 
     def _check_length(self, text: str) -> None:
         """Warn once of texts that the model may cut."""
-        tokens = prompt_count(self._tokenizer)(text)
+        tokens = prompt_count(self._counter)(text)
         if self._session_len is not None and tokens > self._session_len:
             problem = (
                 f"a prompt has about {tokens:,} tokens, and session_len of the chat template is {self._session_len:,}: "

@@ -114,7 +114,7 @@ class ServedAgents:
             return agent
         bound = self._bound.get((name, tenant))
         if bound is None:
-            bound = self._bound[name, tenant] = agent.but(memory=memory.within(Scope(tenant)))
+            bound = self._bound[name, tenant] = agent.with_changes(memory=memory.within(Scope(tenant)))
             if len(self._bound) > _MAX_BOUND:
                 self._bound.popitem(last=False)
         else:

@@ -5,10 +5,10 @@ from agentkit_prompts.lazy import exports
 __getattr__, __dir__, __all__ = exports(
     __name__,
     {
-        "agentkit_prompts.composition.compose": "Memo compose",
+        "agentkit_prompts.composition.compose": "RenderCache compose",
         "agentkit_prompts.composition.composition": "Composition",
         "agentkit_prompts.composition.explain": "LayerTable",
-        "agentkit_prompts.composition.select_examples": "prepare",
+        "agentkit_prompts.composition.select_examples": "select_examples",
         "agentkit_prompts.context.conversation": "Conversation",
         "agentkit_prompts.context.messages": "Message ToolCall",
         "agentkit_prompts.context.parts": "Audio File Image Media Part Text Url Video replace_markers",

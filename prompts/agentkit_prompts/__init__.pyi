@@ -1,8 +1,8 @@
-from agentkit_prompts.composition.compose import Memo as Memo
+from agentkit_prompts.composition.compose import RenderCache as RenderCache
 from agentkit_prompts.composition.compose import compose as compose
 from agentkit_prompts.composition.composition import Composition as Composition
 from agentkit_prompts.composition.explain import LayerTable as LayerTable
-from agentkit_prompts.composition.select_examples import prepare as prepare
+from agentkit_prompts.composition.select_examples import select_examples as select_examples
 from agentkit_prompts.context.conversation import Conversation as Conversation
 from agentkit_prompts.context.messages import Message as Message
 from agentkit_prompts.context.messages import ToolCall as ToolCall

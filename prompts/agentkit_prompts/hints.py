@@ -9,6 +9,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from agentkit_prompts.hint_rows import ATTRIBUTES, NAMES, OPTIONS
+
 __all__ = ["Hinted", "module_hint", "option_hint", "with_option_hints"]
 
 DOORS = (
@@ -41,20 +43,20 @@ def module_hint(package: str, name: str) -> str | None:
     # A submodule that is not imported yet is looked up as an attribute first.
     if hasattr(sys.modules[package], "__path__") and find_spec(f"{package}.{name}") is not None:
         return None
-    from agentkit_prompts.hint_rows import NAMES
-
     if name in NAMES:
         return f"use {NAMES[name]}"
     for door in DOORS:
-        if door != package and name in import_module(door).__all__:
+        module = sys.modules.get(door)
+        # Names in lower case can be hooks that a tool looks up with `hasattr`, which must not cost an import.
+        if module is None and name[0].isupper():
+            module = import_module(door)
+        if door != package and name in getattr(module, "__all__", ()):
             return f"import it from {door}"
     return None
 
 
 def option_hint(where: str, name: str) -> str | None:
     """Return what to write instead of the keyword argument `name` of the class or function `where`, or None."""
-    from agentkit_prompts.hint_rows import OPTIONS
-
     return OPTIONS.get(where, {}).get(name)
 
 
@@ -120,8 +122,6 @@ def _attribute_hint(cls: type, name: str) -> str | None:
     """Return what to write instead of an attribute of a class or of its bases."""
     if name.startswith("_"):
         return None
-    from agentkit_prompts.hint_rows import ATTRIBUTES
-
     for base in cls.__mro__:
         rows: Mapping[str, str] = ATTRIBUTES.get(base.__name__, {})
         if name in rows:

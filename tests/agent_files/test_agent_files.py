@@ -403,7 +403,7 @@ def test_a_tokenizer_counts_where_the_file_names_one(tmp_path: Path, monkeypatch
     made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     made.save(str(folder / "tokenizer.json"))
     for named in ("tiny", "tiny/tokenizer.json"):
-        (tmp_path / "a.yaml").write_text(f"model: offline\ntokenizer: {named}\n")
+        (tmp_path / "a.yaml").write_text(f"model: offline\ncounter: {named}\n")
         loaded = load_agent(tmp_path / "a.yaml")
         counter = loaded.agent.compose("one two three").counter
         assert (counter.name, counter.estimated, counter.count("one two three")) == ("tiny", False, 3)
@@ -412,8 +412,8 @@ def test_a_tokenizer_counts_where_the_file_names_one(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("named", ["cl100k_base", "tiktoken:nope", "a.yaml", "[1]"])
 def test_a_tokenizer_that_cannot_be_used_is_reported_with_its_line(tmp_path: Path, named: str) -> None:
-    (tmp_path / "a.yaml").write_text(f"model: offline\ntokenizer: {named}\n")
-    with raises(AgentFileError, path=str(tmp_path / "a.yaml"), line=2, name="tokenizer"):
+    (tmp_path / "a.yaml").write_text(f"model: offline\ncounter: {named}\n")
+    with raises(AgentFileError, path=str(tmp_path / "a.yaml"), line=2, name="counter"):
         load_agent(tmp_path / "a.yaml")
 
 

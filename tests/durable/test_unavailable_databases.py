@@ -155,7 +155,10 @@ def test_a_server_answers_503_while_the_database_is_away_and_its_streams_go_on_a
 
     agent = Agent(ScriptedModel.repeat(reply), "You hold.", tools=[hold], name="holder")
     runs = Runs(postgres_url)
-    with Memory(tmp_path / "home", scope="acme") as memory, served(agent.but(memory=memory), runs=runs) as client:
+    with (
+        Memory(tmp_path / "home", scope="acme") as memory,
+        served(agent.with_changes(memory=memory), runs=runs) as client,
+    ):
         run = client.post("/runs", {"agent": "holder", "input": "Go."}).json()["id"]
         with client.http.stream("GET", f"/runs/{run}/events") as stream:
             lines = stream.iter_lines()

@@ -345,7 +345,7 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("options", "expected"),
         [
-            ({"rows": None, "model": "openai:x", "tokenizer": 5}, ["rows", "model", "tokenizer"]),
+            ({"rows": None, "model": "openai:x", "counter": 5}, ["rows", "model", "counter"]),
             ({"rows": iter(ROWS)}, ["rows"]),
             ({"rows": {"test": "x", "train": 5}}, ["rows['test']", "rows['train']"]),
         ],

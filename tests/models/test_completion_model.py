@@ -297,5 +297,5 @@ def test_a_tokenizer_is_given_to_the_agent_and_counts() -> None:
     with raises(UnknownOption, name="tokenizer, base_ur", meant={"tokenizer": None, "base_ur": "base_url"}):
         CompletionModel("vicuna-7b", tokenizer=len, base_ur="x")  # type: ignore[call-arg]
     for wrong in (len, object(), "Qwen/Qwen2.5-7B-Instruct"):  # a text counts something else
-        with raises(AgentDefinitionError, name="tokenizer"):
-            Agent(OfflineModel(), tokenizer=wrong)  # type: ignore[arg-type]
+        with raises(AgentDefinitionError, name="counter"):
+            Agent(OfflineModel(), counter=wrong)  # type: ignore[arg-type]

@@ -225,7 +225,9 @@ def test_a_decider_that_raises_or_answers_with_garbage_runs_no_call_and_loses_no
     assert type(caught.value) in (ApprovalError, type(answer))
     assert not paid and valid(session.conversation)
     known: Any = caught.value.journal  # type: ignore[union-attr]
-    resumed = agent.but(model=ScriptedModel(["ok"])).resume_sync(known, session=session, approve=lambda call: True)
+    resumed = agent.with_changes(model=ScriptedModel(["ok"])).resume_sync(
+        known, session=session, approve=lambda call: True
+    )
     assert (resumed.output, paid) == ("ok", [3])
     assert roles(session.conversation) == "user assistant tool assistant"
 

@@ -142,5 +142,5 @@ def test_a_tokenizer_of_ones_own_counts() -> None:
         def count(self, text: str) -> int:
             return len(text)
 
-    chain = Chain(ScriptedModel([]), "abc", tokenizer=Letters())
+    chain = Chain(ScriptedModel([]), "abc", counter=Letters())
     assert chain.compose(PromptContext(user_input="hi")).counter.name == "letters"

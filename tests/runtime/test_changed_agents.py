@@ -42,12 +42,12 @@ def look() -> str:
 
 def test_an_agent_with_changes_keeps_the_rest() -> None:
     agent = Agent(ScriptedModel(["first"]), "One.", tools=[look], name="named")
-    other = agent.but(model=ScriptedModel([calling("look"), "second"]), layers="Two.", limits=Limits(steps=2))
+    other = agent.with_changes(model=ScriptedModel([calling("look"), "second"]), layers="Two.", limits=Limits(steps=2))
     assert (other.run_sync("x").output, agent.run_sync("x").output) == ("second", "first")
-    assert (other.name, [*other.tools], agent.but(tools=[]).tools) == ("named", ["look"], {})
-    assert agent.but(model=ScriptedModel(["3"]), output=int).run_sync("x").output == 3
+    assert (other.name, [*other.tools], agent.with_changes(tools=[]).tools) == ("named", ["look"], {})
+    assert agent.with_changes(model=ScriptedModel(["3"]), output=int).run_sync("x").output == 3
     with raises(TypeError, name="modle", meant={"modle": "model"}):
-        agent.but(modle=1)  # type: ignore[call-arg]
+        agent.with_changes(modle=1)  # type: ignore[call-arg]
 
 
 def test_an_override_inside_of_another_adds_its_changes() -> None:
@@ -117,7 +117,7 @@ def test_a_stream_passes_events_on_to_another_listener_too() -> None:
 
 def test_text_given_in_place_of_layers_shows_what_memory_finds() -> None:
     agent = Agent(ScriptedModel([]), "One.", memory=Library("The sky is green."))
-    assert "The sky is green." in agent.but(layers="Two.").compose("sky?").to_text()
+    assert "The sky is green." in agent.with_changes(layers="Two.").compose("sky?").to_text()
 
 
 def test_an_override_holds_for_what_is_composed_and_resumed() -> None:
@@ -177,12 +177,12 @@ def test_memory_and_compaction_may_be_others_for_a_while_or_for_one_run() -> Non
 
     model = ScriptedModel.repeat("x")
     plain = Agent(model, "Be brief.")
-    reading = plain.but(memory=library("It opens at noon."))
+    reading = plain.with_changes(memory=library("It opens at noon."))
     assert "noon" in reading.compose("when?").user.text and "noon" not in plain.compose("when?").user.text
-    assert "noon" not in reading.but(memory=None).compose("when?").user.text
-    assert reading.but(memory=None).compose("when?").messages == plain.compose("when?").messages
-    assert "nine" in reading.but(memory=library("It opens at nine.")).compose("when?").user.text
-    assert "noon" in reading.but(layers="Be kind.").compose("when?").user.text
+    assert "noon" not in reading.with_changes(memory=None).compose("when?").user.text
+    assert reading.with_changes(memory=None).compose("when?").messages == plain.compose("when?").messages
+    assert "nine" in reading.with_changes(memory=library("It opens at nine.")).compose("when?").user.text
+    assert "noon" in reading.with_changes(layers="Be kind.").compose("when?").user.text
     with plain.override(memory=library("It opens at ten.")):
         assert "ten" in plain.run_sync("when?").composition.user.text
     assert "ten" in plain.run_sync("when?", memory=library("It opens at ten.")).composition.user.text
@@ -194,7 +194,7 @@ def test_memory_and_compaction_may_be_others_for_a_while_or_for_one_run() -> Non
     shown = plain.run_sync("and?", session=session, compaction=notes).composition
     assert "They said word." in shown.user.text and len(shown.messages) == 2
     assert len(plain.compose("and?", session=session).messages) == 6
-    trimmed = plain.but(compaction=notes).but(compaction=Trim(tokens=20, keep=0))
+    trimmed = plain.with_changes(compaction=notes).with_changes(compaction=Trim(tokens=20, keep=0))
     assert "They said" not in trimmed.run_sync("and?", session=session).composition.user.text
 
 
@@ -202,13 +202,13 @@ def test_a_memory_that_no_prompt_shows_and_options_without_one_are_refused() -> 
     model = ScriptedModel.repeat("x")
     placed = Agent(model, Layers("Be brief."))
     with raises(AgentDefinitionError, name="layers"):
-        placed.but(memory=lambda query: [])
+        placed.with_changes(memory=lambda query: [])
     with raises(AgentDefinitionError, name="layers", value="summary"):
-        placed.but(compaction=Summarise(model, tokens=9))
+        placed.with_changes(compaction=Summarise(model, tokens=9))
     with raises(AgentDefinitionError, name="recall"):
-        placed.but(recall=RecallOptions(limit=3))
+        placed.with_changes(recall=RecallOptions(limit=3))
     with raises(AgentDefinitionError, name="memory", value="str"):
         placed.run_sync("x", memory="folder")  # type: ignore[arg-type]
     limited = Agent(model, "x", memory=lambda query: [], recall=RecallOptions(roles=("assistant",)))
-    assert limited.but(memory=None).memory is None
-    assert limited.but(memory=lambda query: []).recall == limited.recall
+    assert limited.with_changes(memory=None).memory is None
+    assert limited.with_changes(memory=lambda query: []).recall == limited.recall

@@ -226,7 +226,7 @@ def test_a_budget_says_when_and_changed_agents_keep_the_compaction() -> None:
     agent = Agent(ScriptedModel(["ok"]), "A", budget=1200, compaction=Summarise(counting("notes", "notes")))
     session = Session()
     talked(session, 8)
-    result = agent.but(layers="B", model=ScriptedModel(["ok"])).run_sync("x", session=session)
+    result = agent.with_changes(layers="B", model=ScriptedModel(["ok"])).run_sync("x", session=session)
     assert "notes" in result.composition.user.text and result.composition.tokens <= 1200
     Agent(ScriptedModel([]), Layers(before_input=SummaryPrompt()), compaction=Summarise(counting(), tokens=9))
 

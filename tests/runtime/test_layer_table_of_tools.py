@@ -26,8 +26,8 @@ def test_the_usual_time_limit_is_shown_and_each_that_differs() -> None:
     assert row(named("a")) == "tools (60 s a call)"
     assert row(named("a"), named("b", timeout=0.5), named("c")) == "tools (60 s a call, b: 0.5 s)"
     assert row(named("a", timeout=5), named("b", timeout=None)) == "tools (5 s a call, b: any time)"
-    assert row(named("a").but(timeout=7)) == "tools (7 s a call)"
-    assert row(named("a", timeout=7).but(timeout=None).but(name="b")) == "tools (any time a call)"
+    assert row(named("a").with_changes(timeout=7)) == "tools (7 s a call)"
+    assert row(named("a", timeout=7).with_changes(timeout=None).with_changes(name="b")) == "tools (any time a call)"
 
 
 def test_many_that_differ_are_counted() -> None:

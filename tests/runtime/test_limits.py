@@ -280,7 +280,7 @@ def test_results_that_cannot_be_kept_are_no_answer_at_a_limit() -> None:
 
 
 def test_a_tool_that_fails_several_times_in_a_row_is_taken_away_also_from_a_run_that_goes_on() -> None:
-    @tool(tries=2)
+    @tool(max_consecutive_failures=2)
     def broken() -> str:
         """Fail."""
         raise ValueError("out of order")

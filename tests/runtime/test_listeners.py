@@ -220,7 +220,7 @@ def test_a_listener_that_hangs_counts_in_the_seconds_of_the_run() -> None:
         if isinstance(event, ToolFinished):
             await asyncio.Event().wait()
 
-    agent, session = scripted().but(limits=Limits(seconds=60)), Session()
+    agent, session = scripted().with_changes(limits=Limits(seconds=60)), Session()
     with controlled_time() as clock, pytest.raises(LimitExceeded) as caught:
         agent.run_sync("x", on_event=hang, session=session)
     assert caught.value.limit == "seconds"

@@ -26,7 +26,7 @@ SHOP = "You sell {{ goods }} in {{ language }}."
 def test_any_prompt_and_template_is_the_layers_of_an_agent() -> None:
     asked = AdditionalInfoPrompt(SHOP, volatility="session")
     kwargs = {"input": "Hi", "additional_kwargs": {"goods": "tea", "language": "French"}}
-    for agent in (Agent(OfflineModel(), asked), Agent(OfflineModel()).but(layers=asked)):
+    for agent in (Agent(OfflineModel(), asked), Agent(OfflineModel()).with_changes(layers=asked)):
         assert agent.compose(kwargs).messages[0].text == "You sell tea in French."
         assert agent.chain.layers.system == (asked,)
     template = Template("Speak {{ locale }}.")
@@ -70,8 +70,8 @@ def test_braces_of_code_and_json_are_no_variables(text: str) -> None:
 
 def test_a_budget_may_be_changed() -> None:
     agent = Agent(OfflineModel(), "Rules.", budget=500)
-    assert agent.but(budget=2000).chain.budget == 2000 and agent.but(budget=None).chain.budget is None
-    assert agent.but(layers="Others.").chain.budget == 500
+    assert agent.with_changes(budget=2000).chain.budget == 2000 and agent.with_changes(budget=None).chain.budget is None
+    assert agent.with_changes(layers="Others.").chain.budget == 500
 
 
 def test_words_of_other_frameworks_name_ours() -> None:

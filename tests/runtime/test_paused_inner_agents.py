@@ -270,7 +270,7 @@ def test_calls_behind_a_sequential_one_that_waits_do_not_begin() -> None:
 def test_a_retry_of_the_tool_is_for_failures_and_not_for_a_pause() -> None:
     world = World()
     clerk = world.agent("clerk", payer)
-    tools = [offered(clerk, retries=3, backoff=0.0, tries=1)]
+    tools = [offered(clerk, retries=3, backoff=0.0, max_consecutive_failures=1)]
     boss = world.agent("boss", lambda sent: ask("Ada") if step(sent) == 0 else sent.messages[-1].text, tools=tools)
     paused = pause(boss)
     assert world.asked["clerk"] == 2

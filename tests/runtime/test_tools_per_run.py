@@ -63,5 +63,5 @@ async def test_names_that_clash_in_a_turn_end_the_run_before_anything_is_sent() 
     model = ScriptedModel(["done"])
 
     with raises(ToolDefinitionError, names=("read",)):
-        await Agent(model, tools=TurnTools(lambda context: [read, read.but(name="read")])).run("Go")
+        await Agent(model, tools=TurnTools(lambda context: [read, read.with_changes(name="read")])).run("Go")
     assert not model.requests

@@ -72,7 +72,7 @@ def test_a_run_with_tools_of_its_own_goes_on_from_its_journal() -> None:
 
 
 def test_a_tool_that_is_gone_stays_away_in_the_next_steps() -> None:
-    @tool(tries=1)
+    @tool(max_consecutive_failures=1)
     def fail() -> str:
         raise ToolFailure("no")
 
@@ -93,7 +93,7 @@ def test_toolsets_stand_beside_functions() -> None:
     assert results(result) == ["hello", "walked", "opened"]
     assert [one.name for one in Toolset([hello, Toolset([walk]), open_door])] == ["hello", "walk", "open_door"]
     with raises(ToolDefinitionError, names=("walk",)):
-        Agent(ScriptedModel(["done"]), tools=[walk.but(timeout=1), rest]).run_sync("Go")
+        Agent(ScriptedModel(["done"]), tools=[walk.with_changes(timeout=1), rest]).run_sync("Go")
     with pytest.raises(ToolDefinitionError):
         Toolset([rest])  # type: ignore[list-item]
 
@@ -186,7 +186,7 @@ def test_what_is_not_found_is_told_and_what_was_found_last_is_offered() -> None:
     names = [f"{act}_ticket_0" for act in ACTS[:4]]
     calls = [calling(("search_tools", {"query": name})) for name in ["xylophone", *names]]
     model = ScriptedModel([*calls, "done"])
-    result = Agent(model, tools=ToolSearch(many(90), results=1, most=2)).run_sync("Go")
+    result = Agent(model, tools=ToolSearch(many(90), results=1, maximum=2)).run_sync("Go")
     assert json.loads(results(result)[0])["tools"] == []
     assert [names[3], names[2]] == offered(model)[5][1:]
 
@@ -199,7 +199,11 @@ def test_a_search_goes_through_what_toolsets_make() -> None:
 
 @pytest.mark.parametrize(
     ("tools", "options"),
-    [([walk, walk.but(description="x")], {}), ([walk], {"results": 0}), ([walk], {"always": [walk.but(timeout=1)]})],
+    [
+        ([walk, walk.with_changes(description="x")], {}),
+        ([walk], {"results": 0}),
+        ([walk], {"always": [walk.with_changes(timeout=1)]}),
+    ],
 )
 def test_a_search_that_cannot_work_is_refused(tools: Any, options: Any) -> None:
     with pytest.raises(ToolDefinitionError):

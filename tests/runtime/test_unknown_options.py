@@ -36,7 +36,7 @@ ANY: Any = {"agent": Agent, "limits": Limits}
         (lambda: Trim(max_tokens=3), {"max_tokens": "tokens"}),  # type: ignore[call-arg]
         (lambda: Summarise(MODEL, instruction="x"), {"instruction": "instructions"}),  # type: ignore[call-arg]
         (lambda: Price(inputs=1, output=2), {"inputs": "input"}),  # type: ignore[call-arg]
-        (lambda: ANY["agent"](MODEL).but(memori=1), {"memori": "memory"}),
+        (lambda: ANY["agent"](MODEL).with_changes(memori=1), {"memori": "memory"}),
         (lambda: ANY["agent"](MODEL).run_sync("x", sesion=1, system="y"), {"sesion": "session", "system": "layers"}),
         (lambda: ANY["limits"](nonsense=1), {"nonsense": None}),
     ],
@@ -54,8 +54,8 @@ def test_the_error_names_the_option_that_was_meant(make: Callable[[], Any], mean
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda agent: agent.but(tokenizer=None), "tokenizer"),
-        (lambda agent: agent.but(session=None), "session"),
+        (lambda agent: agent.with_changes(counter=None), "counter"),
+        (lambda agent: agent.with_changes(session=None), "session"),
         (lambda agent: agent.run_sync("x", tenant="acme"), "tenant"),
         (lambda agent: agent.resume_sync("journal.jsonl", history=[]), "history"),
         (lambda agent: agent.resume_sync("journal.jsonl", run_id="r"), "run_id"),

@@ -30,7 +30,7 @@ def run_service(request: pytest.FixtureRequest, tmp_path: Path) -> RunService:
         runs = Runs(f"sqlite:///{tmp_path / 'durable.db'}")
         with (
             Memory(tmp_path / "home", scope="local") as memory,
-            served(agent.but(memory=memory), runs=runs, **options) as client,
+            served(agent.with_changes(memory=memory), runs=runs, **options) as client,
         ):
             yield client
         runs.close()

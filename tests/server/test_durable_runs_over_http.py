@@ -153,7 +153,7 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
         Server([agent], runs=runs)
     with (
         Memory(tmp_path / "home", scope="acme") as memory,
-        served(agent.but(memory=memory), access=Access(access), runs=runs) as client,
+        served(agent.with_changes(memory=memory), access=Access(access), runs=runs) as client,
     ):
         (tmp_path / "sky.md").write_text("The sky is blue.", "utf-8")
         memory.ingest(tmp_path / "sky.md")

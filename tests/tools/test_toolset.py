@@ -62,7 +62,7 @@ def test_a_toolset_is_a_sequence_of_tools_and_functions_become_tools() -> None:
 
 def test_all_name_clashes_are_found_at_construction() -> None:
     with pytest.raises(ToolDefinitionError) as both:
-        FILES + Toolset([read.but(description="x"), write.but(description="y")])
+        FILES + Toolset([read.with_changes(description="x"), write.with_changes(description="y")])
     assert both.value.names == ("read", "write")
     with pytest.raises(ToolDefinitionError) as renamed:
         FILES.renamed({"write": "read"})
@@ -83,14 +83,14 @@ def test_prefix_rename_and_filter() -> None:
 
 
 def test_a_prefix_meets_the_original_name_not_the_mapped_one() -> None:
-    dotted = Toolset([read.but(name="fs.read")]).prefixed("x.")
+    dotted = Toolset([read.with_changes(name="fs.read")]).prefixed("x.")
     assert dotted[0].original_name == "x.fs.read"
 
 
 async def test_approval_and_policy_apply_to_every_tool() -> None:
     assert (await ask(FILES.approved()[1])).status == "denied"
     assert (await ask(FILES.approved(lambda arguments, _: arguments["path"] == "secret")[0])).ok
-    assert [one.policy.timeout for one in FILES.governed(timeout=3)] == [3, 3]
+    assert [one.policy.timeout for one in FILES.with_policy(timeout=3)] == [3, 3]
 
 
 async def test_a_limit_is_shared_by_the_whole_set_within_a_run() -> None:
@@ -110,7 +110,7 @@ def test_limits_and_caches_of_less_than_nothing_are_refused() -> None:
     for wrong in (0, -1, None):
         with pytest.raises(ToolDefinitionError) as cached:
             FILES.cached(wrong)  # type: ignore[arg-type]
-        assert cached.value.names == ("most",)
+        assert cached.value.names == ("maximum",)
 
 
 async def test_a_cache_answers_equal_calls_of_the_same_run_only() -> None:
@@ -123,7 +123,7 @@ async def test_a_cache_answers_equal_calls_of_the_same_run_only() -> None:
             raise ValueError("no")
         return path
 
-    made = Toolset([look]).cached(most=2)[0]
+    made = Toolset([look]).cached(maximum=2)[0]
 
     async def call(id: str, text: str, run: str = "r") -> ToolResult:
         return await made.call(ToolCall(id, "look", text), ToolContext(None, run, id))
@@ -155,7 +155,7 @@ async def test_wrappers_nest_and_survive_renaming() -> None:
 
         return around
 
-    made = FILES.wrapped(note("inner")).wrapped(note("outer")).prefixed("x_").governed(timeout=5)[0]
+    made = FILES.wrapped(note("inner")).wrapped(note("outer")).prefixed("x_").with_policy(timeout=5)[0]
     result = await ask(made)
     assert (result.name, result.content) == ("x_read", "read p")
     assert seen == ["outer>", "inner>", "<inner", "<outer"]

@@ -60,7 +60,8 @@ _PLAIN = ToolPolicy()
 class Tool(Generic[P, R]):
     """A function a model can call. Call it like the function, or through `call` the way an agent does.
 
-    Make one with `@tool`, `Tool.from_function` or `Tool.from_json_schema`. Immutable: `but` returns a changed copy.
+    Create a tool with `Tool(function)`, `@tool` or `Tool.from_json_schema`. Tools are immutable: `with_changes` returns
+    a changed copy.
     """
 
     __slots__ = (
@@ -162,7 +163,7 @@ class Tool(Generic[P, R]):
             nothing = "done"
         if description is None:
             description = text.text
-        rules = _PLAIN.but(**policy)
+        rules = _PLAIN.with_changes(**policy)
         spec = ToolSpec(wire_name(name), description, takes.parameters, timeout=rules.time_limit)
         return cls(spec, function, takes, rules, original_name=name, nothing=nothing)
 
@@ -200,7 +201,7 @@ class Tool(Generic[P, R]):
         from agentkit_tools.schemas.function_schema import context_parameters
         from agentkit_tools.schemas.lenient_schema import SchemaError, normalise
 
-        rules = _PLAIN.but(**policy)
+        rules = _PLAIN.with_changes(**policy)
         try:
             schema = normalise({"type": "object", "properties": {}} if parameters is None else parameters)
             kind = schema if isinstance(schema, bool) else schema.get("type", "object")
@@ -244,7 +245,7 @@ class Tool(Generic[P, R]):
             raise ToolDefinitionError(f"tool {found}: {error}", tool=found) from error
         return made
 
-    def but(
+    def with_changes(
         self, *, name: str | None = None, description: str | None = None, **policy: Unpack[PolicyOptions]
     ) -> Tool[P, R]:
         """Return the tool under another name, with another description or another policy."""
@@ -255,7 +256,7 @@ class Tool(Generic[P, R]):
             other.original_name = name
             other.spec = replace(other.spec, name=wire_name(name))
         if policy:
-            other._adopt(self.policy.but(**policy))
+            other._adopt(self.policy.with_changes(**policy))
         if "timeout" in policy:
             other.spec = replace(other.spec, timeout=other.policy.time_limit)
         return other

@@ -55,8 +55,8 @@ class ToolContext(Generic[Deps]):
     approved: bool = False
     """Whether a person agreed to this call."""
     calls: dict[str, int] | None = None
-    """What a run counts for `max_calls` and `tries` of its tools: one dict for all contexts of the run, which starts
-    empty. None: nothing is counted."""
+    """Counts of a run for `max_calls` and `max_consecutive_failures` of its tools: one dict for all contexts of the
+    run, which starts empty. None: nothing is counted."""
     run: RunState | None = field(default=None, repr=False)
     """What the run shows of itself; None where there is no run."""
 

@@ -73,9 +73,9 @@ def compose(
     with opened_agent(agent, home=home, model=model, embedder=embedder, makes=False, chat_template=of_model) as loaded:
         asks = loaded.agent
         if is_rewritten and template:
-            asks = asks.but(model=CompletionModel(asks.chain.model.name, template))
+            asks = asks.with_changes(model=CompletionModel(asks.chain.model.name, template))
         if budget is not None:
-            asks = asks.but(budget=budget)
+            asks = asks.with_changes(budget=budget)
         composition = _composed(asks, asked, loaded, home, session=session, user=user)
     writer = asks.chain.model
     if isinstance(writer, OfflineModel):

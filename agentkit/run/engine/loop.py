@@ -21,7 +21,7 @@ from agentkit.run.parts.citations import Citation, citations, unknown_labels
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import Found
 from agentkit.run.parts.repairs import is_repair, repair_message
-from agentkit_prompts.composition.compose import Memo
+from agentkit_prompts.composition.compose import RenderCache
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.select_examples import needs_selection
 from agentkit_prompts.context.conversation import Conversation
@@ -176,7 +176,7 @@ class _Turn(Generic[Output]):
         self.chain.preflight(self.ctx.user_input)
         await self._complete_context()
         # The prompt is composed before anything is stored: one that cannot be rendered changes no conversation.
-        self.composition = self.chain.compose(self.ctx, memo=self.run.memo)
+        self.composition = self.chain.compose(self.ctx, cache=self.run.render_cache)
         if not stored:
             self.messages = (self.ctx.user_input.message,)
             await self.steps.append(self.messages, f"{self.run.journal.run_id}:0")
@@ -185,7 +185,7 @@ class _Turn(Generic[Output]):
         elif answer is not None and answer.repair is not None:
             await self._ask_repair(answer.repair)
             self._add(answer.repair)
-            self.composition = self.chain.compose(self.ctx, memo=self.run.memo)
+            self.composition = self.chain.compose(self.ctx, cache=self.run.render_cache)
 
     async def _continue(self, stored: tuple[Message, ...]) -> _Answer | None:
         """Continue after the messages that an earlier attempt stored; return its answer, if there was one."""
@@ -228,7 +228,7 @@ class _Turn(Generic[Output]):
         if needs_selection(self.chain.layers):
             self.ctx = self.ctx.evolve(selections=await steps.select_examples(self.ctx))
         if self.run.memory is not None:
-            shown = visible(self.chain, self.ctx, self.run.memo, is_cut=is_cut)
+            shown = visible(self.chain, self.ctx, self.run.render_cache, is_cut=is_cut)
             self.ctx = remembering(self.ctx, await steps.recall(self.ctx.user_input.text, shown))
 
     # Replies without tool calls
@@ -371,7 +371,7 @@ class _Turn(Generic[Output]):
         """Compose the prompt of the next step."""
         if self.run.definition.tools.is_per_step:
             await self._make_tools()
-        self.composition = self.chain.compose(self.ctx, memo=self.run.memo)
+        self.composition = self.chain.compose(self.ctx, cache=self.run.render_cache)
 
     async def _make_tools(self) -> None:
         self.tools = await self.steps.tools(self.ctx)
@@ -395,14 +395,14 @@ class _Turn(Generic[Output]):
         )
 
 
-def visible(chain: Chain[Any], ctx: PromptContext, memo: Memo | None = None, *, is_cut: bool = False) -> int | None:
+def visible(chain: Chain[Any], ctx: PromptContext, cache: RenderCache | None, *, is_cut: bool = False) -> int | None:
     """Return the number of messages of the conversation that a prompt shows before recall; None for all.
 
     `is_cut`: the conversation of `ctx` is the end of a longer one.
     """
     if (chain.budget is None and not hasattr(chain.model, "fitted")) or not len(ctx.conversation):
         return len(ctx.conversation) if is_cut else None
-    return len(chain.compose(ctx, memo=memo).conversation)
+    return len(chain.compose(ctx, cache=cache).conversation)
 
 
 def remembering(ctx: PromptContext, found: Found) -> PromptContext:

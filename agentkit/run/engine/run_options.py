@@ -43,7 +43,7 @@ class AgentOptions(TypedDict, total=False):
     recall: RecallOptions | None
     compaction: Compaction | None
     budget: int | Budget | None
-    tokenizer: TokenCounter | None
+    counter: TokenCounter | None
     limits: Limits
 
 
@@ -53,7 +53,7 @@ class RunOptions(AgentOptions, Generic[Deps, Output], total=False):
     An option that a method does not take is an `UnknownOption`, which names the method that takes it.
     """
 
-    # Taken by `but`, `override`, `run` and `resume`, as are the options of an agent except `tokenizer`.
+    # Taken by `with_changes`, `override`, `run` and `resume`, as are the options of an agent except `counter`.
     model: Model | str
     """Replaces the model."""
     settings: ModelSettings
@@ -113,7 +113,7 @@ class RunOptions(AgentOptions, Generic[Deps, Output], total=False):
 CHANGES = frozenset(
     ("model", "settings", "layers", "tools", "memory", "recall", "compaction", "output", "budget", "limits")
 )
-"""Options of `but` and `override`."""
+"""Options of `with_changes` and `override`."""
 RESUME = CHANGES | {"deps", "session", "on_event", "on_event_error", "approve", "journal"}
 """Options of `resume`."""
 RUN = RESUME | {"history", "run_id", "scope"}
@@ -123,7 +123,7 @@ _MEANT = {**ELSEWHERE, "model_settings": "settings", "context": "deps"}
 _INPUT = ". What prompts need goes with the input: UserInput(text, additional_kwargs={...})"
 _TAKEN_BY = {
     **dict.fromkeys(CHANGES, "but, run and resume"),
-    "tokenizer": "Agent(...)",
+    "counter": "Agent(...)",
     **dict.fromkeys(RESUME - CHANGES, "run and resume"),
     "session": "run, resume and start",
     "history": "run",

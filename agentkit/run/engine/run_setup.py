@@ -11,7 +11,7 @@ from agentkit.run.parts.agent_definition import AgentDefinition
 from agentkit.run.parts.chain import Output
 from agentkit.run.parts.recaller import RecallSource
 from agentkit.run.parts.session import SessionProtocol
-from agentkit_prompts.composition.compose import Memo
+from agentkit_prompts.composition.compose import RenderCache
 from agentkit_prompts.context.prompt_context import PromptContext
 
 __all__ = ["RunSetup"]
@@ -30,7 +30,7 @@ class RunSetup(Generic[Output]):
     """The memory of the agent in the scope of the run."""
     session: SessionProtocol | None
     deps: Any
-    memo: Memo
+    render_cache: RenderCache
     """Fragments rendered for earlier turns."""
     known: Journal | None = None
     """The journal of earlier attempts; None for a new run."""

@@ -25,7 +25,7 @@ from agentkit.run.parts.decisions import checked_approver
 from agentkit.run.parts.recaller import RecallSource, in_scope
 from agentkit.run.parts.run_context import Input, run_context, with_history, with_key
 from agentkit.run.parts.session import SessionProtocol, checked_session
-from agentkit_prompts.composition.compose import Memo
+from agentkit_prompts.composition.compose import RenderCache
 from agentkit_prompts.errors import brief
 
 __all__ = ["new_journal", "resume_run", "start_run"]
@@ -57,7 +57,7 @@ async def start_run(
         memory,
         session,
         options.get("deps"),
-        _memo(definition, session),
+        _render_cache(definition, session),
         is_new=run_id is None,
         keep=options.get("journal"),
     )
@@ -84,7 +84,7 @@ async def resume_run(
         in_scope(definition.memory, session, scope),
         session,
         options.get("deps"),
-        _memo(definition, session),
+        _render_cache(definition, session),
         known=known,
         keep=keep,
     )
@@ -122,11 +122,11 @@ def new_journal(
     return Journal(definition.name, run_id, ctx, session_id, user_input is None, scope)
 
 
-def _memo(definition: AgentDefinition[Any], session: SessionProtocol | None) -> Memo:
+def _render_cache(definition: AgentDefinition[Any], session: SessionProtocol | None) -> RenderCache:
     """Return the fragments of a session; a run without one begins with the declarations of its agent."""
     if session is not None:
-        return session.memo
-    return Memo(definition.tools.declared()[0])
+        return session.render_cache
+    return RenderCache(definition.tools.declared()[0])
 
 
 async def _perform(setup: RunSetup[Output], options: Mapping[str, Any]) -> RunResult[Output]:

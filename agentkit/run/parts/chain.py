@@ -13,7 +13,7 @@ from agentkit.ground.sync_driver import run_blocking
 from agentkit.ground.unknown_options import ELSEWHERE, refusing_unknown
 from agentkit.models.abilities import fitted, text_tokens_of
 from agentkit.output.answer import AnswerReader
-from agentkit_prompts.composition.compose import Memo, compose
+from agentkit_prompts.composition.compose import RenderCache, compose
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.select_examples import needs_selection
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, UserInput
@@ -44,7 +44,7 @@ _TEXT = AnswerReader(str, cast(Any, None))
 
 
 class _Options(TypedDict, total=False):
-    tokenizer: TokenCounter | None
+    counter: TokenCounter | None
     budget: int | Budget | None
     redact: Callable[[Composition], Composition] | None
 
@@ -60,7 +60,7 @@ class Chain(Generic[Output]):
         output: The type of the answer: `str`, or anything pydantic validates; a function, which is called with the
             answer and ends the run; or an `OutputSpec`, which says how it is asked for and checked. In the mode
             `prompted` the schema stands at the end of `system`, or where a prompt with the name `output` stands.
-        tokenizer: Counts tokens; a fast estimate when not given.
+        counter: Counts tokens; a fast estimate when not given.
         budget: Tokens a composition may have at most; prompts give way by their `size`.
         redact: Sees every composition before it is sent and returns the one to send, such as
             `lambda composition: composition.mapped(mask)`. It may raise to stop the run.
@@ -76,13 +76,13 @@ class Chain(Generic[Output]):
         "_fenced",
         "answer",
         "budget",
+        "counter",
         "layers",
         "model",
         "output",
         "prompter",
         "redact",
         "sent_layers",
-        "tokenizer",
     )
 
     answer: AnswerReader
@@ -125,18 +125,18 @@ class Chain(Generic[Output]):
         layers: Layers | Prompter | AnyPrompt = "",
         *,
         output: Any = str,
-        tokenizer: TokenCounter | None = None,
+        counter: TokenCounter | None = None,
         budget: int | Budget | None = None,
         redact: Callable[[Composition], Composition] | None = None,
     ) -> None:
         if isinstance(model, type) or not callable(getattr(model, "request", None)):
             got = f"the class: write {model.__name__}(...)" if isinstance(model, type) else brief(model, 60)
             raise AgentDefinitionError(f"model: expected a model, such as OpenAIModel(...), got {got}", name="model")
-        if tokenizer is not None and not is_counter(tokenizer):
+        if counter is not None and not is_counter(counter):
             raise AgentDefinitionError(
-                f"tokenizer: {COUNTER_EXPECTED}, got {tokenizer!r:.60}",
-                name="tokenizer",
-                value=type(tokenizer).__name__,
+                f"counter: {COUNTER_EXPECTED}, got {counter!r:.60}",
+                name="counter",
+                value=type(counter).__name__,
             )
         self.model = model
         self.prompter = None
@@ -155,7 +155,7 @@ class Chain(Generic[Output]):
                 value=type(layers).__name__,
             )
         self.output: Any = output
-        self.tokenizer = tokenizer
+        self.counter = counter
         self.budget = budget
         self.redact = redact
         self.answer = _TEXT if output is str else AnswerReader(output, model)
@@ -200,7 +200,7 @@ class Chain(Generic[Output]):
         kwargs = user_input.additional_kwargs if isinstance(user_input, UserInput) else {}
         self.layers.check_kwargs(kwargs)
 
-    def compose(self, ctx: PromptContext, *, memo: Memo | None = None) -> Composition:
+    def compose(self, ctx: PromptContext, *, cache: RenderCache | None = None) -> Composition:
         """Return everything that would be sent for `ctx`, redacted and fitted to the model, without sending it."""
         declares = self._declares
         if declares is None:
@@ -212,8 +212,8 @@ class Chain(Generic[Output]):
             self.sent_layers,
             ctx,
             budget=self.budget,
-            tokenizer=self.tokenizer,
-            memo=memo,
+            counter=self.counter,
+            cache=cache,
             output_schema=self.answer.request,
             declares_tools=declares,
             text_tokens=text_tokens_of(self.model),
@@ -270,9 +270,9 @@ class Chain(Generic[Output]):
 
     async def selections(self, ctx: PromptContext) -> tuple[Selection, ...]:
         """Return what the example selectors choose, awaiting those that need it, before the prompt is rendered."""
-        from agentkit_prompts.composition.select_examples import prepare
+        from agentkit_prompts.composition.select_examples import select_examples
 
-        return (await prepare(self.layers, ctx)).selections
+        return (await select_examples(self.layers, ctx)).selections
 
     def parse(self, reply: Reply) -> Output:
         """Return the answer of a reply as the output type. Output functions and validators are not called.

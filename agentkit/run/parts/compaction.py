@@ -168,7 +168,7 @@ async def compacted(
         return known
     made = Compacted(first)
     if isinstance(compaction, Summarise):
-        made, count = known, message_tokens(chain.tokenizer or ESTIMATE)
+        made, count = known, message_tokens(chain.counter or ESTIMATE)
         while made.messages < first:  # a conversation that was long before is summarised in parts
             last = _end_of_part(conversation, made.messages, first, 2 * limit, count)
             before = made
@@ -198,7 +198,7 @@ def _due(compaction: Compaction, chain: Chain[Any], conversation: Conversation, 
     """Return the first message to show where those from `first` on have grown too long, and the limit."""
     limit = _limit(compaction, chain)
     assert limit is not None
-    count = message_tokens(chain.tokenizer or ESTIMATE)
+    count = message_tokens(chain.counter or ESTIMATE)
     if conversation[first:].total(count) <= limit:
         return first, limit
     keep = limit // 2 if compaction.keep is None else compaction.keep
@@ -257,7 +257,7 @@ async def _summarised(
         summary=known.summary,
         session_key=f"summary\n{run_id}",
     )
-    composed = Chain(compaction.model, layers, budget=chain.budget, tokenizer=chain.tokenizer, redact=chain.redact)
+    composed = Chain(compaction.model, layers, budget=chain.budget, counter=chain.counter, redact=chain.redact)
     reply = await send(compaction.model, composed.compose(ctx))
     usage, text = known.usage + reply.usage, reply.message.text.strip()
     return Compacted(last, text, usage) if text else replace(known, usage=usage)

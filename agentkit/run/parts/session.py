@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.ground.unknown_options import refusing_unknown
-from agentkit_prompts.composition.compose import Memo
+from agentkit_prompts.composition.compose import RenderCache
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
@@ -35,7 +35,7 @@ class SessionProtocol(Protocol):
         ...
 
     @property
-    def memo(self) -> Memo:
+    def render_cache(self) -> RenderCache:
         """Fragments rendered for earlier turns."""
         ...
 
@@ -74,7 +74,7 @@ class Session:
         MessageError: A value is not a message; the error names all wrong values.
     """
 
-    __slots__ = ("_notes", "_positions", "conversation", "id", "memo")
+    __slots__ = ("_notes", "_positions", "conversation", "id", "render_cache")
 
     def __init__(
         self, id: str = "memory", conversation: Conversation | Sequence[Message | Mapping[str, Any]] | None = None
@@ -93,7 +93,7 @@ class Session:
 
             conversation = Conversation(read_messages(conversation, where="Session"))
         self.conversation = conversation
-        self.memo = Memo()
+        self.render_cache = RenderCache()
         self._positions: dict[str, int] = {}
         self._notes: dict[str, dict[int, Any]] = {}
 

@@ -16,7 +16,7 @@ from agentkit_memory.process.async_methods import async_method
 from agentkit_memory.process.forks import track
 from agentkit_memory.scope import Scope, check_name
 from agentkit_memory.store.records import BranchInfo, StoredCall, StoredMessage
-from agentkit_prompts.composition.compose import Memo
+from agentkit_prompts.composition.compose import RenderCache
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.json_form import from_json, to_json
 from agentkit_prompts.context.messages import Message
@@ -51,7 +51,7 @@ class StoredSession:
         self.scope = scope
         """Whose conversation it is."""
         self._lock = RLock()
-        self.memo = Memo()
+        self.render_cache = RenderCache()
         """Fragments rendered for earlier turns of this session."""
         self._edits = branch.edits
         self._view: Conversation | None = None
@@ -417,7 +417,7 @@ class StoredSession:
         if redacted and (current := self._branch.current()).id != self._branch.id:
             self._branch, edits = current, current.edits
         if redacted:
-            self._view, self.memo = None, Memo()  # both contain the redacted text
+            self._view, self.render_cache = None, RenderCache()  # both contain the redacted text
             self._edits = edits
         elif self._view is not None and head != len(self._view):
             self._view = self._view.append(*self._branch.tail(len(self._view)))

@@ -16,7 +16,7 @@ Capability = Literal["chat", "completion", "infilling", "python"]
 
 FIELDS_ELSEWHERE = {
     "session_len": "that is session_len= of CompletionModel, or session_len: under model: of an agent file",
-    "tokenizer": "tokens are counted by that of the agent: Agent(tokenizer=...)",
+    **dict.fromkeys(("counter", "tokenizer"), "tokens are counted by the counter of the agent: Agent(counter=...)"),
 }
 """The right place of options that are no fields of a template, by name."""
 TOOLS_IN_PROMPT = (

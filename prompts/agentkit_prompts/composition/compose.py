@@ -1,7 +1,7 @@
 """`compose`: layers and a context become a composition.
 
-Fragments are memoised by the identity of the inputs they read, in a `Memo` that belongs to one session, so a turn
-costs what is new in it.
+A `RenderCache` of one session stores fragments by the identity of the inputs they read, so that a turn renders new
+fragments only.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.contents import TextTokens
 from agentkit_prompts.composition.declarations import Declarations, OutputRequest
-from agentkit_prompts.composition.memo import Memo
 from agentkit_prompts.composition.plan import Block, Plan, Step, plan_of
+from agentkit_prompts.composition.render_cache import RenderCache
 from agentkit_prompts.composition.sections import EMPTY, Fragment, Section
 from agentkit_prompts.composition.select_examples import select
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
@@ -26,7 +26,7 @@ from agentkit_prompts.tree.prompt import render_prompt
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema
 
-__all__ = ["Memo", "compose"]
+__all__ = ["RenderCache", "compose"]
 
 
 def compose(
@@ -34,8 +34,8 @@ def compose(
     ctx: PromptContext,
     *,
     budget: int | Budget | None = None,
-    tokenizer: TokenCounter | None = None,
-    memo: Memo | None = None,
+    counter: TokenCounter | None = None,
+    cache: RenderCache | None = None,
     output_schema: OutputRequest | JsonSchema | None = None,
     declares_tools: bool = True,
     text_tokens: TextTokens | None = None,
@@ -46,8 +46,8 @@ def compose(
         layers: Which prompts go where.
         ctx: The values that the prompts are rendered from.
         budget: Maximum tokens of the composition; prompts are cut as their `size` allows.
-        tokenizer: Counts tokens; a fast estimate if not given.
-        memo: Fragments of earlier turns of the same session, reused if their inputs are the same objects.
+        counter: Counts tokens; a fast estimate if not given.
+        cache: Fragments of earlier turns of the same session, reused if their inputs are the same objects.
         output_schema: JSON Schema of the answer, for targets that can request it from the model; or the form of the
             request.
         declares_tools: False if a prompt shows the tools and the model has no other place for them: then they are
@@ -60,16 +60,16 @@ def compose(
         KwargsError: Additional kwargs are missing or invalid; names all of them.
         BudgetError: What must be sent does not fit; names every minimum.
     """
-    _check_arguments(layers, ctx, budget, tokenizer)
+    _check_arguments(layers, ctx, budget, counter)
     plan = plan_of(layers)
     if plan.selecting:
         ctx = select(plan.selecting, ctx)
-    sections = _sections(plan, layers, ctx, memo)
+    sections = _sections(plan, layers, ctx, cache)
     tools: tuple[ToolSpec, ...] = ()
     if declares_tools:
         tools = ctx.tools
-    declarations = memo.declarations(tools, output_schema) if memo is not None else Declarations(tools, output_schema)
-    composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, declarations, text_tokens)
+    declarations = cache.declarations(tools, output_schema) if cache is not None else Declarations(tools, output_schema)
+    composition = Composition(ctx, layers, sections, counter or ESTIMATE, declarations, text_tokens)
     if isinstance(budget, int):
         budget = _budget(budget)
     return _fit(composition, plan, budget)
@@ -82,28 +82,28 @@ def _budget(limit: int) -> Budget:
 
 
 def _check_arguments(
-    layers: Layers, ctx: PromptContext, budget: int | Budget | None, tokenizer: TokenCounter | None
+    layers: Layers, ctx: PromptContext, budget: int | Budget | None, counter: TokenCounter | None
 ) -> None:
     # The comparison of types is true for every correct call; the check with a message takes ten times as long.
     if type(layers) is not Layers or type(ctx) is not PromptContext:
         check_types(
             PromptError, "compose", layers=(layers, Layers, "Layers"), ctx=(ctx, PromptContext, "a PromptContext")
         )
-    if tokenizer is not None and not is_counter(tokenizer):
-        raise PromptError(f"compose: tokenizer: {COUNTER_EXPECTED}, got {tokenizer!r:.60}", name="tokenizer")
+    if counter is not None and not is_counter(counter):
+        raise PromptError(f"compose: counter: {COUNTER_EXPECTED}, got {counter!r:.60}", name="counter")
     if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int | Budget)):
         got = type(budget).__name__
         raise PromptError(f"budget: expected a number of tokens or a Budget, got {got}", name="budget", value=got)
 
 
-def _sections(plan: Plan, layers: Layers, ctx: PromptContext, memo: Memo | None) -> list[Section]:
+def _sections(plan: Plan, layers: Layers, ctx: PromptContext, cache: RenderCache | None) -> list[Section]:
     """Return the rendering of each message, by its slot."""
     sections = [EMPTY, EMPTY, EMPTY]
-    if memo is not None:
-        memo.start(plan)
+    if cache is not None:
+        cache.start(plan)
     try:
         for block in plan.blocks:
-            sections[block.slot] = _section(block, ctx, memo)
+            sections[block.slot] = _section(block, ctx, cache)
     except Exception:
         # A prompt fails at its first missing kwarg, and a custom class with any exception. The caller should read about
         # all missing kwargs of all prompts at once.
@@ -112,33 +112,33 @@ def _sections(plan: Plan, layers: Layers, ctx: PromptContext, memo: Memo | None)
     return sections
 
 
-def _section(block: Block, ctx: PromptContext, memo: Memo | None) -> Section:
+def _section(block: Block, ctx: PromptContext, cache: RenderCache | None) -> Section:
     """Return the rendering of one message: a remembered one if its inputs are the same, or a new one."""
-    if memo is None or block.read is None:
-        return Section([_fragment(step, ctx, memo) for step in block.steps], block.name)
+    if cache is None or block.read is None:
+        return Section([_fragment(step, ctx, cache) for step in block.steps], block.name)
     inputs = block.read(ctx)
-    section: Section | None = memo.find(block.name, inputs)
+    section: Section | None = cache.find(block.name, inputs)
     if section is None:
-        section = Section([_fragment(step, ctx, memo) for step in block.steps], block.name)
-        memo.keep(block.name, inputs, section)
+        section = Section([_fragment(step, ctx, cache) for step in block.steps], block.name)
+        cache.keep(block.name, inputs, section)
     return section
 
 
-def _fragment(step: Step, ctx: PromptContext, memo: Memo | None) -> Fragment:
+def _fragment(step: Step, ctx: PromptContext, cache: RenderCache | None) -> Fragment:
     """Return the rendering of one prompt: a remembered one if its inputs are the same, or a new one."""
     path, prompt, read = step
     inputs = None
-    if memo is not None and read is not None:
+    if cache is not None and read is not None:
         inputs = read(ctx)
-        fragment: Fragment | None = memo.find(path, inputs)
+        fragment: Fragment | None = cache.find(path, inputs)
         if fragment is not None:
             return fragment
     try:
         fragment = Fragment(path, prompt, render_prompt(prompt, ctx))
     except PromptError as error:
         raise error.at(path) from error.__cause__
-    if memo is not None and inputs is not None:
-        memo.keep(path, inputs, fragment)
+    if cache is not None and inputs is not None:
+        cache.keep(path, inputs, fragment)
     return fragment
 
 

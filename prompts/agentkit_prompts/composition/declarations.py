@@ -49,7 +49,7 @@ class DeclaredTokens(NamedTuple):
 class Declarations(Deriving):
     """Tools and the request for the answer; their wire form and token counts are derived once.
 
-    A `Memo` returns the same object for every composition with the same tools and request.
+    A `RenderCache` returns the same object for every composition with the same tools and request.
 
     Attributes:
         given: The tools without the tool for the answer.

@@ -15,14 +15,14 @@ from agentkit_prompts.system.threads import Threads
 from agentkit_prompts.tree.examples import ExamplesPrompt
 from agentkit_prompts.tree.layers import Layers
 
-__all__ = ["needs_selection", "prepare", "select"]
+__all__ = ["needs_selection", "select", "select_examples"]
 
 _GRACE = 2.0
 """Seconds that selectors have to end after they are cancelled."""
 
 
 def needs_selection(layers: Layers) -> bool:
-    """True if a selector of these layers looks at the query, so that `prepare` has work to do."""
+    """True if a selector of these layers looks at the query, so that `select_examples` has work to do."""
     return bool(plan_of(layers).selecting)
 
 
@@ -30,7 +30,7 @@ def select(prompts: Iterable[PlacedSelector], ctx: PromptContext) -> PromptConte
     """Return `ctx` with the examples of `prompts` selected.
 
     Raises:
-        PromptError: A selector failed, or has to be awaited and `prepare` was not called.
+        PromptError: A selector failed, or has to be awaited and `select_examples` was not called.
     """
     selections: list[Selection] = []
     for path, prompt in prompts:
@@ -41,7 +41,7 @@ def select(prompts: Iterable[PlacedSelector], ctx: PromptContext) -> PromptConte
     return _with(ctx, selections)
 
 
-async def prepare(layers: Layers, ctx: PromptContext) -> PromptContext:
+async def select_examples(layers: Layers, ctx: PromptContext) -> PromptContext:
     """Return `ctx` with the examples of every prompt of `layers` selected, awaiting selectors that need it.
 
     Selectors that may block run in a thread, all of them at the same time. The examples are in

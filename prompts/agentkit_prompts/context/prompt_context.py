@@ -184,7 +184,7 @@ class PromptContext(_WithNonce):
     selections: tuple[Selection, ...] = field(
         default=(), metadata=_read_by(ItemsReader(Selection), trust="trusted", hidden=True)
     )
-    """Which examples were chosen for which prompt, see `prepare`; used while input and pool stay the same."""
+    """Which examples were chosen for which prompt, see `select_examples`; used while input and pool stay the same."""
     kept_kwargs: tuple[str, ...] = field(default=(), metadata=_read_by(read_names, trust="trusted", hidden=True))
     """Names of the additional kwargs that did not come with this input: the session keeps them in force."""
 

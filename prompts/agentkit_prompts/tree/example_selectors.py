@@ -89,10 +89,10 @@ class KeywordSelector:
 class VectorSelector:
     """The `k` examples whose input is nearest to the query by cosine, best first; ties stay in order.
 
-    Each example is embedded once. With an async embedder the selection has to be awaited: see `prepare`.
+    Each example is embedded once. With an async embedder the selection has to be awaited: see `select_examples`.
 
     Args:
-        embedder: Makes the vectors. A sync one is called in a thread by `prepare`.
+        embedder: Makes the vectors. A sync one is called in a thread by `select_examples`.
         k: How many; all, when there are fewer.
     """
 
@@ -138,7 +138,8 @@ class VectorSelector:
 class MMRSelector(VectorSelector):
     """`k` examples that are relevant and differ from each other, by maximal marginal relevance, in the order chosen.
 
-    Examples keep the score of their relevance. With an async embedder the selection has to be awaited: see `prepare`.
+    Examples keep the score of their relevance. With an async embedder the selection has to be awaited: see
+    `select_examples`.
 
     Args:
         embedder: Relevance and likeness are cosines of its vectors; None takes keywords instead (BM25, relative to the

@@ -25,7 +25,7 @@ __all__ = ["ExampleSelector", "ExamplesPrompt", "StaticSelector"]
 class ExampleSelector(Protocol):
     """Chooses whole examples for a query, in the order they are shown; the same input gives the same choice.
 
-    A selector that blocks its thread sets `blocking = True`: `prepare` calls it in a thread of its own.
+    A selector that blocks its thread sets `blocking = True`: `select_examples` calls it in a thread of its own.
     """
 
     def select(self, query: str, examples: Sequence[Example]) -> Sequence[Example] | Awaitable[Sequence[Example]]:
@@ -129,7 +129,7 @@ class ExamplesPrompt(BasePrompt):
         """Return the selected examples: those `ctx.selections` names for this prompt, else selected now.
 
         Raises:
-            PromptError: The selector failed, or has to be awaited and `prepare` was not called.
+            PromptError: The selector failed, or has to be awaited and `select_examples` was not called.
         """
         if type(self.selector) is StaticSelector:
             return self.selector.select("", self.pool(ctx))
@@ -153,8 +153,8 @@ class ExamplesPrompt(BasePrompt):
             give_up(found)
             selector = type(self.selector).__name__
             raise PromptError(
-                f"{selector} has to be awaited: render with the context that `await prepare(layers, ctx)` returns, "
-                "as Chain.run and Agent.run do",
+                f"{selector} has to be awaited: render with the context that `await select_examples(layers, ctx)` "
+                "returns, as Chain.run and Agent.run do",
                 name=selector,
             )
         return self.selection(ctx, path, found)

@@ -148,11 +148,11 @@ def test_other_views_show_it_when_they_next_append_or_refresh(either: Memory) ->
     for each in (theirs, third):
         each.refresh()
     fork = theirs.fork("f")
-    memo = theirs.memo
+    cache = theirs.render_cache
     mine.redact(1)
     assert theirs.conversation[0].text == SECRET  # it has not asked
     assert [message.text for message in theirs.append(*user("next"))] == ["[redacted]", "next"]
-    assert theirs.memo is not memo
+    assert theirs.render_cache is not cache
     assert fork.refresh()[0].text == "[redacted]"
     assert not third.append_now(*user("late"))
     with pytest.raises(HeadMoved):

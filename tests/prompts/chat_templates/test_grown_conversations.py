@@ -12,10 +12,10 @@ from agentkit.prompts import (
     Conversation,
     Document,
     Layers,
-    Memo,
     MemoPrompt,
     Message,
     PromptContext,
+    RenderCache,
     TextPrompt,
     ToolCall,
     compose,
@@ -51,7 +51,7 @@ class Grown:
         self.has_tools = bool(template.writes_tools) and self.draw.random() < 0.5
         self.held = Conversation(())
         self.past: list[Conversation] = []
-        self.memo = Memo()
+        self.render_cache = RenderCache()
 
     def text(self) -> str:
         """Text of pieces of control tokens, whole ones and noise."""
@@ -117,7 +117,7 @@ def test_a_grown_conversation_is_written_as_one_that_is_new(name: str) -> None:
         for _ in range(8):
             grown.turn()
             asked, tools = grown.question(), grown.has_tools
-            composition = compose(LAYERS, context(asked, grown.held, tools), memo=grown.memo)
+            composition = compose(LAYERS, context(asked, grown.held, tools), cache=grown.render_cache)
             new = compose(LAYERS, context(asked, [again(one) for one in grown.held], tools))
             other = compose(LAYERS, context((clean(asked[0]), clean(asked[1])), list(map(cleaned, grown.held)), tools))
             text = composition.to_text(template)

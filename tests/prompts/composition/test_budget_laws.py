@@ -63,7 +63,7 @@ COUNTERS: list[TokenCounter] = [EstimateCounter(), Words(), Steps()]
 
 def fitted(layers: Layers, ctx: PromptContext, limit: int, counter: TokenCounter) -> Composition | None:
     try:
-        return compose(layers, ctx, budget=limit, tokenizer=counter)
+        return compose(layers, ctx, budget=limit, counter=counter)
     except BudgetError:
         return None
 

@@ -75,7 +75,7 @@ def bpe(tmp_path_factory: pytest.TempPathFactory) -> TokenCounter:
 def whole(layers: Layers, ctx: PromptContext, counter: TokenCounter) -> Composition:
     """Compose without a budget; a random `max` may be one that the prompt cannot hold."""
     try:
-        return compose(layers, ctx, tokenizer=counter)
+        return compose(layers, ctx, counter=counter)
     except BudgetError:
         assume(False)
         raise AssertionError from None
@@ -84,7 +84,7 @@ def whole(layers: Layers, ctx: PromptContext, counter: TokenCounter) -> Composit
 def least(layers: Layers, ctx: PromptContext, counter: TokenCounter) -> int:
     """Return the smallest limit that can be kept."""
     try:
-        return max(1, compose(layers, ctx, budget=1, tokenizer=counter).tokens)
+        return max(1, compose(layers, ctx, budget=1, counter=counter).tokens)
     except BudgetError as error:
         return int(str(error).partition("needs ")[2].partition(" tokens")[0])
 
@@ -480,8 +480,8 @@ def test_a_kept_prefix_has_one_hash_through_the_steps_of_a_turn() -> None:
 def test_examples_that_are_selected_are_cut_as_whole_pairs_by_a_real_tokenizer(bpe: TokenCounter) -> None:
     layers = Layers(ExamplesPrompt())
     ctx = PromptContext(user_input="x", examples=[Example(f"in {n} {WORDS}", f"out {n}") for n in range(6)])
-    for limit in range(10, compose(layers, ctx, tokenizer=bpe).tokens, 31):
-        composition = compose(layers, ctx, budget=limit, tokenizer=bpe)
+    for limit in range(10, compose(layers, ctx, counter=bpe).tokens, 31):
+        composition = compose(layers, ctx, budget=limit, counter=bpe)
         assert composition.tokens <= limit
         assert composition.system.text.count("Input: ") == composition.system.text.count("Output: out ")
 
@@ -496,17 +496,17 @@ def test_a_wrapper_that_says_more_of_less_keeps_its_max_at_every_limit(nested: b
     shared = Size(cut="head", target=0, flex=1.0)
     prompts = [saying_more_of_less(Size(max=5, target=0, flex=0.01)), TextPrompt("y " * 300, size=shared)]
     layers = Layers([WrapPrompt("{{ wrapped_str }}", wrapped_prompts=prompts)] if nested else prompts)
-    uncut = compose(layers, ASK, tokenizer=COUNTERS[0])
+    uncut = compose(layers, ASK, counter=COUNTERS[0])
     assert uncut.system.text.startswith("all")
     for limit in range(least(layers, ASK, COUNTERS[0]), uncut.tokens):
-        composition = compose(layers, ASK, budget=limit, tokenizer=COUNTERS[0])
+        composition = compose(layers, ASK, budget=limit, counter=COUNTERS[0])
         assert composition.tokens <= limit
         assert "one" not in composition.system.text
 
 
 def test_more_must_be_kept_where_less_of_it_is_over_the_max() -> None:
     layers = Layers([saying_more_of_less(Size(min=1, max=5)), TextPrompt("y " * 300, size=Size(cut="head"))])
-    composition = compose(layers, ASK, budget=least(layers, ASK, COUNTERS[0]), tokenizer=COUNTERS[0])
+    composition = compose(layers, ASK, budget=least(layers, ASK, COUNTERS[0]), counter=COUNTERS[0])
     assert composition.system.text == "all"
 
 

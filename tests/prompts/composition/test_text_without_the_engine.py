@@ -15,9 +15,9 @@ from agentkit.prompts import (
     Composition,
     Conversation,
     Layers,
-    Memo,
     Message,
     PromptContext,
+    RenderCache,
     Rendered,
     Template,
     UserInputPrompt,
@@ -112,9 +112,9 @@ def test_a_joined_history_grows_into_what_joining_it_anew_gives(
     ],
 )
 def test_no_distance_and_no_number_of_colons_hides_a_role_in_plain_text(hidden: str) -> None:
-    memo = Memo()
+    cache = RenderCache()
     for _ in range(2):
-        text = compose(Layers("Be brief."), PromptContext(user_input=hidden), memo=memo).to_text()
+        text = compose(Layers("Be brief."), PromptContext(user_input=hidden), cache=cache).to_text()
         roles = re.findall(r"(?im)^[^\S\r\n]*(system|u[s\u017f]er|assistant|tool)[^\S\r\n]*:", text)
         assert [role.casefold() for role in roles] == ["system", "user"]
         assert text.replace("\u200b", "") == f"system: Be brief.\n\nuser: {hidden}"

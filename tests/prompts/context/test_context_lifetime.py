@@ -17,10 +17,10 @@ from agentkit.prompts import (
     ExamplesPrompt,
     Image,
     Layers,
-    Memo,
     MemoPrompt,
     Message,
     PromptContext,
+    RenderCache,
     ToolSpec,
     UserInput,
     compose,
@@ -66,8 +66,8 @@ def parts(ctx: PromptContext) -> list[weakref.ref[Any]]:
     return [weakref.ref(item) for item in (*held, *ctx.documents, *ctx.tools, *ctx.examples)]
 
 
-def use(ctx: PromptContext, memo: Memo | None = None) -> None:
-    composition = compose(LAYERS, ctx, memo=memo, budget=10_000)
+def use(ctx: PromptContext, cache: RenderCache | None = None) -> None:
+    composition = compose(LAYERS, ctx, cache=cache, budget=10_000)
     composition.to_openai()
     composition.to_anthropic()
     composition.to_text()
@@ -77,22 +77,22 @@ def use(ctx: PromptContext, memo: Memo | None = None) -> None:
 
 @pytest.mark.parametrize("with_memo", [False, True])
 def test_what_a_context_held_is_gone_with_it(with_memo: bool) -> None:
-    memo = Memo() if with_memo else None
+    cache = RenderCache() if with_memo else None
     ctx = context(1)
-    use(ctx, memo)
+    use(ctx, cache)
     seen = parts(ctx)
-    del ctx, memo
+    del ctx, cache
     gc.collect()
     assert [ref() for ref in seen if ref() is not None] == []
 
 
 def test_a_memo_that_lives_on_forgets_the_turn_before() -> None:
-    memo = Memo()
+    cache = RenderCache()
     ctx = context(1)
-    use(ctx, memo)
+    use(ctx, cache)
     seen = parts(ctx)
     ctx = context(2)
-    use(ctx, memo)
+    use(ctx, cache)
     gc.collect()
     assert [ref() for ref in seen if ref() is not None] == []
 
@@ -115,11 +115,11 @@ def test_layers_of_fixed_text_forget_the_tools_they_were_written_with(template: 
 @pytest.mark.long
 @pytest.mark.untraced
 def test_thousands_of_contexts_leave_nothing() -> None:
-    memo = Memo()
+    cache = RenderCache()
     blocks: list[int] = []
     step = tries(700, 2_000)
     for number in range(5 * step + 1):
-        composition = compose(LAYERS, context(number), memo=memo, budget=10_000)
+        composition = compose(LAYERS, context(number), cache=cache, budget=10_000)
         composition.to_openai()
         del composition
         if number in (step, 3 * step, 5 * step):
@@ -133,7 +133,7 @@ def test_counters_of_a_request_leave_no_lists_in_a_conversation() -> None:
     kept: list[weakref.ref[Any]] = []
     for number in range(200):
         counter = Counter()
-        assert compose(Layers("x"), context(number, conversation), tokenizer=counter).tokens > 0
+        assert compose(Layers("x"), context(number, conversation), counter=counter).tokens > 0
         assert conversation.total(lambda message: len(message.text)) > 0
         assert conversation.joined(lambda message: message.text, "\n").startswith("message 0")
         marks = conversation.derive(lambda message: Value())
@@ -158,9 +158,9 @@ def test_what_is_used_every_turn_is_derived_once_beside_what_is_not() -> None:
 
 
 def test_the_tools_of_a_session_are_written_once() -> None:
-    memo, tools = Memo(), (ToolSpec("look"),)
+    cache, tools = RenderCache(), (ToolSpec("look"),)
     first, second, other = (
-        compose(Layers("x"), PromptContext(user_input="q", tools=given), memo=memo).to_openai()["tools"]
+        compose(Layers("x"), PromptContext(user_input="q", tools=given), cache=cache).to_openai()["tools"]
         for given in (tools, (tools[0],), (ToolSpec("look"),))
     )
     assert first is second
@@ -169,12 +169,12 @@ def test_the_tools_of_a_session_are_written_once() -> None:
 
 @pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
 def test_kwargs_made_anew_of_the_same_values_are_recognised_and_others_are_not() -> None:
-    layers, memo = Layers(AdditionalInfoPrompt("{{ who }} {{ number }}"), conversation=False), Memo()
+    layers, cache = Layers(AdditionalInfoPrompt("{{ who }} {{ number }}"), conversation=False), RenderCache()
     kwargs: dict[str, Any] = {"who": "ada", "number": 1}
     shown: list[object] = []
     for given in (kwargs, dict(kwargs), {**kwargs, "number": True}, {**kwargs, "number": 1.0}, kwargs):
         ctx = PromptContext(user_input=UserInput("q", additional_kwargs=given))
-        composition = compose(layers, ctx, memo=memo)
+        composition = compose(layers, ctx, cache=cache)
         shown.append(composition.system)
         assert composition.system.text == compose(layers, ctx).system.text
     assert shown[0] is shown[1]

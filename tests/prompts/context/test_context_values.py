@@ -45,7 +45,7 @@ from agentkit.prompts import (
     Url,
     UserInput,
     compose,
-    prepare,
+    select_examples,
 )
 from agentkit.prompts.example_selectors import KeywordSelector
 from agentkit.testing import strategies as some
@@ -228,7 +228,7 @@ def test_damaged_json_forms_are_refused(value: object) -> None:
 async def test_a_choice_of_examples_is_part_of_the_context() -> None:
     pool = [Example("cook rice", "Boil it."), Example("patch a tyre", "Glue it.")]
     layers = Layers(ExamplesPrompt(selector=KeywordSelector(1)), conversation=False)
-    ctx = await prepare(layers, PromptContext(user_input="rice", examples=pool))
+    ctx = await select_examples(layers, PromptContext(user_input="rice", examples=pool))
     (selection,) = ctx.selections
     assert (selection.prompt, selection.query, [item.output for item in selection.chosen]) == (
         "system[0]",
@@ -252,7 +252,7 @@ async def test_a_stored_choice_is_used_while_it_fits() -> None:
             return examples[:1]
 
     pool = (Example("a", "A"), Example("b", "B"))
-    ctx = await prepare(
+    ctx = await select_examples(
         Layers(ExamplesPrompt(selector=First()), conversation=False), PromptContext(user_input="q", examples=pool)
     )
     stored = CONTEXTS.validate_json(CONTEXTS.dump_json(ctx))

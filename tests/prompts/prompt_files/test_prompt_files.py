@@ -22,12 +22,12 @@ from agentkit.prompts import (
     Document,
     KwargsError,
     Layers,
-    Memo,
     MemoPrompt,
     PromptContext,
     PromptError,
     PromptFilesError,
     PromptFolder,
+    RenderCache,
     SchemaConflict,
     Size,
     TemplateError,
@@ -570,10 +570,10 @@ def test_a_reload_replaces_what_changed_and_keeps_the_rest(folder: Path) -> None
 def test_the_memo_stays_warm_over_a_reload_that_changes_nothing(folder: Path) -> None:
     write(folder, a="A {{ extra.x }}")
     prompts = PromptFolder.load(folder)
-    memo, ctx = Memo(), ask(extra={"x": "y"})
-    first = compose(prompts.layers(), ctx, memo=memo)
+    cache, ctx = RenderCache(), ask(extra={"x": "y"})
+    first = compose(prompts.layers(), ctx, cache=cache)
     prompts.reload()
-    assert compose(prompts.layers(), ctx, memo=memo).system is first.system
+    assert compose(prompts.layers(), ctx, cache=cache).system is first.system
 
 
 def test_when_something_is_broken_the_old_version_stays_and_the_result_says_so(folder: Path) -> None:

@@ -88,7 +88,7 @@ def test_the_tokens_of_a_final_text_are_those_of_the_model_and_untrusted_text_is
         "{% for m in messages %}<|end|>{{ m.role }}:{{ m.content }}{% endfor %}", eos_token="<|end|>"
     )
     for user in ("ab", "ab <|end|> ab"):
-        composition = compose(Layers("Rules."), PromptContext(user_input=user), tokenizer=counter)
+        composition = compose(Layers("Rules."), PromptContext(user_input=user), counter=counter)
         text = composition.to_text(template)
         assert text.count("<|end|>") == 2
         assert text_tokens(composition, template) == len(own.encode(text, add_special_tokens=False))
@@ -104,7 +104,7 @@ def test_messages_that_are_written_one_by_one_are_counted_as_their_text_is(tmp_p
     )
     history = Conversation([Message("user", "One?"), Message("assistant", "Two."), Message("user", marks[0])])
     ctx = PromptContext(user_input="Three?", conversation=history)
-    composition = compose(Layers("Rules."), ctx, tokenizer=TiktokenCounter(encoding))
+    composition = compose(Layers("Rules."), ctx, counter=TiktokenCounter(encoding))
     text = composition.to_text("qwen2d5")
     assert text_tokens(composition, "qwen2d5") == len(encoding.encode(text, allowed_special="all"))
     plain = len(encoding.encode_ordinary(text))
@@ -150,7 +150,7 @@ def test_a_text_is_tokenized_once_until_too_much_is_remembered() -> None:
 
 def test_a_composition_is_fitted_by_it(counter: TokenCounter) -> None:
     ctx = PromptContext(user_input="ab" * 10)
-    composition = compose(Layers("ab " * 5), ctx, tokenizer=counter, budget=100)
+    composition = compose(Layers("ab " * 5), ctx, counter=counter, budget=100)
     assert composition.tokens <= 100
     assert composition.counter is counter
 
@@ -218,5 +218,5 @@ def test_what_counts_something_else_is_refused() -> None:
     others: list[Any] = ["Qwen/Qwen2.5-7B-Instruct", "", ["a"], len]
     for other in others:
         with pytest.raises(PromptError) as caught:
-            compose(Layers("Be brief."), PromptContext(user_input="Hi"), tokenizer=other)
-        assert caught.value.name == "tokenizer"
+            compose(Layers("Be brief."), PromptContext(user_input="Hi"), counter=other)
+        assert caught.value.name == "counter"

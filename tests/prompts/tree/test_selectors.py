@@ -21,13 +21,13 @@ from agentkit.prompts import (
     Example,
     ExamplesPrompt,
     Layers,
-    Memo,
     PromptContext,
     PromptError,
+    RenderCache,
     Size,
     WrapPrompt,
     compose,
-    prepare,
+    select_examples,
 )
 from agentkit.prompts.example_selectors import (
     ExampleSelector,
@@ -361,14 +361,14 @@ def test_a_prompt_selects_once_per_context_also_while_it_is_cut_to_a_budget() ->
 
 def test_another_input_or_pool_selects_anew() -> None:
     prompt = ExamplesPrompt(selector=KeywordSelector(1))
-    layers, memo = only(prompt), Memo()
+    layers, cache = only(prompt), RenderCache()
     ctx = PromptContext(user_input="wine", examples=KITCHEN)
-    assert "White." in compose(layers, ctx, memo=memo).user.text
+    assert "White." in compose(layers, ctx, cache=cache).user.text
     other = ctx.evolve(user_input=ask("tyre").user_input)
-    assert "Patch it." in compose(layers, other, memo=memo).user.text
+    assert "Patch it." in compose(layers, other, cache=cache).user.text
     smaller = ctx.evolve(examples=KITCHEN[:1])
-    assert "Boil it." in compose(layers, smaller, memo=memo).user.text
-    assert "White." in compose(layers, ctx, memo=memo).user.text
+    assert "Boil it." in compose(layers, smaller, cache=cache).user.text
+    assert "White." in compose(layers, ctx, cache=cache).user.text
 
 
 def test_scores_can_be_shown() -> None:
@@ -384,19 +384,19 @@ async def test_async_selection_is_prepared_and_kept_by_contexts_that_evolve() ->
     embedder = AsyncLetterEmbedder()
     prompt = ExamplesPrompt(examples=KITCHEN, selector=VectorSelector(embedder, 1))
     layers = only(WrapPrompt(wrapped_prompts=(prompt,)))
-    ctx = await prepare(layers, ask("cook rice"))
+    ctx = await select_examples(layers, ask("cook rice"))
     text = compose(layers, ctx).user.text
     assert text == "Input: how do I cook rice\nOutput: Boil it."
     assert compose(layers, ctx.evolve(documents=()), budget=1000).user.text == text
-    assert await prepare(layers, ctx) is not None
+    assert await select_examples(layers, ctx) is not None
     assert len(embedder.inner.asked) == 1
     assert ctx.evolve(selections=()) == ask("cook rice")
 
 
 async def test_what_one_context_was_prepared_for_does_not_change_with_another() -> None:
     layers = only(ExamplesPrompt(examples=KITCHEN, selector=MMRSelector(AsyncLetterEmbedder(), 1)))
-    first = await prepare(layers, ask("how do I cook rice"))
-    second = await prepare(layers, first.evolve(user_input=ask("which wine goes with fish").user_input))
+    first = await select_examples(layers, ask("how do I cook rice"))
+    second = await select_examples(layers, first.evolve(user_input=ask("which wine goes with fish").user_input))
     assert "Boil it." in compose(layers, first).user.text
     assert "White." in compose(layers, second).user.text
 
@@ -414,13 +414,13 @@ def test_a_sync_render_of_an_async_selector_says_what_to_call(selector: ExampleS
 
 async def test_layers_without_such_a_selector_need_no_preparation() -> None:
     ctx = ask("hello")
-    assert await prepare(only(ExamplesPrompt(examples=KITCHEN)), ctx) is ctx
+    assert await select_examples(only(ExamplesPrompt(examples=KITCHEN)), ctx) is ctx
 
 
 async def test_a_sync_embedder_is_asked_outside_the_event_loop() -> None:
     embedder = LetterEmbedder()
     layers = only(ExamplesPrompt(examples=KITCHEN, selector=VectorSelector(embedder, 1)))
-    await prepare(layers, ask("cook"))
+    await select_examples(layers, ask("cook"))
     assert threading.get_ident() not in embedder.threads
     assert embedder.threads
 
@@ -468,14 +468,14 @@ async def test_a_selector_that_breaks_is_named(select: Any, value: str | None, c
         compose(only(ExamplesPrompt(examples=KITCHEN, selector=Mine())), ask("hi"))
     assert (caught.value.name, caught.value.value, type(caught.value.__cause__)) == ("Mine", value, cause)
     with pytest.raises(PromptError) as caught:
-        await prepare(only(ExamplesPrompt(examples=KITCHEN, selector=MineLater())), ask("hi"))
+        await select_examples(only(ExamplesPrompt(examples=KITCHEN, selector=MineLater())), ask("hi"))
     assert (caught.value.name, caught.value.value, type(caught.value.__cause__)) == ("MineLater", value, cause)
 
 
 async def test_an_async_embedder_that_fails_is_named() -> None:
     layers = only(ExamplesPrompt(examples=KITCHEN, selector=VectorSelector(Broken(later), 2)))
     with pytest.raises(PromptError) as caught:
-        await prepare(layers, ask("hi"))
+        await select_examples(layers, ask("hi"))
     assert (caught.value.name, type(caught.value.__cause__)) == ("Broken", ConnectionError)
 
 

@@ -66,7 +66,7 @@ class Waits:
     ],
 )
 async def test_a_predicate_that_never_decides_takes_as_long_as_a_call_may(predicate: Any) -> None:
-    made = plain.but(approval=predicate, timeout=0.05)
+    made = plain.with_changes(approval=predicate, timeout=0.05)
     result = await ask(made)
     assert (result.status, type(result.error)) == ("denied", TimeoutError)
     assert "whether it needs approval could not be decided within 0.05 seconds" in str(result.content)
@@ -77,7 +77,7 @@ async def test_a_predicate_that_is_cancelled_from_inside_does_not_cancel_the_run
     async def gives_up(*_: Any) -> bool:
         raise asyncio.CancelledError
 
-    made = plain.but(approval=gives_up)
+    made = plain.with_changes(approval=gives_up)
     assert (await ask(made)).status == "denied"
     assert await made.needs_approval(ToolCall("c", "plain", ""), ToolContext(None))
 

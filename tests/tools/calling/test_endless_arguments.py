@@ -327,7 +327,7 @@ async def test_code_of_a_model_counts_towards_the_time_limit_and_does_not_block_
 async def timed_out(made: Tool, **arguments: Any) -> threading.Thread | None:
     """Call a tool that takes too long; return the thread in which its arguments were read."""
     for seconds in longer(0.1):
-        assert (await ask(made.but(timeout=seconds), **arguments)).status == "timeout"
+        assert (await ask(made.with_changes(timeout=seconds), **arguments)).status == "timeout"
         if where:
             return where[0]
     return None

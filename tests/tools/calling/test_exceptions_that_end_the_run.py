@@ -178,7 +178,7 @@ def in_a_wrapper() -> Any:
 
 
 def under_a_wrapper() -> Any:
-    return Toolset([in_a_coroutine()]).limited(3).cached().keeping()[0]
+    return Toolset([in_a_coroutine()]).limited(3).cached().with_result_store()[0]
 
 
 def of_a_described_tool() -> Any:

@@ -1,4 +1,4 @@
-"""A tool that fails `tries` times in a row is not available any more to the run."""
+"""A tool that fails `max_consecutive_failures` times in a row is not available any more to the run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def statuses(made: Tool, times: int) -> list[str]:
 
 
 async def test_the_last_failure_says_so_and_the_tool_is_not_called_again() -> None:
-    made = scripted([ValueError("one"), ValueError("two"), "never"], tries=2)
+    made = scripted([ValueError("one"), ValueError("two"), "never"], max_consecutive_failures=2)
     counts: dict[str, int] = {}
     first, second, third = [await ask(made, counts) for _ in range(3)]
 
@@ -58,13 +58,15 @@ async def test_the_last_failure_says_so_and_the_tool_is_not_called_again() -> No
 
 async def test_a_success_between_failures_begins_the_count_anew() -> None:
     endings = [ValueError(), "fine", ValueError(), "x" * 200_000, ValueError(), ValueError(), "never"]
-    assert await statuses(scripted(endings, tries=2), 7) == [
+    assert await statuses(scripted(endings, max_consecutive_failures=2), 7) == [
         "error", "success", "error", "too_large", "error", "unavailable", "unavailable",
     ]  # fmt: skip
 
 
 async def test_wrong_arguments_and_time_limits_are_failures() -> None:
-    made = scripted(["hang", "never"], tries=2, timeout=0.3)  # wrong arguments are read in a thread, in that time
+    made = scripted(
+        ["hang", "never"], max_consecutive_failures=2, timeout=0.3
+    )  # wrong arguments are read in a thread, in that time
     counts: dict[str, int] = {}
     assert (await ask(made, counts, '{"n": "many"}')).status == "error"
     second = await ask(made, counts)
@@ -74,7 +76,7 @@ async def test_wrong_arguments_and_time_limits_are_failures() -> None:
 async def test_a_call_that_ignores_its_time_limit_is_a_failure() -> None:
     over: list[bool] = []
 
-    @tool(timeout=1, tries=2)
+    @tool(timeout=1, max_consecutive_failures=2)
     async def stubborn() -> None:
         while not over:
             try:
@@ -95,26 +97,30 @@ async def test_a_call_that_ignores_its_time_limit_is_a_failure() -> None:
 
 async def test_what_is_denied_or_cancelled_is_neither_failure_nor_success() -> None:
     endings = [ValueError(), asyncio.CancelledError(), ToolResult("", "", "no", "denied"), ValueError(), "never"]
-    assert await statuses(scripted(endings, tries=2), 5) == [
+    assert await statuses(scripted(endings, max_consecutive_failures=2), 5) == [
         "error", "cancelled", "denied", "unavailable", "unavailable",
     ]  # fmt: skip
 
 
 async def test_the_attempts_of_one_call_are_one_failure() -> None:
     endings = [ValueError(), ValueError(), ValueError(), "fine", "fine"]
-    assert await statuses(scripted(endings, tries=2, retries=1, backoff=0), 3) == ["error", "success", "success"]
+    assert await statuses(scripted(endings, max_consecutive_failures=2, retries=1, backoff=0), 3) == [
+        "error",
+        "success",
+        "success",
+    ]
 
 
 async def test_results_with_media_say_it_too() -> None:
     parts = (Text("broken"),)
-    result = await ask(scripted([ToolResult("", "", parts, "error")], tries=1), {})
+    result = await ask(scripted([ToolResult("", "", parts, "error")], max_consecutive_failures=1), {})
     assert isinstance(result.content, tuple)
     assert "it failed once in this run" in "".join(part.text for part in result.content if isinstance(part, Text))
 
 
 async def test_every_run_and_every_tool_counts_for_itself() -> None:
-    made = scripted([ValueError()] * 4, tries=2)
-    other = made.but(name="other")
+    made = scripted([ValueError()] * 4, max_consecutive_failures=2)
+    other = made.with_changes(name="other")
     first, second = dict[str, int](), dict[str, int]()
     assert [(await ask(one, counts)).status for one, counts in ((made, first), (made, second), (other, first))] == [
         "error"
@@ -123,14 +129,14 @@ async def test_every_run_and_every_tool_counts_for_itself() -> None:
 
 
 async def test_where_nothing_is_counted_a_tool_stays() -> None:
-    made = scripted([ValueError()] * 5, tries=1)
+    made = scripted([ValueError()] * 5, max_consecutive_failures=1)
     assert [(await ask(made, None)).status for _ in range(5)] == ["error"] * 5
 
 
 async def test_a_success_that_ends_after_the_last_failure_does_not_bring_it_back() -> None:
     release = asyncio.Event()
 
-    @tool(tries=1)
+    @tool(max_consecutive_failures=1)
     async def work(waits: bool) -> str:
         if not waits:
             raise ValueError
@@ -147,15 +153,20 @@ async def test_a_success_that_ends_after_the_last_failure_does_not_bring_it_back
 
 
 async def test_it_holds_through_wrappers() -> None:
-    made = Toolset([scripted([ValueError()] * 5, tries=1)]).prefixed("x_").cached().keeping()[0]
+    made = (
+        Toolset([scripted([ValueError()] * 5, max_consecutive_failures=1)])
+        .prefixed("x_")
+        .cached()
+        .with_result_store()[0]
+    )
     assert await statuses(made, 2) == ["unavailable", "unavailable"]
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "2"])
 def test_tries_are_a_whole_number_of_1_or_more(wrong: Any) -> None:
     with pytest.raises(ToolDefinitionError) as caught:
-        tool(tries=wrong)(scripted)
-    assert caught.value.names == ("tries",)
+        tool(max_consecutive_failures=wrong)(scripted)
+    assert caught.value.names == ("max_consecutive_failures",)
 
 
 async def test_a_run_goes_on_and_the_model_reads_it() -> None:
@@ -164,7 +175,8 @@ async def test_a_run_goes_on_and_the_model_reads_it() -> None:
         for number in range(3)
     ]
     agent: Agent[Any, Any] = Agent(
-        ScriptedModel([*calls, "done"]), tools=[scripted([ValueError("a"), ValueError("b")], tries=2)]
+        ScriptedModel([*calls, "done"]),
+        tools=[scripted([ValueError("a"), ValueError("b")], max_consecutive_failures=2)],
     )
     result = await agent.run("go")
     texts = [message.text for message in result.messages if message.role == "tool"]

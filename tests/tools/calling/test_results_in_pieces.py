@@ -205,7 +205,7 @@ async def test_a_result_that_takes_long_to_write_is_written_in_the_thread_and_th
         return Slow()
 
     for seconds in longer(0.1):
-        assert (await ask(slow.but(timeout=seconds))).status == "timeout"
+        assert (await ask(slow.with_changes(timeout=seconds))).status == "timeout"
         if Slow.where:
             break
     Slow.free.set()

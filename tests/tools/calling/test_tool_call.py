@@ -319,7 +319,7 @@ async def test_a_cancellation_of_its_own_is_a_result() -> None:
         raise asyncio.CancelledError
 
     assert (await ask(stop)).status == "cancelled"
-    assert (await ask(stop.but(timeout=LONG))).status == "cancelled"
+    assert (await ask(stop.with_changes(timeout=LONG))).status == "cancelled"
 
 
 @pytest.mark.parametrize("timeout", [None, 30.0])
@@ -405,7 +405,7 @@ async def test_a_single_call_runs_in_the_task_of_the_caller() -> None:
         tasks.append(asyncio.current_task())
 
     await ask(note)
-    await ask(note.but(timeout=30.0))
+    await ask(note.with_changes(timeout=30.0))
     assert tasks == [asyncio.current_task()] * 2
     assert (await ask(fails)).status == "error"
 
@@ -481,7 +481,9 @@ async def test_what_a_failed_call_held_is_free_as_soon_as_nobody_has_its_result(
         gc.enable()
 
 
-@pytest.mark.parametrize("policy", [PolicyOptions(), PolicyOptions(repair=True), PolicyOptions(tries=3)])
+@pytest.mark.parametrize(
+    "policy", [PolicyOptions(), PolicyOptions(repair=True), PolicyOptions(max_consecutive_failures=3)]
+)
 async def test_arguments_that_are_rejected_are_freed_at_once(policy: PolicyOptions) -> None:
     """Without the garbage collector: they can be five million characters."""
     held: list[weakref.ref[Any]] = []
@@ -612,7 +614,7 @@ async def test_time_limits_nest() -> None:
     assert (await ask(outer)).content == "inner limit"
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.02):
-            await ask(outer.but(timeout=LONG))
+            await ask(outer.with_changes(timeout=LONG))
             await asyncio.sleep(30)
 
 
@@ -638,7 +640,7 @@ async def test_a_sync_tool_that_hangs_is_abandoned_counted_and_forgotten(own_thr
 
     timeout = 0.1
     while not begun:  # a machine that is busy may not even start them in time
-        results = await asyncio.gather(ask(hang.but(timeout=timeout)), ask(hang.but(timeout=timeout)))
+        results = await asyncio.gather(ask(hang.with_changes(timeout=timeout)), ask(hang.with_changes(timeout=timeout)))
         assert [result.status for result in results] == ["timeout", "timeout"]
         timeout *= 2
     while abandoned_threads() != len(begun):
@@ -1119,7 +1121,7 @@ async def test_a_long_result_is_cut_with_a_note_and_kept_whole() -> None:
     assert (result.status, result.ok) == ("too_large", True)
     assert result.content == "xxxxxxxxxx\n[The result has 10,000,000 characters; only the first 10 are shown.]"
     assert result.whole == "x" * 10_000_000
-    assert (await ask(read.but(max_result_chars=None))).status == "success"
+    assert (await ask(read.with_changes(max_result_chars=None))).status == "success"
 
 
 async def test_long_text_among_parts_is_cut_too() -> None:
@@ -1148,7 +1150,7 @@ async def test_generators_are_collected() -> None:
         yield 2
 
     assert (await ask(words)).content == "ab"
-    assert (await ask(words.but(timeout=LONG))).content == "ab"
+    assert (await ask(words.with_changes(timeout=LONG))).content == "ab"
     assert (await ask(numbers)).content == "[1, 2]"
 
 
@@ -1246,7 +1248,7 @@ async def test_a_predicate_that_fails_or_spoils_its_arguments_allows_nothing() -
     assert result.status == "denied"
     assert "down" in str(result.content)
     assert await spend.needs_approval(ToolCall("c", "spend", '{"n": 1}'), context())
-    assert (await ask(spend.but(approval=greedy), {"n": 1})).value == 1
+    assert (await ask(spend.with_changes(approval=greedy), {"n": 1})).value == 1
 
 
 async def test_a_decision_about_approval_takes_no_longer_than_the_call_may() -> None:
@@ -1364,7 +1366,7 @@ def test_options_that_do_not_exist_are_all_named() -> None:
         Tool.from_function(add.function, timout=3, zzz=1)  # type: ignore[call-arg]
     assert made.value.names == ("timout", "zzz")
     with pytest.raises(ToolDefinitionError) as changed:
-        add.but(retris=3)  # type: ignore[call-arg]
+        add.with_changes(retris=3)  # type: ignore[call-arg]
     assert changed.value.names == ("retris",)
 
 

@@ -104,7 +104,7 @@ def letters(count: int = 100) -> str:
 
 async def test_a_cut_result_names_a_reference_by_which_the_model_reads_on() -> None:
     store: dict[str, str] = {}
-    kept, read = Toolset([letters]).keeping(store)
+    kept, read = Toolset([letters]).with_result_store(store)
 
     cut = await ask(kept)
     (reference,) = store
@@ -120,7 +120,7 @@ async def test_a_cut_result_names_a_reference_by_which_the_model_reads_on() -> N
 
 async def test_what_is_whole_is_not_kept() -> None:
     store: dict[str, str] = {}
-    kept, _ = Toolset([letters]).keeping(store)
+    kept, _ = Toolset([letters]).with_result_store(store)
 
     assert (await ask(kept, {"count": 5})).content == "abcde"
     assert store == {}
@@ -128,7 +128,7 @@ async def test_what_is_whole_is_not_kept() -> None:
 
 async def test_a_reference_that_is_unknown_or_a_start_beyond_the_end_is_a_failure_the_model_reads() -> None:
     store: dict[str, str] = {}
-    kept, read = Toolset([letters]).keeping(store)
+    kept, read = Toolset([letters]).with_result_store(store)
     await ask(kept)
 
     unknown = await ask(read, {"reference": "nothing"})
@@ -139,7 +139,7 @@ async def test_a_reference_that_is_unknown_or_a_start_beyond_the_end_is_a_failur
 
 
 async def test_only_the_newest_results_are_kept_in_memory() -> None:
-    kept, read = Toolset([letters]).keeping()
+    kept, read = Toolset([letters]).with_result_store()
     references = [str((await ask(kept, call_id=f"call_{n}")).content).split('"')[1] for n in range(70)]
 
     assert len(set(references)) == 70
@@ -153,7 +153,7 @@ async def test_the_text_among_media_is_kept_as_well() -> None:
         return [Image(b"\x89PNG\r\n\x1a\n"), "x" * 30]
 
     store: dict[str, str] = {}
-    kept, _ = Toolset([chart]).keeping(store)
+    kept, _ = Toolset([chart]).with_result_store(store)
     image, shown, note = (await ask(kept)).content
 
     assert isinstance(image, Image)
@@ -168,7 +168,7 @@ def test_a_tool_that_has_the_name_of_the_reader_is_a_clash() -> None:
         return ""
 
     with pytest.raises(ToolDefinitionError) as caught:
-        Toolset([read_result]).keeping()
+        Toolset([read_result]).with_result_store()
     assert caught.value.names == ("read_result",)
 
 
@@ -181,7 +181,7 @@ def test_an_agent_reads_on_in_a_cut_result() -> None:
         return Message("assistant", "", (ToolCall("call_2", "read_result", arguments),))
 
     model = ScriptedModel([Message("assistant", "", (ToolCall("call_1", "letters"),)), read_on, "done"])
-    result = Agent(model, tools=Toolset([letters]).keeping(store)).run_sync("Letters, please")
+    result = Agent(model, tools=Toolset([letters]).with_result_store(store)).run_sync("Letters, please")
 
     assert result.output == "done"
     shown = [message.text for message in result.messages if message.role == "tool"]

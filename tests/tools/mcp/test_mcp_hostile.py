@@ -235,7 +235,7 @@ async def test_garbage_on_its_stdout_is_skipped_without_noise(capfd: pytest.Capt
 async def test_a_server_that_hangs_or_floods_is_replaced_after_a_call_ran_out_of_time(trouble: str) -> None:
     async with MCPToolset(command("honest")) as server:
         pid = (await ask(named(server, "pid"))).content
-        hung = await ask(named(server, trouble).but(timeout=0.5))
+        hung = await ask(named(server, trouble).with_changes(timeout=0.5))
         after = await ask(named(server, "pid"))  # waits for the new one, not for the old
 
     assert hung.status == "timeout"

@@ -48,7 +48,7 @@ async def test_an_answer_that_is_none_ends_the_call_in_an_error_and_the_next_cal
     with hand_written() as url:
         async with MCPToolset(url) as server:
             tools = dict(zip(MODES, server, strict=True))
-            result = await ask(tools[mode].but(timeout=1) if mode == "other id" else tools[mode])
+            result = await ask(tools[mode].with_changes(timeout=1) if mode == "other id" else tools[mode])
             after = await ask(tools["fine"])
 
     assert result.status == ("timeout" if mode == "other id" else "error")
@@ -86,7 +86,7 @@ async def test_a_stream_that_ends_again_and_again_is_opened_again_at_a_pace_of_o
         async with MCPToolset(url) as server:
             tools = {one.name: one for one in server}
             for seconds in longer(1):
-                result = await ask(tools["again"].but(timeout=seconds))
+                result = await ask(tools["again"].with_changes(timeout=seconds))
                 if opened := int(str((await ask(tools["opened"])).content)):
                     break
 
@@ -101,7 +101,7 @@ async def test_a_call_that_is_over_ends_its_connection_and_no_other_call(mode: s
             tools = {one.name: one for one in server}
             closing = asyncio.create_task(ask(tools["closed"]))
             for seconds in longer(1):
-                result = await ask(tools[mode].but(timeout=seconds))
+                result = await ask(tools[mode].with_changes(timeout=seconds))
                 if (await ask(tools["begun"])).content == "yes":
                     break
             closed = await closing

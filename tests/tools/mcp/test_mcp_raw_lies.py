@@ -34,7 +34,7 @@ def raw() -> Iterator[MCPToolset]:
 
 
 async def ask(server: MCPToolset, name: str, *, timeout: float = 60, **arguments: object) -> ToolResult:
-    made = next(one for one in server if one.original_name == name).but(timeout=timeout)
+    made = next(one for one in server if one.original_name == name).with_changes(timeout=timeout)
     return await made.call(ToolCall("call_1", made.name, json.dumps(arguments)), ToolContext(None, "run_1", "call_1"))
 
 

@@ -186,7 +186,7 @@ async def test_a_cancelled_request_ends_although_its_tool_ignores_that() -> None
 
     # The lock of sequential tools shows that the server has ended the first call.
     with controlled_time() as clock:
-        async with Client(mcp_server([stubborn.but(sequential=True)])) as client:
+        async with Client(mcp_server([stubborn.with_changes(sequential=True)])) as client:
             first = asyncio.create_task(client.call_tool("stubborn"))
             await begun.wait()
             first.cancel()

@@ -192,7 +192,7 @@ async def test_a_call_that_takes_too_long_times_out_and_is_cancelled_over_there(
 ) -> None:
     mark = tmp_path / "mark"
     for seconds in longer(0.5):
-        result = await ask(named(server, "wait").but(timeout=seconds), seconds=600, mark=str(mark))
+        result = await ask(named(server, "wait").with_changes(timeout=seconds), seconds=600, mark=str(mark))
         if mark.exists():  # the call had come that far
             break
 

@@ -172,7 +172,7 @@ def test_the_type_stays_with_the_tool_however_it_is_made_or_changed() -> None:
 
     tools = [
         Desk().ask,
-        Desk.ask.but(name="other", timeout=1),
+        Desk.ask.with_changes(name="other", timeout=1),
         Desk.ask.strict(),
         Tool.from_function(Desk().tell),
         Tool.from_function(partial(Desk().tell)),

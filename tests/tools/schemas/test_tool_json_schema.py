@@ -559,14 +559,14 @@ async def test_arguments_that_are_nearly_json_are_repaired_only_on_request(text:
     one = Tool.from_json_schema("t", "", parameters, echo, repair=True)
     call = ToolCall("c", "t", text)
     assert (await one.call(call, ToolContext(None))).value == {"city": "Rome", "tags": ["a", "b"]}
-    assert (await one.but(repair=False).call(call, ToolContext(None))).status == "error"
+    assert (await one.with_changes(repair=False).call(call, ToolContext(None))).status == "error"
 
 
 @pytest.mark.parametrize(
     "text", ["", "not json at all", "[1]", "5", '"5"', "{'a': }", "[" * 50_000, '{"city": 5}', "\ud800", "'" * 999]
 )
 async def test_arguments_that_cannot_be_repaired_are_reported_as_sent(text: str) -> None:
-    one = book.but(repair=True, retries=1)
+    one = book.with_changes(repair=True, retries=1)
     result = await one.call(ToolCall("c", "book", text), ToolContext(None))
     assert result.status == "error"
 

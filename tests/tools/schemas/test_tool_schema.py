@@ -368,8 +368,8 @@ def test_names_providers_refuse_are_mapped_and_kept() -> None:
     made = Tool.from_function(google, name="weather.forecast")
     assert made.original_name == "weather.forecast"
     assert made.name.startswith("weather_forecast_")
-    assert made.but(name="plain").name == "plain"
-    other = made.but(description="Other.")
+    assert made.with_changes(name="plain").name == "plain"
+    other = made.with_changes(description="Other.")
     assert (other.name, other.description, other.original_name) == (made.name, "Other.", "weather.forecast")
 
 
@@ -507,7 +507,7 @@ def documented():
 with warnings.catch_warnings():
     warnings.simplefilter("error")
     print(tool(description="Given.")(documented).description)
-    ready = [calculate, time_tool(), *file_tools(".", write=True), Toolset([calculate]).keeping()[1]]
+    ready = [calculate, time_tool(), *file_tools(".", write=True), Toolset([calculate]).with_result_store()[1]]
     bare = [one.name for one in ready if not one.description]
     entries = {one.name: one.spec.parameters["properties"].values() for one in ready}
     plain = [name for name, found in entries.items() if not all("description" in entry for entry in found)]

@@ -19,7 +19,11 @@ _FAILURES = ("error", "timeout")
 
 def unavailable(policy: ToolPolicy, call: ToolCall, context: ToolContext[Any]) -> ToolResult | None:
     """Return the answer to a call of a tool that has failed as often as it may; None where it has not."""
-    if policy.tries is None or context.calls is None or context.calls.get(_key(call), 0) < policy.tries:
+    if (
+        policy.max_consecutive_failures is None
+        or context.calls is None
+        or context.calls.get(_key(call), 0) < policy.max_consecutive_failures
+    ):
         return None
     return ToolResult(call.id, call.name, f"{call.name} was not called: {_reason(policy)}", "unavailable")
 
@@ -30,16 +34,16 @@ def after(result: ToolResult, policy: ToolPolicy, call: ToolCall, context: ToolC
     What was denied or cancelled is neither a failure nor a success.
     """
     counts, key = context.calls, _key(call)
-    if policy.tries is None or counts is None:
+    if policy.max_consecutive_failures is None or counts is None:
         return result
     failures = counts.get(key, 0)
     # A call that began before the tool became unavailable does not make it available again.
-    if result.ok and failures < policy.tries:
+    if result.ok and failures < policy.max_consecutive_failures:
         counts.pop(key, None)
     if result.status not in _FAILURES:
         return result
     counts[key] = failures + 1
-    if failures + 1 < policy.tries:
+    if failures + 1 < policy.max_consecutive_failures:
         return result
     content = with_note(result.content, f"{call.name} is not available any more: {_reason(policy)}")
     return replace(result, content=content, status="unavailable")
@@ -64,5 +68,5 @@ def _key(call: ToolCall | ToolResult) -> str:
 
 
 def _reason(policy: ToolPolicy) -> str:
-    times = "once" if policy.tries == 1 else f"{policy.tries} times in a row"
+    times = "once" if policy.max_consecutive_failures == 1 else f"{policy.max_consecutive_failures} times in a row"
     return f"it failed {times} in this run. Continue without it."

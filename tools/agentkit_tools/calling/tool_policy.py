@@ -32,7 +32,7 @@ class PolicyOptions(TypedDict, total=False):
     sequential: bool
     concurrency: int | None
     max_calls: int | None
-    tries: int | None
+    max_consecutive_failures: int | None
     approval: Approval
     max_result_chars: int | None
     repair: bool
@@ -65,8 +65,8 @@ class ToolPolicy:
     """How many calls may run at once in one event loop; the others wait."""
     max_calls: int | None = None
     """How many calls one run may make; further ones are denied."""
-    tries: int | None = None
-    """How many calls in a row may fail in one run; then the tool is not available to it any more. None: any number."""
+    max_consecutive_failures: int | None = None
+    """Failed calls in a row after which the tool is unavailable for the rest of the run. None: any number."""
     approval: Approval = "never"
     """Whether a call waits for a person's approval: never, always, or when a predicate asks for it."""
     max_result_chars: int | None = 100_000
@@ -85,7 +85,7 @@ class ToolPolicy:
         if problems:
             raise ToolDefinitionError("tool policy: " + "; ".join(problems.values()), names=problems)
 
-    def but(self, **options: Unpack[PolicyOptions]) -> ToolPolicy:
+    def with_changes(self, **options: Unpack[PolicyOptions]) -> ToolPolicy:
         """Return the policy with some of its fields changed.
 
         Raises:
@@ -104,23 +104,25 @@ class ToolPolicy:
     @property
     def is_plain(self) -> bool:
         """Whether a call is only validated, run and shown: nothing to wait for, count, repeat or ask."""
-        is_counted = self.concurrency is not None or self.max_calls is not None or self.tries is not None
+        is_counted = (
+            self.concurrency is not None or self.max_calls is not None or self.max_consecutive_failures is not None
+        )
         return not is_counted and self.retries == 0 and self.approval == "never"
 
 
-def checked(what: str, name: str, value: object, least: int) -> None:
+def checked(what: str, name: str, value: object, minimum: int) -> None:
     """Refuse an invalid number of calls or results.
 
     Raises:
-        ToolDefinitionError: `value` is not a whole number, or is less than `least`.
+        ToolDefinitionError: `value` is not a whole number, or is less than `minimum`.
     """
-    if not _is_count(value, least):
-        raise ToolDefinitionError(f"{what}: {name}={brief(value)} must be {least} or more", names=[name])
+    if not _is_count(value, minimum):
+        raise ToolDefinitionError(f"{what}: {name}={brief(value)} must be {minimum} or more", names=[name])
 
 
-def _is_count(value: object, least: int) -> bool:
+def _is_count(value: object, minimum: int) -> bool:
     # True and False are of type int, too.
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= MAX_COUNT
+    return isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= MAX_COUNT
 
 
 def _is_seconds(value: object) -> bool:
@@ -139,7 +141,7 @@ _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "sequential": ("True or False", lambda value: isinstance(value, bool)),
     "concurrency": ("1 or more, or None", lambda value: value is None or _is_count(value, 1)),
     "max_calls": ("0 or more, or None", lambda value: value is None or _is_count(value, 0)),
-    "tries": ("1 or more, or None", lambda value: value is None or _is_count(value, 1)),
+    "max_consecutive_failures": ("1 or more, or None", lambda value: value is None or _is_count(value, 1)),
     "approval": ("'never', 'always' or a predicate", lambda value: callable(value) or value in ("never", "always")),
     "max_result_chars": ("1 or more, or None", lambda value: value is None or _is_count(value, 1)),
     "repair": ("True or False", lambda value: isinstance(value, bool)),

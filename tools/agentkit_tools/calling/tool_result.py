@@ -40,7 +40,7 @@ class ToolResult:
     error: BaseException | None = None
     """What was raised, when something was."""
     whole: str | None = None
-    """The uncut text, when `content` was cut; see `Toolset.keeping` for a way to let the model read on."""
+    """The uncut text, when `content` was cut; see `Toolset.with_result_store` for a way to let the model read on."""
 
     @property
     def ok(self) -> bool:

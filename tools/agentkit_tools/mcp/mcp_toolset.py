@@ -74,10 +74,10 @@ class MCPToolset(Toolset):
         **policy: Unpack[PolicyOptions],
     ) -> None:
         # An invalid policy is an error here. Later it would leave out every tool.
-        ToolPolicy().but(**policy)
+        ToolPolicy().with_changes(**policy)
         self._connection = Connection(Target(server, headers=headers, env=env, cwd=cwd), connect_timeout)
         self._policy = policy
-        self._reader = resource_tool(self._connection).but(**policy) if resources else None
+        self._reader = resource_tool(self._connection).with_changes(**policy) if resources else None
         self._listed: dict[str, Tool] = {}
         self._changes = -1
         self._problems: tuple[ToolDefinitionError, ...] = ()

@@ -61,7 +61,7 @@ def file_tools(
     ]
     if write:
         tools.append(Tool.from_function(files.write_file, description=_WRITE, sequential=True))
-    return Toolset(tools).governed(timeout=timeout)
+    return Toolset(tools).with_policy(timeout=timeout)
 
 
 class _Files:

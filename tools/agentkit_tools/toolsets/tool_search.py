@@ -38,13 +38,13 @@ class ToolSearch:
         always: Tools that are offered from the beginning.
         about: What the tools are for, in words for the model: all it knows of them before it searches.
         results: How many tools one search finds.
-        most: How many found tools are offered at once; those found last are.
+        maximum: How many found tools are offered at once; those found last are.
 
     Raises:
         ToolDefinitionError: Two tools have the same name, one is named `search_tools`, or a number is below 1.
     """
 
-    __slots__ = ("_about", "_always", "_index", "_most", "_results", "_source")
+    __slots__ = ("_about", "_always", "_index", "_maximum", "_results", "_source")
 
     is_each_step = True
     """What is offered depends on what was found: it is asked for the tools before each step of a run."""
@@ -56,13 +56,13 @@ class ToolSearch:
         always: Iterable[ToolLike] = (),
         about: str = "",
         results: int = 5,
-        most: int = 20,
+        maximum: int = 20,
     ) -> None:
         checked("ToolSearch", "results", results, 1)
-        checked("ToolSearch", "most", most, 1)
+        checked("ToolSearch", "maximum", maximum, 1)
         self._always = Toolset(always)
         self._about = about
-        self._results, self._most = results, most
+        self._results, self._maximum = results, maximum
         self._index: _Index | None = None
         self._source: Any = tools
         # Toolsets such as those of MCP servers can change; other tools are indexed once.
@@ -77,7 +77,7 @@ class ToolSearch:
         index = self._index
         if index is None or index.tools != tuple(source):
             index = self._index = self._indexed(source)
-        return Toolset([index.search, *self._always, *islice(index.found(context), self._most)])
+        return Toolset([index.search, *self._always, *islice(index.found(context), self._maximum)])
 
     def _indexed(self, tools: Toolset) -> _Index:
         # Report a clash here, not when a search finds both tools.

@@ -38,7 +38,7 @@ def by_name(tools: Iterable[ToolLike]) -> dict[str, Tool]:
                 clashes[one.name] = None
     if clashes:
         raise ToolDefinitionError(
-            f"more than one tool is named {', '.join(clashes)}: rename all but one with `tool.but(name=...)`,"
+            f"more than one tool is named {', '.join(clashes)}: rename all but one with `tool.with_changes(name=...)`,"
             " or prefix a toolset with `toolset.prefixed(...)`",
             names=clashes,
         )
@@ -118,7 +118,7 @@ class Toolset(Sequence[Tool]):
         """Rename tools; names that a mapping does not have stay."""
         if isinstance(names, Mapping):
             return self.renamed(lambda name: names.get(name, name))
-        return Toolset(tool.but(name=names(tool.original_name)) for tool in self)
+        return Toolset(tool.with_changes(name=names(tool.original_name)) for tool in self)
 
     def filtered(self, keep: Callable[[Tool], bool]) -> Toolset:
         """Keep the tools that `keep` is true for."""
@@ -126,11 +126,11 @@ class Toolset(Sequence[Tool]):
 
     def approved(self, approval: Approval = "always") -> Toolset:
         """Make calls wait for a person's approval: always, or when a predicate asks for it."""
-        return self.governed(approval=approval)
+        return self.with_policy(approval=approval)
 
-    def governed(self, **policy: Unpack[PolicyOptions]) -> Toolset:
+    def with_policy(self, **policy: Unpack[PolicyOptions]) -> Toolset:
         """Change fields of the policy of every tool."""
-        return Toolset(tool.but(**policy) for tool in self)
+        return Toolset(tool.with_changes(**policy) for tool in self)
 
     def wrapped(self, around: Around) -> Toolset:
         """Run `around(proceed, call, context)` instead of every call; it awaits `proceed` to make the call."""
@@ -147,20 +147,20 @@ class Toolset(Sequence[Tool]):
         checked("limited", "calls", calls, 0)
         return self.wrapped(CallLimit(calls, ", ".join(self._tools)).around)
 
-    def cached(self, most: int = 256) -> Toolset:
-        """Answer a call with the result of an equal one of the same run, if it succeeded; keep the `most` newest.
+    def cached(self, maximum: int = 256) -> Toolset:
+        """Answer a call with the result of an equal one of the same run, if it succeeded; keep the `maximum` newest.
 
         For tools that only read. Runs share nothing, because they may have different users.
 
         Raises:
-            ToolDefinitionError: `most` is not a whole number of 1 or more.
+            ToolDefinitionError: `maximum` is not a whole number of 1 or more.
         """
         from agentkit_tools.toolsets.wrappers import ResultCache
 
-        checked("cached", "most", most, 1)
-        return self.wrapped(ResultCache(most).around)
+        checked("cached", "maximum", maximum, 1)
+        return self.wrapped(ResultCache(maximum).around)
 
-    def keeping(self, store: MutableMapping[str, str] | None = None) -> Toolset:
+    def with_result_store(self, store: MutableMapping[str, str] | None = None) -> Toolset:
         """Keep the whole of every result that is cut, under a reference, and add a tool that reads on in them.
 
         Args:

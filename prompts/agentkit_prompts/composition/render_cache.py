@@ -1,4 +1,4 @@
-"""`Memo`: the rendered messages and fragments of one session, found again by the identity of their inputs."""
+"""`RenderCache`: the rendered messages and fragments of one session, found again by the identity of their inputs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from agentkit_prompts.context.prompt_context import ToolSpec
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema
 
-__all__ = ["Memo"]
+__all__ = ["RenderCache"]
 
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 
 
-class Memo:
+class RenderCache:
     """Rendered messages and fragments of one session. Never share one between sessions or threads."""
 
     __slots__ = ("_declarations", "_plan", "_remembered")

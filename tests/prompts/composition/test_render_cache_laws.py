@@ -1,4 +1,4 @@
-"""A memo is invisible: whatever the turns of a session were, each composes as if it were the first."""
+"""A cache is invisible: whatever the turns of a session were, each composes as if it were the first."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from agentkit.prompts import (
     ExamplesPrompt,
     Layers,
     MediaError,
-    Memo,
     MemoPrompt,
     Message,
     PromptContext,
+    RenderCache,
     Rendered,
     Template,
     TextPrompt,
@@ -49,7 +49,7 @@ def payload(composition: Composition) -> object:
 @law
 @given(some.layers(), st.lists(some.contexts(), min_size=1, max_size=3), st.data())
 def test_a_memo_changes_nothing(layers: Layers, contexts: list[PromptContext], data: st.DataObject) -> None:
-    memo = Memo()
+    cache = RenderCache()
     order = data.draw(st.lists(st.sampled_from(range(len(contexts))), min_size=1, max_size=6))
     for index in order:
         ctx = contexts[index]
@@ -59,7 +59,7 @@ def test_a_memo_changes_nothing(layers: Layers, contexts: list[PromptContext], d
         elif again == "mixed":
             other = contexts[data.draw(st.sampled_from(order))]
             ctx = ctx.evolve(documents=other.documents, conversation=other.conversation, extra=other.extra)
-        with_memo, without = compose(layers, ctx, memo=memo), compose(layers, ctx)
+        with_memo, without = compose(layers, ctx, cache=cache), compose(layers, ctx)
         assert with_memo.messages == without.messages
         assert with_memo.spans == without.spans
         assert with_memo.tokens == without.tokens
@@ -74,15 +74,15 @@ def test_a_memo_changes_nothing_under_a_budget(
 ) -> None:
     from agentkit.prompts import BudgetError
 
-    memo = Memo()
+    cache = RenderCache()
     for ctx in (one, other, one):
         try:
             without = compose(layers, ctx, budget=limit)
         except BudgetError:
             with pytest.raises(BudgetError):
-                compose(layers, ctx, budget=limit, memo=memo)
+                compose(layers, ctx, budget=limit, cache=cache)
             continue
-        assert compose(layers, ctx, budget=limit, memo=memo).messages == without.messages
+        assert compose(layers, ctx, budget=limit, cache=cache).messages == without.messages
 
 
 ALIKE: list[list[Any]] = [
@@ -102,22 +102,22 @@ ALIKE: list[list[Any]] = [
 def test_values_that_are_equal_but_not_the_same_are_distinguished(values: list[Any], text: str) -> None:
     kind: type[BasePrompt] = AdditionalInfoPrompt if text == "{{ x }}" else TextPrompt
     layers = Layers(before_input=kind(text))
-    memo = Memo()
+    cache = RenderCache()
     for value in values * 2:
         if isinstance(value, bytes) and kind is AdditionalInfoPrompt:
             continue
         ctx = PromptContext(user_input=UserInput("q", additional_kwargs={"x": value}))
-        assert compose(layers, ctx, memo=memo).messages == compose(layers, ctx).messages
+        assert compose(layers, ctx, cache=cache).messages == compose(layers, ctx).messages
 
 
 def test_a_list_that_changed_between_turns_is_rendered_anew() -> None:
     layers = Layers(before_input=AdditionalInfoPrompt("{{ files }}"))
     files = ["a"]
-    memo = Memo()
+    cache = RenderCache()
     said = []
     for name in "bcd":
         ctx = PromptContext(user_input=UserInput("q", additional_kwargs={"files": files}))
-        said.append(compose(layers, ctx, memo=memo).user.text)
+        said.append(compose(layers, ctx, cache=cache).user.text)
         files.append(name)
     assert said == ['["a"]\n\nq', '["a", "b"]\n\nq', '["a", "b", "c"]\n\nq']
 
@@ -125,12 +125,12 @@ def test_a_list_that_changed_between_turns_is_rendered_anew() -> None:
 def test_a_mapping_of_the_developer_that_changed_is_rendered_anew() -> None:
     inner = {"x": 1}
     layers = Layers(TextPrompt("{{ extra.inner.x }}"), conversation=False)
-    memo = Memo()
+    cache = RenderCache()
     said = []
     for number in (1, 2, 3):
         inner["x"] = number
         ctx = PromptContext(user_input="q", extra={"inner": inner})
-        said.append(compose(layers, ctx, memo=memo).system.text)
+        said.append(compose(layers, ctx, cache=cache).system.text)
     assert said == ["1", "2", "3"]
 
 
@@ -138,31 +138,31 @@ def test_the_same_context_object_with_a_value_changed_inside_is_rendered_anew() 
     files = ["a"]
     layers = Layers(before_input=AdditionalInfoPrompt("{{ files }}"))
     ctx = PromptContext(user_input=UserInput("q", additional_kwargs={"files": files}))
-    memo = Memo()
-    first = compose(layers, ctx, memo=memo).user.text
+    cache = RenderCache()
+    first = compose(layers, ctx, cache=cache).user.text
     files.append("b")
-    assert compose(layers, ctx, memo=memo).user.text != first
+    assert compose(layers, ctx, cache=cache).user.text != first
 
 
 def test_the_steps_of_a_turn_render_its_input_once() -> None:
     layers = Layers("Be brief.", input=TextPrompt("{{ additional_kwargs.root }}: {{ user_input }}"))
-    memo, ctx = Memo(), PromptContext(user_input=UserInput("q", {"root": "/a"}))
+    cache, ctx = RenderCache(), PromptContext(user_input=UserInput("q", {"root": "/a"}))
     call = Message("assistant", tool_calls=(ToolCall("c", "look"),))
-    first = compose(layers, ctx, memo=memo)
-    second = compose(layers, ctx.evolve(intermediate=[call, Message("tool", "seen", tool_call_id="c")]), memo=memo)
+    first = compose(layers, ctx, cache=cache)
+    second = compose(layers, ctx.evolve(intermediate=[call, Message("tool", "seen", tool_call_id="c")]), cache=cache)
     assert second.user is first.user
     assert len(second.messages) == len(first.messages) + 2
-    assert compose(layers, ctx.evolve(user_input=UserInput("q", {"root": "/b"})), memo=memo).user.text == "/b: q"
+    assert compose(layers, ctx.evolve(user_input=UserInput("q", {"root": "/b"})), cache=cache).user.text == "/b: q"
 
 
 def test_an_input_whose_kwargs_changed_inside_is_rendered_anew() -> None:
     files = ["a"]
     layers = Layers(input=TextPrompt("{{ user_input.additional_kwargs.files | length }} {{ user_input }}"))
     ctx = PromptContext(user_input=UserInput("q", additional_kwargs={"files": files}))
-    memo = Memo()
-    assert compose(layers, ctx, memo=memo).user.text == "1 q"
+    cache = RenderCache()
+    assert compose(layers, ctx, cache=cache).user.text == "1 q"
     files.append("b")
-    assert compose(layers, ctx, memo=memo).user.text == "2 q"
+    assert compose(layers, ctx, cache=cache).user.text == "2 q"
 
 
 def test_examples_that_were_chosen_since_are_shown() -> None:
@@ -173,8 +173,8 @@ def test_examples_that_were_chosen_since_are_shown() -> None:
     turn = iter([Example("cat", "meow"), Example("dog", "woof")] * 2)
     layers = Layers(ExamplesPrompt(selector=InTurn()), conversation=False)
     ctx = PromptContext(user_input="q", examples=[Example("cat", "meow"), Example("dog", "woof")])
-    memo = Memo()
-    said = [compose(layers, ctx, memo=memo).system.text for _ in range(2)]
+    cache = RenderCache()
+    said = [compose(layers, ctx, cache=cache).system.text for _ in range(2)]
     assert ["meow" in said[0], "woof" in said[1]] == [True, True]
 
 
@@ -188,9 +188,9 @@ def test_a_prompt_of_ones_own_that_counts_is_never_remembered() -> None:
 
     calls: list[int] = []
     layers = Layers([Counting(), WrapPrompt(wrapped_prompts=[Counting()])], conversation=False)
-    memo, ctx = Memo(), PromptContext(user_input="q")
-    assert compose(layers, ctx, memo=memo).system.text == "1\n\n2"
-    assert compose(layers, ctx, memo=memo).system.text == "3\n\n4"
+    cache, ctx = RenderCache(), PromptContext(user_input="q")
+    assert compose(layers, ctx, cache=cache).system.text == "1\n\n2"
+    assert compose(layers, ctx, cache=cache).system.text == "3\n\n4"
 
 
 def test_a_selector_of_ones_own_sees_every_question() -> None:
@@ -200,9 +200,9 @@ def test_a_selector_of_ones_own_sees_every_question() -> None:
 
     layers = Layers(ExamplesPrompt(selector=ByWord()), conversation=False)
     examples = (Example("cat", "meow"), Example("dog", "woof"))
-    memo = Memo()
+    cache = RenderCache()
     said = [
-        compose(layers, PromptContext(user_input=word, examples=examples), memo=memo).system.text
+        compose(layers, PromptContext(user_input=word, examples=examples), cache=cache).system.text
         for word in ("a cat", "a dog", "a cat")
     ]
     assert ["meow" in said[0], "woof" in said[1], "meow" in said[2]] == [True] * 3
@@ -212,36 +212,36 @@ def test_a_selector_of_ones_own_sees_every_question() -> None:
 
 def test_the_locale_is_part_of_what_is_remembered() -> None:
     layers = Layers(TextPrompt(Template({"en": "Hello", "zh": "\u4f60\u597d"})), conversation=False)
-    memo = Memo()
+    cache = RenderCache()
     said = [
-        compose(layers, PromptContext(user_input="q", locale=locale), memo=memo).system.text
+        compose(layers, PromptContext(user_input="q", locale=locale), cache=cache).system.text
         for locale in ("en", "zh-CN", "en", None, "fr")
     ]
     assert said == ["Hello", "\u4f60\u597d", "Hello", "Hello", "Hello"]
 
 
 def test_two_layers_may_share_a_memo_without_mixing_up() -> None:
-    memo, ctx = Memo(), PromptContext(user_input="q")
+    cache, ctx = RenderCache(), PromptContext(user_input="q")
     one, other = Layers("one"), Layers("other")
     for layers, text in ((one, "one"), (other, "other"), (one, "one")):
-        assert compose(layers, ctx, memo=memo).system.text == text
+        assert compose(layers, ctx, cache=cache).system.text == text
 
 
 def test_a_growing_conversation_in_text_is_rendered_anew() -> None:
     from agentkit.prompts import ConversationPrompt
 
     layers = Layers(before_input=ConversationPrompt(), conversation=False)
-    memo, history = Memo(), Conversation()
+    cache, history = RenderCache(), Conversation()
     for number in range(5):
         history = history.append(Message("user", str(number)))
         ctx = PromptContext(user_input="q", conversation=history)
-        assert compose(layers, ctx, memo=memo).messages == compose(layers, ctx).messages
+        assert compose(layers, ctx, cache=cache).messages == compose(layers, ctx).messages
 
 
 def test_documents_that_differ_only_in_trust_are_distinguished() -> None:
     document = Document("same")
     layers = Layers(before_input=[MemoPrompt(), UserInputPrompt()], input=[])
-    memo = Memo()
+    cache = RenderCache()
     for item in (document, replace(document, trust="trusted"), document):
         ctx = PromptContext(user_input="q", documents=(item,))
-        assert compose(layers, ctx, memo=memo).spans == compose(layers, ctx).spans
+        assert compose(layers, ctx, cache=cache).spans == compose(layers, ctx).spans
