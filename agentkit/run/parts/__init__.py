@@ -1,1 +1,1 @@
-"""What a run is made of: chain, context, session, tools, recall, compaction, limits, decisions."""
+"""Parts of a run: chain, context, session, tools, recall, compaction, limits, decisions."""

@@ -18,12 +18,12 @@ __all__ = ["AgentDefinition"]
 
 
 class AgentDefinition(NamedTuple, Generic[Output]):
-    """The parts of an agent, checked. An agent with changes has another definition."""
+    """Validated parts of an agent. An agent with changes has another definition."""
 
     name: str
     """Name of the agent in journals."""
     chain: Chain[Output]
-    """The prompts, the model and the type of the answer."""
+    """Prompts, model and output type."""
     tools: AgentTools
     limits: Limits
     memory: RecallSource | None
@@ -31,10 +31,10 @@ class AgentDefinition(NamedTuple, Generic[Output]):
     """Options of each recall; None without memory."""
     compaction: Compaction | None
     text: AnyPrompt | None
-    """The only prompt, as it was given; if the memory changes, what it finds is placed around this prompt again."""
+    """The only prompt before recalled items were added to its layers; used again if the memory changes."""
 
     def found(self, memory: RecallSource, query: str, session: SessionProtocol | None, visible: int | None) -> Found:
-        """Ask a memory, with the options of this agent. It may wait for a disk or a network.
+        """Search a memory with the recall options of this agent. Can wait for a disk or a network.
 
         Args:
             memory: The memory of the agent, in the scope of the run.

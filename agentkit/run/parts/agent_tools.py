@@ -1,4 +1,4 @@
-"""`AgentTools`: the tools of an agent, the same in all runs or made by toolsets for each run or each step."""
+"""`AgentTools`: the tools of an agent: fixed, or created by toolsets for each run or each step."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class AgentTools:
     """The tools of an agent.
 
     Attributes:
-        given: The argument `tools` of the agent; another agent takes it too.
-        tools: The tools by name; empty if each run makes its tools.
-        specs: The tools as they are offered to the model.
-        is_per_run: True if each run makes its tools.
-        is_per_step: True if each step of a run makes its tools.
+        given: The argument `tools` of the agent; valid as the argument of another agent.
+        tools: The tools by name; empty if each run creates its tools.
+        specs: The specifications sent to the model.
+        is_per_run: True if each run creates its tools.
+        is_per_step: True if each step of a run creates its tools.
 
     Raises:
         ToolDefinitionError: Two tools have the same name, or a tool cannot be offered to a model.
@@ -32,7 +32,7 @@ class AgentTools:
     __slots__ = ("_answer", "_declared", "given", "is_per_run", "is_per_step", "specs", "tools")
 
     def __init__(self, given: Any, answer: AnswerReader) -> None:
-        # Text and mappings are iterable too; `by_name` refuses them with the value that was given.
+        # Text and mappings are iterable too; `by_name` refuses them with the original value.
         is_plain = isinstance(given, list | tuple | str | Mapping)
         if not is_plain and not hasattr(given, "at") and isinstance(given, Iterable):
             given = tuple(given)
@@ -50,24 +50,26 @@ class AgentTools:
         self._declared: tuple[Declarations, tuple[Tool, ...]] | None = None
 
     def declared(self) -> tuple[Declarations, tuple[Tool, ...]]:
-        """Return the declarations of every run, and the tools that need deps, without tools that a run makes."""
+        """Return the declarations of every run, and the tools that need deps, without tools that a run creates."""
         if self._declared is None:
-            needing = tuple([tool for tool in self.tools.values() if tool.deps_types])
-            self._declared = Declarations(self.specs, self._answer.request), needing
+            tools_with_deps = tuple([tool for tool in self.tools.values() if tool.deps_types])
+            self._declared = Declarations(self.specs, self._answer.request), tools_with_deps
         return self._declared
 
     async def at(self, ctx: PromptContext, **given: object) -> Mapping[str, Tool]:
-        """Return the tools of a run, or of a step, and check its `deps` if they are given.
+        """Return the tools of a run, or of a step, and check its `deps` if passed.
 
         Raises:
             ToolDefinitionError: Two tools have the same name.
-            DepsMismatch: Some tools need other deps.
+            DepsMismatch: Tools require deps of another type.
         """
         tools: list[Tool] = []
         # One after the other, in the task of the run: a separate task could outlive it.
         for source in _sources(self.given):
-            made = await source.at(ctx) if _makes_tools(source) else [source]
-            tools += by_name(made).values()
+            created = [source]
+            if _makes_tools(source):
+                created = await source.at(ctx)
+            tools += by_name(created).values()
         equipped = self._answer.equipped(by_name(tools))
         for deps in given.values():
             check_deps(equipped.values(), deps)
@@ -77,19 +79,21 @@ class AgentTools:
 def _sources(given: Any) -> list[Any]:
     if isinstance(given, list | tuple):
         return list(given)
-    return [given] if hasattr(given, "at") else []
+    if hasattr(given, "at"):
+        return [given]
+    return []
 
 
 def _makes_tools(source: Any) -> bool:
-    """Return True if `source` makes tools for a run; the tools of a plain `Toolset` are the same in all runs."""
+    """Return True if `source` creates tools for a run; the tools of a plain `Toolset` are the same in all runs."""
     return type(source) not in (Tool, Toolset) and hasattr(source, "at")
 
 
 def check_deps(tools: Iterable[Tool], deps: object) -> None:
-    """Refuse `deps` of another type than tools need.
+    """Refuse `deps` whose type does not match the types that the tools require.
 
     Raises:
-        DepsMismatch: Names all of these tools.
+        DepsMismatch: The error lists all these tools.
     """
     problems: list[str] = []
     for tool in tools:

@@ -1,4 +1,4 @@
-"""`Chain`: layers, a model, and the type of its answer."""
+"""`Chain`: layers, a model and an output type."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeForm
 
-    from agentkit.models.model import Model, OnDelta, Reply
+    from agentkit.models.model import Delta, Model, OnDelta, Reply
     from agentkit.output.output_spec import OutputSpec
     from agentkit_prompts.prompters.history import History, Tools
     from agentkit_prompts.prompters.prompter import Prompter, SlotValues
@@ -40,7 +40,7 @@ __all__ = ["Chain"]
 
 Output = TypeVar("Output", default=str)
 _TEXT = AnswerReader(str, cast(Any, None))
-"""Reads text, whatever model it is asked of."""
+"""Reader of text, shared by all models."""
 
 
 class _Options(TypedDict, total=False):
@@ -51,29 +51,28 @@ class _Options(TypedDict, total=False):
 
 @refusing_unknown(**ELSEWHERE)
 class Chain(Generic[Output]):
-    """A prompt bound to a model: one composition in, one answer out.
+    """Layers bound to a model: sends one composition and returns one answer.
 
     Args:
-        model: Where the composition is sent.
-        layers: The prompts, placed; a prompt, `Template` or str is the one of `system`. A `Prompter`
-            brings its own.
-        output: The type of the answer: `str`, or anything pydantic validates; a function, which is called with the
-            answer and ends the run; or an `OutputSpec`, which says how it is asked for and checked. In the mode
-            `prompted` the schema stands at the end of `system`, or where a prompt with the name `output` stands.
-        counter: Counts tokens; a fast estimate when not given.
-        budget: Tokens a composition may have at most; prompts give way by their `size`.
-        redact: Sees every composition before it is sent and returns the one to send, such as
-            `lambda composition: composition.mapped(mask)`. It may raise to stop the run.
+        model: The model that receives the composition.
+        layers: The layers; a prompt, `Template` or str becomes the system prompt. A `Prompter` has its own layers.
+        output: The output type: `str`, or any type that pydantic validates; a function, which is called with the
+            answer and finishes the run; or an `OutputSpec`, which sets how the answer is requested and validated. In
+            the mode `prompted` the schema is added at the end of `system`, or replaces a prompt with the name `output`.
+        counter: Token counter; a fast estimate by default.
+        budget: Maximum tokens of a composition; prompts are shortened by their `size`.
+        redact: Receives every composition before it is sent and returns the composition to send, such as
+            `lambda composition: composition.mapped(mask)`. It can raise to stop the run.
 
     Raises:
-        AgentDefinitionError: The output type cannot be described as JSON Schema, or asked for from this model.
+        AgentDefinitionError: The output type has no JSON Schema, or this model cannot return it.
         PromptError: A prompt can never render.
     """
 
     __slots__ = (
-        "_asks",
-        "_declares",
+        "_declares_tools",
         "_fenced",
+        "_requires_kwargs",
         "answer",
         "budget",
         "counter",
@@ -86,11 +85,11 @@ class Chain(Generic[Output]):
     )
 
     answer: AnswerReader
-    """What is asked for as the answer, and what reads it."""
+    """Reader of answers, with the output schema of requests."""
     sent_layers: Layers
-    """The layers with the prompt that asks for the answer, where the output is asked for in words."""
+    """The layers, with the prompt that describes the output schema in the mode `prompted`."""
     prompter: Prompter | None
-    """What reads the input of a run, where the chain was made with one."""
+    """Reader of the input of a run, if the chain was created with a prompter."""
 
     @overload
     def __init__(
@@ -130,7 +129,9 @@ class Chain(Generic[Output]):
         redact: Callable[[Composition], Composition] | None = None,
     ) -> None:
         if isinstance(model, type) or not callable(getattr(model, "request", None)):
-            got = f"the class: write {model.__name__}(...)" if isinstance(model, type) else brief(model, 60)
+            got = brief(model, 60)
+            if isinstance(model, type):
+                got = f"the class: write {model.__name__}(...)"
             raise AgentDefinitionError(f"model: expected a model, such as OpenAIModel(...), got {got}", name="model")
         if counter is not None and not is_counter(counter):
             raise AgentDefinitionError(
@@ -140,9 +141,10 @@ class Chain(Generic[Output]):
             )
         self.model = model
         self.prompter = None
-        if isinstance(layers, str):
-            self.layers = Layers(layers) if "{" in layers else _layers(layers)  # one with braces may warn, each time
-        elif isinstance(layers, AnyPrompt):
+        if isinstance(layers, str) and "{" not in layers:
+            self.layers = _layers(layers)
+        elif isinstance(layers, str | AnyPrompt):
+            # Text with braces is not shared: creating its layers can warn, and must warn every time.
             self.layers = Layers(layers)
         elif isinstance(layers, Layers):
             self.layers = layers
@@ -159,55 +161,58 @@ class Chain(Generic[Output]):
         self.budget = budget
         self.redact = redact
         self.answer = _TEXT if output is str else AnswerReader(output, model)
-        self.sent_layers = _asking(self.layers, self.answer.prompt)
+        self.sent_layers = _with_output_prompt(self.layers, self.answer.prompt)
         self._fenced: bool | None = None
-        self._asks: bool | None = None  # whether any prompt asks for additional kwargs
-        self._declares: bool | None = None  # whether tools are sent beside the messages
+        self._requires_kwargs: bool | None = None
+        self._declares_tools: bool | None = None
 
     @property
     def output_schema(self) -> JsonSchema | None:
-        """JSON Schema of the answer, or of the arguments of the function that is called with it; None for text."""
+        """JSON Schema of the answer, or of the arguments of the output function; None for text."""
         return self.answer.schema
 
     @property
     def fenced(self) -> bool:
-        """Whether some prompt is put between fences, which need a key of the session."""
+        """True if a prompt is fenced, which requires a session key."""
         if self._fenced is None:
             self._fenced = any(prompt.fence for _, prompt in self.layers.walk())
         return self._fenced
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
-        """What the prompts require of the user's `additional_kwargs`, with `x-required-by` per property."""
+        """JSON Schema of the required `additional_kwargs`, with `x-required-by` per property."""
         return self.layers.additional_kwargs_schema
 
     def preflight(self, user_input: UserInput | str | Mapping[str, Any]) -> None:
-        """Check that the input carries every additional kwarg the prompts need, before anything is recalled or sent.
+        """Check that the input contains every additional kwarg of the prompts, before any recall or model call.
 
         Raises:
-            KwargsError: Names all missing and invalid kwargs at once, with the prompts that need them.
+            KwargsError: Kwargs are missing or invalid. The error lists all, with the prompts that require them.
         """
-        if self._asks is None:
-            self._asks = any(
+        if self._requires_kwargs is None:
+            self._requires_kwargs = any(
                 prompt.additional_kwargs_schema is not None
                 or type(prompt).kwargs_problems is not BasePrompt.kwargs_problems
                 for _, prompt in self.layers.walk()
             )
-        if not self._asks:
+        if not self._requires_kwargs:
             return
         if isinstance(user_input, Mapping):
             user_input = UserInput(**user_input)
-        kwargs = user_input.additional_kwargs if isinstance(user_input, UserInput) else {}
-        self.layers.check_kwargs(kwargs)
+        if isinstance(user_input, UserInput):
+            self.layers.check_kwargs(user_input.additional_kwargs)
+        else:
+            self.layers.check_kwargs({})
 
     def compose(self, ctx: PromptContext, *, cache: RenderCache | None = None) -> Composition:
-        """Return everything that would be sent for `ctx`, redacted and fitted to the model, without sending it."""
-        declares = self._declares
+        """Return the composition of `ctx`, redacted and fitted to the model, without sending it."""
+        declares = self._declares_tools
         if declares is None:
             from agentkit_prompts.composition.targets.tools_in_text import shows_tools
 
-            has_place: bool = getattr(self.model, "has_place_for_tools", True)
-            declares = self._declares = has_place if shows_tools(self.sent_layers) else True
+            # Tools that a prompt shows are declared in the request too, if the model has a field for them.
+            has_field: bool = getattr(self.model, "has_place_for_tools", True)
+            declares = self._declares_tools = has_field or not shows_tools(self.sent_layers)
         composition = compose(
             self.sent_layers,
             ctx,
@@ -218,7 +223,9 @@ class Chain(Generic[Output]):
             declares_tools=declares,
             text_tokens=text_tokens_of(self.model),
         )
-        return fitted(self.model, composition if self.redact is None else self.redact(composition))
+        if self.redact is not None:
+            composition = self.redact(composition)
+        return fitted(self.model, composition)
 
     async def run(
         self,
@@ -230,20 +237,22 @@ class Chain(Generic[Output]):
     ) -> Output:
         """Compose, send once, and return the answer.
 
-        With a prompter the input may be a dict of its slots, and `history` and `tools` are read as it reads them; a
-        `PromptContext` is taken as it is.
+        With a prompter the input can be a dict of its slots, and the prompter reads `history` and `tools`; a
+        `PromptContext` is used unchanged.
 
         Raises:
             PromptError: The prompt cannot be rendered, or kwargs are missing.
-            ModelError: There is no reply.
-            OutputError: The answer is not the output type.
+            ModelError: The model returned no reply.
+            OutputError: The answer does not match the output type.
         """
         if self.prompter is not None and not isinstance(ctx, PromptContext):
             ctx = self.prompter.context(ctx, history, tools)
         elif history is not None or tools is not None:
+            name = "tools"
+            if history is not None:
+                name = "history"
             raise PrompterError(
-                "history= and tools= are for a chain with a prompter: put them into the PromptContext",
-                name="history" if history is not None else "tools",
+                "history= and tools= are for a chain with a prompter: put them into the PromptContext", name=name
             )
         if not isinstance(ctx, PromptContext):
             ctx = PromptContext(user_input=cast(UserInput, ctx))
@@ -265,11 +274,11 @@ class Chain(Generic[Output]):
         tools: Tools | None = None,
         on_text: Callable[[str], None] | None = None,
     ) -> Output:
-        """Compose, send once, and return the answer, from code that is not async. See `run`."""
+        """Compose, send once, and return the answer, from synchronous code. See `run`."""
         return run_blocking(self.run(ctx, history=history, tools=tools, on_text=on_text))
 
     async def selections(self, ctx: PromptContext) -> tuple[Selection, ...]:
-        """Return what the example selectors choose, awaiting those that need it, before the prompt is rendered."""
+        """Return the selected examples. Async selectors are awaited here, as rendering is synchronous."""
         from agentkit_prompts.composition.select_examples import select_examples
 
         return (await select_examples(self.layers, ctx)).selections
@@ -278,29 +287,37 @@ class Chain(Generic[Output]):
         """Return the answer of a reply as the output type. Output functions and validators are not called.
 
         Raises:
-            OutputError: It is not; the message names the reason.
+            OutputError: The answer does not match the output type; the message contains the reason.
         """
         output: Output = self.answer.read(reply)
         return output
 
 
-def _asking(layers: Layers, prompt: BasePrompt | None) -> Layers:
-    """Return the layers with the prompt that asks for the answer at the end of `system`, unless one has its name."""
-    if prompt is None or any(known.name == prompt.name for _, known in layers.walk()):
+def _with_output_prompt(layers: Layers, prompt: BasePrompt | None) -> Layers:
+    """Return the layers with the output prompt at the end of `system`, unless a prompt has its name."""
+    if prompt is None or any(other.name == prompt.name for _, other in layers.walk()):
         return layers
-    latest = max((prompt, *layers.system), key=lambda one: RANKS[volatility_of(one)])
-    asking = prompt.model_copy(update={"volatility": volatility_of(latest)})  # the prompts before it decide caching
-    return layers.model_copy(update={"system": (*layers.system, asking)})
+    # The prompts before the output prompt decide how far a provider can cache: it must not rank before them.
+    most_volatile = max((prompt, *layers.system), key=lambda other: RANKS[volatility_of(other)])
+    output_prompt = prompt.model_copy(update={"volatility": volatility_of(most_volatile)})
+    return layers.model_copy(update={"system": (*layers.system, output_prompt)})
 
 
 @lru_cache(maxsize=256)
 def _layers(system: str) -> Layers:
-    """Share the layers of the same text: they are immutable."""
-    return Layers(system) if system else Layers()
+    """Return the layers of a system text, shared by all chains with this text: layers are immutable."""
+    if not system:
+        return Layers()
+    return Layers(system)
 
 
 def _texts_only(on_text: Callable[[str], None] | None) -> OnDelta | None:
-    """Return what passes the text of a reply on, piece by piece."""
+    """Return a function that forwards the text of deltas to `on_text`."""
     if on_text is None:
         return None
-    return lambda delta: on_text(delta.text) if delta.kind in ("text", "refusal") else None
+
+    def on_delta(delta: Delta) -> None:
+        if delta.kind in ("text", "refusal"):
+            on_text(delta.text)
+
+    return on_delta

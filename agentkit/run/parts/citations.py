@@ -1,10 +1,10 @@
-"""Citations: which documents an answer names by their labels, and the labels in it that no document has."""
+"""Citations: labels of documents in an answer, and labels in it that match no document."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ from agentkit_prompts.errors import ContextError
 __all__ = ["Citation", "citation_form", "citations", "unknown_labels"]
 
 _BRACKETS = re.compile(r"\[([^\[\]\n]+)\]")
-_ONE = re.compile(r"[^,;]+")
+_PIECE = re.compile(r"[^,;]+")
 _LABEL = '"label"'
 _POINTER = re.compile(r"documents(?:\[(\d+)\])?")
 
@@ -29,13 +29,13 @@ class Citation:
     label: str
     document: Document
     start: int
-    """Where the label begins in the text of the answer, without its bracket."""
+    """Index of the first character of the label in the answer, after the bracket."""
     end: int
-    """Where it ends there."""
+    """Index after the last character of the label."""
 
 
 def citation_form(citation: Citation) -> dict[str, Any]:
-    """Return a citation as JSON data, with where its document is from and the text of that."""
+    """Return a citation as JSON data, with the source, title and text of its document."""
     document = citation.document
     return {
         "label": citation.label,
@@ -48,74 +48,80 @@ def citation_form(citation: Citation) -> dict[str, Any]:
 
 
 def citations(text: str, composition: Composition) -> tuple[Citation, ...]:
-    """Return the citations of `text`, in order: labels in brackets, `[a.md#1]` or `[a.md#1, b.md#2]`, of documents that
-    the composition shows, or that a tool returned whose result it shows.
+    """Return the citations of `text`, in order: labels in brackets, `[a.md#1]` or `[a.md#1, b.md#2]`, of documents in
+    the composition, or in a tool result of the composition.
     """
-    known = _shown(composition)
-    return tuple([Citation(text[start:end], known[text[start:end]], start, end) for start, end in _labels(text, known)])
+    documents = _documents(composition)
+    spans = _label_spans(text, documents)
+    return tuple([Citation(text[start:end], documents[text[start:end]], start, end) for start, end in spans])
 
 
 def unknown_labels(text: str, composition: Composition) -> tuple[str, ...]:
-    """Return what stands in brackets like a label, `SOURCE#CHUNK`, and is that of no document the composition shows."""
-    known = _shown(composition)
-    named = {text[start:end] for start, end in _labels(text, known)}
-    found = [
-        piece.strip()
-        for inner in _BRACKETS.findall(text)
-        if inner.strip() not in named
-        for piece in _ONE.findall(inner)
-    ]
-    return tuple(dict.fromkeys([label for label in found if "#" in label and label not in named]))
+    """Return texts in brackets of the form `SOURCE#CHUNK` that are the label of no document in the composition."""
+    documents = _documents(composition)
+    cited = {text[start:end] for start, end in _label_spans(text, documents)}
+    candidates: list[str] = []
+    for inner in _BRACKETS.findall(text):
+        if inner.strip() not in cited:
+            candidates += [piece.strip() for piece in _PIECE.findall(inner)]
+    return tuple(dict.fromkeys([label for label in candidates if "#" in label and label not in cited]))
 
 
-def _labels(text: str, known: dict[str, Document]) -> Iterator[tuple[int, int]]:
-    """Yield where known labels stand in brackets: one, or several with a comma or semicolon between them."""
-    if not known:
+def _label_spans(text: str, documents: dict[str, Document]) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of each label of `documents` in brackets, which separate labels by comma or semicolon."""
+    if not documents:
         return
     for brackets in _BRACKETS.finditer(text):
-        whole = [brackets.span(1)]
-        pieces = (
-            whole
-            if brackets[1].strip() in known
-            else [
-                (brackets.start(1) + piece.start(), brackets.start(1) + piece.end())
-                for piece in _ONE.finditer(brackets[1])
-            ]
-        )
+        offset, inner = brackets.start(1), brackets[1]
+        # A label can contain a comma or semicolon: the whole text is tried first.
+        pieces = [(0, len(inner))]
+        if inner.strip() not in documents:
+            pieces = [piece.span() for piece in _PIECE.finditer(inner)]
         for first, last in pieces:
-            piece = text[first:last]
-            start = first + len(piece) - len(piece.lstrip())
-            end = start + len(piece.strip())
-            if text[start:end] in known:
-                yield start, end
+            piece = inner[first:last]
+            label = piece.strip()
+            if label in documents:
+                start = offset + first + len(piece) - len(piece.lstrip())
+                yield start, start + len(label)
 
 
-def _shown(composition: Composition) -> dict[str, Document]:
-    """Return the documents that a composition shows, in whole or in part, by their labels; its own before a tool's."""
-    found = {one.label: one for message in composition.intermediate for one in _returned(message)}
+def _documents(composition: Composition) -> dict[str, Document]:
+    """Return the documents of a composition by label, whole or cut. They take precedence over documents of tools."""
+    from_tools = {document.label: document for message in composition.intermediate for document in _returned(message)}
     documents: tuple[Document, ...] = composition.context.view["documents"]
+    return from_tools | {document.label: document for document in _shown(documents, composition)}
+
+
+def _shown(documents: tuple[Document, ...], composition: Composition) -> Iterable[Document]:
+    """Return the documents of the context that a span of the composition refers to."""
     if not documents:
-        return found
-    shown: set[int] = set()
+        return ()
+    indexes: set[int] = set()
     for span in composition.spans:
         for pointer in span.pointer.split(", "):
-            if (place := _POINTER.match(pointer)) and place[1] is None:
-                return found | {document.label: document for document in documents}
-            if place:
-                shown.add(int(place[1]))
-    return found | {document.label: document for at, document in enumerate(documents) if at in shown}
+            match = _POINTER.match(pointer)
+            if match is None:
+                continue
+            if match[1] is None:  # the pointer has no index: the span shows all documents
+                return documents
+            indexes.add(int(match[1]))
+    return [document for index, document in enumerate(documents) if index in indexes]
 
 
 def _returned(message: Message) -> Iterator[Document]:
-    """Yield the documents that a tool returned, which its result holds as JSON."""
+    """Yield the documents in a tool result, which contains them as JSON."""
     if message.role != "tool" or _LABEL not in message.text:
         return
     try:
         data = json.loads(message.text)
-    except (ValueError, RecursionError):  # it was cut
+    except (ValueError, RecursionError):  # the result was cut
         return
-    for one in data if isinstance(data, list) else (data,):
-        if isinstance(one, dict) and isinstance(one.get("text"), str) and isinstance(one.get("label"), str):
-            given = {name: one[name] for name in ("text", "label", "title", "source") if isinstance(one.get(name), str)}
+    if not isinstance(data, list):
+        data = [data]
+    for row in data:
+        if not isinstance(row, dict):
+            continue
+        fields = {name: row[name] for name in ("text", "label", "title", "source") if isinstance(row.get(name), str)}
+        if "text" in fields and "label" in fields:
             with suppress(ContextError):
-                yield Document(**given)
+                yield Document(**fields)

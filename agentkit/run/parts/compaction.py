@@ -1,4 +1,4 @@
-"""Compaction: what is done with the first messages of a conversation that has grown long."""
+"""Compaction: omits or summarises the first messages of a long conversation."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from agentkit_prompts.tree.leaves import ConversationPrompt, SummaryPrompt
 __all__ = ["Compacted", "Compaction", "Send", "Summarise", "Trim", "as_compacted", "check_compaction", "compacted"]
 
 Send: TypeAlias = Callable[[Model, Composition], Awaitable[Reply]]
-"""Sends a composition to a model, and counts what that takes."""
+"""Sends a composition to a model, and counts its usage."""
 
 _SUMMARY = "summary"
-"""Name of the note of a session that holds what was compacted last."""
+"""Name of the session note with the last compaction."""
 _INSTRUCTIONS = """\
 You keep the notes of a conversation. You get the notes until now, and the messages that come next, between lines \
 marked untrusted. Write the notes anew, so that they cover both: what was asked, decided, promised and found out, with \
@@ -42,33 +42,33 @@ _MESSAGES = (
 
 
 _ELSEWHERE = {"max_tokens": "tokens", "limit": "tokens"}
-"""Names of the options in other libraries."""
+"""Names of the options in other libraries, used in error messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a run is shown of its conversation."""
+    """A conversation after compaction."""
 
     messages: int = 0
-    """How many of the first messages are not shown."""
+    """Number of the first messages that the prompt omits."""
     summary: str | None = None
-    """What is shown in their place."""
+    """Summary of the omitted messages."""
     usage: Usage = field(default_factory=Usage)
-    """What summarising took."""
+    """Usage of the model calls that wrote the summary."""
 
 
 @options(AgentDefinitionError, unknown=UnknownOption, elsewhere=_ELSEWHERE)
 class Trim:
-    """Leaves the first messages of a conversation out of the prompt once they take more than `tokens`.
+    """Omits the first messages of a conversation from the prompt when it exceeds `tokens`.
 
-    What is stored stays, and what is left out is recalled like messages of earlier conversations.
+    The stored conversation does not change. Omitted messages can be recalled like messages of earlier conversations.
     """
 
     tokens: Count | None = None
-    """How many the conversation may take; half of the budget when not given."""
+    """Maximum tokens of the conversation; half of the budget by default."""
     keep: CountOrZero | None = None
-    """How many the newest messages may take that are shown from then on, in whole turns; half of `tokens` when not
-    given."""
+    """Maximum tokens of the latest messages that remain after compaction, in whole turns; half of `tokens` by
+    default."""
 
     @model_validator(mode="after")
     def _keeps_less(self) -> Self:
@@ -78,20 +78,21 @@ class Trim:
 
 @options(AgentDefinitionError, unknown=UnknownOption, elsewhere=_ELSEWHERE)
 class Summarise:
-    """Shows a summary, written by a model, in place of the first messages once they take more than `tokens`.
+    """Replaces the first messages in the prompt by a summary of a model when the conversation exceeds `tokens`.
 
-    What is stored stays; the summary is kept beside it, and extended as the conversation grows.
+    The stored conversation does not change. The session stores the summary, which is extended as the conversation
+    grows.
     """
 
     model: SkipValidation[Model]
-    """Writes the summary."""
+    """Model that writes the summary."""
     _: KW_ONLY
     tokens: Count | None = None
     """As in `Trim`."""
     keep: CountOrZero | None = None
     """As in `Trim`."""
     instructions: str = _INSTRUCTIONS
-    """What the model is asked to write."""
+    """Instructions for the model that writes the summary."""
 
     @model_validator(mode="after")
     def _keeps_less(self) -> Self:
@@ -108,30 +109,35 @@ def _check_keep(tokens: int | None, keep: int | None) -> None:
 
 
 def check_compaction(compaction: object, chain: Chain[Any]) -> None:
-    """Refuse what could never compact, or whose summary no prompt would show.
+    """Refuse a compaction that can never apply, or whose summary no prompt shows.
 
     Raises:
-        AgentDefinitionError: Says what to give.
+        AgentDefinitionError: The error contains the expected value.
     """
-    if isinstance(compaction, Summarise) and (
-        isinstance(compaction.model, type) or not callable(getattr(compaction.model, "request", None))
-    ):
-        got = brief(compaction.model, 40)
-        raise AgentDefinitionError(
-            f"compaction: expected Summarise(model), such as Summarise(OpenAIModel(...)), got {got}", name="compaction"
-        )
     if not isinstance(compaction, Trim | Summarise):
         raise AgentDefinitionError(
             f"compaction: expected Trim() or Summarise(model), got {type(compaction).__name__}: {compaction!r:.40}",
             name="compaction",
             value=type(compaction).__name__,
         )
+    if isinstance(compaction, Summarise):
+        _check_model(compaction.model)
     if _limit(compaction, chain) is None:
+        raise AgentDefinitionError("compaction: expected tokens=, or a budget= of the agent", name="compaction.tokens")
+    if isinstance(compaction, Summarise):
+        _check_summary_shown(chain.layers)
+
+
+def _check_model(model: object) -> None:
+    if isinstance(model, type) or not callable(getattr(model, "request", None)):
         raise AgentDefinitionError(
-            "compaction: say when, with tokens=, or give the agent a budget= to go by", name="compaction.tokens"
+            f"compaction: expected Summarise(model), such as Summarise(OpenAIModel(...)), got {brief(model, 40)}",
+            name="compaction",
         )
-    prompts = [prompt for _, prompt in chain.layers.walk()]
-    if isinstance(compaction, Summarise) and not any(one.reads is None or "summary" in one.reads for one in prompts):
+
+
+def _check_summary_shown(layers: Layers) -> None:
+    if not any(prompt.reads is None or "summary" in prompt.reads for _, prompt in layers.walk()):
         raise AgentDefinitionError(
             "compaction: no prompt of the layers shows the summary: add SummaryPrompt(), such as "
             "Layers(..., before_input=SummaryPrompt())",
@@ -141,11 +147,15 @@ def check_compaction(compaction: object, chain: Chain[Any]) -> None:
 
 
 def _limit(compaction: Compaction, chain: Chain[Any]) -> int | None:
+    """Return the maximum tokens of a conversation; None if neither the compaction nor the chain has a limit."""
     if compaction.tokens is not None:
         return compaction.tokens
     budget = chain.budget
-    tokens = budget.tokens if isinstance(budget, Budget) else budget
-    return None if tokens is None else max(1, tokens // 2)
+    if isinstance(budget, Budget):
+        budget = budget.tokens
+    if budget is None:
+        return None
+    return max(1, budget // 2)
 
 
 async def compacted(
@@ -156,89 +166,104 @@ async def compacted(
     send: Send,
     run_id: str,
 ) -> Compacted:
-    """Return what is shown of a conversation, summarising it first where it has grown too long.
+    """Return the conversation after compaction; its summary is extended first if the conversation is too long.
 
     Raises:
-        ModelError: The summary could not be written. Nothing was changed.
+        ModelError: The model wrote no summary. Nothing was changed.
     """
     conversation = ctx.conversation
-    known = await in_thread(_known, compaction, conversation, session)
-    first, limit = _due(compaction, chain, conversation, known.messages)
-    if first == known.messages:
-        return known
-    made = Compacted(first)
+    stored = await in_thread(_stored, compaction, conversation, session)
+    first, limit = _due(compaction, chain, conversation, stored.messages)
+    if first == stored.messages:
+        return stored
+    result = Compacted(first)
     if isinstance(compaction, Summarise):
-        made, count = known, message_tokens(chain.counter or ESTIMATE)
-        while made.messages < first:  # a conversation that was long before is summarised in parts
-            last = _end_of_part(conversation, made.messages, first, 2 * limit, count)
-            before = made
-            made = await _summarised(compaction, chain, conversation, before, last, send, run_id)
-            if made.messages == before.messages:  # the model wrote none: the budget does what it can
+        result, count = stored, message_tokens(chain.counter or ESTIMATE)
+        # A conversation that is long at the first compaction is summarised in parts.
+        while result.messages < first:
+            last = _end_of_part(conversation, result.messages, first, 2 * limit, count)
+            before = result
+            result = await _summarised(compaction, chain, conversation, before, last, send, run_id)
+            # Without a summary, the prompt is shortened by the budget only.
+            if result.messages == before.messages:
                 break
-        if made.messages == known.messages:
-            return made
+        if result.messages == stored.messages:
+            return result
     keep_note: Callable[..., None] | None = getattr(session, "keep_note", None)
     if keep_note is not None:
-        noted = {"messages": made.messages, "text": made.summary}
-        await in_thread(keep_note, _SUMMARY, noted, made.messages)
-    return made
+        note = {"messages": result.messages, "text": result.summary}
+        await in_thread(keep_note, _SUMMARY, note, result.messages)
+    return result
 
 
 def as_compacted(
     compaction: Compaction, chain: Chain[Any], ctx: PromptContext, session: SessionProtocol | None
 ) -> PromptContext:
-    """Return the context as the next run would send it, but for a summary that a model would have to write first."""
-    known = _known(compaction, ctx.conversation, session)
+    """Return the context that the next run would send, with the stored summary: no model is called."""
+    stored = _stored(compaction, ctx.conversation, session)
     if isinstance(compaction, Trim):
-        known = Compacted(_due(compaction, chain, ctx.conversation, known.messages)[0])
-    return ctx.evolve(conversation=ctx.conversation[known.messages :], summary=known.summary)
+        first, _ = _due(compaction, chain, ctx.conversation, stored.messages)
+        stored = Compacted(first)
+    return ctx.evolve(conversation=ctx.conversation[stored.messages :], summary=stored.summary)
 
 
 def _due(compaction: Compaction, chain: Chain[Any], conversation: Conversation, first: int) -> tuple[int, int]:
-    """Return the first message to show where those from `first` on have grown too long, and the limit."""
+    """Return the index of the first message to show, which is `first` while the messages fit, and the limit."""
     limit = _limit(compaction, chain)
     assert limit is not None
     count = message_tokens(chain.counter or ESTIMATE)
     if conversation[first:].total(count) <= limit:
         return first, limit
-    keep = limit // 2 if compaction.keep is None else compaction.keep
-    return _first_kept(conversation, first, keep, count), limit
+    keep = compaction.keep
+    if keep is None:
+        keep = limit // 2
+    return _first_shown(conversation, first, keep, count), limit
 
 
-def _known(compaction: Compaction, conversation: Conversation, session: SessionProtocol | None) -> Compacted:
-    """Return what was compacted before, if it is of these messages and of this kind."""
-    note: Callable[[str], Any] = getattr(session, "note", lambda name: None)
-    found = note(_SUMMARY)
-    if not isinstance(found, Mapping) or not isinstance(messages := found.get("messages"), int):
+def _stored(compaction: Compaction, conversation: Conversation, session: SessionProtocol | None) -> Compacted:
+    """Return the stored compaction, if it belongs to these messages and has the kind of `compaction`."""
+    read_note: Callable[[str], Any] = getattr(session, "note", lambda name: None)
+    note = read_note(_SUMMARY)
+    if not isinstance(note, Mapping):
         return Compacted()
-    text, has_summary = found.get("text"), isinstance(compaction, Summarise)
-    if not 0 <= messages <= len(conversation) or (has_summary and not isinstance(text, str)):
+    messages, text = note.get("messages"), note.get("text")
+    if not isinstance(messages, int) or not 0 <= messages <= len(conversation):
         return Compacted()
-    return Compacted(messages, text if has_summary else None)
+    if isinstance(compaction, Trim):
+        return Compacted(messages)
+    if not isinstance(text, str):
+        return Compacted()
+    return Compacted(messages, text)
 
 
 def _turns(conversation: Conversation, first: int, last: int) -> list[int]:
-    """Return where turns begin behind `first`, and `last`: a conversation that is cut there has no orphans."""
+    """Return the indexes after `first` at which a turn starts, and `last`.
+
+    A cut at one of these indexes does not separate a tool result from its call.
+    """
     return [*(at for at in range(first + 1, last) if conversation[at].role == "user"), last]
 
 
-def _first_kept(conversation: Conversation, first: int, keep: int, count: Callable[[Any], int]) -> int:
+def _first_shown(conversation: Conversation, first: int, keep: int, count: Callable[[Any], int]) -> int:
+    """Return the index of the first turn from which the conversation has at most `keep` tokens."""
     size = len(conversation)
     return next(at for at in _turns(conversation, first, size) if at == size or conversation[at:].total(count) <= keep)
 
 
 def _end_of_part(conversation: Conversation, first: int, last: int, limit: int, count: Callable[[Any], int]) -> int:
-    """Return where a part ends that takes at most `limit` tokens, or is one turn."""
+    """Return the end of the longest part with at most `limit` tokens; a longer first turn is a part too."""
     turns = _turns(conversation, first, last)
     fitting = [at for at in turns if conversation[first:at].total(count) <= limit]
-    return fitting[-1] if fitting else turns[0]
+    if not fitting:
+        return turns[0]
+    return fitting[-1]
 
 
 async def _summarised(
     compaction: Summarise,
     chain: Chain[Any],
     conversation: Conversation,
-    known: Compacted,
+    before: Compacted,
     last: int,
     send: Send,
     run_id: str,
@@ -253,11 +278,13 @@ async def _summarised(
     )
     ctx = PromptContext(
         user_input="Write the notes.",
-        conversation=conversation[known.messages : last],
-        summary=known.summary,
+        conversation=conversation[before.messages : last],
+        summary=before.summary,
         session_key=f"summary\n{run_id}",
     )
     composed = Chain(compaction.model, layers, budget=chain.budget, counter=chain.counter, redact=chain.redact)
     reply = await send(compaction.model, composed.compose(ctx))
-    usage, text = known.usage + reply.usage, reply.message.text.strip()
-    return Compacted(last, text, usage) if text else replace(known, usage=usage)
+    usage, text = before.usage + reply.usage, reply.message.text.strip()
+    if not text:
+        return replace(before, usage=usage)
+    return Compacted(last, text, usage)

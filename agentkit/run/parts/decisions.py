@@ -26,14 +26,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Approved:
-    """The call may run, with the arguments of the model, or with `arguments`, which are validated like these."""
+    """The call is allowed, with the arguments of the model or with `arguments`, which are validated too."""
 
     arguments: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The call may not run. The model reads the reason."""
+    """The call is denied. The model receives the reason."""
 
     reason: str = ""
 
@@ -42,15 +42,18 @@ Decision: TypeAlias = Approved | Denied
 Decisions: TypeAlias = Mapping[str, Decision | bool]
 """Decisions by the ids of the calls."""
 Approver: TypeAlias = Callable[[ToolCall], "Decision | bool | Awaitable[Decision | bool]"]
-"""Decides about one call: `True` or `Approved(...)` lets it run, `False` or `Denied(...)` does not; nothing else is an
-answer."""
+"""Decides about one call: `True` or `Approved(...)` allows the call, `False` or `Denied(...)` denies it."""
 
 
 def decision(answer: object, call: str) -> Decision:
-    """Return what was decided about a call, which errors name as `call`.
+    """Return the decision about a call.
+
+    Args:
+        answer: Result of an approver, or a value of `decisions`.
+        call: Name of the call in errors.
 
     Raises:
-        ApprovalError: The answer is no decision.
+        ApprovalError: The answer is not a decision.
     """
     if isinstance(answer, Approved):
         if answer.arguments is not None:
@@ -58,8 +61,10 @@ def decision(answer: object, call: str) -> Decision:
         return answer
     if isinstance(answer, Denied) and isinstance(answer.reason, str):
         return answer
-    if isinstance(answer, bool):
-        return Approved() if answer else Denied()
+    if answer is True:
+        return Approved()
+    if answer is False:
+        return Denied()
     raise ApprovalError(
         f"approval of {call}: expected True, False, Approved() or Denied(reason), got {answer!r:.80}; "
         "the call did not run",
@@ -69,10 +74,10 @@ def decision(answer: object, call: str) -> Decision:
 
 
 def checked_approver(approve: object) -> Approver | Decisions | None:
-    """Return what a run was given to decide about calls.
+    """Return the approver, or the decisions, of a run.
 
     Raises:
-        ApprovalError: It can decide nothing.
+        ApprovalError: The value is neither callable nor a mapping.
     """
     if approve is None:
         return None
@@ -87,40 +92,46 @@ def checked_approver(approve: object) -> Approver | Decisions | None:
 
 
 def inner_pause(error: BaseException) -> ApprovalError | None:
-    """Return what ends a run where plain code in it ran an agent that paused; None where `error` is something else.
+    """Return the error of a run in which a function ran another agent that paused; None for any other `error`.
 
-    What runs an agent in a line of its own cannot be gone on with in the middle: an agent as a tool can.
+    A function cannot be resumed in the middle. An agent as a tool can be resumed.
     """
-    found: Any = error.subgroup(Paused) if isinstance(error, BaseExceptionGroup) else error
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    if not isinstance(found, Paused) or found.journal is None:  # without one, it is this run that pauses
+    paused: Any = error
+    if isinstance(error, BaseExceptionGroup):
+        paused = error.subgroup(Paused)
+    while isinstance(paused, BaseExceptionGroup):
+        paused = paused.exceptions[0]
+    # The pause of this run has no journal yet: the journal is added when the run ends.
+    if not isinstance(paused, Paused) or paused.journal is None:
         return None
-    calls = ", ".join(f"{call.name} ({call.id})" for call in found.calls)
+    calls = ", ".join(f"{call.name} ({call.id})" for call in paused.calls)
     raised = ApprovalError(
-        f"the agent {found.journal.agent!r}, which plain code runs, waits for a decision about {calls}, and the run "
-        "around it cannot wait there. Give the agent as a tool, tools=[inner.as_tool(name=..., description=...)]: then "
-        "both pause, and resume together. Or give its run approve=, or catch Paused where it is run",
-        name=found.journal.agent,
+        f"the agent {paused.journal.agent!r}, run by a function, waits for a decision about {calls}, but the outer run "
+        "cannot pause inside a function. Use the agent as a tool, tools=[inner.as_tool(name=..., description=...)]: "
+        "then both runs pause and resume together. Or pass approve= to the inner run, or catch Paused in the function",
+        name=paused.journal.agent,
         value=calls,
     )
-    raised.__cause__ = found
+    raised.__cause__ = paused
     return raised
 
 
-def decision_data(made: Decision) -> dict[str, Any]:
+def decision_data(decision: Decision) -> dict[str, Any]:
     """Return a decision as JSON data: `approve`, `reason` and `arguments`. Journals, stores and HTTP use this form."""
-    if isinstance(made, Denied):
-        return {"approve": False, "reason": made.reason, "arguments": None}
-    return {"approve": True, "reason": "", "arguments": None if made.arguments is None else dict(made.arguments)}
+    if isinstance(decision, Denied):
+        return {"approve": False, "reason": decision.reason, "arguments": None}
+    arguments = decision.arguments
+    if arguments is not None:
+        arguments = dict(arguments)
+    return {"approve": True, "reason": "", "arguments": arguments}
 
 
 def read_decision(data: Mapping[str, Any]) -> Decision:
-    """Return the decision of JSON data; `reason` and `arguments` may be missing.
+    """Return the decision of JSON data; `reason` and `arguments` can be missing.
 
     Raises:
-        TypeError: It is something else.
-        KeyError: It is something else.
+        TypeError: A value has another type.
+        KeyError: `approve` is missing.
     """
     is_approved, reason, arguments = data["approve"], data.get("reason"), data.get("arguments")
     if not isinstance(is_approved, bool):
@@ -129,17 +140,18 @@ def read_decision(data: Mapping[str, Any]) -> Decision:
         raise TypeError(f"expected the reason as text, got {type(reason).__name__}")
     if arguments is not None and not isinstance(arguments, Mapping):
         raise TypeError(f"expected the arguments as an object, got {type(arguments).__name__}")
-    return Approved(arguments) if is_approved else Denied(reason or "")
+    if not is_approved:
+        return Denied(reason or "")
+    return Approved(arguments)
 
 
 def _check_arguments(arguments: object, call: str) -> None:
-    problem = "" if isinstance(arguments, Mapping) else f"expected a mapping, got {type(arguments).__name__}"
-    if isinstance(arguments, Mapping):
-        try:
-            json.dumps(dict(arguments))
-        except (TypeError, ValueError, RecursionError) as error:
-            problem = str(error)
-    if problem:
+    """Refuse arguments of a decision that are no JSON object."""
+    try:
+        if not isinstance(arguments, Mapping):
+            raise TypeError(f"expected a mapping, got {type(arguments).__name__}")
+        json.dumps(dict(arguments))
+    except (TypeError, ValueError, RecursionError) as error:
         raise ApprovalError(
-            f"approval of {call}: its arguments have no JSON form: {problem}; the call did not run", name=call
-        )
+            f"approval of {call}: its arguments have no JSON form: {error}; the call did not run", name=call
+        ) from None

@@ -1,4 +1,4 @@
-"""`Limits`: what one run may use."""
+"""`Limits`: the limits of one run."""
 
 from __future__ import annotations
 
@@ -31,48 +31,48 @@ _ELSEWHERE = {
     "max_tokens": "tokens",
     "depth": "nested_runs",
 }
-"""Names of the limits in other libraries."""
+"""Names of the limits in other libraries, used in error messages."""
 
 
 @options(AgentDefinitionError, unknown=UnknownOption, elsewhere=_ELSEWHERE)
 class Limits:
-    """The limits of one run. None is no limit.
+    """Limits of one run. None means unlimited.
 
     Raises:
-        AgentDefinitionError: A limit is of another type or out of range. The error lists every problem.
-        UnknownOption: A name is no limit.
+        AgentDefinitionError: A limit has another type or is out of range. The error lists every problem.
+        UnknownOption: A name is not a limit.
     """
 
     steps: Count = 16
     """Model calls."""
     tool_calls: CountOrZero | None = None
-    """Tool calls. A reply with more calls than are left runs none of them."""
+    """Tool calls. If a reply exceeds the limit, none of its calls runs."""
     tokens: Count | None = None
-    """Input and output tokens, as the model reports them. Checked between steps. Runs inside of this one draw on what
-    is left; of those that run at the same time none sends a prompt for which the others leave no room."""
+    """Input and output tokens, as the model reports them. Checked between steps. Inner runs use the remaining tokens;
+    concurrent inner runs reserve tokens before they send a prompt."""
     input_tokens: Count | None = None
     """Input tokens, as the model reports them. Checked between steps."""
     output_tokens: Count | None = None
     """Output tokens, as the model reports them. Checked between steps."""
     money: PositiveNumber | None = None
-    """US dollars, for all models that have a price: checked between steps. A run whose model has none is refused before
-    anything is sent. Runs inside of this one draw on what is left, as they do on tokens."""
+    """US dollars. Checked between steps. A run whose model has no price is refused before its first request. Inner runs
+    use the remaining money, as for `tokens`."""
     seconds: PositiveNumber | None = None
-    """Wall time; the run is cancelled then. What does not end when it is cancelled is left behind a few seconds later;
-    only code that blocks the event loop itself holds it up."""
+    """Wall time, after which the run is cancelled. The run waits a few seconds for code that ignores the cancellation;
+    only code that blocks the event loop can delay it longer."""
     nested_runs: CountOrZero = 8
-    """How deep runs may be inside of each other, where tools call agents. Tokens of the inner ones count here too."""
+    """Maximum depth of inner runs, when tools call agents. Tokens of inner runs count in the outer run too."""
     repairs: CountOrZero = 2
-    """Turns in which the model may repair an answer that is not the output type."""
+    """Model calls that repair an answer which does not match the output type."""
 
     on_limit: Literal["raise", "return"] = "raise"
-    """Whether a run raises at a limit, or returns what it has, with the reason in `RunResult.limit`."""
+    """`raise`: the run raises at a limit. `return`: it returns its messages, with the reason in `RunResult.limit`."""
 
     def check(self, usage: Usage) -> None:
-        """Check what was used so far.
+        """Check the usage so far.
 
         Raises:
-            LimitExceeded: It is more than one of the limits on tokens or money.
+            LimitExceeded: The usage exceeds a limit on tokens or money.
         """
         if (self.tokens, self.input_tokens, self.output_tokens, self.money) == _NO_LIMITS:
             return
@@ -85,14 +85,14 @@ class Limits:
         for name, spent in used:
             allowed = getattr(self, name)
             if allowed is not None and spent > allowed:
-                raise LimitExceeded(name, allowed, "allow more, or shorten the prompt")
+                raise LimitExceeded(name, allowed, "raise the limit, or shorten the prompt")
 
 
 def checked_limits(limits: object) -> Limits:
-    """Return what an agent or a run was given as its limits.
+    """Return the limits of an agent or a run.
 
     Raises:
-        AgentDefinitionError: It is something else.
+        AgentDefinitionError: The value is not a `Limits`.
     """
     if isinstance(limits, Limits):
         return limits

@@ -1,4 +1,4 @@
-"""What an agent asks of a memory: documents, facts and earlier messages, without what the prompt shows anyway."""
+"""Recall of an agent: documents, facts and earlier messages, without messages that the prompt shows."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ __all__ = [
 ]
 
 _KINDS = frozenset({"documents", "knowledge", "recalled"})
-"""Names of the context that hold what memory finds."""
+"""Names of recalled items in the context."""
 
 Item = TypeVar("Item", Document, Fact)
 
 
 class Recaller(Protocol):
-    """Finds what fits a query. Called in a thread. A function that takes a query and returns documents is one too.
+    """A source of items that match a query, called in a thread. A function from a query to documents is one too.
 
-    One whose `recall` takes `session`, `visible`, `limit`, `policy` or `roles` too is given these: the session of the
-    run (None: it has none), how many of its latest messages the prompt shows (None: all), which need not be recalled,
-    and the `RecallOptions` of the agent. What it returns may have facts in `knowledge`, and in `degraded` what did not
-    work.
+    `recall` can have the further parameters `session` (session of the run, or None), `visible` (number of its latest
+    messages that the prompt shows, which need no recall; None: all), and `limit`, `policy` and `roles` of the
+    `RecallOptions` of the agent. The result can have the attributes `knowledge` (facts) and `degraded` (error messages
+    of parts of the recall that failed).
     """
 
     def recall(self, query: str) -> Sequence[Document | RecalledMessage]:
@@ -50,34 +50,33 @@ class Recaller(Protocol):
 
 
 RecallSource: TypeAlias = Recaller | Callable[[str], Sequence[Document | RecalledMessage]]
-"""What an agent takes as its memory."""
+"""Memory of an agent."""
 
 
 @options(
     AgentDefinitionError, unknown=UnknownOption, elsewhere={"top_k": "limit", "k": "limit", "max_results": "limit"}
 )
 class RecallOptions:
-    """How an agent asks its memory. None leaves it to the memory."""
+    """Options of each recall of an agent. None selects the default of the memory."""
 
     limit: Count | None = None
-    """Most documents and messages together, and most facts."""
+    """Maximum number of documents and messages together, and maximum number of facts."""
     policy: object = None
-    """How to find, score and choose; see `Memory.recall`."""
+    """Policy of retrieval, scores and selection; see `Memory.recall`."""
     roles: tuple[Speaker, ...] = ("user",)
-    """Whose earlier messages are recalled. What the model answered is no evidence, so that by default only what people
-    wrote is."""
+    """Roles whose earlier messages are recalled. Answers of models are not evidence and are excluded by default."""
 
 
 _DEFAULT_OPTIONS = RecallOptions()
 
 
 class Found(NamedTuple):
-    """What memory answered."""
+    """Result of a recall."""
 
     documents: tuple[Document, ...]
     knowledge: tuple[Fact, ...] = ()
     degraded: tuple[str, ...] = ()
-    """What did not work on the way."""
+    """Error messages of parts of the recall that failed."""
     recalled: tuple[RecalledMessage, ...] = ()
 
 
@@ -88,40 +87,48 @@ def recall(
     visible: int | None = None,
     options: RecallOptions = _DEFAULT_OPTIONS,
 ) -> Found:
-    """Return what memory finds, best first.
+    """Return the items that match a query, best first.
 
     Raises:
-        AgentError: There are options that this memory does not take.
-        TypeError: It answered with something else than documents, messages and facts.
+        AgentError: The memory does not support an option.
+        TypeError: The result contains other values than documents, messages and facts.
     """
-    ask: Callable[..., Sequence[Document | RecalledMessage]] = getattr(memory, "recall", None) or cast("Any", memory)
-    taken = _taken(getattr(ask, "__func__", ask))
+    function: Callable[..., Sequence[Document | RecalledMessage]] = getattr(memory, "recall", None) or cast(
+        "Any", memory
+    )
+    parameters = _parameters(getattr(function, "__func__", function))
     chosen = {name: value for name in ("limit", "policy") if (value := getattr(options, name)) is not None}
-    if ignored := chosen.keys() - taken:
+    unsupported = sorted(chosen.keys() - parameters)
+    if unsupported:
         raise AgentError(
-            f"recall={options}: {_name(memory)} takes no {' and no '.join(sorted(ignored))}",
+            f"recall={options}: {_name(memory)} does not support {' and '.join(unsupported)}",
             name="recall",
-            value=", ".join(sorted(ignored)),
+            value=", ".join(unsupported),
         )
-    beside: dict[str, Any] = {"session": session, "visible": visible, "roles": options.roles}
-    answer = ask(query, **chosen, **{name: value for name, value in beside.items() if name in taken})
+    optional: dict[str, Any] = {"session": session, "visible": visible, "roles": options.roles}
+    result = function(query, **chosen, **{name: value for name, value in optional.items() if name in parameters})
+    return _found(result, memory, options.roles)
+
+
+def _found(result: Any, memory: RecallSource, roles: Sequence[Speaker]) -> Found:
+    """Return the checked result of a memory, without messages of other roles."""
+    if inspect.iscoroutine(result):
+        result.close()
+        raise TypeError(f"{_name(memory)} is async: recall runs in a thread, define it as a synchronous function")
+    if not isinstance(result, Iterable):
+        raise TypeError(f"{_name(memory)}: expected a list of Documents, got {type(result).__name__}")
     documents: list[Document] = []
     messages: list[RecalledMessage] = []
-    if inspect.iscoroutine(answer):
-        answer.close()
-        raise TypeError(f"{_name(memory)} is async: recall runs in a thread, write it as a plain function")
-    if not isinstance(answer, Iterable):
-        raise TypeError(f"{_name(memory)}: expected Documents, in a list, got {type(answer).__name__}")
-    for item in answer:
+    for item in result:
         if isinstance(item, RecalledMessage):
             messages.append(item)
         else:
             documents.append(_checked(item, Document, memory))
     return Found(
         tuple(documents),
-        tuple([_checked(fact, Fact, memory) for fact in getattr(answer, "knowledge", ())]),
-        tuple(getattr(answer, "degraded", ())),
-        tuple([message for message in messages if message.role in options.roles]),
+        tuple([_checked(fact, Fact, memory) for fact in getattr(result, "knowledge", ())]),
+        tuple(getattr(result, "degraded", ())),
+        tuple([message for message in messages if message.role in roles]),
     )
 
 
@@ -129,73 +136,87 @@ def _checked(item: Any, kind: type[Item], memory: RecallSource) -> Item:
     if isinstance(item, kind):
         return item
     got, name = type(item).__name__, kind.__name__
-    how = f"text becomes one with {name}(text)"
+    advice = f"convert text with {name}(text)"
     if got == name:
-        got = f"one of {type(item).__module__.partition('.')[0]}"
+        got = f"{name} of {type(item).__module__.partition('.')[0]}"
     if kind is Document and isinstance(getattr(item, "page_content", None), str):
-        how = 'write Document(one.page_content, source=one.metadata.get("source", "")) for each'
-    raise TypeError(f"{_name(memory)}: expected {name}s, got {got}; {how}")
+        advice = 'write Document(row.page_content, source=row.metadata.get("source", "")) for each row'
+    raise TypeError(f"{_name(memory)}: expected {name}s, got {got}; {advice}")
 
 
-def _of_other_retriever(memory: object) -> str:
-    """Return what to write for a retriever of LangChain's."""
+def _retriever_advice(memory: object) -> str:
+    """Return the advice of an error for a LangChain retriever; empty for other objects."""
     if not callable(getattr(memory, "get_relevant_documents", None)) and not callable(getattr(memory, "invoke", None)):
         return ""
     return (
-        "; of a retriever write a function: def found(query): return [Document(one.page_content, "
-        'source=one.metadata.get("source", "")) for one in retriever.invoke(query)]'
+        "; wrap a retriever in a function: def find(query): return [Document(row.page_content, "
+        'source=row.metadata.get("source", "")) for row in retriever.invoke(query)]'
     )
 
 
 def in_scope(memory: RecallSource | None, session: SessionProtocol | None, scope: Any) -> RecallSource | None:
-    """Return the memory that a run reads: in the scope of its session, or in `scope` where that has none.
+    """Return the memory of a run: in the scope of its session, or else in `scope`.
 
     Args:
-        memory: The memory of the agent; its own scope is the widest that is read.
-        session: The conversation.
-        scope: What the run was given: a scope, the name of a tenant, or the names of a scope; None for nothing.
+        memory: The memory of the agent; its scope must cover the scope of the run.
+        session: The session of the run.
+        scope: The argument `scope` of the run: a scope, the name of a tenant, or the names of a scope.
 
     Raises:
-        ScopeMismatch: The scopes of session, run and memory do not agree.
-        AgentError: A scope was given, and the agent has no memory, or one without scopes.
+        ScopeMismatch: The scopes of session, run and memory do not match.
+        AgentError: `scope` is set, but the agent has no memory with scopes.
     """
     if memory is None and scope is None:
         return None
-    own, base = getattr(session, "scope", None), getattr(memory, "scope", None)
+    of_session, of_memory = getattr(session, "scope", None), getattr(memory, "scope", None)
     within = getattr(memory, "within", None)
     if scope is not None:
-        if base is None or within is None:
-            missing = "the agent has no memory" if memory is None else f"{_name(memory)} has no scopes"
-            raise AgentError(f"scope={scope!r}: {missing}, so the scope would be ignored", name="scope")
-        scope = type(base)(*scope) if isinstance(scope, tuple) else type(base).of(scope)
-        if own is not None and own != scope:
-            raise ScopeMismatch(
-                f"the session belongs to {own}, and scope= is {scope}: give one of them only", name="session"
-            )
-    wanted = own if own is not None else scope
-    if wanted is None or base is None or within is None or wanted == base:
+        if of_memory is None or within is None:
+            raise AgentError(f"scope={scope!r}: {_without_scopes(memory)}, so the scope would be ignored", name="scope")
+        scope = _read_scope(scope, type(of_memory))
+        if of_session is not None and of_session != scope:
+            raise ScopeMismatch(f"the session belongs to {of_session}, but scope= is {scope}: pass one", name="session")
+    of_run = scope
+    if of_session is not None:
+        of_run = of_session
+    if of_run is None or of_memory is None or within is None or of_run == of_memory:
         return memory
-    if not base.covers(wanted):
+    if not of_memory.covers(of_run):
         raise ScopeMismatch(
-            f"the memory of the agent is that of {base}, and the run that of {wanted}: give the agent a memory that "
-            f"covers both, such as that of {wanted.tenant!r}, or one agent to each",
+            f"the agent has a memory of {of_memory}, but the run belongs to {of_run}: use a memory that covers both, "
+            f"such as the memory of {of_run.tenant!r}, or one agent per scope",
             name="memory",
         )
-    found: RecallSource = within(wanted)
-    return found
+    scoped: RecallSource = within(of_run)
+    return scoped
+
+
+def _without_scopes(memory: RecallSource | None) -> str:
+    if memory is None:
+        return "the agent has no memory"
+    return f"{_name(memory)} has no scopes"
+
+
+def _read_scope(scope: Any, kind: Any) -> Any:
+    """Return a scope of type `kind` from the argument of a run."""
+    if isinstance(scope, tuple):
+        return kind(*scope)
+    return kind.of(scope)
 
 
 def check_memory(memory: object, layers: Layers) -> None:
-    """Refuse what cannot be asked, and layers that would not show what it finds.
+    """Refuse a value that is not a memory, and layers that do not show recalled items.
 
     Raises:
-        AgentDefinitionError: Names what to give instead.
+        AgentDefinitionError: The error contains the expected value.
     """
     if not callable(getattr(memory, "recall", None)) and not callable(memory):
-        example = f"Memory({memory!r:.40})" if isinstance(memory, str | PathLike) else 'Memory("folder")'
+        example = 'Memory("folder")'
+        if isinstance(memory, str | PathLike):
+            example = f"Memory({memory!r:.40})"
         raise AgentDefinitionError(
             f"memory: expected a memory, such as {example}, or a function from a query to documents, "
-            f"got {type(memory).__name__}{_of_other_retriever(memory)}",
+            f"got {type(memory).__name__}{_retriever_advice(memory)}",
             name="memory",
             value=type(memory).__name__,
         )
@@ -203,14 +224,14 @@ def check_memory(memory: object, layers: Layers) -> None:
 
 
 def check_shown(layers: Layers) -> None:
-    """Refuse layers that show nothing of what a memory finds.
+    """Refuse layers that do not show recalled items.
 
     Raises:
-        AgentDefinitionError: Names the prompts that would.
+        AgentDefinitionError: The error contains prompts that show them.
     """
     if not any(_shows(layers, kind) for kind in _KINDS):
         raise AgentDefinitionError(
-            "memory is given, and no prompt of the layers shows what it finds: add MemoPrompt() for documents, "
+            "the agent has a memory, but no prompt of the layers shows recalled items: add MemoPrompt() for documents, "
             "RecalledPrompt() for messages of earlier conversations or KnowledgePrompt() for facts, such as "
             "Layers(..., before_input=[MemoPrompt(), RecalledPrompt()]); in a folder of prompts, a file with "
             "`role: before_input` and `kind: memo`, `recalled` or `knowledge`",
@@ -219,10 +240,10 @@ def check_shown(layers: Layers) -> None:
 
 
 def shown_options(options: RecallOptions | None, layers: Layers) -> RecallOptions:
-    """Return how memory is asked where these layers show what it finds: messages that no prompt shows are left out.
+    """Return the options of a recall for these layers: without roles if no prompt shows recalled messages.
 
     Raises:
-        AgentDefinitionError: These are no options.
+        AgentDefinitionError: The value is not a `RecallOptions`.
     """
     if not isinstance(options, RecallOptions):
         raise AgentDefinitionError(
@@ -230,7 +251,9 @@ def shown_options(options: RecallOptions | None, layers: Layers) -> RecallOption
             name="recall",
             value=type(options).__name__,
         )
-    return options if _shows(layers, "recalled") else replace(options, roles=())
+    if not _shows(layers, "recalled"):
+        return replace(options, roles=())
+    return options
 
 
 def _shows(layers: Layers, kind: str) -> bool:
@@ -242,9 +265,9 @@ def _name(memory: object) -> str:
 
 
 @lru_cache(maxsize=64)
-def _taken(function: Callable[..., Any]) -> frozenset[str]:
-    """Return the names of what a recaller takes beside the query."""
+def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    """Return the names of the parameters of a recall function."""
     try:
         return frozenset(inspect.signature(function).parameters)
-    except (TypeError, ValueError):  # of a kind that cannot be looked into
+    except (TypeError, ValueError):  # a builtin, for example
         return frozenset()

@@ -1,4 +1,4 @@
-"""Messages that ask a model to repair its answer."""
+"""Repair messages: requests for an answer that matches the output type."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from agentkit_prompts.context.prompt_context import RecalledMessage
 __all__ = ["is_repair", "repair_message"]
 
 _REPAIR = "Answer again, with valid JSON only."
-"""The last sentence of such a message."""
+"""Last sentence of a repair message."""
 
 
 def repair_message(error: OutputError) -> Message:
-    """Return the message that asks the model to answer again, with the problems of its answer."""
+    """Return a message with the errors of an answer and a request for another answer."""
     return Message("user", f"{error}. {_REPAIR}")
 
 
 def is_repair(message: Message | RecalledMessage) -> bool:
-    """Return True if a message asks the model to repair its answer."""
+    """Return True if a message requests a repaired answer."""
     return message.role == "user" and message.text.endswith(_REPAIR)

@@ -1,4 +1,4 @@
-"""The context that a run is asked with: the input, the conversation before it, the tools, and the key of its fences."""
+"""Context of a run: the input, the conversation before it, the tools and the session key of the fences."""
 
 from __future__ import annotations
 
@@ -29,93 +29,109 @@ _NO_CONVERSATION = Conversation()
 def run_context(
     chain: Chain[Any], tools: tuple[ToolSpec, ...], user_input: Input, session: SessionProtocol | None, run_id: str
 ) -> PromptContext:
-    """Return the context that a run is asked with, without what memory would recall."""
-    prompter = chain.prompter
-    if prompter is not None and not isinstance(user_input, PromptContext):
-        given: Any = user_input
-        user_input = prompter.context(UserInput(given) if isinstance(given, list | tuple) else given)
+    """Return the context of a run, without recalled items."""
+    if chain.prompter is not None and not isinstance(user_input, PromptContext):
+        user_input = chain.prompter.context(_prompter_input(user_input))
+    conversation = _NO_CONVERSATION
+    if session is not None:
+        conversation = session.conversation
     if isinstance(user_input, PromptContext):
-        conversation = user_input.conversation if session is None else session.conversation
+        if session is None:
+            conversation = user_input.conversation
         _check_unused(user_input, conversation, tools)
         ctx = user_input.evolve(conversation=conversation, tools=tools)
     else:
         if type(user_input) is dict and "messages" in user_input:
-            what = "give the text of the user, and the messages before it as history= or session="
-            raise ContextError("PromptContext", [("user_input.messages", what)])
-        conversation = _NO_CONVERSATION if session is None else session.conversation
+            problem = "expected the text of the user, with the messages before it as history= or session="
+            raise ContextError("PromptContext", [("user_input.messages", problem)])
         ctx = PromptContext(user_input=cast(UserInput, user_input), conversation=conversation, tools=tools)
-    kept = getattr(session, "additional_kwargs", None)
-    if kept:
-        ctx = _with_kept(ctx, kept)
+    stored_kwargs = getattr(session, "additional_kwargs", None)
+    if stored_kwargs:
+        ctx = _with_stored_kwargs(ctx, stored_kwargs)
     if chain.fenced:
         ctx = with_key(ctx, chain, session, run_id)
     return ctx
 
 
 def with_history(chain: Chain[Any], user_input: Input | None, options: Mapping[str, Any]) -> Input | None:
-    """Return the input of a run with the `history` that it is given, if any.
+    """Return the input of a run together with its option `history`, if set.
 
     Raises:
-        AgentDefinitionError: There is a session, a context or no input beside it, which has a history of its own.
-        PrompterError: Names what of it is no turn.
+        AgentDefinitionError: The run has a session or a context, which contain a history, or no input.
+        PrompterError: An entry of the history is not a turn. The error lists all such entries.
     """
     history = options.get("history")
     if history is None:
         return user_input
-    if options.get("session") is not None or user_input is None or isinstance(user_input, PromptContext):
-        what = "session=" if options.get("session") is not None else "a PromptContext" if user_input else "no input"
-        raise AgentDefinitionError(
-            f"history=: the run has {what}, whose conversation it would be; give one of them", name="history"
-        )
-    prompter = chain.prompter
-    if prompter is not None:
-        given: Any = user_input
-        return prompter.context(UserInput(given) if isinstance(given, list | tuple) else given, history)
+    conflict = ""
+    if options.get("session") is not None:
+        conflict = "session= has a conversation already"
+    elif user_input is None:
+        conflict = "the run has no input"
+    elif isinstance(user_input, PromptContext):
+        conflict = "the PromptContext has a conversation already"
+    if conflict:
+        raise AgentDefinitionError(f"history=: {conflict}; remove history=, or pass text as input", name="history")
+    if chain.prompter is not None:
+        return chain.prompter.context(_prompter_input(user_input), history)
     from agentkit_prompts.prompters.history import read_history
 
     return PromptContext(user_input=cast(UserInput, user_input), conversation=Conversation(read_history(history)))
 
 
+def _prompter_input(user_input: Any) -> Any:
+    """Return the input of a run for a prompter, which reads a list as user input with parts."""
+    if isinstance(user_input, list | tuple):
+        return UserInput(user_input)
+    return user_input
+
+
 def _check_unused(ctx: PromptContext, conversation: Conversation, tools: tuple[ToolSpec, ...]) -> None:
-    """Refuse what a run would leave out of a context: the session has the conversation, the agent has the tools.
+    """Refuse parts of a context that the run would ignore: the session has the conversation, the agent has the tools.
 
     Raises:
-        ContextError: Names all of it.
+        ContextError: The error lists all ignored parts.
     """
     problems: list[tuple[str, str]] = []
     if len(ctx.conversation) and ctx.conversation != conversation:
-        problems.append(("conversation", "the conversation of session= would take its place: give one of them"))
+        problems.append(("conversation", "the conversation of session= would replace it: pass one of them"))
     if ctx.tools and ctx.tools != tools:
-        problems.append(("tools", "those of the agent would take their place: give tools= to the agent, or to the run"))
+        problems.append(("tools", "the tools of the agent would replace them: pass tools= to the agent, or to the run"))
     if problems:
         raise ContextError("PromptContext", problems)
 
 
-def _with_kept(ctx: PromptContext, kept: Mapping[str, Any]) -> PromptContext:
-    """Return the context with the additional kwargs of the session, where the input has none of that name."""
-    given = ctx.user_input.additional_kwargs
-    if not (names := [name for name in kept if name not in given]):
+def _with_stored_kwargs(ctx: PromptContext, stored: Mapping[str, Any]) -> PromptContext:
+    """Return the context with the additional kwargs of the session. Kwargs of the input take precedence."""
+    kwargs = ctx.user_input.additional_kwargs
+    names = [name for name in stored if name not in kwargs]
+    if not names:
         return ctx
-    return ctx.evolve(user_input=UserInput(ctx.user_input.input, {**kept, **given}), kept_kwargs=names)
+    return ctx.evolve(user_input=UserInput(ctx.user_input.input, {**stored, **kwargs}), kept_kwargs=names)
 
 
 def with_key(ctx: PromptContext, chain: Chain[Any], session: SessionProtocol | None, run_id: str) -> PromptContext:
-    """Return the context with a key for its fences: the same in every process, and nobody can guess a run id."""
+    """Return the context with the session key of its fences: equal in every process, and as secret as the run id."""
     if not chain.fenced or ctx.session_key is not None:
         return ctx
-    whose = "" if session is None else session.id
-    return ctx.evolve(session_key=f"{whose}\n{run_id or 'composed, not sent'}")
+    session_id = ""
+    if session is not None:
+        session_id = session.id
+    return ctx.evolve(session_key=f"{session_id}\n{run_id or 'composed, not sent'}")
 
 
 def placed(layers: Any, memory: RecallSource | None, compaction: Compaction | None) -> Any:
-    """Return the layers of an agent: before the input of one prompt stands what it recalls and summarises."""
-    recalls, compacts = memory is not None, False
+    """Return the layers of an agent; recalled items and the summary are added to a single prompt, before the input."""
+    if not isinstance(layers, AnyPrompt):
+        return layers
+    added: list[BasePrompt] = []
     if compaction is not None:
         from agentkit.run.parts.compaction import Summarise
 
-        compacts = isinstance(compaction, Summarise)
-    if not (recalls or compacts) or not isinstance(layers, AnyPrompt):
+        if isinstance(compaction, Summarise):
+            added.append(SummaryPrompt())
+    if memory is not None:
+        added += [MemoPrompt(), RecalledPrompt(), KnowledgePrompt()]
+    if not added:
         return layers
-    shown: list[BasePrompt] = [SummaryPrompt()] if compacts else []
-    shown += [MemoPrompt(), RecalledPrompt(), KnowledgePrompt()] if recalls else []
-    return Layers(layers or (), before_input=shown)
+    return Layers(layers or (), before_input=added)

@@ -1,4 +1,4 @@
-"""Sessions: where the conversation of an agent is kept between runs."""
+"""Sessions: storage of a conversation between runs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from agentkit_prompts.errors import brief
 __all__ = ["Session", "SessionProtocol", "checked_session"]
 
 _KWARGS = "additional_kwargs"
-"""Name of the note of a session that holds its additional kwargs."""
+"""Name of the session note with the additional kwargs."""
 
 
 class SessionProtocol(Protocol):
-    """One conversation, and the rendered fragments that go with it. One run at a time uses a session."""
+    """One conversation with its cache of renderings. Only one run at a time can use a session."""
 
     @property
     def id(self) -> str:
-        """Name of the conversation in its store."""
+        """Id of the conversation in its store."""
         ...
 
     @property
@@ -36,25 +36,25 @@ class SessionProtocol(Protocol):
 
     @property
     def render_cache(self) -> RenderCache:
-        """Fragments rendered for earlier turns."""
+        """Renderings of earlier turns."""
         ...
 
     def append(self, *messages: Message | Mapping[str, Any], key: str | None = None) -> Conversation:
-        """Add messages at the end, once per key, and return the conversation. May wait for a disk or a network.
+        """Append messages, once per key, and return the conversation. Can wait for a disk or a network.
 
-        A mapping is a message in the form of a provider.
+        A mapping is a message in the JSON form of a provider.
         """
         ...
 
     def append_now(self, *messages: Message | Mapping[str, Any], key: str | None = None) -> bool:
-        """Do what `append` does if that takes no waiting; return False when it would, with nothing done.
+        """Append messages and return True, or return False without a change if this would wait.
 
-        Async code calls this first, and `append` in a thread after False.
+        Async code calls this method first, and `append` in a thread after False.
         """
         ...
 
     def position(self, key: str) -> int | None:
-        """Return how many messages stand before those that were appended under a key, or None."""
+        """Return the index of the first message that was appended under a key, or None."""
         ...
 
 
@@ -66,12 +66,12 @@ class Session:
     """A conversation in memory: it is lost with the object. `Memory.session` stores a conversation.
 
     Args:
-        id: Name of the conversation.
-        conversation: Messages at the start: our messages, or mappings in the form of a provider.
+        id: Id of the conversation.
+        conversation: Initial messages: `Message` objects, or mappings in the JSON form of a provider.
 
     Raises:
         AgentDefinitionError: The id is not text.
-        MessageError: A value is not a message; the error names all wrong values.
+        MessageError: A value is not a message. The error lists all such values.
     """
 
     __slots__ = ("_notes", "_positions", "conversation", "id", "render_cache")
@@ -100,9 +100,9 @@ class Session:
     def append(
         self, *messages: Message | Mapping[str, Any], key: str | None = None, allow_media: bool = False
     ) -> Conversation:
-        """Add messages, once per key.
+        """Append messages, once per key.
 
-        `allow_media`: whether media of mappings may be in a file of this machine, or at an address that is not public.
+        `allow_media`: True if media of mappings can be local files or have addresses that are not public.
 
         Raises:
             AlreadyUsed: The key was used for other messages.
@@ -127,67 +127,73 @@ class Session:
         return self.conversation
 
     def append_now(self, *messages: Message | Mapping[str, Any], key: str | None = None) -> bool:
-        """Add messages as `append` does, which never waits."""
+        """Append messages and return True: a session in memory never waits."""
         self.append(*messages, key=key)
         return True
 
     def position(self, key: str) -> int | None:
-        """Return how many messages stand before those that were appended under a key, or None."""
+        """Return the index of the first message that was appended under a key, or None."""
         return self._positions.get(key)
 
     def keys(self, start: int, stop: int) -> Mapping[int, str]:
-        """Return the keys under which messages were appended, by index, of those messages from `start` to `stop`."""
+        """Return the keys under which the messages from `start` to `stop` were appended, by index."""
         return {at: key for key, at in self._positions.items() if start <= at < stop}
 
     def note(self, name: str) -> Any:
-        """Return what was last noted under a name about these messages; None where nothing was."""
-        kept = self._notes.get(name)
-        return kept[max(kept)] if kept else None
+        """Return the latest note with a name, or None."""
+        notes = self._notes.get(name)
+        if not notes:
+            return None
+        return notes[max(notes)]
 
     def keep_note(self, name: str, value: Any, at: int | None = None) -> None:
-        """Note something beside the messages. A rewind to before message `at`, or the last one, leaves it behind."""
-        self._notes.setdefault(name, {})[len(self.conversation) if at is None else at] = value
+        """Store a note about the first `at` messages, or about all. A rewind to fewer messages removes the note."""
+        if at is None:
+            at = len(self.conversation)
+        self._notes.setdefault(name, {})[at] = value
 
     @property
     def additional_kwargs(self) -> Mapping[str, Any]:
-        """What stays in force for every input of this session that does not bring its own; see `keep_kwargs`."""
+        """Default additional kwargs of the inputs of this session; see `keep_kwargs`."""
         return self.note(_KWARGS) or {}
 
     def keep_kwargs(self, kwargs: Mapping[str, Any]) -> None:
-        """Keep additional kwargs in force from now on, in place of those kept before.
+        """Replace the default additional kwargs of the next inputs.
 
         Raises:
-            ContextError: It is no mapping of names to values.
+            ContextError: The value is not a mapping of names to values.
         """
         self.keep_note(_KWARGS, dict(UserInput(additional_kwargs=kwargs).additional_kwargs))
 
     def fork(self, id: str, at: int | None = None) -> Session:
-        """Return a session of its own that begins with the first `at` messages; with all when not given.
+        """Return a separate session with the first `at` messages, or with all.
 
         Raises:
-            MessageError: There are fewer messages, or tool results would be cut from their calls.
+            MessageError: The session has fewer messages, or the cut would separate tool results from their calls.
         """
-        fork = Session(id, self.conversation.until(len(self.conversation) if at is None else at))
+        if at is None:
+            at = len(self.conversation)
+        fork = Session(id, self.conversation.until(at))
         fork._positions, fork._notes = self._until(len(fork.conversation))
         return fork
 
     def rewind(self, at: int) -> Conversation:
-        """Go on behind the first `at` messages, and return these.
+        """Remove all messages after the first `at` messages, and return the conversation.
 
         Raises:
-            MessageError: There are fewer messages, or tool results would be cut from their calls.
+            MessageError: The session has fewer messages, or the cut would separate tool results from their calls.
         """
         self.conversation = self.conversation.until(at)
         self._positions, self._notes = self._until(at)
         return self.conversation
 
     def edit(self, seq: int, content: str | Sequence[str | Part]) -> Conversation:
-        """Put another message in the place of message number `seq`, and return the conversation, which ends with it.
+        """Replace message number `seq`, remove the messages after it, and return the conversation.
 
-        `agent.run(None, session=session)` then answers it.
+        `agent.run(None, session=session)` then answers the new message.
 
         Raises:
-            MessageError: There is no such message, or it is part of a round of tool calls.
+            MessageError: The message is missing, or is part of a round of tool calls.
         """
         before, message = self.conversation.edited(seq, content)
         self.rewind(len(before))
@@ -196,28 +202,29 @@ class Session:
     def _until(self, at: int) -> tuple[dict[str, int], dict[str, dict[int, Any]]]:
         """Return the keys and the notes of the first messages."""
         positions = {key: position for key, position in self._positions.items() if position < at}
-        notes = {name: {seq: value for seq, value in kept.items() if seq <= at} for name, kept in self._notes.items()}
+        notes = {name: {seq: value for seq, value in rows.items() if seq <= at} for name, rows in self._notes.items()}
         return positions, notes
 
 
 def checked_session(session: Any) -> SessionProtocol | None:
-    """Return what a run was given as its session.
+    """Return the argument `session` of a run.
 
     Raises:
-        AgentDefinitionError: It is something else, such as the name of a session, or its id is no text.
+        AgentDefinitionError: The value is not a session, such as the id of a session, or its id is not text.
     """
     if session is None:
         return None
-    if callable(getattr(session, "append_now", None)):
-        if isinstance(found := getattr(session, "id", None), str):
-            known: SessionProtocol = session
-            return known
+    if not callable(getattr(session, "append_now", None)):
         raise AgentDefinitionError(
-            f"session: expected a session whose id is text, got the id {brief(found, 40)}", name="session.id"
+            f"session: expected a session, such as Session({session!r:.40}) or memory.session({session!r:.40}), "
+            f"got {type(session).__name__}",
+            name="session",
+            value=type(session).__name__,
         )
-    raise AgentDefinitionError(
-        f"session: expected a session, such as Session({session!r:.40}) or memory.session({session!r:.40}), "
-        f"got {type(session).__name__}",
-        name="session",
-        value=type(session).__name__,
-    )
+    session_id = getattr(session, "id", None)
+    if not isinstance(session_id, str):
+        raise AgentDefinitionError(
+            f"session: expected a session whose id is text, got the id {brief(session_id, 40)}", name="session.id"
+        )
+    checked: SessionProtocol = session
+    return checked
