@@ -116,7 +116,7 @@ def _found(result: Any, memory: RecallSource, roles: Sequence[Speaker]) -> Found
         result.close()
         raise TypeError(f"{_name(memory)} is async: recall runs in a thread, define it as a synchronous function")
     if not isinstance(result, Iterable):
-        raise TypeError(f"{_name(memory)}: expected a list of Documents, got {type(result).__name__}")
+        raise TypeError(f"{_name(memory)}: expected Documents, in a list, got {type(result).__name__}")
     documents: list[Document] = []
     messages: list[RecalledMessage] = []
     for item in result:
