@@ -142,7 +142,7 @@ class MMRSelector(VectorSelector):
 
     Args:
         embedder: Relevance and similarity are cosines of its vectors; None uses keywords instead: BM25 relative to the
-        best score, and the cosine of weighted terms.
+            best score, and the cosine of weighted terms.
         k: Number of examples.
         diversity: 0.0 ranks by relevance only, 1.0 by difference only.
     """
