@@ -13,7 +13,8 @@ from agentkit.agent.definitions import changed_definition, make_definition
 from agentkit.agent.overrides import overridden, overriding
 from agentkit.errors import AgentDefinitionError
 from agentkit.ground.sync_driver import run_blocking, streamed
-from agentkit.ground.unknown_options import ELSEWHERE, refusing_unknown
+from agentkit.ground.unknown_options import AGENT_ELSEWHERE, refusing_unknown
+from agentkit.models.settings import NO_SETTINGS, ModelSettings
 from agentkit.run.engine.run_options import CHANGES, RESUME, RUN, RunOptions, Tools, check_options
 from agentkit.run.parts.agent_definition import AgentDefinition
 from agentkit.run.parts.chain import Chain, Output
@@ -57,17 +58,20 @@ Deps = TypeVar("Deps", default=None)
 _DEFAULT_LIMITS = Limits()
 
 
-@refusing_unknown(**ELSEWHERE)
+@refusing_unknown(**AGENT_ELSEWHERE)
 class Agent(Generic[Deps, Output]):
     """Answers user input, calling tools on the way.
 
     Args:
         model: A model, its name such as "openai:gpt-5-mini", or a `Chain` that brings layers and output type with it.
-        layers: The prompts, placed; a prompt or text is all of `system`. A `Prompter` brings its own.
+        instructions: Text or a prompt: the system prompt, the first layer of `system`. With a memory, recalled items
+            are shown before the input.
+        layers: The full tree of prompts, instead of `instructions`: `Layers`, or a `Prompter`.
+        settings: Default settings of the model, such as `ModelSettings(temperature=0)` or a dict. The settings of a run
+            replace them field by field, and they replace the settings of the model.
         tools: Functions decorated with `@tool`, or plain functions; or a toolset, whose `at` makes those of each run:
             `TurnTools`, `MCPToolset`.
         memory: Where chunks are recalled from before each run; its scope is the widest that is read, see `RunOptions`.
-            With plain text as layers, what is recalled stands before the input.
         recall: How memory is asked.
         compaction: What is done with a conversation that has grown long: `Trim()` or `Summarise(model)`.
         output: The type of the answer, a function that ends the run, or an `OutputSpec`; see `Chain`.
@@ -80,8 +84,8 @@ class Agent(Generic[Deps, Output]):
     Raises:
         ToolDefinitionError: Two tools have the same name, or one cannot be offered to a model.
         PromptError: A prompt can never render.
-        AgentDefinitionError: The output type cannot be asked for, layers are given beside a `Chain`, no prompt shows
-            what memory finds, or there is no model of that name.
+        AgentDefinitionError: The model does not support the output type or a setting, both `instructions` and `layers`
+            are set, or a `Chain` has its own; no prompt shows recalled items; or the name of the model is unknown.
     """
 
     __slots__ = ("definition", "runs")
@@ -99,8 +103,9 @@ class Agent(Generic[Deps, Output]):
     def __init__(
         self,
         model: Model | str,
-        layers: Layers | Prompter | AnyPrompt = ...,
+        instructions: AnyPrompt = ...,
         *,
+        layers: Layers | Prompter = ...,
         output: TypeForm[Output] = ...,
         deps: type[Deps] = ...,
         name: str = ...,
@@ -110,8 +115,9 @@ class Agent(Generic[Deps, Output]):
     def __init__(
         self,
         model: Model | str,
-        layers: Layers | Prompter | AnyPrompt = ...,
+        instructions: AnyPrompt = ...,
         *,
+        layers: Layers | Prompter = ...,
         output: OutputSpec[Output] | Callable[..., Awaitable[Output]],
         deps: type[Deps] = ...,
         name: str = ...,
@@ -121,8 +127,9 @@ class Agent(Generic[Deps, Output]):
     def __init__(
         self,
         model: Model | str,
-        layers: Layers | Prompter | AnyPrompt = ...,
+        instructions: AnyPrompt = ...,
         *,
+        layers: Layers | Prompter = ...,
         output: Callable[..., Output],
         deps: type[Deps] = ...,
         name: str = ...,
@@ -131,8 +138,10 @@ class Agent(Generic[Deps, Output]):
     def __init__(
         self,
         model: Model | Chain[Output] | str,
-        layers: Layers | Prompter | AnyPrompt = "",
+        instructions: AnyPrompt = "",
         *,
+        layers: Layers | Prompter | None = None,
+        settings: ModelSettings | Mapping[str, Any] = NO_SETTINGS,
         tools: Tools = (),
         memory: RecallSource | None = None,
         recall: RecallOptions | None = None,
@@ -148,7 +157,9 @@ class Agent(Generic[Deps, Output]):
         self.runs = None
         self.definition = make_definition(
             model,
-            layers,
+            instructions,
+            layers=layers,
+            settings=settings,
             tools=tools,
             memory=memory,
             recall=recall,

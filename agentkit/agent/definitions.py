@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from agentkit.errors import AgentDefinitionError
+from agentkit.models.settings import NO_SETTINGS, ModelSettings, checked_settings
 from agentkit.run.parts.agent_definition import AgentDefinition
 from agentkit.run.parts.agent_tools import AgentTools
 from agentkit.run.parts.chain import Chain
@@ -31,8 +32,10 @@ _NOT_OF_THE_CHAIN = frozenset(("tools", "limits", "recall"))
 
 def make_definition(
     model: Model | Chain[Any] | str,
-    layers: Layers | Prompter | AnyPrompt,
+    instructions: AnyPrompt,
     *,
+    layers: Layers | Prompter | None,
+    settings: ModelSettings | Mapping[str, Any],
     tools: Any,
     memory: RecallSource | None,
     recall: RecallOptions | None,
@@ -54,10 +57,10 @@ def make_definition(
         raise AgentDefinitionError(
             f"name: expected text, which journals call the agent by, got {brief(name, 40)}", name="name"
         )
-    text = None
+    default_settings = checked_settings(settings)
     if isinstance(model, Chain):
-        chain = model
-        if layers or output is not str or budget is not None or counter is not None:
+        chain, text = model, None
+        if instructions or layers is not None or output is not str or budget is not None or counter is not None:
             raise AgentDefinitionError(
                 "a Chain brings its layers, output type, budget and counter: give them to the Chain instead",
                 name="model",
@@ -68,10 +71,44 @@ def make_definition(
             from agentkit.models.model_names import model as named
 
             model = named(model)
-        if isinstance(layers, AnyPrompt):
-            text = layers
-        chain = Chain(model, placed(layers, memory, compaction), output=output, budget=budget, counter=counter)
-    return _defined(name, chain, tools, limits, memory, recall, compaction, text)
+        text = _checked_prompts(instructions, layers)
+        prompts: Any = layers if text is None else placed(text, memory, compaction)
+        chain = Chain(model, prompts, output=output, budget=budget, counter=counter)
+    definition = _defined(name, chain, tools, limits, memory, recall, compaction, text, NO_SETTINGS)
+    if default_settings == NO_SETTINGS:
+        return definition
+    return changed_definition(definition, {"settings": default_settings})
+
+
+def _checked_prompts(instructions: object, layers: object) -> AnyPrompt | None:
+    """Return the instructions of an agent; None if it has layers.
+
+    Raises:
+        AgentDefinitionError: Both are set, or one of them has the type of the other.
+    """
+    if layers is None:
+        if isinstance(instructions, AnyPrompt):
+            return instructions
+        raise AgentDefinitionError(
+            f"instructions: expected text or a prompt, got {type(instructions).__name__}; "
+            "Layers and prompters are passed as layers=...",
+            name="instructions",
+            value=type(instructions).__name__,
+        )
+    if not isinstance(instructions, str) or instructions:
+        raise AgentDefinitionError(
+            "instructions and layers are both set: put the instructions into the layers, such as "
+            "Layers(instructions, before_input=...)",
+            name="layers",
+        )
+    if isinstance(layers, AnyPrompt):
+        raise AgentDefinitionError(
+            f"layers: expected Layers or a prompter, got {type(layers).__name__}; a text or a prompt is passed as "
+            "instructions=...",
+            name="layers",
+            value=type(layers).__name__,
+        )
+    return None
 
 
 def changed_definition(definition: AgentDefinition[Any], changes: Mapping[str, Any]) -> AgentDefinition[Any]:
@@ -80,16 +117,14 @@ def changed_definition(definition: AgentDefinition[Any], changes: Mapping[str, A
     memory = changes.get("memory", definition.memory)
     compaction = changes.get("compaction", definition.compaction)
     if not changes.keys() <= _NOT_OF_THE_CHAIN:
-        from agentkit.models.model_names import changed_model
-
         layers: Any = chain.prompter or chain.layers
-        if "layers" in changes:
-            layers = changes["layers"]
-            text = layers if isinstance(layers, AnyPrompt) else None
+        if "layers" in changes or "instructions" in changes:
+            layers = changes.get("layers")
+            text = _checked_prompts(changes.get("instructions", ""), layers)
         if text is not None:
             layers = placed(text, memory, compaction)
         chain = Chain(
-            changed_model(chain.model, changes),
+            _changed_model(definition, changes),
             layers,
             output=changes.get("output", chain.output),
             counter=chain.counter,
@@ -105,7 +140,24 @@ def changed_definition(definition: AgentDefinition[Any], changes: Mapping[str, A
         changes.get("recall", None if memory is None else definition.recall),
         compaction,
         text,
+        _changed_settings(definition, changes),
     )
+
+
+def _changed_model(definition: AgentDefinition[Any], changes: Mapping[str, Any]) -> Model:
+    """Return the model of a changed agent: the settings of the agent apply to another model too."""
+    from agentkit.models.model_names import changed_model
+
+    if "model" in changes and definition.settings != NO_SETTINGS:
+        changes = {**changes, "settings": _changed_settings(definition, changes)}
+    return changed_model(definition.chain.model, changes)
+
+
+def _changed_settings(definition: AgentDefinition[Any], changes: Mapping[str, Any]) -> ModelSettings:
+    """Return the settings of a changed agent."""
+    if "settings" not in changes:
+        return definition.settings
+    return definition.settings.merged(checked_settings(changes["settings"]))
 
 
 def _defined(
@@ -117,6 +169,7 @@ def _defined(
     recall: RecallOptions | None,
     compaction: Compaction | None,
     text: AnyPrompt | None,
+    settings: ModelSettings,
 ) -> AgentDefinition[Any]:
     """Return a definition whose parts fit together."""
     if memory is not None:
@@ -141,4 +194,4 @@ def _defined(
             name="layers",
         )
     made = AgentTools(tools, chain.answer)
-    return AgentDefinition(name, chain, made, checked_limits(limits), memory, recall, compaction, text)
+    return AgentDefinition(name, chain, made, checked_limits(limits), memory, recall, compaction, text, settings)

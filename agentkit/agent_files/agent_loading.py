@@ -234,7 +234,8 @@ class _Building:
             return None
         agent: Any = None
         with self._at(file, ()):
-            agent = Agent(model, layers, **options)
+            options["instructions" if isinstance(layers, str) else "layers"] = layers
+            agent = Agent(model, **options)
         source, files = self._path.as_posix(), tuple(self._files)
         return LoadedAgent(agent, source, spec.description, version.hexdigest(), memory, files, self._opened)
 

@@ -83,7 +83,7 @@ def default_layers(*, shows_tools: bool = False) -> Layers:
 def default_agent(model: Model, memory: Memory | None = None) -> Agent:
     """Return the agent that `agentkit chat` and the demo talk to."""
     layers = default_layers(shows_tools=not has_place_for_tools(model))
-    return Agent(model, layers, tools=[calculate, time_tool()], memory=memory)
+    return Agent(model, layers=layers, tools=[calculate, time_tool()], memory=memory)
 
 
 def has_place_for_tools(model: Model) -> bool:

@@ -10,7 +10,7 @@ from agentkit.errors import UnknownOption
 from agentkit_prompts.hints import option_hint
 from agentkit_prompts.options import unknown_option
 
-__all__ = ["ELSEWHERE", "check_names", "refusing_unknown"]
+__all__ = ["AGENT_ELSEWHERE", "ELSEWHERE", "check_names", "refusing_unknown"]
 
 ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("system", "system_prompt", "instructions", "prompt", "prompts"), "layers"),
@@ -20,7 +20,14 @@ ELSEWHERE: Mapping[str, str] = {
     "functions": "tools",
     "model_settings": "model",
 }
-"""Name of an option of an agent or a chain in other frameworks -> name of our option."""
+"""Name of an option of a chain in other frameworks -> name of our option."""
+AGENT_ELSEWHERE: Mapping[str, str] = {
+    **ELSEWHERE,
+    **dict.fromkeys(("system", "system_prompt", "system_message", "prompt", "prompts"), "instructions"),
+    "instructions": "instructions",
+    "model_settings": "settings",
+}
+"""Name of an option of an agent in other frameworks -> name of our option."""
 
 _SESSION = "a conversation is kept in a session: run(..., session=Session('name'))"
 _OF_SESSIONS = ("checkpointer", "session", "history", "chat_history", "thread_id", "config")

@@ -16,7 +16,6 @@ from agentkit.models.secret_values import secrets_in, without_secrets
 from agentkit_prompts.context.frozen import FrozenDict, freeze
 from agentkit_prompts.errors import ContextError, brief
 from agentkit_prompts.limits import MAX_COUNT
-from agentkit_prompts.names import nearest
 from agentkit_prompts.options import Count, CountOrZero, Text, options
 
 if TYPE_CHECKING:
@@ -209,20 +208,16 @@ NO_SETTINGS = ModelSettings()
 
 
 def checked_settings(settings: object, where: str = "settings") -> ModelSettings:
-    """Return the argument `settings` of a model or a run.
+    """Return the argument `settings` of a model, an agent or a run; a mapping contains the fields by name.
 
     Raises:
         AgentDefinitionError: The argument is not `ModelSettings`.
+        UnknownOption: A name in the mapping is unknown.
     """
     if isinstance(settings, ModelSettings):
         return settings
-    if isinstance(settings, Mapping):
-        hint = "".join(nearest(str(name), [field.name for field in fields(ModelSettings)]) for name in settings)
-        raise AgentDefinitionError(
-            f"{where}: expected ModelSettings(...), got a mapping: write ModelSettings(**it){hint}",
-            name="settings",
-            value="mapping",
-        )
+    if isinstance(settings, Mapping) and all(isinstance(name, str) for name in settings):
+        return ModelSettings(**settings)
     raise AgentDefinitionError(
         f"{where}: expected ModelSettings, such as ModelSettings(temperature=0), got {type(settings).__name__}",
         name="settings",

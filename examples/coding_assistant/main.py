@@ -27,7 +27,7 @@ played = ScriptedModel(
     ]
 )
 asked = model(os.environ["MODEL"]) if "MODEL" in os.environ else played
-agent = Agent(asked, layers, tools=file_tools(project))
+agent = Agent(asked, layers=layers, tools=file_tools(project))
 
 print("needs:", ", ".join(sorted(agent.additional_kwargs_schema["properties"])))
 try:

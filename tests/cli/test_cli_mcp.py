@@ -41,7 +41,7 @@ def agent():
         return "|".join(message.text for message in sent.messages)
 
     model = ScriptedModel.repeat(Message("assistant", tool_calls=CALLS), answer)
-    return Agent(model, Layers("You sell books.", before_input=INFO), tools=[look, pay], name="shop")
+    return Agent(model, layers=Layers("You sell books.", before_input=INFO), tools=[look, pay], name="shop")
 """
 
 

@@ -23,12 +23,13 @@ class Latest:
         return pool[-1:]
 
 layers = Layers(before_input=ExamplesPrompt(selector=Latest()))
-print(version_of(Agent(ScriptedModel(["x"]), layers, name="a")))
+print(version_of(Agent(ScriptedModel(["x"]), layers=layers, name="a")))
 """
 
 
 def version(layers: Any, **options: Any) -> str:
-    return version_of(Agent(ScriptedModel(["x"]), layers, name="a", **options))
+    options["layers" if isinstance(layers, Layers) else "instructions"] = layers
+    return version_of(Agent(ScriptedModel(["x"]), name="a", **options))
 
 
 def test_a_change_far_inside_of_a_prompt_is_another_version(tmp_path: Path) -> None:

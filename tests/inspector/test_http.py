@@ -236,7 +236,7 @@ def test_two_tenants_with_the_same_names_never_see_each_other() -> None:
     for tenant in ("red", "blue"):
         session = Session("main")
         session.append(Message("user", f"secret of {tenant}"), Message("assistant", "ok"))
-        agent = Agent(ScriptedModel.repeat("ok"), Layers(TextPrompt(f"You serve {tenant}.")), name="desk")
+        agent = Agent(ScriptedModel.repeat("ok"), layers=Layers(TextPrompt(f"You serve {tenant}.")), name="desk")
         sources[tenant] = LocalSource([agent], sessions=[session])
         sources[tenant].add(agent.run_sync(f"ask {tenant}", run_id=f"run-{tenant}").journal)
 

@@ -94,7 +94,7 @@ def test_a_prompt_of_a_file_names_the_file(page: Page, serve: Serve, tmp_path: P
     file = tmp_path / "rules.prompt.j2"
     file.write_text("Line one.\nBe kind to {{ user_input }}.", "utf-8")
     layers = Layers(TextPrompt(Template.from_file(file), volatility="session"))
-    agent = Agent(ScriptedModel.repeat("ok"), layers, name="filed")
+    agent = Agent(ScriptedModel.repeat("ok"), layers=layers, name="filed")
     source = LocalSource([agent], runs=[agent.run_sync("Ada", run_id="r").journal])
     page.goto(f"{serve(source)}#/run/r")
     page.locator(".piece", has_text="Ada").first.hover()
@@ -470,7 +470,7 @@ def test_hostile_text_is_text_everywhere(page: Page, serve: Serve) -> None:
             Message("assistant", one),
         )
     layers = Layers(TextPrompt("{{ locale }} Be careful.", name=HOSTILE[0]))
-    agent = Agent(ScriptedModel.repeat(text), layers, name=HOSTILE[0])
+    agent = Agent(ScriptedModel.repeat(text), layers=layers, name=HOSTILE[0])
     source = LocalSource([agent], sessions=[session])
     journal = agent.run_sync(text, run_id=HOSTILE[0]).journal
     source.add(journal, text)
@@ -535,7 +535,7 @@ def test_a_form_of_ten_thousand_fields_is_usable(page: Page, serve: Serve) -> No
     fields = {f"f{number}": {"type": "string"} for number in range(10_000)}
     schema = {"type": "object", "properties": fields, "required": [*fields][:150]}
     prompt = AdditionalInfoPrompt(Template("{{ f0 }}", params_schema=schema), volatility="session")
-    page.goto(f"{serve(LocalSource([Agent(ScriptedModel.repeat('no'), Layers(prompt))]))}#/new")
+    page.goto(f"{serve(LocalSource([Agent(ScriptedModel.repeat('no'), layers=Layers(prompt))]))}#/new")
     expect(page.get_by_text("9,900 more, as JSON")).to_be_visible()
     assert page.locator(".form .field").count() == 101
 

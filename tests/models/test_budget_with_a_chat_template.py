@@ -37,7 +37,11 @@ def asked(budget: int | Budget | None, model: Model | str, documents: int = 12, 
     shown = MemoPrompt(size=Size(cut="items", min=1))
     layers = Layers("Answer from the documents.", before_input=shown, history_block=0)
     agent = Agent(
-        completing(model) if isinstance(model, str) else model, layers, tools=[price], counter=Words(), budget=budget
+        completing(model) if isinstance(model, str) else model,
+        layers=layers,
+        tools=[price],
+        counter=Words(),
+        budget=budget,
     )
     return agent.compose(
         PromptContext(

@@ -76,8 +76,8 @@ def test_a_call_stands_in_the_next_prompt_as_the_model_wrote_it(
     for more in ("", "\n", " \n\n"):
         said = f"{says}{more}{space}{written}"
         name = server.on("raw-spaced", in_turn(completes(said), completes("It is 5.")))
-        layers = Layers(["Be brief.", ToolPrompt()]) if template == "vicuna" else "Be brief."
-        result = Agent(raw_model(server, name, chat_template=template), layers, tools=[add]).run_sync("2 + 3?")
+        layers = Layers(["Be brief.", ToolPrompt()]) if template == "vicuna" else Layers("Be brief.")
+        result = Agent(raw_model(server, name, chat_template=template), layers=layers, tools=[add]).run_sync("2 + 3?")
         first, second = (asked.body["prompt"] for asked in server.to(name)[-2:])
         blank = " " if template == "vicuna" else ""  # which it has behind its marker where a reply follows
         assert second.startswith(first + blank + said)

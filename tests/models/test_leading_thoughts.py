@@ -159,7 +159,7 @@ def test_where_calls_stay_text_a_thought_is_sent_where_the_template_has_a_place_
 ) -> None:
     name = server.on(f"in text {count}", in_turn(completes(f"<think>Add.</think>{CALL}"), completes("It is 5.")))
     template = JinjaChatTemplate(source, lossy=True) if count else source
-    agent = Agent(CompletionModel(name, template, base_url=server.url), Layers([ToolPrompt()]), tools=[add])
+    agent = Agent(CompletionModel(name, template, base_url=server.url), layers=Layers([ToolPrompt()]), tools=[add])
     assert agent.run_sync("2 + 3?").output == "It is 5."
     prompt = server.to(name)[-1].body["prompt"]
     assert prompt.count("<think>Add.</think>") == prompt.count("Add.") == count and CALL in prompt

@@ -265,7 +265,7 @@ def test_text_right_behind_a_heading_is_quoted() -> None:
     note = Document(
         "# Returns\nOrders may be returned within 30 days.\n## Refunds\nMoney is back in a week.", source="n.md"
     )
-    agent = Agent(OfflineModel(), Layers("Answer.", before_input=MemoPrompt()))
+    agent = Agent(OfflineModel(), layers=Layers("Answer.", before_input=MemoPrompt()))
     for question, answer in (("How long may orders be returned?", "30 days"), ("What of refunds?", "a week")):
         found = agent.run_sync(PromptContext(user_input=question, documents=[note])).output
         assert answer in found and "#" not in found.partition("[")[0], found

@@ -156,7 +156,7 @@ def test_the_text_and_the_reply_fit_together(server: ChatServer, template: Any, 
     model = CompletionModel(name, template, base_url=server.url, session_len=session_len)
     system: Any = ["Rules.", ToolPrompt()] if template == "vicuna" else ["Rules."]
     layers = Layers(system, history_block=0)
-    agent = Agent(model, layers, tools=[stock], counter=pieces)
+    agent = Agent(model, layers=layers, tools=[stock], counter=pieces)
     history = [message for number in range(80) for message in called(number)]
     session = Session()
     session.append(*history)
@@ -185,10 +185,14 @@ def test_a_turn_counts_what_is_new() -> None:
 
 def test_explain_shows_what_the_chat_template_adds() -> None:
     pieces = Pieces()
-    cases: list[Any] = [("qwen2.5-7b-instruct", ""), ("vicuna", Layers(["Rules.", ToolPrompt()])), (JINJA, "Go.")]
+    cases: list[Any] = [
+        ("qwen2.5-7b-instruct", Layers()),
+        ("vicuna", Layers(["Rules.", ToolPrompt()])),
+        (JINJA, Layers("Go.")),
+    ]
     for template, layers in cases:
         model = CompletionModel("m", template, base_url="http://localhost:1")
-        composition = Agent(model, layers, tools=[stock], counter=pieces).compose("Where?")
+        composition = Agent(model, layers=layers, tools=[stock], counter=pieces).compose("Where?")
         table = {row.layer: row.tokens for row in composition.explain()}
         text = composition.to_text(template)
         assert table["chat template"] > 5 and "overhead" not in table

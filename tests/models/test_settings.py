@@ -168,7 +168,7 @@ def test_what_an_endpoint_cannot_do_is_an_error_when_the_model_or_the_run_is_mad
     assert len(server.to(name)) == before
 
 
-@pytest.mark.parametrize("settings", [{"temperature": 0}, {"temprature": 0}, "hot", 3])
+@pytest.mark.parametrize("settings", [{7: 0}, ["temperature"], "hot", 3])
 def test_settings_of_another_type_are_refused(settings: Any) -> None:
     with raises(AgentDefinitionError, name="settings"):
         OpenAIModel("gpt", settings=settings)

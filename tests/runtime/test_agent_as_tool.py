@@ -77,7 +77,7 @@ def test_kwargs_that_the_inner_agent_requires_are_parameters_of_the_tool() -> No
 
     inner = Agent(
         ScriptedModel(["Sunny."]),
-        Layers(before_input=AdditionalInfoPrompt(Template("{{ city.name }}, {{ tone }}", params_schema=Wants))),
+        layers=Layers(before_input=AdditionalInfoPrompt(Template("{{ city.name }}, {{ tone }}", params_schema=Wants))),
     )
     one = offered(inner)
     parameters = one.spec.parameters
@@ -100,7 +100,7 @@ def test_kwargs_that_the_inner_agent_requires_are_parameters_of_the_tool() -> No
 
 def test_a_kwarg_that_is_called_like_the_question_is_refused_until_one_is_renamed() -> None:
     layers = Layers(before_input=AdditionalInfoPrompt("{{ input }}"))
-    inner = Agent(ScriptedModel([]), layers)
+    inner = Agent(ScriptedModel([]), layers=layers)
     with raises(ToolDefinitionError, tool="expert", names=("input",)):
         offered(inner)
     assert list(offered(inner, argument="question").spec.parameters["properties"]) == ["question", "input"]

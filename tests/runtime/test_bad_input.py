@@ -90,7 +90,7 @@ SCRIPT = [calling(("pay", {"amount": 3}), "look", "look", text="On it."), "Paid.
 
 def cashier(paid: list[str], script: list[Any]) -> Agent[Any, str]:
     pool = ExamplesPrompt(examples=[Example("a", "b"), Example("c", "d")], selector=Last())
-    return Agent(Ticking(script), Layers("Pay.", before_input=pool), tools=PerRun(paid), name="cashier")
+    return Agent(Ticking(script), layers=Layers("Pay.", before_input=pool), tools=PerRun(paid), name="cashier")
 
 
 async def approve(call: Any) -> bool:
@@ -192,7 +192,7 @@ def test_a_selector_that_returns_garbage_or_raises_is_a_prompt_error(found: Any,
     layers = Layers(before_input=ExamplesPrompt(examples=[Example("a", "b")], selector=Selector()))
     model, session = ScriptedModel(["never"]), Session()
     with raises(PromptError, name="Selector") as caught:
-        Agent(model, layers).run_sync("x", session=session)
+        Agent(model, layers=layers).run_sync("x", session=session)
     assert not model.requests and not len(session.conversation)
     assert caught.value.journal is not None  # type: ignore[attr-defined]
 

@@ -42,7 +42,9 @@ def look() -> str:
 
 def test_an_agent_with_changes_keeps_the_rest() -> None:
     agent = Agent(ScriptedModel(["first"]), "One.", tools=[look], name="named")
-    other = agent.with_changes(model=ScriptedModel([calling("look"), "second"]), layers="Two.", limits=Limits(steps=2))
+    other = agent.with_changes(
+        model=ScriptedModel([calling("look"), "second"]), instructions="Two.", limits=Limits(steps=2)
+    )
     assert (other.run_sync("x").output, agent.run_sync("x").output) == ("second", "first")
     assert (other.name, [*other.tools], agent.with_changes(tools=[]).tools) == ("named", ["look"], {})
     assert agent.with_changes(model=ScriptedModel(["3"]), output=int).run_sync("x").output == 3
@@ -53,7 +55,7 @@ def test_an_agent_with_changes_keeps_the_rest() -> None:
 def test_an_override_inside_of_another_adds_its_changes() -> None:
     agent = Agent(ScriptedModel(["real"]), "One.")
     with agent.override(model=ScriptedModel.repeat("fake")):
-        with agent.override(layers="Two."), agent.override(limits=Limits(steps=1)):
+        with agent.override(instructions="Two."), agent.override(limits=Limits(steps=1)):
             result = agent.run_sync("x")
             assert (result.output, result.composition.system.text) == ("fake", "Two.")
         result = agent.run_sync("x")
@@ -117,14 +119,14 @@ def test_a_stream_passes_events_on_to_another_listener_too() -> None:
 
 def test_text_given_in_place_of_layers_shows_what_memory_finds() -> None:
     agent = Agent(ScriptedModel([]), "One.", memory=Library("The sky is green."))
-    assert "The sky is green." in agent.with_changes(layers="Two.").compose("sky?").to_text()
+    assert "The sky is green." in agent.with_changes(instructions="Two.").compose("sky?").to_text()
 
 
 def test_an_override_holds_for_what_is_composed_and_resumed() -> None:
     agent = Agent(ScriptedModel([OSError("gone")]), "One.")
     with raises(OSError, args=("gone",)) as failed:
         agent.run_sync("go")
-    with agent.override(model=ScriptedModel(["done"]), layers="Two."):
+    with agent.override(model=ScriptedModel(["done"]), instructions="Two."):
         assert agent.compose("go").system.text == "Two."
         assert agent.resume_sync(failed.value.journal).output == "done"  # type: ignore[attr-defined]
     assert agent.compose("go").system.text == "One."
@@ -139,13 +141,13 @@ def test_one_run_has_another_model_layers_tools_output_and_limits() -> None:
     changed = agent.run_sync(
         "x",
         model=ScriptedModel([calling("look"), "3"]),
-        layers="Two.",
+        instructions="Two.",
         tools=[look],
         output=int,
         limits=Limits(steps=2),
     )
     assert (changed.output, changed.composition.system.text, changed.steps) == (3, "Two.", 2)
-    assert [*agent.stream_sync("x", layers="Three.")][-1].result.composition.system.text == "Three."  # type: ignore[union-attr]
+    assert [*agent.stream_sync("x", instructions="Three.")][-1].result.composition.system.text == "Three."  # type: ignore[union-attr]
     assert agent.compose("x").system.text == "One."
     with raises(TypeError, name="limit", meant={"limit": "limits"}):
         agent.run_sync("x", limit=3)  # type: ignore[call-arg]
@@ -182,7 +184,7 @@ def test_memory_and_compaction_may_be_others_for_a_while_or_for_one_run() -> Non
     assert "noon" not in reading.with_changes(memory=None).compose("when?").user.text
     assert reading.with_changes(memory=None).compose("when?").messages == plain.compose("when?").messages
     assert "nine" in reading.with_changes(memory=library("It opens at nine.")).compose("when?").user.text
-    assert "noon" in reading.with_changes(layers="Be kind.").compose("when?").user.text
+    assert "noon" in reading.with_changes(instructions="Be kind.").compose("when?").user.text
     with plain.override(memory=library("It opens at ten.")):
         assert "ten" in plain.run_sync("when?").composition.user.text
     assert "ten" in plain.run_sync("when?", memory=library("It opens at ten.")).composition.user.text
@@ -200,7 +202,7 @@ def test_memory_and_compaction_may_be_others_for_a_while_or_for_one_run() -> Non
 
 def test_a_memory_that_no_prompt_shows_and_options_without_one_are_refused() -> None:
     model = ScriptedModel.repeat("x")
-    placed = Agent(model, Layers("Be brief."))
+    placed = Agent(model, layers=Layers("Be brief."))
     with raises(AgentDefinitionError, name="layers"):
         placed.with_changes(memory=lambda query: [])
     with raises(AgentDefinitionError, name="layers", value="summary"):

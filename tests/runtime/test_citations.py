@@ -13,8 +13,8 @@ GREEN = Document("Grass is green.", source="grass, or lawn; a study.md", positio
 FOUND = [BLUE, GREEN]
 
 
-def answered(text: str, layers: Layers | str = "", found: list[Document] = FOUND) -> RunResult[str]:
-    return Agent(ScriptedModel([text]), layers, memory=lambda query: found).run_sync("Which colours?")
+def answered(text: str, layers: Layers | None = None, found: list[Document] = FOUND) -> RunResult[str]:
+    return Agent(ScriptedModel([text]), layers=layers, memory=lambda query: found).run_sync("Which colours?")
 
 
 def test_labels_that_the_answer_uses_are_citations_with_their_places() -> None:

@@ -207,7 +207,7 @@ WRONG: list[Any] = [
     (lambda: Agent(ScriptedModel([]), compaction=Trim()), "compaction.tokens"),
     (lambda: Agent(ScriptedModel([]), compaction="trim"), "compaction"),  # type: ignore[call-overload]
     (lambda: Agent(ScriptedModel([]), compaction=Trim), "compaction"),  # type: ignore[call-overload]
-    (lambda: Agent(ScriptedModel([]), Layers("A"), compaction=SHORT), "layers"),
+    (lambda: Agent(ScriptedModel([]), layers=Layers("A"), compaction=SHORT), "layers"),
     (lambda: Agent(Chain(ScriptedModel([]), "A"), compaction=SHORT), "layers"),
     (lambda: Trim(tokens=0), "tokens"),
     (lambda: Trim(tokens=True), "tokens"),
@@ -226,9 +226,9 @@ def test_a_budget_says_when_and_changed_agents_keep_the_compaction() -> None:
     agent = Agent(ScriptedModel(["ok"]), "A", budget=1200, compaction=Summarise(counting("notes", "notes")))
     session = Session()
     talked(session, 8)
-    result = agent.with_changes(layers="B", model=ScriptedModel(["ok"])).run_sync("x", session=session)
+    result = agent.with_changes(instructions="B", model=ScriptedModel(["ok"])).run_sync("x", session=session)
     assert "notes" in result.composition.user.text and result.composition.tokens <= 1200
-    Agent(ScriptedModel([]), Layers(before_input=SummaryPrompt()), compaction=Summarise(counting(), tokens=9))
+    Agent(ScriptedModel([]), layers=Layers(before_input=SummaryPrompt()), compaction=Summarise(counting(), tokens=9))
 
 
 def test_a_summary_that_is_not_extended_stays_one_of_what_it_was_written_from(session: Any) -> None:

@@ -97,7 +97,7 @@ async def test_what_goes_wrong_is_raised_after_the_events_before_it() -> None:
 
 
 async def test_a_broken_prompt_is_raised_before_any_event() -> None:
-    agent = Agent(ScriptedModel(["never"]), Layers(before_input=TextPrompt("{{ additional_kwargs.x }}")))
+    agent = Agent(ScriptedModel(["never"]), layers=Layers(before_input=TextPrompt("{{ additional_kwargs.x }}")))
     with pytest.raises(KwargsError) as caught:
         await heard(agent)
     assert list(caught.value.problems) == ["x"]

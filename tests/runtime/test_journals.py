@@ -69,7 +69,7 @@ SCRIPT = (
 def bank(accounts: Accounts, script: tuple[Any, ...] = SCRIPT) -> Agent:
     layers = Layers("You pay bills.", before_input=MemoPrompt())
     library = Library("Bills are due on Fridays.")
-    return Agent(ScriptedModel(script), layers, tools=accounts.tools(), memory=library, name="bank")
+    return Agent(ScriptedModel(script), layers=layers, tools=accounts.tools(), memory=library, name="bank")
 
 
 def rest(journal: Journal) -> tuple[Any, ...]:
@@ -319,14 +319,14 @@ def test_a_journal_keeps_the_whole_input() -> None:
         documents=[Document("a", metadata={"page": 3})],
         session_key="secret",
     )
-    agent = Agent(ScriptedModel([OSError("gone")]), Layers(AdditionalInfoPrompt(Template("{{ root }}"))))
+    agent = Agent(ScriptedModel([OSError("gone")]), layers=Layers(AdditionalInfoPrompt(Template("{{ root }}"))))
     with pytest.raises(OSError) as failed:
         agent.run_sync(given)
     text = failed.value.journal.dumps()  # type: ignore[attr-defined]
     assert "secret" not in text
     read = Journal.loads(text).context
     assert (read.user_input, read.documents) == (given.user_input, given.documents)
-    resumed = Agent(ScriptedModel(["ok"]), agent.chain.layers).resume_sync(Journal.loads(text))
+    resumed = Agent(ScriptedModel(["ok"]), layers=agent.chain.layers).resume_sync(Journal.loads(text))
     assert resumed.output == "ok" and json.loads(text.splitlines()[0])["journal"] == 1
 
 

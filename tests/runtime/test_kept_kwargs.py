@@ -33,7 +33,7 @@ def session(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 
 def agent(*script: str, layers: Layers = LAYERS) -> Agent[Any, Any]:
-    return Agent(ScriptedModel(list(script)), layers)
+    return Agent(ScriptedModel(list(script)), layers=layers)
 
 
 def test_what_a_session_keeps_holds_for_every_input_that_brings_no_other(session: Any) -> None:

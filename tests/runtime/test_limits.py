@@ -131,7 +131,7 @@ class SlowSelector:
 async def test_seconds_end_a_slow_choice_of_examples() -> None:
     session, model = Session(), ScriptedModel(["ok"])
     shots = ExamplesPrompt(examples=[Example("2+2", "4")], selector=SlowSelector())
-    agent = Agent(model, Layers(before_input=shots), limits=Limits(seconds=60))
+    agent = Agent(model, layers=Layers(before_input=shots), limits=Limits(seconds=60))
     with controlled_time(), pytest.raises(LimitExceeded):
         await agent.run("slow", session=session)
     assert len(session.conversation) == 0

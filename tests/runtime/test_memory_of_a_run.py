@@ -108,7 +108,7 @@ def test_with_a_plain_text_as_prompt_what_is_recalled_is_placed_and_shown() -> N
 
 def test_memory_that_no_prompt_shows_is_refused() -> None:
     with raises(AgentDefinitionError, name="layers"):
-        Agent(ScriptedModel([]), Layers("Answer."), memory=Library("a"))
+        Agent(ScriptedModel([]), layers=Layers("Answer."), memory=Library("a"))
     with raises(AgentDefinitionError, name="layers"):
         Agent(Chain(ScriptedModel([]), "Answer."), memory=Library("a"))
 
@@ -158,7 +158,7 @@ def test_what_is_given_in_place_of_a_memory_a_session_or_a_model_is_refused_with
 
 
 def test_a_model_may_be_named_and_a_budget_given() -> None:
-    agent = Agent("openai:gpt-5-mini", Layers("a", before_input=MemoPrompt()), budget=50)
+    agent = Agent("openai:gpt-5-mini", layers=Layers("a", before_input=MemoPrompt()), budget=50)
     assert isinstance(agent.chain.model, OpenAIModel) and agent.chain.model.name == "gpt-5-mini"
     assert agent.chain.budget == 50
 

@@ -26,14 +26,14 @@ SHOP = "You sell {{ goods }} in {{ language }}."
 def test_any_prompt_and_template_is_the_layers_of_an_agent() -> None:
     asked = AdditionalInfoPrompt(SHOP, volatility="session")
     kwargs = {"input": "Hi", "additional_kwargs": {"goods": "tea", "language": "French"}}
-    for agent in (Agent(OfflineModel(), asked), Agent(OfflineModel()).with_changes(layers=asked)):
+    for agent in (Agent(OfflineModel(), asked), Agent(OfflineModel()).with_changes(instructions=asked)):
         assert agent.compose(kwargs).messages[0].text == "You sell tea in French."
         assert agent.chain.layers.system == (asked,)
     template = Template("Speak {{ locale }}.")
     for made in (template, TextPrompt(template)):
         assert Chain(OfflineModel(), made).layers == Layers(made)
         assert Agent(OfflineModel(), made).chain.layers == Layers(made)
-    with raises(AgentDefinitionError, name="layers", value="list"):
+    with raises(AgentDefinitionError, name="instructions", value="list"):
         Agent(OfflineModel(), [asked])  # type: ignore[call-overload]
 
 
@@ -71,7 +71,7 @@ def test_braces_of_code_and_json_are_no_variables(text: str) -> None:
 def test_a_budget_may_be_changed() -> None:
     agent = Agent(OfflineModel(), "Rules.", budget=500)
     assert agent.with_changes(budget=2000).chain.budget == 2000 and agent.with_changes(budget=None).chain.budget is None
-    assert agent.with_changes(layers="Others.").chain.budget == 500
+    assert agent.with_changes(instructions="Others.").chain.budget == 500
 
 
 def test_words_of_other_frameworks_name_ours() -> None:
@@ -92,7 +92,7 @@ def test_what_asks_for_a_typed_answer_is_no_reason_to_warn(volatility: Volatilit
     layers = Layers(AdditionalInfoPrompt("You sell {{ goods }}.", volatility=volatility))
     with warnings.catch_warnings():
         warnings.simplefilter("error", VolatilityWarning)
-        agent = Agent(OfflineModel(), layers, output=int)
+        agent = Agent(OfflineModel(), layers=layers, output=int)
         composition = agent.compose(UserInput("How many?", additional_kwargs={"goods": "lamps"}))
     assert "JSON Schema" in composition.text
 

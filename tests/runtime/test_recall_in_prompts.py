@@ -42,7 +42,7 @@ def test_documents_facts_and_earlier_conversations_reach_the_prompt(tmp_path: Pa
     with Memory(tmp_path) as memory:
         memory.session("before").append(Message("user", "The heron nests behind the weir.", name="Ada"))
         memory.facts.add("Herons are birds.")
-        agent = Agent(ScriptedModel(["ok"] * 3), LAYERS, memory=memory)
+        agent = Agent(ScriptedModel(["ok"] * 3), layers=LAYERS, memory=memory)
         session = memory.session("now")
         sent, recalled = asked(agent, "Where does the heron nest?", session)
         assert "The heron nests behind the weir." in sent
@@ -55,7 +55,7 @@ def test_documents_facts_and_earlier_conversations_reach_the_prompt(tmp_path: Pa
 def test_what_the_prompt_shows_is_not_recalled_again(tmp_path: Path) -> None:
     with Memory(tmp_path) as memory:
         session = memory.session("now")
-        agent = Agent(ScriptedModel(["ok"] * 3), LAYERS, memory=memory)
+        agent = Agent(ScriptedModel(["ok"] * 3), layers=LAYERS, memory=memory)
         asked(agent, "The heron nests behind the weir.", session)
         _, recalled = asked(agent, "Where does the heron nest?", session)
         assert recalled.documents == recalled.recalled == ()
@@ -67,7 +67,7 @@ def test_what_the_prompt_shows_is_not_recalled_again(tmp_path: Path) -> None:
 def test_a_conversation_that_is_kept_elsewhere_hides_nothing(tmp_path: Path) -> None:
     with Memory(tmp_path) as memory:
         memory.facts.add("Herons are birds.")
-        agent = Agent(ScriptedModel(["ok"] * 2), LAYERS, memory=memory)
+        agent = Agent(ScriptedModel(["ok"] * 2), layers=LAYERS, memory=memory)
         said = [Message("user", "Herons?"), Message("assistant", "Yes.")]
         for session in (Session(), Session(conversation=Conversation(said))):
             sent, recalled = asked(agent, "What are herons?", session)
@@ -96,7 +96,7 @@ def test_facts_of_the_context_stay_before_those_recalled() -> None:
         knowledge = (Fact("recalled"),)
 
     ctx = PromptContext(user_input="hi", knowledge=[Fact("given")])
-    result = Agent(ScriptedModel(["ok"]), LAYERS, memory=Knowing()).run_sync(ctx)
+    result = Agent(ScriptedModel(["ok"]), layers=LAYERS, memory=Knowing()).run_sync(ctx)
     assert [fact.text for fact in result.composition.context.knowledge] == ["given", "recalled"]
 
 
@@ -174,9 +174,9 @@ def test_messages_that_no_prompt_shows_are_not_asked_for_and_any_prompt_that_sho
         asked_for.append(roles)
         return [Document("d"), RecalledMessage("mine", "user"), RecalledMessage("the model's", "assistant")]
 
-    shown = Agent(ScriptedModel(["ok"]), Layers(before_input=RecalledPrompt()), memory=remember).compose("x")
+    shown = Agent(ScriptedModel(["ok"]), layers=Layers(before_input=RecalledPrompt()), memory=remember).compose("x")
     assert [found.text for found in shown.context.recalled] == ["mine"]
-    hidden = Agent(ScriptedModel(["ok"]), Layers(before_input=MemoPrompt()), memory=remember).compose("x")
+    hidden = Agent(ScriptedModel(["ok"]), layers=Layers(before_input=MemoPrompt()), memory=remember).compose("x")
     assert hidden.context.recalled == () and [found.text for found in hidden.context.documents] == ["d"]
     assert asked_for == [("user",), ()]
 

@@ -107,7 +107,8 @@ def test_two_runs_have_different_ids_unless_one_is_given() -> None:
 def test_the_input_may_be_text_parts_a_user_input_or_a_whole_context() -> None:
     model = ScriptedModel.repeat("ok")
     agent = Agent(
-        model, Layers(before_input=[TextPrompt("For {{ additional_kwargs.to | default('you') }}."), KnowledgePrompt()])
+        model,
+        layers=Layers(before_input=[TextPrompt("For {{ additional_kwargs.to | default('you') }}."), KnowledgePrompt()]),
     )
     agent.run_sync("hello")
     assert model.requests[-1].messages[-1].text == "For you.\n\nhello"
@@ -137,7 +138,7 @@ def test_a_whole_context_gets_the_tools_of_the_agent_and_the_conversation_of_the
 def test_what_memory_recalls_is_in_the_prompt_and_in_compose() -> None:
     library = Library("Tea is grown in Assam.")
     model = ScriptedModel(["In Assam."])
-    agent = Agent(model, Layers(before_input=MemoPrompt()), memory=library)
+    agent = Agent(model, layers=Layers(before_input=MemoPrompt()), memory=library)
     assert "Assam" in agent.compose("Where is tea grown?").text
     agent.run_sync("Where is tea grown?")
     assert library.queries == ["Where is tea grown?"] * 2
@@ -231,7 +232,7 @@ def test_layers_or_output_beside_a_chain_are_refused() -> None:
 
 def test_an_agent_lists_the_kwargs_it_needs() -> None:
     schema = Agent(
-        ScriptedModel([]), Layers(before_input=TextPrompt("Speak {{ additional_kwargs.language }}."))
+        ScriptedModel([]), layers=Layers(before_input=TextPrompt("Speak {{ additional_kwargs.language }}."))
     ).additional_kwargs_schema
     assert schema is not None and schema["required"] == ["language"]
     assert Agent(ScriptedModel([]), "Speak.").additional_kwargs_schema is None

@@ -70,7 +70,7 @@ def calls(*names):
 
 warnings.simplefilter("ignore")
 what, how = sys.argv[1:]
-options, fields, model, layers = {}, {}, ScriptedModel(["never"]), "S"
+options, fields, model = {}, {}, ScriptedModel(["never"])
 if what == "tool":
     model, fields["tools"] = ScriptedModel([calls("quick", "stubborn", "stubborn")]), [stubborn, quick]
 elif what == "thread":
@@ -83,7 +83,8 @@ elif what == "recall":
 elif what == "model":
     model = Model()
 elif what in ("selector", "async selector"):
-    layers = Layers(before_input=ExamplesPrompt(examples=[Example("a", "b")], selector=Selector(what == "selector")))
+    shots = ExamplesPrompt(examples=[Example("a", "b")], selector=Selector(what == "selector"))
+    fields["layers"] = Layers(before_input=shots)
 elif what == "toolset":
     fields["tools"] = Tools()
 elif what == "approver":
@@ -100,7 +101,7 @@ elif what == "last":
             await swallow()
     options["on_event"] = listen
 session = Session()
-agent = Agent(model, layers, limits=Limits(seconds=5 if what == "tool" else 0.2), **fields)
+agent = Agent(model, limits=Limits(seconds=5 if what == "tool" else 0.2), **fields)
 began = time.monotonic()
 try:
     if how == "run":

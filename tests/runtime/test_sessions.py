@@ -102,7 +102,7 @@ async def test_a_stored_session_works_in_an_event_loop(tmp_path: Path) -> None:
 
 def test_a_prompt_that_cannot_render_keeps_and_sends_nothing(open_session: OpenSession) -> None:
     session, model = open_session("s"), ScriptedModel(["never"])
-    agent = Agent(model, Layers(before_input=TextPrompt("{{ 1 / (user_input.text | length) }}")))
+    agent = Agent(model, layers=Layers(before_input=TextPrompt("{{ 1 / (user_input.text | length) }}")))
     with pytest.raises(TemplateError):
         agent.run_sync("", session=session)
     assert len(session.conversation) == 0
@@ -115,7 +115,7 @@ def test_missing_kwargs_are_all_named_and_nothing_is_kept_sent_or_recalled(open_
         before_input=TextPrompt("{{ additional_kwargs.tone }}"), after_input=TextPrompt("{{ additional_kwargs.lang }}")
     )
     with pytest.raises(KwargsError) as caught:
-        Agent(model, layers).run_sync(UserInput("hi", additional_kwargs={"other": 1}), session=session)
+        Agent(model, layers=layers).run_sync(UserInput("hi", additional_kwargs={"other": 1}), session=session)
     assert {name: paths for name, (_, paths) in caught.value.problems.items()} == {
         "tone": ("before_input[0]",),
         "lang": ("after_input[0]",),

@@ -175,7 +175,7 @@ def test_what_stands_in_a_schema_is_no_template_and_no_control_token() -> None:
 def test_a_prompt_named_output_stands_in_its_place() -> None:
     layers = Layers("You answer.", after_input=TextPrompt("JSON please.", name="output"))
     model = ScriptedModel([BERN])
-    Agent(model, layers, output=OutputSpec(City, mode="prompted")).run_sync("go")
+    Agent(model, layers=layers, output=OutputSpec(City, mode="prompted")).run_sync("go")
     assert (model.requests[0].system.text, model.requests[0].user.text) == ("You answer.", "go\n\nJSON please.")
 
 

@@ -22,7 +22,7 @@ ANY: Any = {"agent": Agent, "limits": Limits}
 @pytest.mark.parametrize(
     ("make", "meant"),
     [
-        (lambda: Agent(MODEL, system="x"), {"system": "layers"}),  # type: ignore[call-overload]
+        (lambda: Agent(MODEL, system="x"), {"system": "instructions"}),  # type: ignore[call-overload]
         (
             lambda: ANY["agent"](MODEL, outputs=int, tols=[], memry=None, max_steps=3),
             {"outputs": "output", "tols": "tools", "memry": "memory", "max_steps": "limits"},
@@ -37,7 +37,10 @@ ANY: Any = {"agent": Agent, "limits": Limits}
         (lambda: Summarise(MODEL, instruction="x"), {"instruction": "instructions"}),  # type: ignore[call-arg]
         (lambda: Price(inputs=1, output=2), {"inputs": "input"}),  # type: ignore[call-arg]
         (lambda: ANY["agent"](MODEL).with_changes(memori=1), {"memori": "memory"}),
-        (lambda: ANY["agent"](MODEL).run_sync("x", sesion=1, system="y"), {"sesion": "session", "system": "layers"}),
+        (
+            lambda: ANY["agent"](MODEL).run_sync("x", sesion=1, system="y"),
+            {"sesion": "session", "system": "instructions"},
+        ),
         (lambda: ANY["limits"](nonsense=1), {"nonsense": None}),
     ],
 )

@@ -300,7 +300,7 @@ NEEDS: Any = {"type": "object", "properties": {"currency": {"type": "string"}}, 
 def test_kwargs_typed_answers_and_what_cannot_be_are_told_before_anything_is_streamed() -> None:
     info = AdditionalInfoPrompt(Template("In {{ currency }}.", params_schema=NEEDS))
     model = ScriptedModel(['{"francs": 30}'])
-    with served(Agent(model, Layers("Sell.", before_input=info), output=Price, name="shop")) as client:
+    with served(Agent(model, layers=Layers("Sell.", before_input=info), output=Price, name="shop")) as client:
         missing = sent(client, asked("Price?"))
         assert missing.status_code == 422 and set(missing.json()["error"]["additional_kwargs"]) == {"currency"}
         props = {"additional_kwargs": {"currency": "CHF"}}

@@ -322,7 +322,7 @@ def test_ten_thousand_missing_kwargs_are_answered_in_a_few_words() -> None:
     needed = {f"field{at}": {"type": "string"} for at in range(10_000)}
     schema = {"type": "object", "properties": needed, "required": list(needed)}
     prompt = AdditionalInfoPrompt(Template("{{ field0 }}", params_schema=schema))
-    agent = Agent(ScriptedModel.repeat("Hello."), Layers(before_input=prompt), name="a")
+    agent = Agent(ScriptedModel.repeat("Hello."), layers=Layers(before_input=prompt), name="a")
     with served(agent) as client:
         for path, body in (
             ("/runs", {"agent": "a", "input": "x"}),

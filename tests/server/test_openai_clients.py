@@ -53,7 +53,7 @@ class Shop:
 
 def shop(*replies: Any, **agent: Any) -> Iterator[Shop]:
     model = ScriptedModel(replies)
-    with served(Agent(model, agent.pop("layers", "You sell books."), name="shop", **agent)) as client:
+    with served(Agent(model, layers=agent.pop("layers", Layers("You sell books.")), name="shop", **agent)) as client:
         yield Shop(client, model)
 
 

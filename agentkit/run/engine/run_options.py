@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict
 
 from typing_extensions import TypeVar
 
-from agentkit.ground.unknown_options import ELSEWHERE, check_names
+from agentkit.ground.unknown_options import AGENT_ELSEWHERE, check_names
 
 if TYPE_CHECKING:
     from agentkit.models.model import Model
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from agentkit.run.parts.session import SessionProtocol
     from agentkit_memory import Scope
     from agentkit_prompts.prompters.history import History
+    from agentkit_prompts.prompters.prompter import Prompter
     from agentkit_prompts.tokens.budget import Budget
     from agentkit_prompts.tokens.counter import TokenCounter
     from agentkit_prompts.tree.layers import Layers
@@ -38,6 +39,8 @@ Output = TypeVar("Output", default=Any)
 class AgentOptions(TypedDict, total=False):
     """Options of an agent of any model; see `Agent`."""
 
+    settings: ModelSettings | Mapping[str, Any]
+    """Fields that replace fields of the settings of the model."""
     tools: Tools
     memory: RecallSource | None
     recall: RecallOptions | None
@@ -56,10 +59,10 @@ class RunOptions(AgentOptions, Generic[Deps, Output], total=False):
     # Taken by `with_changes`, `override`, `run` and `resume`, as are the options of an agent except `counter`.
     model: Model | str
     """Replaces the model."""
-    settings: ModelSettings
-    """Fields that replace fields of the settings of the model."""
-    layers: Layers | AnyPrompt
-    """Replaces the prompts."""
+    instructions: AnyPrompt
+    """Replaces all prompts by text or a prompt."""
+    layers: Layers | Prompter
+    """Replaces all prompts."""
     output: Any
     """Replaces the type of the answer."""
 
@@ -111,7 +114,19 @@ class RunOptions(AgentOptions, Generic[Deps, Output], total=False):
 
 
 CHANGES = frozenset(
-    ("model", "settings", "layers", "tools", "memory", "recall", "compaction", "output", "budget", "limits")
+    (
+        "model",
+        "settings",
+        "instructions",
+        "layers",
+        "tools",
+        "memory",
+        "recall",
+        "compaction",
+        "output",
+        "budget",
+        "limits",
+    )
 )
 """Options of `with_changes` and `override`."""
 RESUME = CHANGES | {"deps", "session", "on_event", "on_event_error", "approve", "journal"}
@@ -119,10 +134,10 @@ RESUME = CHANGES | {"deps", "session", "on_event", "on_event_error", "approve", 
 RUN = RESUME | {"history", "run_id", "scope"}
 """Options of `run` and `stream`."""
 
-_MEANT = {**ELSEWHERE, "model_settings": "settings", "context": "deps"}
+_MEANT = {**AGENT_ELSEWHERE, "context": "deps"}
 _INPUT = ". What prompts need goes with the input: UserInput(text, additional_kwargs={...})"
 _TAKEN_BY = {
-    **dict.fromkeys(CHANGES, "but, run and resume"),
+    **dict.fromkeys(CHANGES, "with_changes, run and resume"),
     "counter": "Agent(...)",
     **dict.fromkeys(RESUME - CHANGES, "run and resume"),
     "session": "run, resume and start",

@@ -10,6 +10,7 @@ from agentkit.run.parts.limits import Limits
 from agentkit_prompts.tree.leaves import AnyPrompt
 
 if TYPE_CHECKING:
+    from agentkit.models.settings import ModelSettings
     from agentkit.run.parts.compaction import Compaction
     from agentkit.run.parts.recaller import Found, RecallOptions, RecallSource
     from agentkit.run.parts.session import SessionProtocol
@@ -31,7 +32,9 @@ class AgentDefinition(NamedTuple, Generic[Output]):
     """Options of each recall; None without memory."""
     compaction: Compaction | None
     text: AnyPrompt | None
-    """The only prompt before recalled items were added to its layers; used again if the memory changes."""
+    """Instructions of the agent; None with layers. If the memory changes, its prompts are placed around them again."""
+    settings: ModelSettings
+    """Default settings of the model; `chain.model` has them already."""
 
     def found(self, memory: RecallSource, query: str, session: SessionProtocol | None, visible: int | None) -> Found:
         """Search a memory with the recall options of this agent. Can wait for a disk or a network.

@@ -83,7 +83,7 @@ class Session:
             raise AgentDefinitionError(
                 f"Session: id: expected text, got {type(id).__name__}; for messages write "
                 "Session('name', conversation=[...])",
-                name="id",
+                name="session.id",
             )
         self.id = id
         if conversation is None:

@@ -78,16 +78,16 @@ def test_a_chain_and_an_agent_are_run_with_slots_and_history() -> None:
     prompter = ChatPrompter("Reply in {language}.")
     slots = {"language": "English", "question": "How are you?"}
     assert Chain(model, prompter).run_sync(slots, history=[["Hello", "Hi."]]) == "Fine."
-    result = Agent(model, prompter, tools=[add]).run_sync(slots, history=[["Hello", "Hi."]])
+    result = Agent(model, layers=prompter, tools=[add]).run_sync(slots, history=[["Hello", "Hi."]])
     assert result.output == "Fine."
     sent = [[message.text for message in one.messages] for one in model.requests]
     assert sent == [["Reply in English.\n\n", "Hello", "Hi.", "How are you?"]] * 2
     Agent(model, "Rules.").run_sync("And now?", history=[{"role": "user", "content": "Hello"}])
     assert [message.text for message in model.requests[-1].messages] == ["Rules.", "Hello", "And now?"]
     with pytest.raises(AgentDefinitionError):
-        Agent(model, prompter).run_sync(slots, history=[["a", "b"]], session=Session())
+        Agent(model, layers=prompter).run_sync(slots, history=[["a", "b"]], session=Session())
     with pytest.raises(PrompterError) as caught:
-        Agent(model, prompter).run_sync(slots, history=[["a"]])
+        Agent(model, layers=prompter).run_sync(slots, history=[["a"]])
     assert [problem.place for problem in caught.value.problems] == ["history[0]"]
 
 

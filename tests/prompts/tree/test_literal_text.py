@@ -71,7 +71,7 @@ def test_text_that_reads_like_a_template_warns(text: str) -> None:
             agent = Agent(ScriptedModel([]), text)
         assert caught[0].filename == __file__
         with pytest.warns(LiteralTextWarning):
-            agent.with_changes(layers=text)
+            agent.with_changes(instructions=text)
 
 
 def test_a_field_of_another_framework_in_a_template_without_variables_warns() -> None:
