@@ -81,7 +81,7 @@ def build(rounds: int) -> Iterable[Figure]:
 
     def ours(n: int) -> None:
         for _ in range(n):
-            Tool.from_function(fresh(next(numbers)))
+            Tool(fresh(next(numbers)))
 
     candidates: dict[str, Work] = {"TypeAdapter by hand": by_hand, "agentkit": ours}
     for name, builder in (("pydantic-ai", _pydantic_ai), ("openai-agents", _openai_agents)):
@@ -122,7 +122,7 @@ def _openai_agents() -> Callable[[Any], object] | None:
 def invoke(rounds: int) -> Iterable[Figure]:
     """From JSON text to the awaited function."""
     validate = TypeAdapter(Arguments).validator.validate_json
-    tool = Tool.from_function(search)
+    tool = Tool(search)
     read, function = tool.validate, tool.function
 
     async def by_hand(n: int) -> None:
@@ -149,7 +149,7 @@ def invoke(rounds: int) -> Iterable[Figure]:
 def call(rounds: int) -> Iterable[Figure]:
     """From a model's call to the result it reads."""
     validate = TypeAdapter(Arguments).validator.validate_json
-    limited = Tool.from_function(search)
+    limited = Tool(search)
     unlimited = limited.with_changes(timeout=None)
     calls = [ToolCall(f"call_{n}", "search", text) for n, text in enumerate(TEXTS)]
 
@@ -194,7 +194,7 @@ def threads(rounds: int) -> Iterable[Figure]:
         return query
 
     validate = TypeAdapter(Arguments).validator.validate_json
-    tool = Tool.from_function(quick, name="search", timeout=30.0)
+    tool = Tool(quick, name="search", timeout=30.0)
     calls = [ToolCall(f"call_{n}", "search", f'{{"query": "query {n}", "limit": {n}}}') for n in range(VARIANTS)]
 
     async def by_hand(n: int) -> None:
@@ -218,7 +218,8 @@ def _run(work: Callable[[int], Coroutine[Any, Any, None]]) -> Work:
 REGISTER = """
 import gc, sys, time, tracemalloc
 from types import FunctionType
-from agentkit_tools import Tool, by_name
+from agentkit_tools import Tool
+from agentkit_tools.toolsets.toolset import by_name
 
 async def answer(**arguments): return ""
 async def search(q: str, n: int = 1) -> str: return q
@@ -231,7 +232,7 @@ def described(number):
 def written(number):
     made = FunctionType(search.__code__, search.__globals__, f"tool_{number:05}", search.__defaults__)
     made.__annotations__ = search.__annotations__
-    return Tool.from_function(made)
+    return Tool(made)
 
 def register():
     return by_name(map(globals()[sys.argv[2]], range(int(sys.argv[1]))))

@@ -70,7 +70,7 @@ class Agent(Generic[Deps, Output]):
         settings: Default settings of the model, such as `ModelSettings(temperature=0)` or a dict. The settings of a run
             replace them field by field, and they replace the settings of the model.
         tools: Functions decorated with `@tool`, or plain functions; or a toolset, whose `at` makes those of each run:
-            `TurnTools`, `MCPToolset`.
+            `DynamicToolset`, `MCPToolset`.
         memory: Where chunks are recalled from before each run; its scope is the widest that is read, see `RunOptions`.
         recall: How memory is asked.
         compaction: What is done with a conversation that has grown long: `Trim()` or `Summarise(model)`.

@@ -43,7 +43,7 @@ from agentkit_prompts.prompt_files.prompt_folder import PromptFolder
 from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tokens.tokenizer_counters import TiktokenCounter, TokenizersCounter
 from agentkit_prompts.tree.layers import Layers
-from agentkit_tools import MCPToolset, ToolError, TurnTools
+from agentkit_tools import DynamicToolset, MCPToolset, ToolError
 
 if TYPE_CHECKING:
     from agentkit_memory import Memory
@@ -371,7 +371,7 @@ class _Building:
         async def prefixed(context: Any) -> Any:
             return (await server.at(context)).prefixed(prefix)
 
-        return TurnTools(prefixed)
+        return DynamicToolset(prefixed)
 
     def _memory(self, part: MemoryPart) -> Memory:
         target: Any = self._home

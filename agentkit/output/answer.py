@@ -348,7 +348,7 @@ def _function(spec: OutputSpec[Any]) -> Tool[..., Any] | None:
     if not isinstance(output, FunctionType | MethodType | BuiltinFunctionType | partial):
         return None
     try:
-        return Tool.from_function(cast(Callable[..., Any], output))
+        return Tool(cast(Callable[..., Any], output))
     except ToolDefinitionError as error:
         raise AgentDefinitionError(
             f"output={_type_name(output)}: a model cannot call this function: {error}",

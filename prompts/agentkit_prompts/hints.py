@@ -17,6 +17,7 @@ DOORS = (
     "agentkit",
     "agentkit.prompts",
     "agentkit.tools",
+    "agentkit.tools.types",
     "agentkit.memory",
     "agentkit.models",
     "agentkit.errors",

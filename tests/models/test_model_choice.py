@@ -37,7 +37,7 @@ from agentkit.models import (
 )
 from agentkit.models.openai import openai_chat
 from agentkit.testing import CutOff
-from agentkit.tools import Tool, to_gemini
+from agentkit.tools import Tool
 from tests.models.asking import KEY, NOTHING_LEFT_OPEN, ask, composed
 from tests.models.wire_forms import WIRES, model_of, speaks
 from tests.raising import raises
@@ -310,6 +310,6 @@ def test_gemini_is_sent_tools_in_the_form_that_it_takes(server: ChatServer, kind
     assert agent.run_sync("?").output == "Found."
     assert called == [{"$top": 3, "unit": "C"}]
     first, second = [entry["function"] for entry in server.to(name)[-1].body["tools"]]
-    assert first == to_gemini(tools[0])
+    assert first == tools[0].to_gemini()
     assert not [word for word in ("additionalProperties", "const", "$top") if word in json.dumps(first["parameters"])]
     assert "parameters" not in second

@@ -10,7 +10,7 @@ import pytest
 
 from agentkit import Agent, Paused, ScriptedModel, Session, ToolContext, tool
 from agentkit.errors import DepsMismatch
-from agentkit.tools import Toolset, TurnTools
+from agentkit.tools import DynamicToolset, Toolset
 from tests.raising import raises
 from tests.runtime.scripts import calling
 
@@ -57,7 +57,7 @@ def test_deps_of_the_type_reach_the_tool_and_tools_that_need_none_need_none() ->
     assert Agent(ScriptedModel(["ok"]), tools=[look]).run_sync("x").output == "ok"
 
 
-@pytest.mark.parametrize("tools", [TurnTools(lambda ctx: [order, look]), Toolset([order]).prefixed("shop_")])
+@pytest.mark.parametrize("tools", [DynamicToolset(lambda ctx: [order, look]), Toolset([order]).prefixed("shop_")])
 def test_tools_of_the_turn_and_of_toolsets_are_checked_too(tools: Any) -> None:
     model = ScriptedModel(["never"])
     with raises(DepsMismatch, name="deps"):

@@ -9,12 +9,12 @@ from pydantic import TypeAdapter
 
 from agentkit import Agent, Journal, PromptContext, ScriptedModel, Tool
 from agentkit.prompts import ToolSpec
-from agentkit.tools import TurnTools
+from agentkit.tools import DynamicToolset
 from tests.runtime.scripts import calling
 
 
 def named(name: str, **policy: Any) -> Tool:
-    return Tool.from_function(lambda: "done", name=name, description="Does it.", **policy)
+    return Tool(lambda: "done", name=name, description="Does it.", **policy)
 
 
 def row(*tools: Tool) -> str:
@@ -49,7 +49,8 @@ def test_it_is_known_of_tools_only_and_nothing_of_it_is_sent() -> None:
 
 def test_a_resumed_run_shows_them_too() -> None:
     agent = Agent(
-        ScriptedModel([calling("a"), OSError("gone"), "done"]), tools=TurnTools(lambda ctx: [named("a", timeout=3)])
+        ScriptedModel([calling("a"), OSError("gone"), "done"]),
+        tools=DynamicToolset(lambda ctx: [named("a", timeout=3)]),
     )
     with pytest.raises(OSError) as gone:
         agent.run_sync("x")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agentkit import Agent, Message, PromptContext, ScriptedModel, ToolCall, tool
-from agentkit.tools import ToolDefinitionError, Toolset, TurnTools
+from agentkit.tools import DynamicToolset, ToolDefinitionError, Toolset
 from tests.raising import raises
 
 
@@ -33,7 +33,7 @@ def results(result: Any) -> list[str]:
 
 def test_each_run_has_the_tools_of_its_own_input() -> None:
     model = ScriptedModel([calling("write"), "done", calling("write"), "done"])
-    agent = Agent(model, tools=TurnTools(offered))
+    agent = Agent(model, tools=DynamicToolset(offered))
 
     plain = agent.run_sync("I am a guest")
     admin = agent.run_sync("I am an admin", approve=lambda call: True)
@@ -44,7 +44,7 @@ def test_each_run_has_the_tools_of_its_own_input() -> None:
 
 
 async def test_compose_shows_the_tools_that_a_run_would_have_also_in_a_running_loop() -> None:
-    agent = Agent(ScriptedModel(["done"]), tools=TurnTools(offered))
+    agent = Agent(ScriptedModel(["done"]), tools=DynamicToolset(offered))
 
     assert [spec.name for spec in agent.compose("admin").tools] == ["read", "write"]
     assert [spec.name for spec in agent.compose("guest").tools] == ["read"]
@@ -54,7 +54,7 @@ async def test_tools_may_be_computed_by_async_code() -> None:
     async def later(context: PromptContext) -> Toolset:
         return Toolset(offered(context)).prefixed("my_")
 
-    result = await Agent(ScriptedModel([calling("my_read"), "done"]), tools=TurnTools(later)).run("Go")
+    result = await Agent(ScriptedModel([calling("my_read"), "done"]), tools=DynamicToolset(later)).run("Go")
 
     assert results(result) == ["read"]
 
@@ -63,5 +63,5 @@ async def test_names_that_clash_in_a_turn_end_the_run_before_anything_is_sent() 
     model = ScriptedModel(["done"])
 
     with raises(ToolDefinitionError, names=("read",)):
-        await Agent(model, tools=TurnTools(lambda context: [read, read.with_changes(name="read")])).run("Go")
+        await Agent(model, tools=DynamicToolset(lambda context: [read, read.with_changes(name="read")])).run("Go")
     assert not model.requests

@@ -12,16 +12,13 @@ import pytest
 from agentkit import Agent, Journal, PromptContext, ScriptedModel, Session, tool
 from agentkit.prompts import PromptError
 from agentkit.tools import (
+    DynamicToolset,
     MCPToolset,
-    StepTools,
     Tool,
     ToolDefinitionError,
     ToolFailure,
     ToolSearch,
     Toolset,
-    TurnTools,
-    to_anthropic,
-    to_openai,
 )
 from tests.raising import raises
 from tests.runtime.scripts import calling, valid
@@ -52,7 +49,7 @@ def results(result: Any) -> list[str]:
 
 def test_each_step_has_the_tools_of_what_happened_before() -> None:
     model = ScriptedModel([calling("open_door"), calling("walk", "open_door"), "there"])
-    result = Agent(model, tools=StepTools(by_step)).run_sync("Go")
+    result = Agent(model, tools=DynamicToolset(by_step, per_step=True)).run_sync("Go")
 
     assert offered(model) == [["open_door"], ["walk"], ["walk"]]
     assert results(result)[:2] == ["opened", "walked"]
@@ -60,7 +57,9 @@ def test_each_step_has_the_tools_of_what_happened_before() -> None:
 
 
 def test_a_run_with_tools_of_its_own_goes_on_from_its_journal() -> None:
-    agent = Agent(ScriptedModel([calling("open_door"), calling("walk"), "there"]), tools=StepTools(by_step))
+    agent = Agent(
+        ScriptedModel([calling("open_door"), calling("walk"), "there"]), tools=DynamicToolset(by_step, per_step=True)
+    )
     whole = agent.run_sync("Go").journal
     for kept in range(len(whole.entries)):
         part = Journal.loads(whole.dumps())
@@ -77,7 +76,7 @@ def test_a_tool_that_is_gone_stays_away_in_the_next_steps() -> None:
         raise ToolFailure("no")
 
     model = ScriptedModel([calling("fail"), calling("walk"), "there"])
-    Agent(model, tools=StepTools(lambda context: [fail, walk])).run_sync("Go")
+    Agent(model, tools=DynamicToolset(lambda context: [fail, walk], per_step=True)).run_sync("Go")
     assert offered(model) == [["fail", "walk"], ["walk"], ["walk"]]
 
 
@@ -86,7 +85,7 @@ def test_toolsets_stand_beside_functions() -> None:
         """Say hello."""
         return "hello"
 
-    rest = TurnTools(lambda context: [walk])
+    rest = DynamicToolset(lambda context: [walk])
     model = ScriptedModel([calling("hello", "walk", "open_door"), "done"])
     result = Agent(model, tools=[hello, rest, Toolset([open_door])]).run_sync("Go")
     assert offered(model)[0] == ["hello", "walk", "open_door"]
@@ -122,7 +121,7 @@ def test_tools_of_a_provider_are_sent_as_they_are() -> None:
     assert request.to_anthropic()["tools"][1] == {**NATIVE, "cache_control": {"type": "ephemeral"}}
     assert request.to_openai()["tools"][1] == NATIVE
     assert "runs at the provider" in results(result)[0]
-    assert to_openai(Tool.from_provider(NATIVE)) == to_anthropic(Tool.from_provider(NATIVE)) == NATIVE
+    assert Tool.from_provider(NATIVE).to_openai() == Tool.from_provider(NATIVE).to_anthropic() == NATIVE
     with pytest.raises(PromptError):
         request.to_text("deepseek-v3")
     journal = Journal.loads(result.journal.dumps())
@@ -193,7 +192,7 @@ def test_what_is_not_found_is_told_and_what_was_found_last_is_offered() -> None:
 
 def test_a_search_goes_through_what_toolsets_make() -> None:
     model = ScriptedModel([calling(("search_tools", {"query": "walk"})), calling("walk"), "done"])
-    made = TurnTools(lambda context: [walk, open_door])
+    made = DynamicToolset(lambda context: [walk, open_door])
     assert results(Agent(model, tools=[ToolSearch(made), NATIVE]).run_sync("Go"))[1] == "walked"
 
 

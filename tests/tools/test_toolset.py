@@ -8,16 +8,8 @@ from typing import Any
 import pytest
 
 from agentkit.prompts import PromptContext, ToolCall
-from agentkit.tools import (
-    Proceed,
-    Tool,
-    ToolContext,
-    ToolDefinitionError,
-    ToolResult,
-    Toolset,
-    TurnTools,
-    tool,
-)
+from agentkit.tools import DynamicToolset, Tool, ToolContext, ToolDefinitionError, ToolResult, Toolset, tool
+from agentkit.tools.types import Proceed
 
 
 @tool
@@ -186,7 +178,7 @@ async def test_tools_may_depend_on_the_turn() -> None:
     async def later(context: PromptContext) -> Any:
         return compute(context)
 
-    for turn in (TurnTools(compute), TurnTools(later)):
+    for turn in (DynamicToolset(compute), DynamicToolset(later)):
         assert names(await turn.at(PromptContext(user_input="hi", locale="de"))) == ["de_read", "de_write"]
         assert names(await turn.at(PromptContext(user_input="hi"))) == ["read"]
     assert await FILES.at(PromptContext(user_input="hi")) is FILES

@@ -8,27 +8,21 @@ from agentkit_tools.tool import tool as tool
 __getattr__, __dir__, __all__ = exports(
     __name__,
     {
-        "agentkit_tools.calling.result_content": "Content",
-        "agentkit_tools.calling.tool_policy": "Approval PolicyOptions ToolPolicy",
-        "agentkit_tools.calling.tool_result": "ToolResult ToolStatus unknown_tool",
-        "agentkit_tools.calling.tool_threads": "abandoned_threads",
+        "agentkit_tools.calling.tool_policy": "Approval ToolPolicy",
+        "agentkit_tools.calling.tool_result": "ToolResult",
         "agentkit_tools.errors": (
-            "ArgumentProblem MCPServerError MCPServerLost ToolArgumentError ToolDefinitionError "
-            "ToolDescriptionWarning ToolError ToolFailure"
+            "MCPServerError MCPServerLost ToolArgumentError ToolDefinitionError ToolDescriptionWarning ToolError "
+            "ToolFailure"
         ),
-        "agentkit_tools.export": "to_anthropic to_gemini to_mcp to_openai to_text",
         "agentkit_tools.mcp.mcp_toolset": "MCPToolset",
         "agentkit_tools.mcp.serve": "mcp_server serve_mcp",
         "agentkit_tools.ready.arithmetic": "calculate",
         "agentkit_tools.ready.file_tools": "file_tools",
         "agentkit_tools.ready.http_tool": "http_tool",
         "agentkit_tools.ready.time_tool": "time_tool",
-        "agentkit_tools.schemas.argument_reader": "Arguments",
-        "agentkit_tools.schemas.callables": "wire_name",
         "agentkit_tools.tool": "Tool tool",
-        "agentkit_tools.tool_context": "RunState TokenUsage ToolContext",
+        "agentkit_tools.tool_context": "ToolContext",
         "agentkit_tools.toolsets.tool_search": "ToolSearch",
-        "agentkit_tools.toolsets.toolset": "StepTools Toolset TurnTools by_name",
-        "agentkit_tools.toolsets.wrapped_tool": "Around Proceed WrappedTool",
+        "agentkit_tools.toolsets.toolset": "DynamicToolset Toolset",
     },
 )

@@ -50,7 +50,7 @@ class ToolDefinitionError(ToolError):
 
 
 class ToolDescriptionWarning(UserWarning):
-    """A tool without a description, because Python was started with -OO or PYTHONOPTIMIZE=2 and has no docstrings."""
+    """A tool without a description or with parameters without types: a model has to guess how to call it."""
 
 
 class ToolFailure(ToolError):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Protocol, Unpack, cast, overload
 
 # These have defaults: a bare `Tool` is a tool of any function.
 from typing_extensions import ParamSpec, TypeVar
 
-from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec, Trust
 from agentkit_prompts.errors import ContextError, check_types
@@ -28,40 +26,60 @@ from agentkit_tools.errors import (
     ArgumentProblem,
     ToolArgumentError,
     ToolDefinitionError,
-    ToolDescriptionWarning,
     ToolError,
     ToolFailure,
     describe_error,
 )
-from agentkit_tools.schemas.callables import (
-    docstring_of,
-    inner_function,
-    is_model,
-    is_unbound_method,
-    name_of,
-    raw,
-    wire_name,
-)
+from agentkit_tools.schemas.callables import raw, wire_name
 from agentkit_tools.schemas.deps_type import fits, name_of_type
 from agentkit_tools.tool_context import ToolContext
+from agentkit_tools.tool_forms import ToolForms
 
 if TYPE_CHECKING:
     from agentkit_tools.schemas.argument_reader import Arguments
     from agentkit_tools.schemas.function_schema import Signature
 
-__all__ = ["Tool", "tool"]
+__all__ = ["NamedFunction", "Tool", "ToolDecorator", "tool"]
 
 P = ParamSpec("P", default=...)
 R = TypeVar("R", default=Any)
+D = TypeVar("D", default=Any, contravariant=True)
+P2 = ParamSpec("P2")
+R2 = TypeVar("R2")
+D2 = TypeVar("D2")
 
 _PLAIN = ToolPolicy()
 
 
-class Tool(Generic[P, R]):
-    """A function a model can call. Call it like the function, or through `call` the way an agent does.
+class NamedFunction(Protocol):
+    """A function, a method or a class.
 
-    Create a tool with `Tool(function)`, `@tool` or `Tool.from_json_schema`. Tools are immutable: `with_changes` returns
-    a changed copy.
+    A `Tool` is none of these for type checkers, so that they check the deps of tools in a list of both.
+    """
+
+    @property
+    def __name__(self) -> str: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+class Tool(ToolForms, Generic[P, R, D]):
+    """A function that a model can call. Call a tool like the function, or with `call` as an agent does.
+
+    Parameters, types and the docstring of the function become the schema and the description. `@tool` creates the same
+    tool, and `Tool.from_json_schema` a tool with a schema from elsewhere. `Tool[P, R, D]` is a tool of a function with
+    parameters `P` that returns `R` and requires deps of type `D`. Tools are immutable: `with_changes` returns a changed
+    copy. Of a decorated function, the docstring and the signature of the decorator are used first.
+
+    Args:
+        function: Sync or async; the items of a generator are collected. A parameter annotated `ToolContext` receives
+            the context of the call and is not shown to the model. A pydantic model or dataclass makes a tool that
+            returns an object of it, validated as a whole; unknown fields are refused unless its config allows `extra`.
+        name: Name for the model; the name of the function if None.
+        description: Text for the model; the prose of the docstring if None.
+        **policy: Fields of `ToolPolicy`.
+
+    Raises:
+        ToolDefinitionError: The signature cannot be described to a model, or the policy is invalid.
     """
 
     __slots__ = (
@@ -91,81 +109,65 @@ class Tool(Generic[P, R]):
     """What `ToolContext.deps` must be: the type its function declares with `ToolContext[...]`, or the types, all of
     which hold; empty where any `deps` will do, also none. See `deps_problem`."""
 
+    @overload
     def __init__(
+        self: Tool[Concatenate[ToolContext[D2], P2], R2, D2],
+        function: Callable[Concatenate[ToolContext[D2], P2], R2],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        **policy: Unpack[PolicyOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Tool[P2, R2, object],
+        function: Callable[P2, R2],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        **policy: Unpack[PolicyOptions],
+    ) -> None: ...
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        **policy: Unpack[PolicyOptions],
+    ) -> None:
+        # Programs without tools do not import these.
+        from agentkit_tools.schemas.described_function import described
+
+        parts = described(function, name, description)
+        rules = _PLAIN.with_changes(**policy)
+        spec = ToolSpec(wire_name(parts.name), parts.description, parts.signature.parameters, timeout=rules.time_limit)
+        self._define(spec, function, parts.signature, rules, original_name=parts.name, nothing=parts.nothing)
+
+    def _define(
         self,
         spec: ToolSpec,
         function: Callable[P, R],
-        takes: Signature,
+        signature: Signature,
         policy: ToolPolicy,
         *,
         original_name: str,
         nothing: str = "null",
     ) -> None:
+        """Set the parts of a new tool."""
         from agentkit_tools.schemas.argument_reader import named_reader
 
         self.spec = spec
         self.function = function
-        self._arguments = ToolArguments(named_reader(takes.reader, spec.parameters), spec.parameters)
-        self._runner = FunctionRunner.of(function, takes.binding, nothing)
+        self._arguments = ToolArguments(named_reader(signature.reader, spec.parameters), spec.parameters)
+        self._runner = FunctionRunner.of(function, signature.binding, nothing)
         self.original_name = original_name
-        self.deps_types = takes.deps_types
+        self.deps_types = signature.deps_types
         self._adopt(policy)
 
     def _adopt(self, policy: ToolPolicy) -> None:
         self.policy = policy
         self._semaphores = None if policy.is_plain else Semaphores()
         self.sees_context = self._semaphores is not None or self._runner.bind is not None
-
-    @classmethod
-    def from_function(
-        cls,
-        function: Callable[P, R],
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        **policy: Unpack[PolicyOptions],
-    ) -> Tool[P, R]:
-        """Make a tool from a function, a method or any callable: its parameters, types and docstring give the rest.
-
-        A decorator's own docstring and signature count before those of what it decorates.
-
-        Args:
-            function: Sync or async; a generator's items are collected. A parameter annotated `ToolContext` receives
-                the context of the call and is not shown to the model. A model or dataclass of pydantic's gives a tool
-                that returns one, validated as a whole; what has no field is refused unless its config has `extra`.
-            name: Name for the model; the name of the function if None.
-            description: Text for the model; the prose of the docstring if None. Under `python -OO` there are no
-                docstrings: a tool without a description warns with `ToolDescriptionWarning`.
-            **policy: Fields of `ToolPolicy`.
-
-        Raises:
-            ToolDefinitionError: The signature cannot be described to a model, or the policy makes no sense.
-        """
-        # What only who makes tools needs is imported by the first one.
-        from agentkit_tools.schemas.docstring import read_docstring
-        from agentkit_tools.schemas.function_schema import read_signature
-
-        inner = inner_function(function)
-        name = name or name_of(function)
-        text = read_docstring(docstring_of(function))
-        if description is None and not text.text and sys.flags.optimize > 1:
-            missing = f"tool {name} has no description: `python -OO` removes docstrings, so give it description=..."
-            warn(missing, ToolDescriptionWarning)
-        if is_model(function):
-            from agentkit_tools.schemas.model_schema import read_model
-
-            takes = read_model(function, text.parameters, tool=name)
-        else:
-            takes = read_signature(raw(function), text.parameters, tool=name, skip_first=is_unbound_method(function))
-        nothing = "null"
-        # A function that promises no value has done something; "null" would look like a missing value.
-        if getattr(inner, "__annotations__", {}).get("return") in (None, "None"):
-            nothing = "done"
-        if description is None:
-            description = text.text
-        rules = _PLAIN.with_changes(**policy)
-        spec = ToolSpec(wire_name(name), description, takes.parameters, timeout=rules.time_limit)
-        return cls(spec, function, takes, rules, original_name=name, nothing=nothing)
 
     @classmethod
     def from_json_schema(
@@ -198,9 +200,13 @@ class Tool(Generic[P, R]):
                 contains a reference that leads nowhere: other documents are not fetched.
         """
         from agentkit_tools.schemas.argument_reader import JsonArguments
+        from agentkit_tools.schemas.described_function import warn_without_description
         from agentkit_tools.schemas.function_schema import context_parameters
         from agentkit_tools.schemas.lenient_schema import SchemaError, normalise
 
+        # The author of untrusted tools, such as the tools of a server, cannot read a warning here.
+        if trust == "trusted":
+            warn_without_description(name, description)
         rules = _PLAIN.with_changes(**policy)
         try:
             schema = normalise({"type": "object", "properties": {}} if parameters is None else parameters)
@@ -216,9 +222,11 @@ class Tool(Generic[P, R]):
             raise ToolDefinitionError(
                 f"tool {name}: its JSON Schema cannot be used; {describe_error(error)}", tool=name
             ) from error
-        takes = context_parameters(raw(function), tool=name, taken=schema.get("properties", ()))
-        takes.reader = arguments.reader()
-        return cls(spec, function, takes, rules, original_name=name)
+        signature = context_parameters(raw(function), tool=name, taken=schema.get("properties", ()))
+        signature.reader = arguments.reader()
+        created: Tool[P, R] = cls.__new__(cls)
+        created._define(spec, function, signature, rules, original_name=name)
+        return created
 
     @classmethod
     def from_provider(cls, native: Mapping[str, Any], *, name: str | None = None) -> Tool[..., Any]:
@@ -238,16 +246,16 @@ class Tool(Generic[P, R]):
         async def answer(**arguments: Any) -> Any:
             raise ToolFailure(f"{found} runs at the provider of the model, and cannot be called here")
 
-        made = cls.from_json_schema(found, "", None, cast(Any, answer))
+        made = cls.from_json_schema(found, "A tool of the provider.", None, cast(Any, answer))
         try:
-            made.spec = replace(made.spec, native=native)
+            made.spec = replace(made.spec, native=native, description="")
         except ContextError as error:
             raise ToolDefinitionError(f"tool {found}: {error}", tool=found) from error
         return made
 
     def with_changes(
         self, *, name: str | None = None, description: str | None = None, **policy: Unpack[PolicyOptions]
-    ) -> Tool[P, R]:
+    ) -> Tool[P, R, D]:
         """Return the tool under another name, with another description or another policy."""
         other = copy(self)
         if description is not None:
@@ -286,7 +294,7 @@ class Tool(Generic[P, R]):
         """Call the function itself: no validation, no policy."""
         return self.function(*args, **kwargs)
 
-    def __get__(self, instance: object, owner: type | None = None) -> Tool[..., R]:
+    def __get__(self, instance: object, owner: type | None = None) -> Tool[..., R, D]:
         """Return the tool bound to `instance`, when it was made from a method in a class body."""
         function: Any = self.function
         if not hasattr(function, "__get__"):
@@ -294,11 +302,11 @@ class Tool(Generic[P, R]):
         bound = function.__get__(instance, owner)
         if bound is function:
             return self
-        other = cast(Tool[..., R], copy(self))
+        other = cast(Tool[..., R, D], copy(self))
         other.function = bound
         return other
 
-    def strict(self) -> Tool[P, R]:
+    def strict(self) -> Tool[P, R, D]:
         """Return the tool with a schema in OpenAI's strict subset, which keeps a model from writing anything else.
 
         Every property is required, nothing is additional, and null stands for what may be left out. Limits the subset
@@ -404,14 +412,29 @@ class Tool(Generic[P, R]):
         return f"Tool({', '.join([self.name, *self.spec.parameters.get('properties', ())])})"
 
 
+class ToolDecorator(Protocol):
+    """Decorator that `tool(name=..., timeout=...)` returns."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[ToolContext[D2], P2], R2], /
+    ) -> Tool[Concatenate[ToolContext[D2], P2], R2, D2]: ...
+    @overload
+    def __call__(self, function: Callable[P2, R2], /) -> Tool[P2, R2, object]: ...
+
+
 @overload
-def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+def tool(
+    function: Callable[Concatenate[ToolContext[D2], P2], R2], /
+) -> Tool[Concatenate[ToolContext[D2], P2], R2, D2]: ...
+@overload
+def tool(function: Callable[P2, R2], /) -> Tool[P2, R2, object]: ...
 @overload
 def tool(
     *, name: str | None = None, description: str | None = None, **policy: Unpack[PolicyOptions]
-) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+) -> ToolDecorator: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a function a tool: `@tool`, or `@tool(name=..., timeout=...)`. See `Tool.from_function`."""
+    """Create a tool of a function: `@tool`, or `@tool(name=..., timeout=...)`. See `Tool`."""
     if function is None:
-        return partial(Tool.from_function, **options)
-    return Tool.from_function(function, **options)
+        return partial(Tool, **options)
+    return Tool(function, **options)

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from agentkit_prompts.tokens.counter import TokenCounter
     from agentkit_prompts.tree.layers import Layers
     from agentkit_prompts.tree.leaves import AnyPrompt
-    from agentkit_tools import Tool, TurnTools
+    from agentkit_tools import DynamicToolset, Tool
 
 __all__ = ["CHANGES", "RESUME", "RUN", "AgentOptions", "RunOptions", "Tools", "check_options"]
 
-Tools: TypeAlias = "Iterable[Tool | Callable[..., Any]] | TurnTools"
+Tools: TypeAlias = "Iterable[Tool | Callable[..., Any]] | DynamicToolset"
 Deps = TypeVar("Deps", default=Any)
 Output = TypeVar("Output", default=Any)
 

@@ -9,8 +9,9 @@ from agentkit.errors import DepsMismatch
 from agentkit.output.answer import AnswerReader
 from agentkit_prompts.composition.declarations import Declarations
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
-from agentkit_tools import Toolset, by_name
+from agentkit_tools import Toolset
 from agentkit_tools.tool import Tool
+from agentkit_tools.toolsets.toolset import by_name
 
 __all__ = ["AgentTools", "check_deps"]
 
@@ -43,7 +44,7 @@ class AgentTools:
         self.is_per_step = False
         self.tools: Mapping[str, Tool] = {}
         if toolsets:
-            self.is_per_step = any(getattr(toolset, "is_each_step", False) for toolset in toolsets)
+            self.is_per_step = any(getattr(toolset, "per_step", False) for toolset in toolsets)
         else:
             self.tools = answer.equipped(by_name(self.given))
         self.specs: tuple[ToolSpec, ...] = tuple([tool.spec for tool in self.tools.values()])

@@ -97,7 +97,7 @@ async def test_items_that_come_without_waiting_leave_the_loop_to_others() -> Non
 
     ticking = asyncio.create_task(tick())
     for seconds in longer(0.2):
-        result = await ask(Tool.from_function(endless, timeout=seconds, max_result_chars=None))
+        result = await ask(Tool(endless, timeout=seconds, max_result_chars=None))
         assert result.status == "timeout"
         if ticks > 10:
             break
@@ -129,6 +129,6 @@ async def test_what_yields_without_end_ends_where_no_policy_limits_it(
         "iterator": iterator,
         "iterator of a coroutine": coroutine,
     }
-    result = await ask(Tool.from_function(functions[kind], max_result_chars=None))
+    result = await ask(Tool(functions[kind], max_result_chars=None))
     assert result.status == "error"
     assert "more than 10,000 characters and items" in str(result.content)

@@ -46,7 +46,7 @@ def taking(kind: Any) -> Tool:
         return "taken"
 
     take.__annotations__["x"] = kind
-    return Tool.from_function(take, timeout=LONG)
+    return Tool(take, timeout=LONG)
 
 
 def described(**properties: Any) -> Tool:

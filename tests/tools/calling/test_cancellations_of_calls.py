@@ -98,7 +98,7 @@ async def work_after_a_group_that_fails() -> str:
 
 
 async def call_with_a_time_limit() -> str:
-    result = await call_alone(Tool.from_function(stubborn, timeout=1.0))
+    result = await call_alone(Tool(stubborn, timeout=1.0))
     assert result.status == "timeout"
     return "done"
 
@@ -117,7 +117,7 @@ async def call_with_a_time_limit() -> str:
 async def test_a_cancellation_inside_a_tool_leaves_it_its_time(
     call: Callable[[Tool], Coroutine[Any, Any, ToolResult]], function: Callable[[], Any], clock: Clock
 ) -> None:
-    result = await call(Tool.from_function(function, timeout=LONG))
+    result = await call(Tool(function, timeout=LONG))
     assert result.content == "done"
     current = asyncio.current_task()
     assert current is not None and current.cancelling() == 0
@@ -135,7 +135,7 @@ async def test_a_scope_of_anyio_inside_a_tool_leaves_it_its_time() -> None:
                     await anyio.sleep(2.2)
         return "done"
 
-    assert (await call_in_run(Tool.from_function(scope))).content == "done"
+    assert (await call_in_run(Tool(scope))).content == "done"
 
 
 async def test_a_wrapper_may_limit_the_time_of_a_stubborn_tool(clock: Clock) -> None:
@@ -146,7 +146,7 @@ async def test_a_wrapper_may_limit_the_time_of_a_stubborn_tool(clock: Clock) -> 
         except TimeoutError:
             return ToolResult(call.id, call.name, "too slow")
 
-    wrapped = Toolset([Tool.from_function(stubborn, timeout=10.0)]).wrapped(limit)[0]
+    wrapped = Toolset([Tool(stubborn, timeout=10.0)]).wrapped(limit)[0]
     assert (await call_alone(wrapped)).content == "too slow"
     assert clock.seconds < 13
 

@@ -81,7 +81,7 @@ async def test_a_product_of_fields_and_objects_is_given_up_and_the_reason_is_nam
     async def take(x: list[Wide]) -> str:  # type: ignore[valid-type]
         return f"{len(x)} taken"
 
-    made = Tool.from_function(take, timeout=LONG)
+    made = Tool(take, timeout=LONG)
     asking = asyncio.create_task(ask(made, x=[{}] * count))
     assert await longest_wait(asking) < 2
     assert "more than 40,000 fields missing" in str(asking.result().content)
@@ -221,7 +221,7 @@ def paired(count: int) -> Any:
     ],
 )
 async def test_types_that_are_alike_and_values_that_are_large_end_and_block_nothing(function: Any, value: Any) -> None:
-    made = Tool.from_function(function, timeout=LONG)
+    made = Tool(function, timeout=LONG)
     asking = asyncio.create_task(ask(made, x=value))
     await asyncio.sleep(0)
     longest = await longest_wait(asking)
@@ -258,7 +258,7 @@ async def test_what_is_nested_little_is_taken_whatever_the_types_are() -> None:
         (numbers, list(range(12_000))),
         (numbers, list(range(39_000))),
     ):
-        assert (await ask(Tool.from_function(function), x=value)).content == "taken"
+        assert (await ask(Tool(function), x=value)).content == "taken"
 
 
 class Dated(BaseModel):
@@ -321,7 +321,7 @@ async def test_code_of_a_model_counts_towards_the_time_limit_and_does_not_block_
         return "taken"
 
     take.__annotations__["x"] = kind
-    assert (await timed_out(Tool.from_function(take), x={})) not in (None, threading.current_thread())
+    assert (await timed_out(Tool(take), x={})) not in (None, threading.current_thread())
 
 
 async def timed_out(made: Tool, **arguments: Any) -> threading.Thread | None:

@@ -138,7 +138,7 @@ def in_a_validator() -> Any:
 
 
 def in_a_validator_that_is_asked_again() -> Any:
-    return Tool.from_function(in_a_validator(), retries=1, repair=True)
+    return Tool(in_a_validator(), retries=1, repair=True)
 
 
 def in_a_retry() -> Any:
@@ -154,7 +154,7 @@ def in_a_retry() -> Any:
 def in_a_predicate() -> Any:
     async def stops() -> None: ...
 
-    return Tool.from_function(stops, approval=raises(Stop()))
+    return Tool(stops, approval=raises(Stop()))
 
 
 def in_an_async_predicate() -> Any:
@@ -164,7 +164,7 @@ def in_an_async_predicate() -> Any:
         await asyncio.sleep(0)
         raise Stop
 
-    return Tool.from_function(stops, approval=decide)
+    return Tool(stops, approval=decide)
 
 
 def in_a_wrapper() -> Any:
@@ -209,7 +209,7 @@ PLACES = [
 
 def made(place: Callable[[], Any]) -> Tool:
     found = place()
-    return found if isinstance(found, Tool) else Tool.from_function(found)
+    return found if isinstance(found, Tool) else Tool(found)
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -239,7 +239,7 @@ async def test_it_passes_from_a_tool_that_is_closed_because_it_ignores_its_time_
     async def waits() -> None:
         await asyncio.sleep(60)
 
-    tools = {"s": stops, "w": Tool.from_function(waits)}
+    tools = {"s": stops, "w": Tool(waits)}
     calls = [ToolCall(name, name, "") for name in names]
     with controlled_time() as clock, pytest.raises(Stop):
         await call_tools(calls, tools, lambda call: ToolContext(None))
@@ -258,7 +258,7 @@ async def test_it_cancels_the_other_calls_at_once(place: Callable[[], Any], posi
             cancelled.append("waits")
             raise
 
-    tools = {"stops": made(place), "waits": Tool.from_function(waits)}
+    tools = {"stops": made(place), "waits": Tool(waits)}
     names = ["waits", "waits"]
     names.insert(position, "stops")
     calls = [ToolCall(f"c{number}", name, "") for number, name in enumerate(names)]
@@ -276,7 +276,7 @@ async def test_who_cancels_the_round_meanwhile_cancels_it() -> None:
     async def waits() -> None:
         await asyncio.sleep(60)
 
-    tools = {"waits": Tool.from_function(waits)}
+    tools = {"waits": Tool(waits)}
     calls = [ToolCall(one, "waits", "") for one in "abc"]
     task = asyncio.create_task(call_tools(calls, tools, lambda call: ToolContext(None)))
     await asyncio.sleep(0.01)
@@ -295,7 +295,7 @@ async def test_it_passes_from_a_listener(listener: str) -> None:
     with pytest.raises(Stop):
         await call_tools(
             [ToolCall("c", "quick", "")],
-            {"quick": Tool.from_function(quick)},
+            {"quick": Tool(quick)},
             lambda call: ToolContext(None),
             **options,
         )
@@ -315,7 +315,7 @@ async def test_it_cancels_the_other_calls_at_once_from_a_listener_of_a_late_call
     async def waits() -> None:
         await asyncio.sleep(30)
 
-    tools = {"waits": Tool.from_function(waits), "stubborn": stubborn}
+    tools = {"waits": Tool(waits), "stubborn": stubborn}
     calls = [ToolCall("c1", "waits"), ToolCall("c2", "stubborn")]
     with controlled_time() as clock:
         with pytest.raises(Stop):

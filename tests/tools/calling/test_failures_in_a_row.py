@@ -28,7 +28,7 @@ def scripted(endings: Iterable[object], **policy: Any) -> Tool:
             await asyncio.sleep(30)
         return ending
 
-    return Tool.from_function(work, **policy)
+    return Tool(work, **policy)
 
 
 async def ask(made: Tool, counts: dict[str, int] | None, arguments: str = "") -> ToolResult:

@@ -18,7 +18,8 @@ import pytest
 from pydantic import AfterValidator, BaseModel, model_serializer
 
 from agentkit import Agent, Event, Message, Paused, ScriptedModel, Session, ToolCall, ToolFinished
-from agentkit.tools import Tool, ToolArgumentError, ToolContext, ToolResult, Toolset, ToolStatus, tool
+from agentkit.tools import Tool, ToolArgumentError, ToolContext, ToolResult, Toolset, tool
+from agentkit.tools.types import ToolStatus
 
 
 def goes_on(*tools: Tool[..., Any] | Callable[..., Any], arguments: str = "{}", **options: Any) -> ToolResult:
@@ -67,7 +68,7 @@ def test_validators_of_the_tools_own_may_raise_anything(error: BaseException, re
 
     for after, retries in ((0, 0), (1, 1)):
         take.__annotations__ = {"n": Annotated[int, AfterValidator(raises(error, after=after))]}
-        result = goes_on(Tool.from_function(take, repair=repair, retries=retries), arguments='{"n": 1}')
+        result = goes_on(Tool(take, repair=repair, retries=retries), arguments='{"n": 1}')
         assert (result.status, type(result.error)) == ("error", ToolArgumentError)
 
 
@@ -82,14 +83,14 @@ def test_a_predicate_that_raises_anything_is_no_approval(error: BaseException) -
         raise error
 
     with pytest.raises(Paused):
-        goes_on(Tool.from_function(pay, approval=decide))
+        goes_on(Tool(pay, approval=decide))
     asked: list[ToolCall] = []
 
     def agree(call: ToolCall) -> bool:
         asked.append(call)
         return True
 
-    assert goes_on(Tool.from_function(pay, approval=decide), approve=agree).status == "success"
+    assert goes_on(Tool(pay, approval=decide), approve=agree).status == "success"
     assert len(asked) == len(ran) == 1
 
 

@@ -125,7 +125,7 @@ async def ask(made: Tool, **arguments: Any) -> ToolResult:
 @pytest.mark.parametrize("name", CALLABLES)
 async def test_the_outermost_callable_decides_where_it_runs(name: str) -> None:
     function, where = CALLABLES[name]
-    made = Tool.from_function(function, name="look_up")
+    made = Tool(function, name="look_up")
     assert (await ask(made)).content == f"{where} 7"
     assert made.description == "Look up."
     assert list(made.spec.parameters["properties"]) == ["n"]
@@ -185,7 +185,7 @@ def sync_items(n: int) -> Iterator[str]:
 
 @pytest.mark.parametrize("function", [items, sync_items, passing(items), passing(sync_items), awaited(items)])
 async def test_items_are_collected_through_wrappers(function: Callable[..., Any]) -> None:
-    assert (await ask(Tool.from_function(function))).content == "item " * 7
+    assert (await ask(Tool(function))).content == "item " * 7
 
 
 async def test_a_blocking_wrapper_around_an_async_function_is_limited_like_any_sync_function() -> None:

@@ -38,7 +38,7 @@ async def lines_later() -> AsyncIterator[str]:
 
 @pytest.mark.parametrize("function", [lines, lines_later])
 async def test_what_a_generator_yields_beyond_the_limit_is_kept_whole(function: Callable[..., Any]) -> None:
-    result = await ask(Tool.from_function(function, max_result_chars=100))
+    result = await ask(Tool(function, max_result_chars=100))
     everything = "".join(lines())
     assert result.status == "too_large"
     assert result.whole == everything

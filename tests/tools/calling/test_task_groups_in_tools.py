@@ -70,7 +70,7 @@ async def ask(made: Tool) -> ToolResult:
 
 @pytest.mark.parametrize("function", [at_its_end, later, in_its_body, nested, twice])
 async def test_a_task_of_a_group_that_fails_is_an_error_of_the_tool(function: Any) -> None:
-    result = await ask(Tool.from_function(function, timeout=LONG))
+    result = await ask(Tool(function, timeout=LONG))
     assert result.status == "error"
     assert "a task" in str(result.content)
     current = asyncio.current_task()
@@ -115,7 +115,7 @@ async def test_who_cancels_the_calls_of_a_message_meanwhile_cancels_them(functio
             await asyncio.sleep(0.01)
             await function()
 
-    tools = {"slowly": Tool.from_function(slowly, timeout=LONG)}
+    tools = {"slowly": Tool(slowly, timeout=LONG)}
     calls = call_tools([ToolCall("c", "slowly", "")], tools, lambda call: ToolContext(None, "r", call.id))
     task = asyncio.create_task(calls)
     await asyncio.sleep(after)
@@ -130,5 +130,5 @@ async def test_the_time_limit_holds_for_a_group() -> None:
             group.create_task(asyncio.sleep(60))
             group.create_task(cleans_up())
 
-    result = await ask(Tool.from_function(slow, timeout=0.05))
+    result = await ask(Tool(slow, timeout=0.05))
     assert result.status == "timeout"

@@ -27,17 +27,8 @@ from pydantic import BaseModel, BeforeValidator
 
 from agentkit.prompts import File, Image, Text, ToolCall
 from agentkit.testing import controlled_time
-from agentkit.tools import (
-    Tool,
-    ToolArgumentError,
-    ToolContext,
-    ToolDefinitionError,
-    ToolError,
-    ToolResult,
-    abandoned_threads,
-    tool,
-    unknown_tool,
-)
+from agentkit.tools import Tool, ToolArgumentError, ToolContext, ToolDefinitionError, ToolError, ToolResult, tool
+from agentkit.tools.types import abandoned_threads, unknown_tool
 from agentkit_tools.calling import tool_threads
 from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.dispatch import call_tools
@@ -279,7 +270,7 @@ async def test_whatever_is_raised_becomes_a_readable_error(where: str, error: Ba
             raise error
 
     for policy in ({}, {"timeout": 5.0}):
-        result = await ask(Tool.from_function(boom, **policy))  # type: ignore[arg-type]
+        result = await ask(Tool(boom, **policy))  # type: ignore[arg-type]
         assert result.status == "error"
         assert text is None or result.content == text
         assert "Traceback" not in str(result.content)
@@ -292,7 +283,7 @@ async def test_a_thread_may_even_raise_keyboard_interrupt_or_cancellation() -> N
         def boom() -> None:
             raise error  # noqa: B023
 
-        result = await ask(Tool.from_function(boom))
+        result = await ask(Tool(boom))
         assert result.status in ("error", "cancelled")
 
 
@@ -470,7 +461,7 @@ async def test_what_a_failed_call_held_is_free_as_soon_as_nobody_has_its_result(
     gc.collect()
     gc.disable()
     try:
-        result = await ask(Tool.from_function(functions[where], timeout=0.02 if where == "late" else 30.0))
+        result = await ask(Tool(functions[where], timeout=0.02 if where == "late" else 30.0))
         assert result.status == ("timeout" if where == "late" else "error")
         del result
         for _ in range(2_000):  # the loop and the thread let go of it in their own time
@@ -499,7 +490,7 @@ async def test_arguments_that_are_rejected_are_freed_at_once(policy: PolicyOptio
     def take(n: Any) -> None: ...
 
     take.__annotations__["n"] = Annotated[Any, BeforeValidator(reject)]
-    made = Tool.from_function(take, **policy)
+    made = Tool(take, **policy)
     gc.collect()
     gc.disable()
     try:
@@ -736,8 +727,8 @@ async def test_a_sync_function_that_returns_an_awaitable_is_awaited() -> None:
     def indirect(a: int) -> Any:
         return add(a)
 
-    assert (await ask(Tool.from_function(indirect), {"a": 1})).content == "2"
-    assert (await ask(Tool.from_function(indirect, timeout=LONG), {"a": 1})).content == "2"
+    assert (await ask(Tool(indirect), {"a": 1})).content == "2"
+    assert (await ask(Tool(indirect, timeout=LONG), {"a": 1})).content == "2"
 
 
 async def test_a_tool_may_call_back_into_an_event_loop_of_its_own() -> None:
@@ -787,7 +778,7 @@ async def test_a_full_pool_makes_calls_wait_and_those_that_give_up_never_start(
     blocker = asyncio.ensure_future(ask(hang))
     await asyncio.sleep(0.1)
     started: list[int] = []
-    result = await ask(Tool.from_function(lambda: started.append(1), name="never", timeout=0.02))
+    result = await ask(Tool(lambda: started.append(1), name="never", timeout=0.02))
     assert result.status == "timeout"
     waiting = asyncio.ensure_future(ask(quick))
     release.set()
@@ -1064,7 +1055,7 @@ async def test_what_a_tool_returns_becomes_content(value: Any, content: Any) -> 
     async def give() -> Any:
         return value
 
-    result = await ask(Tool.from_function(give))
+    result = await ask(Tool(give))
     assert (result.status, result.content) == ("success", content)
     assert result.value is value
     assert result.message.content == content
@@ -1107,7 +1098,7 @@ async def test_what_cannot_be_shown_is_an_error_that_says_so() -> None:
         async def give() -> Any:
             return value  # noqa: B023
 
-        result = await ask(Tool.from_function(give))
+        result = await ask(Tool(give))
         assert result.status == "error"
         assert "cannot be shown" in str(result.content)
 
@@ -1357,13 +1348,13 @@ async def test_calls_per_run_are_counted_in_the_run() -> None:
 )
 def test_a_policy_that_makes_no_sense_is_refused(policy: dict[str, Any]) -> None:
     with pytest.raises(ToolDefinitionError) as caught:
-        Tool.from_function(add.function, **policy)
+        Tool(add.function, **policy)
     assert caught.value.names == tuple(policy)
 
 
 def test_options_that_do_not_exist_are_all_named() -> None:
     with pytest.raises(ToolDefinitionError) as made:
-        Tool.from_function(add.function, timout=3, zzz=1)  # type: ignore[call-arg]
+        Tool(add.function, timout=3, zzz=1)  # type: ignore[call-arg]
     assert made.value.names == ("timout", "zzz")
     with pytest.raises(ToolDefinitionError) as changed:
         add.with_changes(retris=3)  # type: ignore[call-arg]
@@ -1383,6 +1374,6 @@ async def test_what_is_wrong_with_an_argument_can_be_sent_whatever_a_validator_m
     async def count(value: Annotated[int, BeforeValidator(lambda value: "\ud800")]) -> int:
         return value
 
-    result = await ask(Tool.from_function(count), {"value": 1})
+    result = await ask(Tool(count), {"value": 1})
     assert result.status == "error"
     assert b"value: expected a valid string" in str(result.content).encode()

@@ -11,7 +11,8 @@ import pytest
 
 from agentkit.prompts import ToolCall
 from agentkit.testing import controlled_time
-from agentkit.tools import Tool, ToolContext, ToolResult, by_name, tool
+from agentkit.tools import Tool, ToolContext, ToolResult, tool
+from agentkit.tools.types import by_name
 from agentkit_tools.dispatch import call_tools
 from tests.waiting import eventually
 
@@ -194,7 +195,7 @@ async def test_a_call_that_ignores_its_time_limit_ends_before_the_calls_that_tak
 ) -> None:
     ended: list[tuple[str, str, str]] = []
     who: ContextVar[str] = ContextVar("who", default="")
-    hanging = Tool.from_function(function, name="hanging", timeout=1, retries=retries, backoff=0)
+    hanging = Tool(function, name="hanging", timeout=1, retries=retries, backoff=0)
 
     @tool
     async def later() -> str:
@@ -223,7 +224,7 @@ async def test_a_call_that_ignores_its_time_limit_ends_before_the_calls_that_tak
 @pytest.mark.parametrize("function", [stubborn, waits_for_a_stubborn_task, is_stubborn_when_it_is_closed])
 async def test_cancelling_calls_that_ignore_it_ends_and_their_ends_are_not_heard(function: Any) -> None:
     ended: list[ToolResult] = []
-    hanging = Tool.from_function(function, name="hanging", timeout=60)
+    hanging = Tool(function, name="hanging", timeout=60)
     calls = [ToolCall("a", "hanging", ""), ToolCall("b", "hanging", "")]
     with controlled_time() as clock:
         task = asyncio.create_task(call_tools(calls, by_name([hanging]), context, on_end=ended.append))
@@ -238,7 +239,7 @@ async def test_cancelling_calls_that_ignore_it_ends_and_their_ends_are_not_heard
 
 
 async def test_a_call_that_is_cancelled_while_it_ignores_its_time_limit_ends() -> None:
-    hanging = Tool.from_function(stubborn, name="hanging", timeout=1)
+    hanging = Tool(stubborn, name="hanging", timeout=1)
     with controlled_time() as clock:
         task = asyncio.create_task(call_tools([ToolCall("a", "hanging", "")], by_name([hanging]), context))
         await asyncio.sleep(2)

@@ -19,6 +19,7 @@ from mcp_types import INVALID_PARAMS
 from agentkit import Agent, Message, ScriptedModel, ToolCall
 from agentkit.prompts import Image, PromptContext
 from agentkit.tools import (
+    DynamicToolset,
     MCPServerError,
     MCPServerLost,
     MCPToolset,
@@ -28,7 +29,6 @@ from agentkit.tools import (
     ToolFailure,
     ToolResult,
     Toolset,
-    TurnTools,
     tool,
 )
 from tests.tools.mcp.mcp_running import HTTPPeer, command, ends, http_server, is_alive, raw_command
@@ -142,7 +142,7 @@ def test_two_servers_with_the_same_names_clash_where_they_are_put_together(
 
 
 async def test_a_changed_list_is_seen_at_the_next_turn(growing: MCPToolset) -> None:
-    turn = TurnTools(lambda context: growing.prefixed("x_"))
+    turn = DynamicToolset(lambda context: growing.prefixed("x_"))
     assert "x_sprout" not in await turn.at(CONTEXT)
 
     await ask(named(growing, "grow"))

@@ -70,7 +70,7 @@ def made(context: Any) -> Tool:
         return q
 
     look.__annotations__["ctx"] = context
-    return Tool.from_function(look)
+    return Tool(look)
 
 
 def test_deps_of_another_type_are_a_problem_of_the_tool() -> None:
@@ -174,8 +174,8 @@ def test_the_type_stays_with_the_tool_however_it_is_made_or_changed() -> None:
         Desk().ask,
         Desk.ask.with_changes(name="other", timeout=1),
         Desk.ask.strict(),
-        Tool.from_function(Desk().tell),
-        Tool.from_function(partial(Desk().tell)),
+        Tool(Desk().tell),
+        Tool(partial(Desk().tell)),
         Tool.from_json_schema("described", "", None, described),
         *Toolset([Desk.ask]).prefixed("x_").limited(1).cached().wrapped(around),
     ]
@@ -196,7 +196,7 @@ def test_a_context_of_a_type_that_cannot_be_resolved_is_an_error_when_the_tool_i
     async def described(ctx: ToolContext[Missing], **arguments: Any) -> str:  # type: ignore[name-defined]  # noqa: F821
         return ""
 
-    for make in (Tool.from_function, lambda function: Tool.from_json_schema("described", "", None, function)):
+    for make in (Tool, lambda function: Tool.from_json_schema("described", "", None, function)):
         with pytest.raises(ToolDefinitionError) as caught:
             make(described)
         assert (caught.value.tool, caught.value.names) == ("described", ("Missing",))

@@ -133,7 +133,7 @@ def read_docstring(text: str) -> Description:
     def act(policy: Any = None, a: Any = None, b: Any = None) -> None: ...
 
     act.__doc__ = text
-    spec = Tool.from_function(act).spec
+    spec = Tool(act).spec
     described = {name: one["description"] for name, one in spec.parameters["properties"].items() if len(one) > 1}
     return Description(spec.description, described)
 
@@ -178,7 +178,7 @@ def test_attributes_describe_the_fields_of_a_class() -> None:
         def __init__(self, width: float) -> None:
             self.width = width
 
-    properties: dict[str, Any] = dict(Tool.from_function(Box).spec.parameters["properties"])
+    properties: dict[str, Any] = dict(Tool(Box).spec.parameters["properties"])
     assert properties == {"width": {"type": "number", "description": "In metres."}}
 
 

@@ -20,11 +20,9 @@ from agentkit.tools import (
     ToolArgumentError,
     ToolContext,
     ToolDefinitionError,
-    to_anthropic,
-    to_gemini,
-    to_openai,
     tool,
 )
+from agentkit_prompts.schemas.provider_tools import anthropic_form, gemini_form
 from tests.effort import spread
 from tests.tools.schemas.provider_checks import anthropic_faults, gemini_faults, openai_faults
 from tests.tools.schemas.test_tool_json_schema import SCHEMAS
@@ -159,7 +157,7 @@ async def echo(**arguments: Any) -> Any:
 
 
 def faults(made: Tool) -> list[str]:
-    found = [*openai_faults(to_openai(made)), *anthropic_faults(to_anthropic(made)), *gemini_faults(to_gemini(made))]
+    found = [*openai_faults(made.to_openai()), *anthropic_faults(made.to_anthropic()), *gemini_faults(made.to_gemini())]
     try:
         strict = made.strict()
     except ToolDefinitionError:
@@ -207,7 +205,7 @@ def test_a_strict_schema_has_the_definitions_it_uses_and_keeps_null() -> None:
 async def test_names_that_a_provider_refuses_are_replaced_and_found_again() -> None:
     made = Tool.from_json_schema("odata", "", ODATA, echo)
     own = {"$filter": "x", "filter[id]": ["1"], "deep": {"größe": 1.5}, "1st": 2}
-    for schema in (to_anthropic(made)["input_schema"], to_gemini(made)["parameters"]):
+    for schema in (made.to_anthropic()["input_schema"], made.to_gemini()["parameters"]):
         names = list(schema["properties"])
         assert len(set(names)) == len(ODATA["properties"])
         wire = dict(zip(ODATA["properties"], names, strict=True))
@@ -229,7 +227,7 @@ def test_a_schema_without_a_type_has_that_of_its_keywords() -> None:
         "tags": {"items": {"type": "string"}},
         "pair": {"prefixItems": [{"type": "string"}]},
     }
-    sent = to_gemini(ToolSpec("t", "", {"type": "object", "properties": fields}))["parameters"]
+    sent = gemini_form(ToolSpec("t", "", {"type": "object", "properties": fields}))["parameters"]
     assert {name: field["type"] for name, field in sent["properties"].items()} == {
         "point": "object",
         "tags": "array",
@@ -239,7 +237,7 @@ def test_a_schema_without_a_type_has_that_of_its_keywords() -> None:
 
 def test_a_list_of_types_becomes_alternatives_where_a_provider_takes_no_lists() -> None:
     parameters = {"type": "object", "properties": {"id": {"type": ["string", "integer"]}}, "required": ["id"]}
-    sent = to_gemini(ToolSpec("t", "", parameters))["parameters"]
+    sent = gemini_form(ToolSpec("t", "", parameters))["parameters"]
     assert [option["type"] for option in sent["properties"]["id"]["anyOf"]] == ["string", "integer"]
     strict = Tool.from_json_schema("t", "", parameters, echo).strict()
     assert strict.spec.parameters["properties"]["id"] == {"type": ["string", "integer"]}
@@ -257,7 +255,7 @@ def test_a_least_number_of_items_is_sent_where_the_provider_takes_it() -> None:
         items = {"type": "array", "items": {"type": "string"}, "minItems": least}
         schema = {"type": "object", "properties": {"names": items}, "additionalProperties": False}
         strict = Tool.from_json_schema("t", "", schema, echo).strict()
-        entry = to_anthropic(strict)
+        entry = strict.to_anthropic()
         assert entry["strict"] is True
         names = entry["input_schema"]["properties"]["names"]["anyOf"][0]
         assert {key: value for key, value in names.items() if key == "minItems"} == sent
@@ -270,7 +268,7 @@ def test_references_follow_properties_that_are_sent_under_other_names() -> None:
         "link": {"$ref": "#/$defs/a"},
     }
     parameters = {"type": "object", "properties": fields, "$defs": {"a": {"type": "null"}}}
-    sent = to_anthropic(ToolSpec("t", "", parameters))["input_schema"]
+    sent = anthropic_form(ToolSpec("t", "", parameters))["input_schema"]
     (wire,) = [name for name in sent["properties"] if name.startswith("filter_id_")]
     assert sent["properties"]["again"] == {"$ref": f"#/properties/{wire}"}
     assert sent["properties"][wire]["description"] == "See #/properties/filter[id]."
@@ -282,7 +280,7 @@ def test_names_of_a_function_are_found_again_too() -> None:
     def act(top: Annotated[int, Field(alias="$top")] = 1) -> int:
         return top
 
-    (name,) = to_anthropic(act)["input_schema"]["properties"]
+    (name,) = act.to_anthropic()["input_schema"]["properties"]
     assert name != "$top"
     assert act.validate(json.dumps({name: 5})) == {"top": 5}
 
@@ -290,17 +288,17 @@ def test_names_of_a_function_are_found_again_too() -> None:
 def test_a_description_over_the_limit_is_cut_and_the_tool_is_named() -> None:
     made = Tool.from_json_schema("talk", "x" * 3_000, None, echo)
     with pytest.warns(ToolFormWarning):
-        assert len(to_openai(made)["function"]["description"]) == 1_024
+        assert len(made.to_openai()["function"]["description"]) == 1_024
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert len(to_anthropic(made)["description"]) == 3_000
+        assert len(made.to_anthropic()["description"]) == 3_000
 
 
 def test_a_tool_that_cannot_be_strict_at_one_provider_goes_without_and_warns() -> None:
     strict = Tool.from_json_schema("pages", "", PAGES, echo).strict()
     with pytest.warns(ToolFormWarning):
-        assert "strict" not in to_anthropic(strict)
-    assert to_anthropic(Tool.from_json_schema("odata", "", ODATA, echo).strict())["strict"] is True
+        assert "strict" not in strict.to_anthropic()
+    assert Tool.from_json_schema("odata", "", ODATA, echo).strict().to_anthropic()["strict"] is True
 
 
 def test_what_is_sent_is_in_these_forms() -> None:
@@ -323,7 +321,7 @@ def test_a_local_server_gets_descriptions_whole_and_the_provider_does_not() -> N
 
 
 def test_a_tool_that_contains_itself_ends_for_gemini() -> None:
-    parameters = to_gemini(Tool.from_json_schema("pages", "", PAGES, echo))["parameters"]
+    parameters = Tool.from_json_schema("pages", "", PAGES, echo).to_gemini()["parameters"]
     block = parameters["properties"]["children"]["items"]
     assert block["properties"]["children"]["items"] == {"type": "object"}
     assert asyncio.run(Tool.from_json_schema("p", "", PAGES, echo).call(ToolCall("c", "p", "{}"), ToolContext(None)))

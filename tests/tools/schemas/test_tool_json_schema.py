@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable
 from time import process_time
 from typing import Any, Literal
 
@@ -21,14 +20,10 @@ from agentkit.tools import (
     ToolArgumentError,
     ToolContext,
     ToolDefinitionError,
-    to_anthropic,
-    to_gemini,
-    to_mcp,
-    to_openai,
-    to_text,
+    Toolset,
     tool,
-    wire_name,
 )
+from agentkit.tools.types import wire_name
 from tests.paths import CONFORMANCE
 
 CASES = CONFORMANCE
@@ -582,22 +577,16 @@ async def test_quotes_and_commas_inside_of_strings_survive_the_repair() -> None:
 def test_each_target_gets_its_form() -> None:
     schema = book.spec.parameters
     function = {"name": "book", "description": "Book.", "parameters": schema}
-    assert to_openai(book) == {"type": "function", "function": function}
-    assert to_openai(book.strict().spec)["function"]["strict"] is True
-    assert to_anthropic(book) == {"name": "book", "description": "Book.", "input_schema": schema}
-    assert to_mcp(book) == {"name": "book", "description": "Book.", "inputSchema": schema}
-    lines = to_text([book, book.strict()]).splitlines()
-    assert [json.loads(line)["function"]["name"] for line in lines] == ["book", "book"]
-
-
-def test_only_a_tool_or_its_spec_has_a_form() -> None:
-    exports: list[Callable[[Any], object]] = [to_openai, to_anthropic, to_gemini, to_mcp, lambda one: to_text([one])]
-    others: list[Any] = [echo, "book", to_openai(book), None]
-    for export in exports:
-        assert export(book) == export(book.spec)
-        for other in others:
-            with pytest.raises(ToolDefinitionError):
-                export(other)
+    assert book.to_openai() == {"type": "function", "function": function}
+    assert book.strict().to_openai()["function"]["strict"] is True
+    assert book.to_anthropic() == {"name": "book", "description": "Book.", "input_schema": schema}
+    assert book.to_mcp() == {"name": "book", "description": "Book.", "inputSchema": schema}
+    both = Toolset([book, book.strict().with_changes(name="other")])
+    lines = both.to_text().splitlines()
+    assert [json.loads(line)["function"]["name"] for line in lines] == ["book", "other"]
+    assert both.to_openai() == [one.to_openai() for one in both]
+    assert both.to_anthropic()[0] == book.to_anthropic() and both.to_gemini()[0] == book.to_gemini()
+    assert both.to_mcp()[0] == book.to_mcp()
 
 
 def test_a_type_of_many_characters_becomes_no_type_at_once() -> None:

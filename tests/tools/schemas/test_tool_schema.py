@@ -129,7 +129,7 @@ def sphinx(city: str, days: int = 3) -> None:
 
 @pytest.mark.parametrize("function", [google, numpy, sphinx])
 def test_docstrings_of_three_styles_say_the_same(function: Any) -> None:
-    made = Tool.from_function(function)
+    made = Tool(function)
     assert made.description == "Get a forecast.\n\nIt may be wrong.\n\nReturns: The forecast."
     assert properties(made)["city"]["description"] == "The city, such as 北京."
     assert properties(made)["days"]["description"].split() == ["How", "many", "days."]
@@ -142,7 +142,7 @@ def test_prose_that_only_mentions_arguments_stays_whole() -> None:
         Args are for pirates. Returns: never.
         """
 
-    assert Tool.from_function(talk).description == "Talk: with a colon.\n\nArgs are for pirates. Returns: never."
+    assert Tool(talk).description == "Talk: with a colon.\n\nArgs are for pirates. Returns: never."
 
 
 def test_notes_stay_in_the_description() -> None:
@@ -158,8 +158,8 @@ def test_notes_stay_in_the_description() -> None:
             y: There is no such parameter.
         """
 
-    assert Tool.from_function(act).description == "Act.\n\nNote: Only by\nday."
-    assert properties(Tool.from_function(act)) == {"x": {"type": "integer", "description": "How often."}}
+    assert Tool(act).description == "Act.\n\nNote: Only by\nday."
+    assert properties(Tool(act)) == {"x": {"type": "integer", "description": "How often."}}
 
 
 def test_annotated_text_and_fields_describe_and_limit() -> None:
@@ -254,7 +254,7 @@ def test_a_default_or_a_bound_of_infinity_is_in_no_request() -> None:
     assert json.dumps(within.spec.parameters, allow_nan=False)
     assert within.spec.parameters["$defs"]["Range"]["properties"]["high"] == {"type": "number", "default": 1.5}
     assert within(**within.validate('{"x": 5}'))
-    made = Tool.from_function(Range, description="A range.").spec.parameters["properties"]
+    made = Tool(Range, description="A range.").spec.parameters["properties"]
     assert made == {"low": {"type": "number"}, "high": {"type": "number", "default": 1.5}}
 
 
@@ -286,7 +286,7 @@ def test_kwargs_that_unpack_something_else_are_refused() -> None:
     def find(**options: Unpack[Point]) -> Any: ...  # type: ignore[misc]
 
     with pytest.raises(ToolDefinitionError) as caught:
-        Tool.from_function(find)
+        Tool(find)
     assert (caught.value.tool, caught.value.names) == ("find", ("options",))
 
 
@@ -296,7 +296,7 @@ def test_the_context_parameter_is_not_shown_under_any_name_or_form() -> None:
     def third(user: str, ctx: Annotated[ToolContext[int], "hm"]) -> Any: ...
 
     for function in (first, second, third):
-        assert list(properties(Tool.from_function(function))) == ["user"]
+        assert list(properties(Tool(function))) == ["user"]
 
 
 def test_local_types_are_found_where_the_tool_is_made() -> None:
@@ -313,7 +313,7 @@ def test_an_annotation_nobody_can_resolve_is_named() -> None:
     def take(item: Nowhere) -> Any: ...  # type: ignore[name-defined]  # noqa: F821
 
     with pytest.raises(ToolDefinitionError) as caught:
-        Tool.from_function(take)
+        Tool(take)
     assert (caught.value.tool, caught.value.names) == ("take", ("Nowhere",))
 
 
@@ -321,7 +321,7 @@ def test_every_parameter_json_schema_cannot_describe_is_named_at_construction() 
     def take(a: Opaque, fine: int, b: dict[str, Opaque]) -> Any: ...
 
     with pytest.raises(ToolDefinitionError) as caught:
-        Tool.from_function(take)
+        Tool(take)
     assert (caught.value.tool, caught.value.names) == ("take", ("a", "b"))
 
 
@@ -329,28 +329,28 @@ def test_only_what_can_be_called_becomes_a_tool() -> None:
     things: list[Any] = [3, "text", object()]
     for thing in things:
         with pytest.raises(ToolDefinitionError) as caught:
-            Tool.from_function(thing)
+            Tool(thing)
         assert caught.value.names == ("function",)
 
 
 def test_a_builtin_without_a_signature_is_refused_clearly() -> None:
     with pytest.raises(ToolDefinitionError) as caught:
-        Tool.from_function(max)
+        Tool(max)
     assert caught.value.tool == "max"
 
 
 def test_a_lambda_needs_a_name() -> None:
     with pytest.raises(ToolDefinitionError) as caught:
-        Tool.from_function(lambda x: x)
+        Tool(lambda x: x)
     assert caught.value.names == ("name",)
-    assert Tool.from_function(lambda x: x, name="echo").name == "echo"
+    assert Tool(lambda x: x, name="echo").name == "echo"
 
 
 def test_two_parameters_of_one_name_are_refused() -> None:
     def take(a: Annotated[str, Field(alias="b")], b: str, c: Annotated[int, Field(alias="d")], d: int) -> Any: ...
 
     with pytest.raises(ToolDefinitionError) as caught:
-        Tool.from_function(take)
+        Tool(take)
     assert (caught.value.tool, caught.value.names) == ("take", ("b", "d"))
 
 
@@ -360,12 +360,12 @@ def test_an_alias_with_choices_is_refused() -> None:
     def take(a: Annotated[int, Field(validation_alias=AliasChoices("x", "y"))]) -> Any: ...
 
     with pytest.raises(ToolDefinitionError) as caught:
-        Tool.from_function(take)
+        Tool(take)
     assert caught.value.names == ("a",)
 
 
 def test_names_providers_refuse_are_mapped_and_kept() -> None:
-    made = Tool.from_function(google, name="weather.forecast")
+    made = Tool(google, name="weather.forecast")
     assert made.original_name == "weather.forecast"
     assert made.name.startswith("weather_forecast_")
     assert made.with_changes(name="plain").name == "plain"
@@ -389,13 +389,13 @@ def test_partials_wrappers_and_callable_objects_are_tools() -> None:
             """Add too."""
             return a + b
 
-    assert properties(Tool.from_function(wrapper)) == {"a": {"type": "integer"}, "b": {"type": "integer"}}
-    bound = Tool.from_function(functools.partial(add, b=1))
+    assert properties(Tool(wrapper)) == {"a": {"type": "integer"}, "b": {"type": "integer"}}
+    bound = Tool(functools.partial(add, b=1))
     assert bound.name == "add"
     assert bound.description == "Add."
     assert bound(a=1) == 2
     assert properties(bound)["b"] == {"type": "integer", "default": 1}
-    made = Tool.from_function(Adder())
+    made = Tool(Adder())
     assert (made.name, made.description) == ("Adder", "Add too.")
     assert list(properties(made)) == ["a", "b"]
 
@@ -408,7 +408,7 @@ def test_generators_and_coroutines_are_described_like_functions() -> None:
         yield n
 
     for function in (agen, gen):
-        assert properties(Tool.from_function(function)) == {"n": {"type": "integer"}}
+        assert properties(Tool(function)) == {"n": {"type": "integer"}}
 
 
 class Desk:
@@ -445,11 +445,11 @@ def test_methods_hide_self_and_bind_to_their_object() -> None:
     assert properties(desk.model) == {"n": {"type": "integer"}}
     assert desk.model(1) == "Desk1"
     assert desk.add(1) == 2
-    assert properties(Tool.from_function(desk.plain)) == {"text": {"type": "string"}}
+    assert properties(Tool(desk.plain)) == {"text": {"type": "string"}}
 
 
 def test_a_spec_is_read_only() -> None:
-    made = Tool.from_function(google)
+    made = Tool(google)
     with pytest.raises(TypeError):
         made.spec.parameters["properties"]["city"]["type"] = "integer"
 
@@ -472,7 +472,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 def test_the_representation_shows_name_and_parameters() -> None:
-    assert repr(Tool.from_function(google)) == "Tool(google, city, days)"
+    assert repr(Tool(google)) == "Tool(google, city, days)"
 
 
 PLAIN = st.recursive(
@@ -493,7 +493,7 @@ def test_the_quick_schema_of_plain_types_is_pydantics_own(annotation: Any) -> No
 
     take.__annotations__["x"] = annotation
     expected = TypeAdapter(annotation).json_schema()
-    assert properties(Tool.from_function(take))["x"] == expected
+    assert properties(Tool(take))["x"] == expected
 
 
 OPTIMIZED = """
@@ -535,5 +535,5 @@ def test_half_of_a_surrogate_pair_in_a_description_or_a_default_stays() -> None:
     def search(query: str = "\ud800") -> str:
         return query
 
-    made = Tool.from_function(search, description="Search \ud800.")
+    made = Tool(search, description="Search \ud800.")
     assert made.spec.parameters["properties"]["query"]["default"] == "\ud800" and made.description == "Search \ud800."

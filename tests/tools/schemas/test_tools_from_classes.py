@@ -15,14 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, TypeAdapter, field
 from pydantic.dataclasses import dataclass
 
 from agentkit import ToolCall
-from agentkit.tools import (
-    ArgumentProblem,
-    Tool,
-    ToolArgumentError,
-    ToolContext,
-    ToolDefinitionError,
-    ToolResult,
-)
+from agentkit.tools import Tool, ToolArgumentError, ToolContext, ToolDefinitionError, ToolResult
+from agentkit.tools.types import ArgumentProblem
 
 
 def call(made: Tool, text: str, **context: Any) -> ToolResult:
@@ -86,7 +80,7 @@ class Own:
 
 
 def test_a_model_has_the_types_of_its_fields_and_is_validated_as_a_whole() -> None:
-    made = Tool.from_function(User)
+    made = Tool(User)
     parameters = made.spec.parameters
     assert made.description == "Make a user."
     assert parameters["properties"]["name"] == {"type": "string"}
@@ -100,11 +94,11 @@ def test_a_model_has_the_types_of_its_fields_and_is_validated_as_a_whole() -> No
 
 
 def test_what_is_wrong_with_a_model_is_named_all_at_once() -> None:
-    found = problems(Tool.from_function(User), '{"nam": "a", "years": -1, "home": {"zip": "x"}}')
+    found = problems(Tool(User), '{"nam": "a", "years": -1, "home": {"zip": "x"}}')
     assert {problem.path for problem in found} == {"name", "years", "home.zip", "nam"}
-    (problem,) = problems(Tool.from_function(User), '{"name": "nobody"}')
+    (problem,) = problems(Tool(User), '{"name": "nobody"}')
     assert problem.path == "" and "nobody is no user" in problem.expected
-    assert [problem.path for problem in problems(Tool.from_function(Point), '{"x": 1, "c": 2}')] == ["c"]
+    assert [problem.path for problem in problems(Tool(Point), '{"x": 1, "c": 2}')] == ["c"]
 
 
 def problems(made: Tool, text: str) -> tuple[ArgumentProblem, ...]:
@@ -119,7 +113,7 @@ def test_a_model_that_says_what_happens_to_other_fields_has_its_way() -> None:
         model_config = ConfigDict(extra="allow")
         a: int
 
-    made = Tool.from_function(Open)
+    made = Tool(Open)
     assert made.spec.parameters["additionalProperties"] is True
     assert call(made, '{"a": 1, "b": 2}').value == Open(a=1, b=2)
 
@@ -134,7 +128,7 @@ def test_a_model_that_says_what_happens_to_other_fields_has_its_way() -> None:
     ],
 )
 def test_classes_have_the_types_of_what_makes_them(kind: Any, text: str, value: Any, types: dict[str, str]) -> None:
-    made = Tool.from_function(kind)
+    made = Tool(kind)
     assert {name: one["type"] for name, one in made.spec.parameters["properties"].items()} == types
     assert call(made, text).value == value
     assert call(made, '{"x": "?"}').status == "error"
@@ -143,12 +137,12 @@ def test_classes_have_the_types_of_what_makes_them(kind: Any, text: str, value: 
 
 def test_a_model_that_is_no_object_is_refused() -> None:
     with pytest.raises(ToolDefinitionError) as caught:
-        Tool.from_function(RootModel[list[int]], name="numbers")
+        Tool(RootModel[list[int]], name="numbers")
     assert caught.value.tool == "numbers"
 
 
 async def test_a_model_under_approval_and_retries_is_made_anew() -> None:
-    made = Tool.from_function(User, approval=lambda arguments, context: arguments["name"] == "admin", retries=1)
+    made = Tool(User, approval=lambda arguments, context: arguments["name"] == "admin", retries=1)
     result = await made.call(ToolCall("c", made.name, '{"name": "admin"}'), ToolContext(None))
     assert result.status == "denied"
     result = await made.call(ToolCall("c", made.name, '{"name": "a"}'), ToolContext(None))
@@ -183,7 +177,7 @@ def test_signature_and_docstring_of_a_decorator_count() -> None:
         return text * times
 
     for given in (speak, functools.partial(speak, times=2)):
-        made = Tool.from_function(given)
+        made = Tool(given)
         properties = made.spec.parameters["properties"]
         assert made.description == "Say it."
         assert properties["text"] == {"type": "string", "description": "What."}
@@ -202,9 +196,9 @@ def test_an_object_is_described_by_what_it_was_given_before_its_class() -> None:
             """Greet somebody."""
             return f"Hello {name}"
 
-    assert Tool.from_function(Greeter()).description == "Greet somebody."
-    assert Tool.from_function(functools.lru_cache(names)).description == "Return names."
-    assert Tool.from_function(functools.partial(names, 1)).description == "Return names."
+    assert Tool(Greeter()).description == "Greet somebody."
+    assert Tool(functools.lru_cache(names)).description == "Return names."
+    assert Tool(functools.partial(names, 1)).description == "Return names."
 
 
 def names(count: int = 1) -> None:
@@ -233,7 +227,7 @@ def test_decimals_are_what_pydantic_takes_for_them() -> None:
         def pay(amount: Any) -> None: ...
 
         pay.__annotations__["amount"] = kind
-        made = Tool.from_function(pay)
+        made = Tool(pay)
         for written in WRITTEN:
             text = {list[Decimal]: f"[{written}]", dict[str, Decimal]: f'{{"k": {written}}}'}.get(kind, written)
             try:

@@ -35,7 +35,7 @@ class MCPToolset(Toolset):
 
     It is a toolset: iterate it, add it to others, wrap it. The server is reached, and its tools are listed, when they
     are first asked for; after it announced other tools they are listed again. What was made of it before
-    (a wrapper, a sum) stays as it was: `TurnTools(lambda context: server.prefixed("x_"))` follows the server.
+    (a wrapper, a sum) stays as it was: `DynamicToolset(lambda context: server.prefixed("x_"))` follows the server.
     Asking blocks until the server has answered; `await server.at(context)` does not.
 
     The session lives in a thread of its own, so the toolset can be used from any event loop, or none. A server that

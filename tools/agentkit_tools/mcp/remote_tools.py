@@ -227,7 +227,7 @@ def resource_tool(connection: Connection) -> Tool:
         return "\n".join(texts)
 
     about = f"Read a resource of {connection.name}, such as one that a result links to."
-    return Tool.from_function(read_resource, description=about, timeout=_TIMEOUT)
+    return Tool(read_resource, description=about, timeout=_TIMEOUT)
 
 
 class _Output:

@@ -18,7 +18,6 @@ from agentkit_prompts.limits import MAX_MESSAGE_CHARS
 from agentkit_prompts.names import misnamed
 from agentkit_tools.calling.tool_result import ToolResult, unknown_tool
 from agentkit_tools.errors import ToolDefinitionError
-from agentkit_tools.export import to_mcp
 from agentkit_tools.mcp.content import from_result
 from agentkit_tools.mcp.remote_tools import IDEMPOTENCY_KEY
 from agentkit_tools.tool import Tool
@@ -210,7 +209,7 @@ class _Progress:
 
 
 def _described(tool: Tool) -> dict[str, Any]:
-    described = to_mcp(tool)
+    described = tool.to_mcp()
     if tool.policy.approval == "always":
         described["annotations"] = {"destructiveHint": True}
     return described

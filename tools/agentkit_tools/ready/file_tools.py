@@ -55,12 +55,12 @@ def file_tools(
     """
     files = _Files(Folder(root, hidden=hidden, max_bytes=max_bytes))
     tools: list[Tool] = [
-        Tool.from_function(files.read_file, description=_READ),
-        Tool.from_function(files.list_files, description=_LIST),
-        Tool.from_function(files.search_files, description=_SEARCH),
+        Tool(files.read_file, description=_READ),
+        Tool(files.list_files, description=_LIST),
+        Tool(files.search_files, description=_SEARCH),
     ]
     if write:
-        tools.append(Tool.from_function(files.write_file, description=_WRITE, sequential=True))
+        tools.append(Tool(files.write_file, description=_WRITE, sequential=True))
     return Toolset(tools).with_policy(timeout=timeout)
 
 

@@ -95,7 +95,7 @@ def http_tool(
         if value < minimum:
             raise ToolDefinitionError(f"http tool: {name}={value} must be {minimum} or more", names=[name])
     pages = _Pages(Guard(hosts, networks, ports), resolve or _system_resolver, ssl_context, max_bytes, redirects)
-    return Tool.from_function(pages.http_get, description=_ABOUT, timeout=timeout)
+    return Tool(pages.http_get, description=_ABOUT, timeout=timeout)
 
 
 @dataclass(slots=True)

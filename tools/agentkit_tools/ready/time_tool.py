@@ -35,7 +35,7 @@ def time_tool(clock: Callable[[], datetime] = _system_clock) -> Tool:
         return f"{now:%A}, {now.isoformat(sep=' ', timespec='seconds')}"
 
     about = "Return the date and time now. Cannot wait, set timers, or know the time of another moment."
-    return Tool.from_function(current_time, description=about)
+    return Tool(current_time, description=about)
 
 
 def _zone(name: str) -> tzinfo:

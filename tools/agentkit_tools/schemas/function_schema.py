@@ -139,6 +139,8 @@ class Signature:
     """What they say `deps` are, where that can be checked."""
     injected: dict[str, FieldInfo] = field(default_factory=dict)
     """Parameters whose default is a pydantic `Field`."""
+    untyped: tuple[str, ...] = ()
+    """Parameters without an annotation."""
     positional: tuple[tuple[str, Any], ...] | None = None
     """Parameters to pass by position, with their defaults; the last may be `*name`. None: all go by keyword."""
     reader: ArgumentReader = field(init=False)
@@ -225,6 +227,8 @@ def read_signature(
             default = _add_field(result, parameter, hint)
             if default is not Parameter.empty:
                 defaults[parameter.name] = default
+    named = [parameter.name for parameter in parameters if parameter.kind not in _VARIADIC]
+    result.untyped = tuple([name for name in named if name not in hints])
     result.positional = _positional(parameters, defaults)
     _build(result, tool)
     _describe(result, texts, defaults)
@@ -253,6 +257,7 @@ def _add_field(result: Signature, parameter: Parameter, hint: Any) -> Any:
     return default
 
 
+_VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _BY_POSITION_ONLY = (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL)
 
 

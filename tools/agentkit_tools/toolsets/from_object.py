@@ -88,7 +88,7 @@ def _made(where: str, found: dict[str, Any]) -> list[Tool]:
     for name, value in found.items():
         try:
             if not isinstance(value, Tool):
-                value = Tool.from_function(value, name=name)
+                value = Tool(value, name=name)
             tools.append(value)
         except ToolDefinitionError as error:
             problems[name] = f"{name}: {error}"

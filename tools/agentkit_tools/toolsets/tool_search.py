@@ -15,7 +15,7 @@ from agentkit_prompts.names import nearest
 from agentkit_prompts.ranking.bm25 import BM25, words
 from agentkit_tools.calling.tool_policy import checked
 from agentkit_tools.tool import Tool
-from agentkit_tools.toolsets.toolset import ToolLike, Toolset, TurnTools, by_name
+from agentkit_tools.toolsets.toolset import DynamicToolset, ToolLike, Toolset, by_name
 
 __all__ = ["ToolSearch"]
 
@@ -46,12 +46,12 @@ class ToolSearch:
 
     __slots__ = ("_about", "_always", "_index", "_maximum", "_results", "_source")
 
-    is_each_step = True
+    per_step = True
     """What is offered depends on what was found: it is asked for the tools before each step of a run."""
 
     def __init__(
         self,
-        tools: Iterable[ToolLike] | TurnTools,
+        tools: Iterable[ToolLike] | DynamicToolset,
         *,
         always: Iterable[ToolLike] = (),
         about: str = "",
@@ -96,7 +96,7 @@ class _Index:
         among = f"{len(tools):,}"
         if about:
             among += f": {about}"
-        self.search = Tool.from_function(
+        self.search = Tool(
             self._search,
             name=SEARCH_TOOL,
             description=f"Find tools by what they do, among {among}. Those it finds can be called next.",

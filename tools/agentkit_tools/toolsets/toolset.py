@@ -8,12 +8,13 @@ from types import ModuleType
 from typing import Any, TypeAlias, Unpack, overload
 
 from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_prompts.names import nearest
 from agentkit_tools.calling.tool_policy import Approval, PolicyOptions, checked
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool import Tool
 from agentkit_tools.toolsets.wrapped_tool import Around, WrappedTool
 
-__all__ = ["StepTools", "ToolLike", "Toolset", "TurnTools", "by_name"]
+__all__ = ["DynamicToolset", "ToolLike", "Toolset", "by_name"]
 
 ToolLike: TypeAlias = "Tool | Callable[..., Any] | Mapping[str, Any] | Toolset"
 """What can be offered: tools, functions, toolsets, and tools of a provider as data, such as `{"type": "web_search"}`.
@@ -53,7 +54,7 @@ def _tools_of(item: Callable[..., Any] | Mapping[str, Any] | Toolset) -> Iterabl
     if hasattr(item, "at"):
         kind = type(item).__name__
         raise ToolDefinitionError(f"{kind} makes its tools for each run: give it to the agent itself")
-    return (Tool.from_function(item),)
+    return (Tool(item),)
 
 
 class Toolset(Sequence[Tool]):
@@ -107,7 +108,7 @@ class Toolset(Sequence[Tool]):
         return cls(functions_of(module, only, without))
 
     async def at(self, context: PromptContext) -> Toolset:
-        """Return the tools of one turn: the same in every turn. See `TurnTools`."""
+        """Return the tools of one turn: the same in every turn. See `DynamicToolset`."""
         return self
 
     def prefixed(self, prefix: str) -> Toolset:
@@ -176,14 +177,43 @@ class Toolset(Sequence[Tool]):
         kept = KeptResults(store)
         return Toolset([*self.wrapped(kept.around), kept.reader()])
 
+    def to_openai(self) -> list[dict[str, Any]]:
+        """Return `tools` of a chat completion request; see `Tool.to_openai`."""
+        return [tool.to_openai() for tool in self]
+
+    def to_anthropic(self) -> list[dict[str, Any]]:
+        """Return `tools` of an Anthropic messages request; see `Tool.to_anthropic`."""
+        return [tool.to_anthropic() for tool in self]
+
+    def to_gemini(self) -> list[dict[str, Any]]:
+        """Return function declarations for Gemini; see `Tool.to_gemini`."""
+        return [tool.to_gemini() for tool in self]
+
+    def to_mcp(self) -> list[dict[str, Any]]:
+        """Return the tools of the result of `tools/list` of MCP."""
+        return [tool.to_mcp() for tool in self]
+
+    def to_text(self) -> str:
+        """Return the tools as JSON text for a prompt, one line each; the same tools give the same bytes."""
+        return "\n".join([tool.to_text() for tool in self])
+
     def __add__(self, other: Iterable[ToolLike]) -> Toolset:
         return Toolset([*self, *other])
 
     @overload
-    def __getitem__(self, index: int) -> Tool: ...
+    def __getitem__(self, index: int | str) -> Tool: ...
     @overload
     def __getitem__(self, index: slice) -> Toolset: ...
-    def __getitem__(self, index: int | slice) -> Tool | Toolset:
+    def __getitem__(self, index: int | str | slice) -> Tool | Toolset:
+        """Return the tool with a name or at an index, or the tools of a slice.
+
+        Raises:
+            KeyError: No tool has the name.
+        """
+        if isinstance(index, str):
+            if index not in self._tools:
+                raise KeyError(f"no tool is named {index!r}{nearest(index, self._tools)}")
+            return self._tools[index]
         tools = list(self._tools.values())
         if isinstance(index, slice):
             return Toolset(tools[index])
@@ -204,34 +234,37 @@ class Toolset(Sequence[Tool]):
         return f"Toolset({', '.join(self._tools)})"
 
 
-class TurnTools:
-    """Tools that are computed for each turn from its context.
+class DynamicToolset:
+    """Tools that a function returns from the context: once for each turn, or before each step of a run.
 
-    `compute` may be sync or async, and may return a wrapped toolset.
+    Use it if the tools depend on the user or on the progress of a run. The context of a step has the messages of the
+    run in `intermediate`.
+
+    Args:
+        function: Sync or async; returns tools, functions or a wrapped toolset.
+        per_step: True to call the function before each step, False once for each turn.
     """
 
-    __slots__ = ("_compute",)
+    __slots__ = ("_function", "per_step")
 
-    def __init__(self, compute: Callable[[PromptContext], Iterable[ToolLike] | Awaitable[Iterable[ToolLike]]]) -> None:
-        self._compute = compute
+    def __init__(
+        self,
+        function: Callable[[PromptContext], Iterable[ToolLike] | Awaitable[Iterable[ToolLike]]],
+        *,
+        per_step: bool = False,
+    ) -> None:
+        self._function = function
+        self.per_step = per_step
 
     async def at(self, context: PromptContext) -> Toolset:
-        """Return the tools of the turn that `context` opens.
+        """Return the tools of the turn or step that `context` starts.
 
         Raises:
-            ToolDefinitionError: Two of them have the same name.
+            ToolDefinitionError: Two tools have the same name.
         """
-        tools = self._compute(context)
+        tools = self._function(context)
         if isawaitable(tools):
             tools = await tools
         if isinstance(tools, Toolset):
             return tools
         return Toolset(tools)
-
-
-class StepTools(TurnTools):
-    """Tools that are computed before each step of a run: the context has the messages of the run in `intermediate`."""
-
-    __slots__ = ()
-
-    is_each_step = True

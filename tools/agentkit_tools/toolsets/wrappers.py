@@ -101,7 +101,7 @@ class KeptResults:
     def reader(self) -> Tool:
         """Return the tool `read_result`."""
         about = "Show a part of an earlier tool result that was too large to be shown whole."
-        return Tool.from_function(self.read_result, description=about, max_result_chars=None)
+        return Tool(self.read_result, description=about, max_result_chars=None)
 
     async def read_result(
         self,

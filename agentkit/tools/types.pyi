@@ -1,0 +1,14 @@
+from agentkit_tools.calling.result_content import Content as Content
+from agentkit_tools.calling.tool_policy import PolicyOptions as PolicyOptions
+from agentkit_tools.calling.tool_result import ToolStatus as ToolStatus
+from agentkit_tools.calling.tool_result import unknown_tool as unknown_tool
+from agentkit_tools.calling.tool_threads import abandoned_threads as abandoned_threads
+from agentkit_tools.errors import ArgumentProblem as ArgumentProblem
+from agentkit_tools.schemas.argument_reader import Arguments as Arguments
+from agentkit_tools.schemas.callables import wire_name as wire_name
+from agentkit_tools.tool_context import RunState as RunState
+from agentkit_tools.tool_context import TokenUsage as TokenUsage
+from agentkit_tools.toolsets.toolset import by_name as by_name
+from agentkit_tools.toolsets.wrapped_tool import Around as Around
+from agentkit_tools.toolsets.wrapped_tool import Proceed as Proceed
+from agentkit_tools.toolsets.wrapped_tool import WrappedTool as WrappedTool

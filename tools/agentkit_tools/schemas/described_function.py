@@ -1,0 +1,73 @@
+"""What a function tells a model: name, description and parameters, read from its signature and docstring."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agentkit_prompts.caller_warnings import warn
+from agentkit_tools.errors import ToolDescriptionWarning
+from agentkit_tools.schemas.callables import (
+    docstring_of,
+    inner_function,
+    is_model,
+    is_unbound_method,
+    name_of,
+    raw,
+)
+from agentkit_tools.schemas.docstring import read_docstring
+from agentkit_tools.schemas.function_schema import read_signature
+
+if TYPE_CHECKING:
+    from agentkit_tools.schemas.function_schema import Signature
+
+__all__ = ["DescribedFunction", "described", "warn_without_description"]
+
+
+class DescribedFunction(NamedTuple):
+    """Parts of the tool of a function."""
+
+    name: str
+    description: str
+    signature: Signature
+    nothing: str
+    """Text of the result of a call that returns None."""
+
+
+def described(function: Callable[..., Any], name: str | None, description: str | None) -> DescribedFunction:
+    """Read the parts of a tool from a function; `name` and `description` replace the name and the docstring.
+
+    Raises:
+        ToolDefinitionError: The signature cannot be described to a model.
+    """
+    name = name or name_of(function)
+    docstring = read_docstring(docstring_of(function))
+    if description is None:
+        description = docstring.text
+    warn_without_description(name, description)
+    if is_model(function):
+        from agentkit_tools.schemas.model_schema import read_model
+
+        signature = read_model(function, docstring.parameters, tool=name)
+    else:
+        is_method = is_unbound_method(function)
+        signature = read_signature(raw(function), docstring.parameters, tool=name, skip_first=is_method)
+    if signature.untyped:
+        names = ", ".join(signature.untyped)
+        warn(f"tool {name}: parameters without a type: {names}; add type hints", ToolDescriptionWarning)
+    nothing = "null"
+    # A function that promises no value has done something; "null" would look like a missing value.
+    if getattr(inner_function(function), "__annotations__", {}).get("return") in (None, "None"):
+        nothing = "done"
+    return DescribedFunction(name, description, signature, nothing)
+
+
+def warn_without_description(name: str, description: str) -> None:
+    """Warn about a tool without a description, of which a model cannot know when to call it."""
+    if description.strip():
+        return
+    advice = "write a docstring, or pass description=..."
+    if sys.flags.optimize > 1:
+        advice = "`python -OO` removes docstrings, so pass description=..."
+    warn(f"tool {name} has no description: {advice}", ToolDescriptionWarning)
