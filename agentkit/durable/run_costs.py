@@ -11,6 +11,7 @@ from agentkit.durable.stored.durable_store import DurableStore
 from agentkit.errors import JournalError
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.journal.journal import Journal
+from agentkit.run.journal.sent_layers import SentLayers
 from agentkit.runs.run_errors import DurableError, RunNotFound
 from agentkit.runs.run_record import RunRecord, RunsWanted
 
@@ -71,9 +72,9 @@ def _infos(store: DurableStore, tenant: str | None) -> Iterator[RunRecord]:
 
 def _parts(journal: Journal, info: RunRecord, by: CostBy) -> Iterator[tuple[str, Usage]]:
     if by == "tool":
-        for effect, answer, *_ in journal.entries:
-            if effect == "CallTools":
-                yield answer[0].name, answer[1] or NO_USAGE
+        for step in journal.steps():
+            if step.kind == "tool" and step.has_result:
+                yield step.answer[0].name, step.usage or NO_USAGE
         return
     if by == "layer":
         yield from _layers(journal)
@@ -87,28 +88,29 @@ def _layers(journal: Journal) -> Iterator[tuple[str, Usage]]:
 
     What is known as a whole only is `agent/tool`, of a tool whose code runs agents, and `agent/compaction`.
     """
-    for entry in journal.entries:
-        known, usage = "", NO_USAGE
-        if entry.effect == "CallTools" and entry.answer[0].call_id not in journal.inner:
-            known, usage = entry.answer[0].name, entry.answer[1] or NO_USAGE
-        elif entry.effect == "Compact":
-            known, usage = "compaction", entry.answer.usage
-        if usage != NO_USAGE:
-            yield f"{journal.agent}/{known}", usage
-        if entry.effect != "CallModel":
-            continue
-        usage, sent = entry.answer.usage, entry.layers
-        if sent is None:  # of a release before layers were noted
-            yield f"{journal.agent}/unknown", usage
-            continue
-        whole, before, count = sum(sent.tokens.values()) or 1, 0, 0
-        for layer, tokens in sent.tokens.items():
-            count += tokens
-            until = round((usage.input_tokens or whole) * count / whole)  # so that the parts add up to the whole
-            money = None if sent.money is None else sent.money * tokens / whole
-            yield f"{journal.agent}/{layer}", Usage(until - before, money=money)
-            before = until
-        rest = None if usage.money is None or sent.money is None else usage.money - sent.money
-        yield f"{journal.agent}/reply", Usage(0, usage.output_tokens, money=rest)
-    for inner in journal.inner.values():
-        yield from _layers(inner)
+    for step in journal.steps():
+        usage = step.usage or NO_USAGE
+        if step.inner is not None:
+            yield from _layers(step.inner)
+        elif step.kind == "model":
+            for layer, part in _parts_of_call(usage, step.layers):
+                yield f"{journal.agent}/{layer}", part
+        elif usage != NO_USAGE:
+            name = "compaction" if step.call is None else step.call.name
+            yield f"{journal.agent}/{name}", usage
+
+
+def _parts_of_call(usage: Usage, sent: SentLayers | None) -> Iterator[tuple[str, Usage]]:
+    """Yield the part of each layer in the usage of a model call, and the part of the reply."""
+    if sent is None:  # of a release before layers were noted
+        yield "unknown", usage
+        return
+    whole, before, count = sum(sent.tokens.values()) or 1, 0, 0
+    for layer, tokens in sent.tokens.items():
+        count += tokens
+        until = round((usage.input_tokens or whole) * count / whole)  # so that the parts add up to the whole
+        money = None if sent.money is None else sent.money * tokens / whole
+        yield layer, Usage(until - before, money=money)
+        before = until
+    rest = None if usage.money is None or sent.money is None else usage.money - sent.money
+    yield "reply", Usage(0, usage.output_tokens, money=rest)

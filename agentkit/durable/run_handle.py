@@ -13,12 +13,12 @@ from agentkit.durable.stored.durable_store import DurableStore
 from agentkit.durable.stored.run_request import RunRequest
 from agentkit.errors import Paused
 from agentkit.run.engine.events import ApprovalGiven, ConversationCompacted, Event, ModelReplied, Recalled, ToolFinished
-from agentkit.run.journal.journal import Entry, Journal
+from agentkit.run.journal.journal import Journal
+from agentkit.run.journal.journal_steps import JournalStep
 from agentkit.run.journal.trace import TraceSpan
 from agentkit.run.parts.chain import Output
 from agentkit.run.parts.decisions import Approved, Decision, Denied, decision
 from agentkit.runs.run_record import RunError, RunRecord, WaitingCall
-from agentkit_prompts.context.messages import ToolCall
 
 __all__ = ["RunHandle", "entry_events"]
 
@@ -204,24 +204,21 @@ class RunHandle(Generic[Output]):
 
 def entry_events(journal: Journal) -> Iterator[tuple[int, list[Event[Any]]]]:
     """Yield the number of each entry of a journal, from 0, and its events: whole replies, no deltas."""
-    step, calls, query = 0, dict[str, ToolCall](), journal.context.user_input.text
-    for number, entry in enumerate(journal.entries):
-        if entry.effect == "CallModel":
-            step += 1
-            calls = {call.id: call for call in entry.answer.message.tool_calls}
-        yield number, _of_entry(entry, step, calls, query)
+    for step in journal.steps():
+        if step.has_result:
+            yield step.number, _events(step, journal.context.user_input.text)
 
 
-def _of_entry(entry: Entry, step: int, calls: Mapping[str, ToolCall], query: str) -> list[Event[Any]]:
-    effect, answer, *_ = entry
-    if effect == "CallModel":
-        return [ModelReplied(step, answer)]
-    if effect == "CallTools":
-        return [ToolFinished(step, answer[0])]
-    if effect == "AskApproval":
-        return [ApprovalGiven(step, calls[call], made) for call, made in answer.items() if call in calls]
-    if effect == "Recall":
+def _events(step: JournalStep, query: str) -> list[Event[Any]]:
+    answer = step.answer
+    if step.kind == "model":
+        return [ModelReplied(step.step, answer)]
+    if step.kind == "tool":
+        return [ToolFinished(step.step, answer[0])]
+    if step.kind == "approval":
+        return [ApprovalGiven(step.step, step.calls[id], made) for id, made in answer.items() if id in step.calls]
+    if step.kind == "recall":
         return [Recalled(query, *answer)]
-    if effect == "Compact" and answer.messages:
+    if step.kind == "compact" and answer.messages:
         return [ConversationCompacted(answer.messages, answer.summary)]
     return []

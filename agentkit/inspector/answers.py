@@ -16,13 +16,14 @@ from agentkit.inspector.composition_view import composition_view, message_view, 
 from agentkit.inspector.diff_view import diff_view
 from agentkit.inspector.edits import edited_layers
 from agentkit.inspector.journal_view import journal_view
-from agentkit.inspector.past_contexts import run_contexts, turn_bounds, turn_context
+from agentkit.inspector.past_contexts import turn_bounds, turn_context
 from agentkit.inspector.payload_view import TARGETS, payload_view
 from agentkit.inspector.recall_view import recall_view
 from agentkit.inspector.session_view import MAX_TURNS, first_turn, runs_begun, session_view, turns_view
 from agentkit.inspector.source import InspectorSource, unbegun_journal
 from agentkit.models.abilities import fitted, text_tokens_of
 from agentkit.run.engine.loop import remembering
+from agentkit.run.engine.replay import replayed_contexts
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import read_decision
 from agentkit.run.parts.recaller import Found, recall
@@ -366,7 +367,7 @@ async def _of_run(source: InspectorSource, run_id: str, asked_step: int | None) 
     agent = await _agent(source, found.agent)
     name = found.session
     session = None if name is None else await source.session(name)
-    contexts = await in_thread(run_contexts, agent, _journal(found), session)
+    contexts = await in_thread(replayed_contexts, agent.definition, _journal(found), session)
     step = len(contexts) if asked_step is None else asked_step
     if not 1 <= step <= len(contexts):
         raise Missing(f"step: the run has {len(contexts)} model calls, from 1; there is no {brief(asked_step)}")

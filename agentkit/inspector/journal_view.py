@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentkit.inspector.composition_view import clipped
 from agentkit.inspector.recall_view import found_view
 from agentkit.models.model import Usage
 from agentkit.run.journal.journal import Journal, inner_id
-from agentkit.run.parts.decisions import Decision, Denied
+from agentkit.run.journal.journal_steps import JournalStep, StepKind
+from agentkit.run.parts.decisions import Denied
 from agentkit_prompts.context.messages import ToolCall
 
 __all__ = ["journal_view", "waiting_calls"]
@@ -33,7 +34,7 @@ def journal_view(journal: Journal) -> Json:
         "kwargs": dict(ctx.user_input.additional_kwargs),
         "goes_on": journal.goes_on,
         "usage": usage_view(journal.usage),
-        "events": list(_events(journal)),
+        "events": [event for step in journal.steps() if (event := _event(step)) is not None],
         "answer": next((clipped(one.text) for one in reversed(journal.messages) if one.role == "assistant"), ""),
     }
 
@@ -49,121 +50,92 @@ def usage_view(usage: Usage) -> Json:
 
 
 def waiting_calls(journal: Journal) -> dict[str, ToolCall]:
-    """Return the calls without a result and without a decision, by the ids that a decision is given for.
+    """Return the calls without a result and without a decision, by the ids that decisions refer to.
 
-    Those of an agent that runs as a tool have the id of the tool's call, a slash and their own. The journal of a run
-    that was cut short, and does not wait, has such calls too.
+    The id of a call inside of an agent that runs as a tool is `outer/inner`. The journal of a run that was cut short,
+    and does not wait, has such calls too.
     """
     calls: dict[str, ToolCall] = {}
-    for at, (name, answer, *_) in enumerate(journal.entries):
-        if name == "CallModel":
-            calls = _calls(journal, at)
-        elif name == "CallTools":
-            calls.pop(answer[0].call_id, None)
-        elif name == "AskApproval":
-            calls = {id: call for id, call in calls.items() if id not in answer}
-        elif name == "Append":
+    for step in journal.steps():
+        if step.kind == "model":
+            calls = dict(step.calls)
+        elif step.kind == "approval":
+            calls = {id: call for id, call in calls.items() if id not in step.answer}
+        elif step.kind == "append":
             calls = {}
-    for outer, inner in journal.unfinished.items():
-        calls.pop(outer, None)
-        calls.update({inner_id(outer, id): call for id, call in waiting_calls(inner).items()})
+        elif step.call is not None:
+            calls.pop(step.call.id, None)
+            if step.inner is not None and not step.has_result:
+                inside = waiting_calls(step.inner)
+                calls.update({inner_id(step.call.id, id): call for id, call in inside.items()})
     return calls
 
 
-def _events(journal: Journal) -> Iterator[Json]:
-    step = 0
-    calls: dict[str, ToolCall] = {}
-    for at, (name, answer, *_) in enumerate(journal.entries):
-        if name == "CallModel":
-            step += 1
-            calls = _calls(journal, at)
-            yield {
-                "kind": "model",
-                "step": step,
-                "model": answer.model,
-                "text": clipped(answer.message.text),
-                "thinking": clipped(answer.message.reasoning),
-                "calls": [
-                    {"id": call.id, "name": call.name, "arguments": clipped(call.arguments)} for call in calls.values()
-                ],
-                "finish": str(answer.finish_reason),
-                "usage": usage_view(answer.usage),
-            }
-        elif name == "CallTools":
-            yield _tool(journal, step, calls, *answer)
-        elif name == "AskApproval":
-            yield {
-                "kind": "approval",
-                "step": step,
-                "decisions": [_decision(id, calls.get(id), made) for id, made in answer.items()],
-            }
-        elif name in _OTHERS and (event := _OTHERS[name](answer)) is not None:
-            yield event
-    for outer, inner in journal.unfinished.items():
-        call = calls.get(outer)
-        yield {
-            "kind": "tool",
-            "step": step,
-            "id": outer,
-            "name": call.name if call is not None else inner.agent,
-            "arguments": clipped(call.arguments) if call is not None else "",
-            "status": "running",
-            "text": "",
-            "usage": usage_view(inner.usage),
-            "inner": journal_view(inner),
-        }
+def _event(step: JournalStep) -> Json | None:
+    """Return the event of a step; None if other events show the step."""
+    if step.kind == "append" or (step.kind == "compact" and not step.answer.messages):
+        return None
+    return {"kind": step.kind, **_DETAILS[step.kind](step)}
 
 
-def _calls(journal: Journal, at: int) -> dict[str, ToolCall]:
-    """Return the calls of a reply by their ids: the message that is kept of it has an id for every call."""
-    for name, answer, *_ in journal.entries[at + 1 :]:
-        if name == "CallModel":
-            break
-        if name == "Append" and answer and answer[0].role == "assistant":
-            return {call.id: call for call in answer[0].tool_calls}
-    reply = journal.entries[at].answer
-    return {call.id: call for call in reply.message.tool_calls}
-
-
-def _tool(journal: Journal, step: int, calls: Mapping[str, ToolCall], result: Any, usage: Usage | None) -> Json:
-    call = calls.get(result.call_id)
-    event: Json = {
-        "kind": "tool",
-        "step": step,
-        "id": result.call_id,
-        "name": result.name,
-        "arguments": clipped(call.arguments) if call is not None else "",
-        "status": str(result.status),
-        "text": clipped(result.message.text),
-        "usage": None if usage is None else usage_view(usage),
+def _model(step: JournalStep) -> Json:
+    reply = step.answer
+    return {
+        "step": step.step,
+        "model": reply.model,
+        "text": clipped(reply.message.text),
+        "thinking": clipped(reply.message.reasoning),
+        "calls": [_call(call) for call in step.calls.values()],
+        "finish": str(reply.finish_reason),
+        "usage": usage_view(reply.usage),
     }
-    if (inner := journal.inner.get(result.call_id)) is not None:
-        event["inner"] = journal_view(inner)
+
+
+def _call(call: ToolCall) -> Json:
+    return {"id": call.id, "name": call.name, "arguments": clipped(call.arguments)}
+
+
+def _tool(step: JournalStep) -> Json:
+    assert step.call is not None
+    event: Json = {"step": step.step, **_call(step.call), "status": "running", "text": "", "usage": None}
+    if step.has_result:
+        result = step.answer[0]
+        event.update(status=str(result.status), text=clipped(result.message.text))
+    if step.usage is not None:
+        event["usage"] = usage_view(step.usage)
+    if step.inner is not None:
+        event["inner"] = journal_view(step.inner)
     return event
 
 
-def _decision(id: str, call: ToolCall | None, made: Decision) -> Json:
-    found: Json = {"id": id, "name": call.name if call is not None else "", "approved": not isinstance(made, Denied)}
-    if isinstance(made, Denied):
-        found["reason"] = clipped(made.reason)
-    elif made.arguments is not None:
-        found["changed"] = dict(made.arguments)
-    return found
+def _approval(step: JournalStep) -> Json:
+    decisions: list[Json] = []
+    for call_id, decision in step.answer.items():
+        name = step.calls[call_id].name if call_id in step.calls else ""
+        row: Json = {"id": call_id, "name": name, "approved": not isinstance(decision, Denied)}
+        if isinstance(decision, Denied):
+            row["reason"] = clipped(decision.reason)
+        elif decision.arguments is not None:
+            row["changed"] = dict(decision.arguments)
+        decisions.append(row)
+    return {"step": step.step, "decisions": decisions}
 
 
-def _compact(made: Any) -> Json | None:
-    if not made.messages:
-        return None
-    summary = None if made.summary is None else clipped(made.summary)
-    return {"kind": "compact", "messages": made.messages, "summary": summary, "usage": usage_view(made.usage)}
+def _compact(step: JournalStep) -> Json:
+    compacted = step.answer
+    summary = None if compacted.summary is None else clipped(compacted.summary)
+    return {"messages": compacted.messages, "summary": summary, "usage": usage_view(compacted.usage)}
 
 
-_OTHERS: Mapping[str, Callable[[Any], Json | None]] = {
-    "Begin": lambda begun: {"kind": "begin", "before": begun[0], "done": begun[1]},
-    "Compact": _compact,
-    "Equip": lambda specs: {"kind": "tools", "names": [spec.name for spec in specs]},
-    "SelectExamples": lambda made: {"kind": "examples", "prompts": len(made)},
-    "Recall": lambda found: {"kind": "recall", **found_view(found)},
-    "CheckOutput": lambda checked: {"kind": "check", "problem": checked.problem},
+_DETAILS: Mapping[StepKind, Callable[[JournalStep], Json]] = {
+    "begin": lambda step: {"before": step.answer[0], "done": step.answer[1]},
+    "compact": _compact,
+    "tools": lambda step: {"names": [spec.name for spec in step.answer]},
+    "examples": lambda step: {"prompts": len(step.answer)},
+    "recall": lambda step: found_view(step.answer),
+    "model": _model,
+    "approval": _approval,
+    "tool": _tool,
+    "check": lambda step: {"problem": step.answer.problem},
 }
-"""What the other effects show; those of messages show in what follows."""
+"""Fields of the event of each kind of step; appended messages are shown by other events."""

@@ -9,18 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentkit.agent.agent import Agent
-from agentkit.errors import JournalError
-from agentkit.run.engine.loop import remembering
-from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.repairs import is_repair
-from agentkit.run.parts.run_context import with_key
 from agentkit.run.parts.session import Session, SessionProtocol
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.errors import PromptError, brief
 
-__all__ = ["run_contexts", "turn_bounds", "turn_context"]
+__all__ = ["turn_bounds", "turn_context"]
 
 
 def turn_bounds(conversation: Conversation) -> list[int]:
@@ -36,85 +32,6 @@ def turn_bounds(conversation: Conversation) -> list[int]:
 
 def _begins_turn(message: Message) -> bool:
     return message.role == "user" and not is_repair(message)
-
-
-def run_contexts(
-    agent: Agent[Any, Any], journal: Journal, session: SessionProtocol | None = None
-) -> list[PromptContext]:
-    """Return the context of each model call of a run, first to last; that of a call without an answer is among them.
-
-    `agent.chain.compose` makes of it what was sent.
-
-    Args:
-        agent: The agent of the run, as it is now.
-        journal: The journal of the run.
-        session: The session of the run; None where it had none.
-
-    Raises:
-        JournalError: The session is missing, or has fewer messages than when the run began.
-    """
-    if journal.session is not None and session is None:
-        raise JournalError(
-            f"run {journal.run_id!r}: the session {journal.session!r}, which it went on with, does not exist any more: "
-            "what was sent cannot be composed again",
-            name="session",
-            value=journal.session,
-        )
-    ctx = with_key(journal.context, agent.chain, session, journal.run_id)
-    conversation = ctx.conversation if session is None else session.conversation
-    found: list[PromptContext] = []
-    is_asked, gone = False, set[str]()
-    for name, answer, *_ in journal.entries:
-        if name == "Begin":
-            ctx, is_asked = _begun(journal, ctx, conversation, *answer)
-        elif name == "Compact":
-            ctx = ctx.evolve(conversation=ctx.conversation[answer.messages :], summary=answer.summary)
-        elif name == "Equip":
-            ctx = ctx.evolve(tools=tuple([spec for spec in answer if spec.name not in gone]))
-        elif name == "SelectExamples":
-            ctx = ctx.evolve(selections=answer)
-        elif name == "Recall":
-            ctx = remembering(ctx, answer)
-        elif name == "CallModel":
-            found.append(ctx)
-        elif name == "CallTools" and answer[0].status == "unavailable":
-            gone.add(answer[0].name)
-        elif name == "Append" and not is_asked:
-            is_asked = True
-        elif name == "Append":
-            ctx = ctx.evolve(intermediate=Conversation((*ctx.intermediate, *answer)))
-            if gone:
-                ctx = ctx.evolve(tools=tuple([spec for spec in ctx.tools if spec.name not in gone]))
-    if is_asked and not _has_ended(journal):
-        found.append(ctx)
-    return found or [ctx]
-
-
-def _begun(
-    journal: Journal, ctx: PromptContext, conversation: Conversation, before: int, done: int
-) -> tuple[PromptContext, bool]:
-    """Return the context behind the first effect, and whether the message of the user is stored already."""
-    if len(conversation) < before + done:
-        raise JournalError(
-            f"run {journal.run_id!r}: it began after {before + done} messages, and the session has "
-            f"{len(conversation)}: it was rewound since, what was sent cannot be composed again",
-            name="conversation",
-        )
-    ctx = ctx.evolve(conversation=conversation[:before])
-    if not done:
-        return ctx, False
-    stored = conversation[before : before + done]
-    asked = UserInput(stored[0].content, ctx.user_input.additional_kwargs)
-    return ctx.evolve(user_input=asked, intermediate=Conversation(stored[1:])), True
-
-
-def _has_ended(journal: Journal) -> bool:
-    """Whether the last model call has its answer: what follows is the answer itself, or waits for tools."""
-    last = next((name for name, *_ in reversed(journal.entries) if name in ("CallModel", "Append")), None)
-    if last == "CallModel":
-        return True
-    messages = journal.messages
-    return bool(messages) and messages[-1].role == "assistant" and not messages[-1].tool_calls
 
 
 def turn_context(

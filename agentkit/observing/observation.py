@@ -19,8 +19,8 @@ from agentkit.models.providers import PROVIDERS
 from agentkit.run.engine.loop import RunResult
 from agentkit.run.engine.observed import ToolEnded, observed_by, observer
 from agentkit.run.journal.journal import Journal
+from agentkit.run.journal.sent_layers import SentLayers
 from agentkit.run.journal.trace import (
-    SentLayers,
     layer_attributes,
     recall_attributes,
     reply_attributes,

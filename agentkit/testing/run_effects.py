@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from types import EllipsisType
 from typing import Any, TypeAlias
 
-from agentkit.run.journal.journal import Entry, Journal
+from agentkit.run.journal.journal import Journal
+from agentkit.run.journal.journal_steps import Entry
 
 __all__ = ["assert_effects", "effects"]
 

@@ -15,7 +15,7 @@ from agentkit.inspector.composition_view import MAX_PIECE, composition_view, mes
 from agentkit.inspector.diff_view import diff_view
 from agentkit.inspector.edits import edited_layers
 from agentkit.inspector.journal_view import journal_view, waiting_calls
-from agentkit.inspector.past_contexts import run_contexts, turn_bounds, turn_context
+from agentkit.inspector.past_contexts import turn_bounds, turn_context
 from agentkit.inspector.payload_view import payload_view
 from agentkit.inspector.recall_view import recall_view
 from agentkit.inspector.session_view import runs_begun, session_view, turns_view
@@ -34,6 +34,8 @@ from agentkit.prompts import (
     WrapPrompt,
     compose,
 )
+from agentkit.run.engine.replay import replayed_contexts
+from agentkit.tools import TurnTools, tool
 from tests.inspector.shop import asked, calls, finished, layers, reply, support, talk, waiting
 from tests.raising import raises
 
@@ -111,14 +113,14 @@ def test_every_model_call_of_a_run_is_composed_again_as_it_was_sent() -> None:
     )
     journal = agent.run_sync(asked("Where?"), session=session).journal
     for known in (journal, Journal.loads(journal.dumps())):
-        again = [agent.chain.compose(ctx) for ctx in run_contexts(agent, known, session)]
+        again = [agent.chain.compose(ctx) for ctx in replayed_contexts(agent.definition, known, session)]
         assert [one.messages for one in again] == [one.messages for one in sent]
         assert [one.to_openai() for one in again] == [one.to_openai() for one in sent]
     session.rewind(2)
     with raises(JournalError, name="conversation"):
-        run_contexts(agent, journal, session)
+        replayed_contexts(agent.definition, journal, session)
     with raises(JournalError, name="session", value="ada"):
-        run_contexts(agent, journal, None)
+        replayed_contexts(agent.definition, journal, None)
 
 
 def test_a_run_that_goes_on_with_a_session_is_composed_again_with_what_was_asked_before_it() -> None:
@@ -133,7 +135,7 @@ def test_a_run_that_goes_on_with_a_session_is_composed_again_with_what_was_asked
         )
     agent = support(lambda one: sent.append(one) or "Done.")
     journal = agent.run_sync(None, session=session).journal
-    (ctx,) = run_contexts(agent, journal, session)
+    (ctx,) = replayed_contexts(agent.definition, journal, session)
     assert ctx.user_input.text == "Where?" and [one.role for one in ctx.intermediate] == ["assistant", "tool"]
     assert [agent.chain.compose(ctx).messages] == [one.messages for one in sent]
 
@@ -141,10 +143,40 @@ def test_a_run_that_goes_on_with_a_session_is_composed_again_with_what_was_asked
 def test_the_call_that_a_failed_or_paused_run_was_at_is_among_them() -> None:
     paused = waiting()
     agent = support()
-    assert len(run_contexts(agent, paused.journal)) == 2
+    assert len(replayed_contexts(agent.definition, paused.journal)) == 2
     cut = Journal.loads(paused.journal.dumps())
     cut.entries = cut.entries[:-1]  # the reply is lost: the call was under way
-    assert len(run_contexts(agent, cut)) == 2
+    assert len(replayed_contexts(agent.definition, cut)) == 2
+
+
+def test_tools_of_a_run_are_not_made_again_for_its_contexts() -> None:
+    @tool(approval="always")
+    def look(word: str) -> str:
+        return word
+
+    @tool(final=True)
+    def answer(word: str) -> str:
+        return word
+
+    made: list[PromptContext] = []
+
+    def tools(context: PromptContext) -> list[Any]:
+        made.append(context)
+        return [look, answer]
+
+    model = ScriptedModel([reply(calls((name, name, '{"word": "x"}'))) for name in ("look", "answer")])
+    agent = Agent(model, tools=TurnTools(tools))
+    journal = agent.run_sync("hi", approve=lambda call: True).journal
+    contexts = replayed_contexts(agent.definition, journal)
+    assert [agent.chain.compose(ctx).messages for ctx in contexts] == [sent.messages for sent in model.requests]
+    assert [[spec.name for spec in ctx.tools] for ctx in contexts] == [["look", "answer"]] * 2
+    assert len(made) == 1
+
+
+def test_an_agent_that_takes_other_steps_now_is_refused() -> None:
+    journal = Agent(ScriptedModel(["Hi"]), memory=lambda query: []).run_sync("hi").journal
+    with raises(JournalError, name="Recall", value="Append"):
+        replayed_contexts(Agent(ScriptedModel([])).definition, journal)
 
 
 def test_a_turn_without_a_journal_is_composed_from_the_conversation() -> None:

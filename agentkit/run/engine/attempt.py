@@ -190,7 +190,7 @@ class Attempt(Generic[Output]):
         if sent.output is None:
             texts = [message.text for message in journal.messages if message.role == "assistant" and message.text]
             output = texts[-1] if texts else ""
-        steps = sum([entry.effect == "CallModel" for entry in journal.entries])
+        steps = sum([step.kind == "model" for step in journal.steps()])
         return RunResult(output, journal.messages, sent, journal.usage, steps, "limit", journal.run_id, journal, error)
 
 

@@ -15,7 +15,7 @@ from agentkit.output.output_validators import Checked
 from agentkit.run.engine.steps import Beginning, Ended, Steps, ToolRound
 from agentkit.run.journal.journal import Journal
 from agentkit.run.journal.journal_file import Keeper
-from agentkit.run.journal.trace import SentLayers
+from agentkit.run.journal.sent_layers import SentLayers
 from agentkit.run.parts.compaction import Compacted
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import Found

@@ -35,7 +35,7 @@ from agentkit_tools.errors import describe_error
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
-__all__ = ["RunSteps"]
+__all__ = ["RunSteps", "beginning"]
 
 
 class RunSteps:
@@ -83,7 +83,7 @@ class RunSteps:
             # The common case looks nothing up, so it needs no thread.
             source = setup.ctx if setup.session is None else setup.session
             return Beginning(source.conversation)
-        return await in_thread(_beginning, setup, at)
+        return await in_thread(beginning, setup, at)
 
     async def compact(self, ctx: PromptContext) -> Compacted:
         setup, compaction = self._setup, self._setup.definition.compaction
@@ -319,7 +319,7 @@ def _append(session: Any, messages: tuple[Message, ...], key: str) -> None:
 # The conversation before a run
 
 
-def _beginning(setup: RunSetup[Any], at: tuple[int, int] | None) -> Beginning:
+def beginning(setup: RunSetup[Any], at: tuple[int, int] | None) -> Beginning:
     """Return the messages before a run, and those that an earlier attempt at it stored.
 
     Raises:

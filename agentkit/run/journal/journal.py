@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from time import time
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from pydantic import TypeAdapter
 
 from agentkit.errors import JournalError
 from agentkit.models.model import Reply, Usage
 from agentkit.output.output_validators import Checked
-from agentkit.run.journal.trace import SentLayers, TraceSpan, trace
+from agentkit.run.journal.journal_steps import Entry, JournalStep, journal_steps
+from agentkit.run.journal.sent_layers import SentLayers
+from agentkit.run.journal.trace import TraceSpan, run_attributes, trace, usage_attributes
 from agentkit.run.parts.compaction import Compacted
 from agentkit.run.parts.decisions import Decision, decision_data, read_decision
 from agentkit.run.parts.recaller import Found
@@ -24,7 +26,7 @@ from agentkit_prompts.system.regular_files import read_regular
 from agentkit_tools.calling.result_content import Content
 from agentkit_tools.calling.tool_result import ToolResult, ToolStatus
 
-__all__ = ["Entry", "Journal", "inner_id", "inner_line"]
+__all__ = ["Journal", "inner_id", "inner_line"]
 
 _FORMAT = 1
 _MAX_DEPTH = 100
@@ -45,17 +47,6 @@ def inner_line(line: str, calls: Sequence[str]) -> str:
     for call in reversed(calls):
         line = f'{{"call":{json.dumps(call)},"line":{line.rstrip()}}}\n'
     return line
-
-
-class Entry(NamedTuple):
-    """An effect, by the name of its class, and its answer."""
-
-    effect: str
-    answer: Any
-    at: float | None = None
-    """When it was answered, in seconds since 1970; None in journals that are older than this field."""
-    layers: SentLayers | None = None
-    """Of a model call, what was sent: only in journals that are kept, and of runs that are observed."""
 
 
 class Journal:
@@ -185,19 +176,16 @@ class Journal:
     @property
     def usage(self) -> Usage:
         """What the run used so far: its model calls, and those of agents that its tools ran."""
-        spent = Usage()
-        for name, answer, *_ in self.entries:
-            if name in ("CallModel", "Compact"):
-                spent += answer.usage
-            elif name == "CallTools" and answer[1] is not None:
-                spent += answer[1]
-        for journal in self.unfinished.values():
-            spent += journal.usage
-        return spent
+        return sum([step.usage for step in self.steps() if step.usage is not None], Usage())
+
+    def steps(self) -> list[JournalStep]:
+        """Return the entries with their places in the run; calls of agents without a result come last."""
+        return journal_steps(self.entries, self.inner)
 
     def trace(self) -> TraceSpan:
         """Return the run as spans, as JSON data, with the attribute names of OpenTelemetry; see `TraceSpan`."""
-        return trace(self)
+        attributes = run_attributes(self.agent, self.run_id, self.session) | usage_attributes(self.usage)
+        return trace(f"invoke_agent {self.agent}", attributes, self.steps())
 
     def dumps(self) -> str:
         """Return the journal as lines of JSON: the run, an entry a line, and the lines of the journals inside.

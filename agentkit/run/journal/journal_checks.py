@@ -74,12 +74,13 @@ def _check_kept(journal: Journal, session: SessionProtocol | None) -> None:
     if session is None or not entries or journal.goes_on or entries[0].answer[1]:
         return
     step, kept, waiting = 0, None, 0
-    for entry in entries:
-        if entry.effect == "CallModel":
-            step, waiting = step + 1, len(entry.answer.message.tool_calls)
-        elif entry.effect == "CallTools":
+    for one in journal.steps():
+        step = one.step
+        if one.kind == "model":
+            waiting = len(one.answer.message.tool_calls)
+        elif one.kind == "tool" and one.has_result:
             waiting -= 1
-        elif entry.effect == "Append":
+        elif one.kind == "append":
             kept = step
     if kept is not None and session.position(f"{journal.run_id}:{kept}") is None:
         raise JournalError(

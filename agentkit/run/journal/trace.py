@@ -6,17 +6,16 @@ The names of spans and attributes are those of the OpenTelemetry GenAI semantic 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, Self, TypedDict
+from collections.abc import Sequence
+from typing import Any, TypedDict
 
-from agentkit.models.model import NO_USAGE, Reply, Usage
-from agentkit.models.prices import Price
+from agentkit.models.model import Reply, Usage
+from agentkit.run.journal.journal_steps import JournalStep
+from agentkit.run.journal.sent_layers import SentLayers
 from agentkit.run.parts.recaller import Found
-from agentkit_prompts.composition.composition import Composition
 from agentkit_tools.calling.tool_result import ToolResult
 
 __all__ = [
-    "SentLayers",
     "TraceSpan",
     "layer_attributes",
     "recall_attributes",
@@ -46,110 +45,35 @@ class TraceSpan(TypedDict):
     """The operations inside it, in order."""
 
 
-class SentLayers(NamedTuple):
-    """What the layers of a composition took."""
-
-    tokens: Mapping[str, int]
-    """Tokens by the path of the layer, such as `system[0]` or `conversation`; see `Composition.explain`."""
-    trimmed: Sequence[str] = ()
-    """The layers that the budget trimmed or dropped."""
-    money: float | None = None
-    """US dollars of the prompt, as part of what the reply cost; None where the price is not known."""
-
-    @classmethod
-    def of(cls, composition: Composition, usage: Usage = NO_USAGE, price: Price | None = None) -> Self:
-        """Return those of a composition, of a model that has a price."""
-        rows = composition.explain()
-        tokens: dict[str, int] = {}
-        for row in rows:
-            tokens[row.layer] = tokens.get(row.layer, 0) + row.tokens
-        trimmed = [row.layer for row in rows if row.status != "kept"]
-        if price is None or usage.money is None:
-            return cls(tokens, trimmed)
-        prompt = Usage(usage.input_tokens, 0, usage.cached_tokens)
-        return cls(tokens, trimmed, min(price.of(prompt), usage.money))  # another model may have answered
-
-    @classmethod
-    def of_data(cls, data: Any) -> Self:
-        """Read what a journal holds of them.
-
-        Raises:
-            TypeError: It is something else.
-        """
-        try:
-            tokens, trimmed, money = data["tokens"], data["trimmed"], data["money"]
-            if all(type(count) is int for count in tokens.values()) and all(isinstance(one, str) for one in trimmed):
-                return cls(tokens, trimmed, money)
-        except (KeyError, TypeError, AttributeError):
-            pass
-        raise TypeError("layers: expected an object with `tokens` by layer, a list `trimmed`, and `money`")
+def trace(name: str, attributes: Attributes, steps: Sequence[JournalStep]) -> TraceSpan:
+    """Return a run as a span that contains the spans of its model calls, tool calls and recalls."""
+    times = [step.ended for step in steps if step.ended is not None]
+    start = end = None
+    if times:
+        start, end = times[0], times[-1]
+    spans = [span for step in steps if (span := _span(step)) is not None]
+    return TraceSpan(name=name, start=start, end=end, attributes=attributes, spans=spans)
 
 
-class _Entry(Protocol):
-    @property
-    def effect(self) -> str: ...
-    @property
-    def answer(self) -> Any: ...
-    @property
-    def at(self) -> float | None: ...
-    @property
-    def layers(self) -> SentLayers | None: ...
-
-
-class _Journal(Protocol):
-    """What is needed of a journal."""
-
-    agent: str
-    run_id: str
-    session: str | None
-
-    @property
-    def entries(self) -> Sequence[_Entry]: ...
-    @property
-    def inner(self) -> Mapping[str, _Journal]: ...
-    @property
-    def usage(self) -> Usage: ...
-
-
-def trace(journal: _Journal) -> TraceSpan:
-    """Return the run of a journal as spans: the run, and in it its model calls, tool calls and recalls."""
-    spans: list[TraceSpan] = []
-    before: float | None = None
-    tools_began: float | None = None
-    for entry in journal.entries:
-        began = before
-        if entry.effect == "CallTools":
-            tools_began = before if tools_began is None else tools_began
-            began = tools_began  # the calls of one reply begin together
-        else:
-            tools_began = None
-        spans += _spans(journal, entry, began)
-        before = entry.at if entry.at is not None else before
-    ended = {entry.answer[0].call_id for entry in journal.entries if entry.effect == "CallTools"}
-    spans += [trace(inner) for call, inner in journal.inner.items() if call not in ended]
-    times = [entry.at for entry in journal.entries if entry.at is not None]
-    attributes = run_attributes(journal.agent, journal.run_id, journal.session) | usage_attributes(journal.usage)
-    start = times[0] if times else None
-    return TraceSpan(name=f"invoke_agent {journal.agent}", start=start, end=before, attributes=attributes, spans=spans)
-
-
-def _spans(journal: _Journal, entry: _Entry, began: float | None) -> list[TraceSpan]:
-    """Return the span of an entry, where it has one."""
+def _span(step: JournalStep) -> TraceSpan | None:
+    """Return the span of a step; None for steps that are part of other spans."""
     inside: list[TraceSpan] = []
-    if entry.effect == "CallModel":
-        name, attributes = f"chat {entry.answer.model}".rstrip(), reply_attributes(entry.answer)
-        if entry.layers is not None:
-            attributes |= layer_attributes(entry.layers, entry.answer.usage)
-    elif entry.effect == "CallTools":
-        result = entry.answer[0]
+    if step.inner is not None:
+        inside.append(step.inner.trace())
+        if not step.has_result:
+            return inside[0]
+    if step.kind == "model":
+        name, attributes = f"chat {step.answer.model}".rstrip(), reply_attributes(step.answer)
+        if step.layers is not None:
+            attributes |= layer_attributes(step.layers, step.answer.usage)
+    elif step.kind == "tool":
+        result = step.answer[0]
         name, attributes = f"execute_tool {result.name}", tool_attributes(result)
-        if (inner := journal.inner.get(result.call_id)) is not None:
-            inside.append(trace(inner))
-    elif entry.effect == "Recall":
-        name, attributes = "search_memory", recall_attributes(entry.answer)
+    elif step.kind == "recall":
+        name, attributes = "search_memory", recall_attributes(step.answer)
     else:
-        return []
-    return [TraceSpan(name=name, start=began, end=entry.at, attributes=attributes, spans=inside)]
+        return None
+    return TraceSpan(name=name, start=step.began, end=step.ended, attributes=attributes, spans=inside)
 
 
 def run_attributes(agent: str, run_id: str, session: str | None) -> Attributes:

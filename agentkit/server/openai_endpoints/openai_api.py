@@ -214,6 +214,6 @@ def _conversation(record: RunRecord, text: str) -> tuple[Message, ...]:
         return messages
     ids = iter(record.waiting)
     names = {call.tool for call in record.waiting}
-    replies = [entry.answer.message for entry in journal.entries if entry.effect == "CallModel"]
+    replies = [step.answer.message for step in journal.steps() if step.kind == "model"]
     calls = [replace(call, id=next(ids).call_id) for call in replies[-1].tool_calls if call.name in names]
     return (*messages, replace(replies[-1], tool_calls=tuple(calls)))

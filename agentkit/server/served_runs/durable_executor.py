@@ -323,7 +323,7 @@ def _events(journal: Journal, record: RunRecord) -> list[RunEvent]:
     usage = {"usage": usage_form(record.usage)}
     last: tuple[str, dict[str, Any]] | None = None
     if record.state == "finished":
-        steps = sum(entry.effect == "CallModel" for entry in journal.entries)
+        steps = sum(step.kind == "model" for step in journal.steps())
         answer = {name: getattr(record, name) for name in ("output", "finish_reason", "citations", "unknown_labels")}
         last = "run_finished", {**answer, "steps": steps}
     elif record.state == "waiting":

@@ -83,9 +83,7 @@ def calls_of(paused: Paused, names: Iterable[str]) -> Message:
     None of the reply ran: the model calls the others again once it has read what the client's returned.
     """
     known = frozenset(names)
-    message: Message = next(
-        entry.answer for entry in reversed(paused.journal.entries) if entry.effect == "CallModel"
-    ).message
+    message: Message = [step.answer.message for step in paused.journal.steps() if step.kind == "model"][-1]
     return replace(message, tool_calls=tuple([call for call in message.tool_calls if call.name in known]))
 
 

@@ -22,11 +22,11 @@ class Trim:
     of: int
     """Number of units before the cut."""
     why: str
-    """The reason, as text."""
+    """The reason, in words."""
 
     @property
     def status(self) -> Status:
-        """`trimmed` if a unit remains, else `dropped`."""
+        """`trimmed` if a unit is left, `dropped` if none is."""
         return "trimmed" if self.kept else "dropped"
 
 

@@ -1,1 +1,1 @@
-"""Prompts: `BasePrompt`, the leaves, `WrapPrompt`, `ExamplesPrompt`, and `Layers`."""
+"""The prompts: `BasePrompt`, the leaves, `WrapPrompt`, examples, and `Layers`, which place them."""

@@ -22,10 +22,10 @@ __all__ = ["AdditionalInfoPrompt"]
 
 
 class AdditionalInfoPrompt(BasePrompt):
-    """Renders `user_input.additional_kwargs`; its template reads each kwarg by its name.
+    """Renders `user_input.additional_kwargs`; its template sees each of them by its own name.
 
-    `template.params_schema` declares the required kwargs and their defaults. Without a schema, every name that the
-    template reads and the context does not contain is required.
+    `template.params_schema` is what the prompt requires (its defaults apply). Without one, every name the template
+    uses that the context does not have is required.
     """
 
     template: Template = Field(
@@ -42,14 +42,14 @@ class AdditionalInfoPrompt(BasePrompt):
             taken = CONTEXT_NAMES & set(self._properties)
             if taken:
                 raise PromptError(
-                    f"{self.label}: {', '.join(sorted(taken))} is not a valid name of an additional kwarg: the context "
-                    f"has a field of this name; choose another name",
+                    f"{self.label}: {', '.join(sorted(taken))} cannot be the name of an additional kwarg: "
+                    "the context uses it; choose another name",
                     name=", ".join(sorted(taken)),
                 )
         text = self.template.text
         if not self.template.names and isinstance(text, str) and (field := FIELD.search(text)):
             warn(
-                f"{field[0][:60]!r} is sent unchanged: write a template variable as {{{{ {field[1][:60]} }}}}",
+                f"{field[0][:60]!r} is sent as it is: a variable of a template is written {{{{ {field[1][:60]} }}}}",
                 LiteralTextWarning,
             )
 
@@ -65,10 +65,10 @@ class AdditionalInfoPrompt(BasePrompt):
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
-        """The template's params schema, or a schema inferred from the names that the template reads."""
+        """The template's params schema, or one inferred from the names it uses."""
         if self.template.params_schema is not None:
             return self.template.json_schema
-        # Unknown names are kwargs. A kwarg can also be read as `additional_kwargs.NAME`.
+        # Names that the context does not have are kwargs; others are read as `additional_kwargs.NAME`.
         names = {name: name in self.template.required for name in self.template.names if name not in CONTEXT_NAMES}
         read = super().additional_kwargs_schema or {}
         for name in read.get("properties", {}):
@@ -76,20 +76,20 @@ class AdditionalInfoPrompt(BasePrompt):
         return schema_of_names(names)
 
     def kwargs_problems(self, kwargs: Mapping[str, Any]) -> list[Problem]:
-        """Return the problems of `kwargs`, checked with the params schema."""
+        """Return what is wrong with `kwargs`, checked by the params schema itself."""
         if self.template.params_schema is not None:
             return self.template.problems(kwargs)
         return super().kwargs_problems(kwargs)
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """`additional_kwargs`, and the context names that the template reads."""
+        """The kwargs, and the other names of the template."""
         if has_own_code(self):
             return None
         return (CONTEXT_NAMES & self.template.reads) | {"additional_kwargs"}
 
     def values(self, ctx: PromptContext) -> Mapping[str, Any]:
-        """The values of the context, and each additional kwarg under its name."""
+        """The context, and each additional kwarg by its name."""
         return ctx.user_input.additional_kwargs | ctx.view
 
     def render(self, ctx: PromptContext) -> Rendered:

@@ -1,4 +1,4 @@
-"""Base model of prompts and layers: frozen fields that are validated, also in an updated copy."""
+"""What prompts and layers have in common: frozen fields that are checked, also in a copy with some of them updated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Declared"]
 if TYPE_CHECKING:
 
     @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(Field,))
-    class _Model:  # for type checkers: every field is keyword-only, and `Field(kw_only=False)` as positional
+    class _Model:  # checkers see every field of a subclass as a keyword, and `Field(kw_only=False)` as positional
         model_config: ClassVar[ConfigDict]
         model_fields: ClassVar[dict[str, Any]]
         model_fields_set: set[str]
@@ -31,10 +31,10 @@ _NOT_GIVEN: Any = object()
 
 
 class Declared(_Model):
-    """Frozen model that accepts its first field as a positional argument.
+    """A frozen model whose first argument may be positional.
 
     Raises:
-        PromptError: Names all unknown fields, with the nearest valid names.
+        PromptError: Names all unknown fields, and the fields that may have been meant.
     """
 
     model_config = ConfigDict(
@@ -42,22 +42,19 @@ class Declared(_Model):
     )
 
     _first: ClassVar[str]
-    """Name of the field that can be positional."""
+    """The field that may be given without its name."""
 
     def __init__(self, first: Any = _NOT_GIVEN, /, **data: Any) -> None:
         if first is not _NOT_GIVEN:
             if self._first in data:
-                raise PromptError(
-                    f"{type(self).__name__}: {self._first} is passed twice",
-                    name=self._first,
-                )
+                raise PromptError(f"{type(self).__name__}: {self._first} is given twice", name=self._first)
             data[self._first] = first
         if not data.keys() <= self.__pydantic_fields__.keys():  # type: ignore[attr-defined]
             _refuse_unknown(type(self), data)
         super().__init__(**data)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy. A copy with updated fields is validated like a new object."""
+        """Return a copy. One with updated fields is checked, and behaves, like one that was made with them."""
         if not update:
             return super().model_copy(deep=deep)
         made = type(self).__new__(type(self))
@@ -68,7 +65,7 @@ class Declared(_Model):
 
 
 def _refuse_unknown(kind: type[Declared], data: Mapping[str, Any]) -> None:
-    """Raise an error that names all unknown fields; pydantic checks a class with aliases or extra fields."""
+    """Raise an error that names all unknown fields; a class with aliases or extras is left to pydantic."""
     fields = kind.model_fields
     if kind.model_config.get("extra") != "forbid" or any(field.validation_alias for field in fields.values()):
         return

@@ -1,7 +1,7 @@
-"""`BasePrompt`: base class of all prompts, after the TFRobot document.
+"""`BasePrompt`: the contract of every prompt, after the TFRobot document.
 
-A prompt renders one `PromptContext`. Most subclasses only choose a default template. Other subclasses override
-`values` (the values of the template), `render`, or one of the two `format_2_*` methods of the document.
+A prompt renders one `PromptContext`. Subclasses usually only choose a default template; those that need more override
+`values` (what the template sees), `render`, or one of the two `format_2_*` methods of the document.
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ def _nothing() -> Template:
 class BasePrompt(Declared, ABC):
     """Renders a context to text and media.
 
-    A class that defines one of `render`, `format_2_str` and `format_2_multimodal` gets the other two from it; the most
-    specific override is used everywhere.
+    A class that defines `render`, `format_2_str` or `format_2_multimodal` gets the others from the method that it
+    defines; the most specific override is used everywhere.
 
     Raises:
-        TypeError: The class is `BasePrompt` itself.
-        PromptError: The prompt can never render: a template error, a name that the context cannot supply, a params
-            schema that rejects the context, an unknown field, or a class that defines nothing to render.
+        TypeError: It is `BasePrompt` itself.
+        PromptError: Something about the prompt can never render: a template error, a name the context cannot supply,
+            a params schema that would refuse the context, a field that does not exist, or a class that defines nothing
+            to render.
     """
 
     _first: ClassVar[str] = "template"
@@ -57,20 +58,20 @@ class BasePrompt(Declared, ABC):
     trust: ClassVar[Trust] = "untrusted"
     """Trust of the text that a custom class returns from `format_2_str` and `format_2_multimodal`."""
     _heads: ClassVar[LineHeads | None] = None
-    """Heads of the items of a list: untrusted text of one item cannot start another item."""
+    """Heads of the items of a list: untrusted text of one item cannot begin another item."""
 
     template: Template = Field(default_factory=_nothing, kw_only=False)
-    """Template of the text; its variables are the names of the context. A str is accepted."""
+    """The text, with the names of the context as variables. A str is accepted."""
     name: str | None = None
-    """Name in tables and error messages; by default the class name."""
+    """A name for tables and error messages; the class name if not given."""
     volatility: Volatility | None = None
-    """Frequency of changes of the text: `static` (never), `session` (between sessions) or `turn` (every turn). If None,
-    inferred from the names it reads."""
+    """How often its text changes: never (`static`), between sessions, or every `turn`. Inferred from what it reads
+    if None."""
     fence: bool = False
-    """True to put the prompt between two lines that untrusted text cannot forge: their nonce is derived from a secret
-    of the session. Needs `PromptContext.session_key`."""
+    """True to put it between two lines that untrusted text cannot forge, because their nonce comes from a secret of
+    the session. Needs `PromptContext.session_key`."""
     size: Size = Size()
-    """Maximum tokens, and the kind of cut under a budget. By default the prompt is sent whole."""
+    """Tokens it may take, and how it is cut under a budget. By default it is sent whole."""
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         if cls is BasePrompt:
@@ -83,7 +84,7 @@ class BasePrompt(Declared, ABC):
 
     @model_validator(mode="after")
     def validate_prompt(self) -> Self:
-        """Reject a prompt that can never render at construction, not at its first use."""
+        """Refuse a prompt that can never render when it is made, instead of when it is used."""
         if self.template.params_schema is not None:
             from agentkit_prompts.schemas.params import check_params_schema
 
@@ -92,7 +93,7 @@ class BasePrompt(Declared, ABC):
         return self
 
     def _check(self) -> None:
-        """Reject unknown names of the template; subclasses add more checks."""
+        """Refuse names that nothing supplies; subclasses add their own checks."""
         _check_renders_something(self)
         if self.size.cut == "items" and self.items is None:
             raise PromptError(
@@ -106,7 +107,7 @@ class BasePrompt(Declared, ABC):
             raise _unknown_names(self, unknown, names)
 
     def _declared(self) -> frozenset[str]:
-        """Names for which the params schema has a default."""
+        """Names that the params schema can fill in with a default."""
         if self.template.params_schema is None:
             return frozenset()
         properties = (self.template.json_schema or {}).get("properties", {})
@@ -136,15 +137,15 @@ class BasePrompt(Declared, ABC):
 
     @property
     def children(self) -> tuple[tuple[str, BasePrompt], ...]:
-        """The prompts inside this prompt, each with its step in a path."""
+        """The prompts inside this one, each with the step of its path."""
         return ()
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """The context names that the rendering depends on; None if they are unknown, as for a custom `render`.
+        """The context names the rendering depends on; None if that cannot be known, as for a custom `render`.
 
-        The rendering is reused while these values are the same objects. To reuse renderings of a class that overrides
-        `render` or `values`, override `reads` too.
+        The rendering is reused as long as these values are the same objects. Override `reads` too if you override
+        `render` or `values`, to have the rendering memoised.
         """
         if has_own_code(self):
             return None
@@ -154,7 +155,7 @@ class BasePrompt(Declared, ABC):
         return self.template.reads
 
     def values(self, ctx: PromptContext) -> Mapping[str, Any]:
-        """Return the values of the template: by default the context."""
+        """Return what the template sees: the context by default."""
         return ctx.view
 
     def render(self, ctx: PromptContext) -> Rendered:
@@ -186,7 +187,7 @@ def render_values(prompt: BasePrompt, values: Mapping[str, Any], ctx: PromptCont
     if heads is None:
         return rendered
     expected = None
-    # The default template of a custom class can write other heads.
+    # A class of the developer can have a default template that writes other heads.
     is_default = "template" not in prompt.model_fields_set and type(prompt).__module__.startswith(_OURS)
     if prompt.items is not None and is_default:
         expected = len(values[prompt.items]) * heads.per_item
@@ -198,19 +199,19 @@ def render_prompt(prompt: BasePrompt, ctx: PromptContext) -> Rendered:
     try:
         rendered = prompt.render(ctx)
     except RecursionError:
-        # `Layers` checks the depth of prompts, but custom classes can render each other recursively.
-        raise PromptError("prompts render each other recursively, or the data nests too deeply") from None
+        # The depth of prompts is checked when layers are made, but not that of custom classes that render each other.
+        raise PromptError("prompts wrap each other without end, or the data nests too deeply") from None
     if not isinstance(rendered, Rendered):
         returned, method = type(rendered).__name__, f"{type(prompt).__name__}.render"
         raise PromptError(f"{method} must return Rendered, got {returned}", name=method, value=returned)
-    # Most contexts have no key, and no text can be a fence without a key.
+    # Most contexts have no key, and then nothing can be a fence.
     if prompt.fence or ctx.session_key is not None:
         return with_fence(prompt, rendered, ctx)
     return rendered
 
 
 def with_fence(prompt: BasePrompt, rendered: Rendered, ctx: PromptContext) -> Rendered:
-    """Put the rendering of a prompt inside its fence; without a fence, break every nonce in untrusted text."""
+    """Put the rendering of a prompt inside its fence; without a fence, break every nonce that is not its text."""
     if prompt.fence and rendered.text:
         return fenced(rendered, ctx)
     # The nonce in a rendering without a fence could open or close the fence of another prompt.
@@ -220,24 +221,24 @@ def with_fence(prompt: BasePrompt, rendered: Rendered, ctx: PromptContext) -> Re
 
 
 def has_own_code(prompt: BasePrompt) -> bool:
-    """True if a custom class renders the prompt: the names that it reads are unknown."""
+    """True if a custom class renders the prompt, so that what it reads is unknown."""
     kind = type(prompt)
     return not (kind.render.__module__.startswith(_OURS) and kind.values.__module__.startswith(_OURS))
 
 
 def _complete_formats(kind: type[BasePrompt]) -> None:
-    """Complete the three render methods of a class: `render`, `format_2_str` and `format_2_multimodal`.
+    """Add to a class the methods among `render` and `format_2_*` that it does not define, made from those it defines.
 
-    A method that the class does not define calls a method that it defines. A call of `super()` reaches the base class.
+    The most specific of the three is then used everywhere. A call of `super()` reaches the method of the base class.
     """
     definer = next(base for base in kind.__mro__ if not _METHODS.isdisjoint(vars(base)))
     if definer is not kind and issubclass(definer, BasePrompt):
-        return  # already complete, or `BasePrompt`
+        return  # it was completed, or is `BasePrompt`
     defined = _METHODS & vars(definer).keys()
 
     def call(prompt: BasePrompt, method: str, ctx: PromptContext) -> Any:
-        # Look the method up in the defining class, because the attribute of a subclass can be generated from `render`.
-        # `__get__` also binds static and class methods.
+        # By the class that defines it, because the attribute of a subclass can be made from `render` again. `__get__`
+        # makes a static or class method callable, too.
         return vars(definer)[method].__get__(prompt, kind)(ctx)
 
     def render(self: BasePrompt, ctx: PromptContext) -> Rendered:
@@ -264,9 +265,9 @@ def _render_to_format(prompt: BasePrompt, kind: type[BasePrompt], ctx: PromptCon
     """Render for a `format_2_*` method of the class `kind`, a base of the class of the prompt.
 
     Raises:
-        KwargsError: Additional kwargs are missing or invalid; names all of them.
+        KwargsError: The reason is that additional kwargs are missing or invalid; names all of them.
     """
-    # A subclass with its own `render` calls `super()`: it expects the text of the base class.
+    # A subclass with its own `render` calls `super()`: it expects the text of the base class, not its own.
     if type(prompt).render is not kind.render:
         return kind.render(prompt, ctx)
     try:
@@ -274,7 +275,7 @@ def _render_to_format(prompt: BasePrompt, kind: type[BasePrompt], ctx: PromptCon
     except KwargsError as error:
         raise error.at(prompt.label) from error.__cause__
     except Exception as error:
-        # A custom class can raise any exception for a missing kwarg. An error with all missing kwargs is more useful.
+        # A custom class can raise anything for a missing kwarg. All missing kwargs at once are the better message.
         problems = prompt.kwargs_problems(ctx.user_input.additional_kwargs)
         if problems:
             raise KwargsError({name: (what, (prompt.label,)) for name, what in problems}) from error
@@ -284,10 +285,10 @@ def _render_to_format(prompt: BasePrompt, kind: type[BasePrompt], ctx: PromptCon
 
 
 def _check_renders_something(prompt: BasePrompt) -> None:
-    """Reject a prompt whose class has neither a template nor a render method; a name can be mistyped.
+    """Refuse a prompt whose class has neither a template nor a method that renders: a name may be mistyped.
 
     Raises:
-        PromptError: Names the nearest valid method.
+        PromptError: Names the method that may have been meant.
     """
     kind = type(prompt)
     if "template" in prompt.model_fields_set or kind.model_fields["template"].default_factory is not _nothing:
@@ -310,7 +311,7 @@ def _own_names(kind: type[BasePrompt]) -> list[str]:
 
 
 def _unknown_names(prompt: BasePrompt, unknown: Mapping[str, int], names: frozenset[str]) -> TemplateError:
-    """Return the error about unknown names of a template, each with its line."""
+    """Return the error about names of a template that nothing supplies, each with its line."""
     first = next(iter(unknown))
     listed: list[str] = []
     for name, line in sorted(unknown.items(), key=lambda item: item[1]):

@@ -1,1 +1,1 @@
-"""Output formats of a composition, one per file."""
+"""The targets of a composition, one file each."""

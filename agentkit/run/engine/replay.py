@@ -1,0 +1,152 @@
+"""Replay of a run from its journal: nothing is sent, no tool runs, and no memory is searched."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any, cast
+
+from agentkit.errors import AgentError, JournalError
+from agentkit.models.model import Reply
+from agentkit.run.engine.journalled import Journalled
+from agentkit.run.engine.loop import run_loop
+from agentkit.run.engine.run_setup import RunSetup
+from agentkit.run.engine.run_steps import beginning
+from agentkit.run.engine.steps import Beginning, Ended, ToolRound
+from agentkit.run.journal.journal import Journal
+from agentkit.run.parts.agent_definition import AgentDefinition
+from agentkit.run.parts.compaction import Compacted
+from agentkit.run.parts.limits import Limits
+from agentkit.run.parts.recaller import Found
+from agentkit.run.parts.run_context import with_key
+from agentkit.run.parts.session import SessionProtocol
+from agentkit_prompts.composition.compose import RenderCache
+from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_prompts.errors import PromptError
+from agentkit_tools.tool import Tool
+
+__all__ = ["replayed_contexts"]
+
+
+def replayed_contexts(
+    definition: AgentDefinition[Any], journal: Journal, session: SessionProtocol | None = None
+) -> list[PromptContext]:
+    """Return the context of each model call of a run, including a call without a reply.
+
+    `definition.chain.compose` composes the prompt of a context again.
+
+    Args:
+        definition: The agent of the run, with its present prompts.
+        journal: The journal of the run.
+        session: The session of the run; None if the run had none.
+
+    Raises:
+        JournalError: The session is missing, its conversation was rewound, or the agent takes other steps now.
+    """
+    if journal.session is not None and session is None:
+        raise JournalError(
+            f"run {journal.run_id!r}: the session {journal.session!r}, which it went on with, does not exist any more: "
+            "what was sent cannot be composed again",
+            name="session",
+            value=journal.session,
+        )
+    # The limits of the run are unknown: no limit may end the replay before the journal.
+    count = len(journal.entries) + 1
+    setup = RunSetup(
+        definition._replace(limits=Limits(steps=count, repairs=count)),
+        journal,
+        with_key(journal.context, definition.chain, session, journal.run_id),
+        definition.memory,
+        session,
+        None,
+        RenderCache(),
+    )
+    replay = _Replay(setup)
+    try:
+        run_loop(setup, replay).send(None)
+    except StopIteration as finished:
+        replay.ctx = finished.value.composition.context
+    except _End:
+        pass
+    except JournalError:
+        raise
+    except (AgentError, PromptError):
+        pass  # the run ended with this error
+    return replay.contexts or [replay.ctx]
+
+
+class _End(Exception):
+    """The journal has no further result."""
+
+
+class _Replay(Journalled):
+    """Answers the steps of a run from its journal, and ends at the first model call without a reply.
+
+    Steps before the first model call that have no result yet are skipped, so that every run has a context.
+
+    Attributes:
+        contexts: Context of each model call so far.
+        ctx: Context of the run if it has no model call.
+    """
+
+    __slots__ = ("_offered", "_setup", "contexts", "ctx")
+
+    def __init__(self, setup: RunSetup[Any]) -> None:
+        super().__init__(cast(Any, None), setup.journal, setup.journal)
+        self._setup = setup
+        self.contexts: list[PromptContext] = []
+        self.ctx = setup.ctx
+        self._offered: dict[str, Tool] = {}
+
+    async def begin(self, at: tuple[int, int] | None = None) -> Beginning:
+        if self._replays:
+            at = self._next("Begin")
+        begun = beginning(self._setup, at)
+        self.ctx = self.ctx.evolve(conversation=begun.conversation)
+        return begun
+
+    async def compact(self, ctx: PromptContext) -> Compacted:
+        return await super().compact(ctx) if self._replays else Compacted()
+
+    async def tools(self, ctx: PromptContext) -> dict[str, Tool]:
+        # Toolsets may use a network: a replay has the offered specs, without functions and policies.
+        if self._replays:
+            self._offered = {}
+            for spec in self._next("Equip"):
+                tool = self._offered[spec.name] = copy(_NO_TOOL)
+                tool.spec = spec
+        return self._offered
+
+    async def recall(self, query: str, visible: int | None) -> Found:
+        return await super().recall(query, visible) if self._replays else Found(())
+
+    async def append(self, messages: tuple[Message, ...], key: str) -> Message | None:
+        if self._replays:
+            stored = self._known[self._at].answer
+            if messages != stored and messages == stored[: len(messages)]:
+                raise _End  # the result of a final tool is the answer of the run
+            return await super().append(messages, key)
+        if self.contexts:
+            raise _End
+        return None
+
+    async def call_model(self, composition: Composition, step: int) -> Reply:
+        self.contexts.append(composition.context)
+        return await super().call_model(composition, step)
+
+    async def call_tools(self, round_: ToolRound, ended: Ended) -> None:
+        # The loop requests no decisions about tools without policies.
+        if self._replays and self._known[self._at].effect == "AskApproval":
+            self._next("AskApproval")
+        await super().call_tools(round_, ended)
+
+    async def _ready(self, name: str) -> None:
+        raise _End
+
+
+def _no_function() -> None:
+    """Function of a tool that a replay does not call."""
+
+
+_NO_TOOL = Tool(_no_function)

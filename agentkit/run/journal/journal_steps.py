@@ -1,0 +1,132 @@
+"""Entries of a journal, and the list of steps that traces, costs and views read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from agentkit.models.model import Usage
+from agentkit.run.journal.sent_layers import SentLayers
+from agentkit_prompts.context.messages import ToolCall
+
+__all__ = ["Entry", "JournalStep", "StepKind", "journal_steps"]
+
+StepKind: TypeAlias = Literal[
+    "begin", "compact", "tools", "examples", "recall", "append", "model", "approval", "tool", "check"
+]
+
+_KINDS: Mapping[str, StepKind] = {
+    "Begin": "begin",
+    "Compact": "compact",
+    "Equip": "tools",
+    "SelectExamples": "examples",
+    "Recall": "recall",
+    "Append": "append",
+    "CallModel": "model",
+    "AskApproval": "approval",
+    "CallTools": "tool",
+    "CheckOutput": "check",
+}
+
+
+class Entry(NamedTuple):
+    """A step by its name in the journal, and its result."""
+
+    effect: str
+    answer: Any
+    at: float | None = None
+    """Time of the result in seconds since 1970; None in journals that are older than this field."""
+    layers: SentLayers | None = None
+    """Layers of the prompt of a model call, in journals that are stored and of runs that are observed."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalStep:
+    """One step of a run: an entry of its journal, or the call of an agent that has no result yet."""
+
+    kind: StepKind
+    number: int
+    """Index of the entry; the number of entries for a call without a result."""
+    step: int
+    """Number of model calls so far, including this one."""
+    answer: Any
+    """Answer of the entry; None for a call without a result."""
+    began: float | None
+    """Seconds since 1970; None if unknown."""
+    ended: float | None
+    """Seconds since 1970; None if unknown, or if the call has no result."""
+    calls: Mapping[str, ToolCall]
+    """Calls of the latest reply, by id."""
+    usage: Usage | None = None
+    """Tokens and money of a model call, a summary, or the runs inside a tool call."""
+    call: ToolCall | None = None
+    """Call of a tool step; without arguments if the reply has no call of this id."""
+    layers: SentLayers | None = None
+    """Layers of the prompt of a model call, if the journal has them."""
+    inner: Any = None
+    """`Journal` of the agent that ran as the tool; None for other steps and tools."""
+
+    @property
+    def has_result(self) -> bool:
+        """True unless the step is a call that has no result yet."""
+        return self.answer is not None
+
+
+def journal_steps(entries: Sequence[Entry], journals: Mapping[str, Any]) -> list[JournalStep]:
+    """Return the steps of a journal in order; calls of agents without a result come last.
+
+    Args:
+        entries: Entries of the journal.
+        journals: Journals of agents that run as tools, by the ids of their calls.
+    """
+    unfinished = dict(journals)
+    steps: list[JournalStep] = []
+    model_calls = 0
+    calls: Mapping[str, ToolCall] = {}
+    latest: float | None = None
+    for number, entry in enumerate(entries):
+        kind = _KINDS[entry.effect]
+        began, usage, call, inner = latest, None, None, None
+        if kind == "tool":
+            # The calls of one reply begin together: the entry of the previous result is not the start of this call.
+            if steps and steps[-1].kind == "tool":
+                began = steps[-1].began
+            result, usage = entry.answer
+            call = calls.get(result.call_id) or ToolCall(result.call_id, result.name, "")
+            inner = unfinished.pop(result.call_id, None)
+        elif kind == "model":
+            model_calls += 1
+            calls = _calls(entries, number)
+            usage = entry.answer.usage
+        elif kind == "compact":
+            usage = entry.answer.usage
+        steps.append(
+            JournalStep(
+                kind, number, model_calls, entry.answer, began, entry.at, calls, usage, call, entry.layers, inner
+            )
+        )
+        if entry.at is not None:
+            latest = entry.at
+    for call_id, inner in unfinished.items():
+        call = calls.get(call_id) or ToolCall(call_id, inner.agent, "")
+        steps.append(
+            JournalStep("tool", len(entries), model_calls, None, latest, None, calls, inner.usage, call, inner=inner)
+        )
+    return steps
+
+
+def _calls(entries: Sequence[Entry], number: int) -> dict[str, ToolCall]:
+    """Return the calls of the reply in an entry.
+
+    The loop replaces ids that are not unique in the run: the stored message has the ids that results refer to.
+    """
+    message = entries[number].answer.message
+    for entry in islice(entries, number + 1, None):
+        if entry.effect == "CallModel":
+            break
+        if entry.effect == "Append" and entry.answer and entry.answer[0].role == "assistant":
+            message = entry.answer[0]
+            break
+    return {call.id: call for call in message.tool_calls}

@@ -1,0 +1,51 @@
+"""`SentLayers`: tokens and money of the layers of one prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+from agentkit.models.model import NO_USAGE, Usage
+from agentkit.models.prices import Price
+from agentkit_prompts.composition.composition import Composition
+
+__all__ = ["SentLayers"]
+
+
+class SentLayers(NamedTuple):
+    """What the layers of a composition took."""
+
+    tokens: Mapping[str, int]
+    """Tokens by the path of the layer, such as `system[0]` or `conversation`; see `Composition.explain`."""
+    trimmed: Sequence[str] = ()
+    """The layers that the budget trimmed or dropped."""
+    money: float | None = None
+    """US dollars of the prompt, as part of what the reply cost; None where the price is not known."""
+
+    @classmethod
+    def of(cls, composition: Composition, usage: Usage = NO_USAGE, price: Price | None = None) -> Self:
+        """Return those of a composition, of a model that has a price."""
+        rows = composition.explain()
+        tokens: dict[str, int] = {}
+        for row in rows:
+            tokens[row.layer] = tokens.get(row.layer, 0) + row.tokens
+        trimmed = [row.layer for row in rows if row.status != "kept"]
+        if price is None or usage.money is None:
+            return cls(tokens, trimmed)
+        prompt = Usage(usage.input_tokens, 0, usage.cached_tokens)
+        return cls(tokens, trimmed, min(price.of(prompt), usage.money))  # another model may have answered
+
+    @classmethod
+    def of_data(cls, data: Any) -> Self:
+        """Read what a journal holds of them.
+
+        Raises:
+            TypeError: It is something else.
+        """
+        try:
+            tokens, trimmed, money = data["tokens"], data["trimmed"], data["money"]
+            if all(type(count) is int for count in tokens.values()) and all(isinstance(one, str) for one in trimmed):
+                return cls(tokens, trimmed, money)
+        except (KeyError, TypeError, AttributeError):
+            pass
+        raise TypeError("layers: expected an object with `tokens` by layer, a list `trimmed`, and `money`")
