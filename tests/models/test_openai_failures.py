@@ -77,7 +77,7 @@ def test_half_a_tool_call_never_reaches_the_caller(server: ChatServer) -> None:
 def test_no_answer_in_time(server: ChatServer) -> None:
     error = failure(model_for(server, server.on("slow", hangs(60)), timeout=0.2))
     assert isinstance(error, ModelUnavailable)
-    assert "no answer in time" in str(error)
+    assert "no response in time" in str(error)
 
 
 def test_a_stream_that_stalls_is_interrupted(server: ChatServer) -> None:

@@ -1,1 +1,1 @@
-"""What every model over HTTP shares: clients, requests, replies that are read as they come, errors."""
+"""Requests to models over HTTP: clients, streams, retries and errors."""

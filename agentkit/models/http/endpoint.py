@@ -1,4 +1,4 @@
-"""What every model behind an HTTP endpoint shares: the request, the stream, another attempt, and typed errors."""
+"""`EndpointModel`, the base class of models over HTTP: requests, streams, retries and typed errors."""
 
 from __future__ import annotations
 
@@ -35,59 +35,59 @@ __all__ = ["OF_SETTINGS", "DeltaSink", "EndpointModel", "EndpointOptions", "mode
 AnyReader = TypeVar("AnyReader", bound=Reader)
 
 OF_SETTINGS = {field.name: "settings" for field in fields(ModelSettings)}
-"""The options that are given as `settings=ModelSettings(...)`."""
+"""Names of options that belong into `settings=ModelSettings(...)`."""
 _SECONDS = 600.0
+"""Default of `ModelSettings.timeout`."""
 _TAIL_SECONDS = 10.0
-"""How long is waited for what follows the end of a reply, such as its usage."""
+"""Maximum seconds between the finish reason and later parts of a reply, such as its usage."""
 _END_SECONDS = 0.5
-"""How long is waited for the end of a stream whose last event has come, so that its connection can be used again."""
+"""Maximum seconds between the last event and the end of a stream, so that its connection can be reused."""
 _ONLY_TEXT = (
     "; if the server only completes text, name a chat template: CompletionModel, --chat-template NAME, or "
     "chat_template: under model: of an agent file"
 )
 _MIN_SECRET = 8
-"""Shorter values are placeholders; taking them out of messages would only garble the words."""
+"""Minimum length of a secret: shorter values are placeholders, and masking them would garble messages."""
 
 
 class EndpointOptions(TypedDict, total=False):
-    """What every model behind an endpoint can be made with; all of it may be left out."""
+    """Optional arguments of every model behind an endpoint."""
 
     api_key: str | None
-    """The key; by default that of the environment, read at the first request. A server that is not the provider's own
-    may need none."""
+    """API key; by default the key in the environment, read at the first request. Custom servers may need no key."""
     base_url: str | None
-    """Where requests go; by default the address in the environment, or else the provider's own."""
+    """Base URL of the endpoint; by default the URL in the environment, or else the URL of the provider."""
     settings: ModelSettings | None
-    """How it is to answer."""
+    """Settings of the model."""
     max_retries: int
-    """Further attempts (2 when not given) after a 408, 409, 429 or 5xx, a connection that failed, or a stream that was
-    cut before anything of it was passed on."""
+    """Maximum retries (2 by default) after status 408, 409, 429 or 5xx, a failed connection, or a stream that was cut
+    before its first delta."""
     max_concurrency: int | None
-    """Requests at once; others wait for their turn."""
+    """Maximum concurrent requests; further requests wait."""
     price: Price | None
-    """What `Limits(money=)` and `result.cost` count with; without one it is that of `prices.json`, where the provider
-    itself is asked."""
+    """Price for `Limits(money=)` and `result.cost`; by default the price in `prices.json`, which applies to the
+    endpoints of the providers only."""
 
 
 class EndpointModel(ABC):
-    """Talks to an endpoint through an official SDK; a subclass makes the body, and reads the reply.
+    """A model behind an endpoint of an official SDK; subclasses create the body and the reader of the reply.
 
-    The arguments are those of `EndpointOptions`. `client` is a ready client of the SDK, which stays yours to close, and
-    to use from one event loop only; otherwise each event loop gets a client of its own, closed when the loop ends, or
-    by `aclose`.
+    The arguments are described in `EndpointOptions`. `client` is a custom client of the SDK: the caller closes it, and
+    uses the model in one event loop only. Without `client` each event loop gets a separate client, which is closed at
+    the end of the loop or by `aclose`.
 
     Raises:
-        UnknownOption: Names all the options that there are not.
+        UnknownOption: Names all unknown options.
     """
 
     sdk: Sdk = OPENAI
-    """Which SDK it talks through."""
+    """The SDK."""
     path: ClassVar[str]
-    """Where requests go, behind the base URL."""
+    """Path of requests, relative to the base URL."""
     noun: ClassVar[str] = "completion"
-    """What a reply is called in errors."""
+    """Noun for a reply in errors."""
     requests_usage: ClassVar[bool] = False
-    """Whether a stream has to be asked for its usage."""
+    """True if a stream contains its usage only on request."""
     output_modes: tuple[OutputMode, ...] = ("native", "tool", "prompted")
 
     def __init__(
@@ -114,56 +114,58 @@ class EndpointModel(ABC):
         self._max_retries = max_retries
         self._limit = ConcurrencyLimit(max_concurrency)
         self._clients = Clients(self.sdk, model, api_key, base_url, client)
-        self._apply_settings(
-            checked_settings(NO_SETTINGS if settings is None else settings, f"model {model!r}: settings")
-        )
+        if settings is None:
+            settings = NO_SETTINGS
+        self._apply_settings(checked_settings(settings, f"model {model!r}: settings"))
 
     def with_settings(self, settings: ModelSettings) -> Self:
-        """Return this model with some settings in the place of its own; connections and limits are shared.
+        """Return a copy in which the settings replace the settings of the model; connections and limits are shared.
 
         Raises:
-            AgentDefinitionError: Names every setting that it cannot do.
+            AgentDefinitionError: Names every setting that the model does not support.
         """
-        # Not `copy`: a model that holds a key refuses it.
-        made = object.__new__(type(self))
-        vars(made).update(vars(self))
-        made._apply_settings(self.settings.merged(settings))
-        return made
+        # `copy` would fail: a model that contains a key cannot be copied by callers.
+        clone = object.__new__(type(self))
+        vars(clone).update(vars(self))
+        clone._apply_settings(self.settings.merged(settings))
+        return clone
 
     def _apply_settings(self, settings: ModelSettings) -> None:
         self.settings = settings
-        self._timeout = _SECONDS if settings.timeout is None else settings.timeout
+        self._timeout = settings.timeout or _SECONDS
         body = settings_body(settings, self._fields(), self.name, self._refused_settings(settings))
         self._settings_body = merged_body(body, settings.extra, keep_none=True)
 
     def _fields(self) -> Fields:
-        """Return the settings that it can do."""
+        """Return the conversion of the settings that the endpoint supports."""
         return {}
 
     def _refused_settings(self, settings: ModelSettings) -> Iterable[str]:
-        """Return what this model does not take of the settings that the endpoint has."""
+        """Return the problems of settings that the endpoint supports and this model does not."""
         return ()
 
     def _tool_choice(self, composition: Composition) -> str | None:
-        """Return which tools the model may call; None where the endpoint is to decide.
+        """Return the tool choice of a request; None if the request contains none.
 
         Raises:
-            ModelRequestError: It has to call a tool that is not offered.
+            ModelRequestError: The setting requires a tool that the request does not contain.
         """
         choice = self.settings.tool_choice
-        if choice not in (None, "auto", "none"):
-            # A model that has to call a tool at every step never answers.
-            if any(message.role == "tool" for message in composition.intermediate):
-                return "auto" if composition.tools else None
-            offered = [tool.name for tool in composition.tools]
-            if not offered or (choice != "required" and choice not in offered):
-                tools = "the request has no tools"
-                if offered:
-                    tools = f"the tools are {', '.join(offered)}"
-                raise ModelRequestError(
-                    f"settings: tool_choice={choice!r}, and {tools}", model=self.name, name="tool_choice", value=choice
-                )
-        return choice if composition.tools else None
+        names = [tool.name for tool in composition.tools]
+        is_required = choice not in (None, "auto", "none")
+        # A model that had to call a tool at every step would never finish.
+        if is_required and any(message.role == "tool" for message in composition.intermediate):
+            choice = "auto"
+        elif is_required and (not names or choice not in ("required", *names)):
+            tools = "the request has no tools"
+            if names:
+                tools = f"the tools are {', '.join(names)}"
+            raise ModelRequestError(
+                f"settings: tool_choice={choice!r}, and {tools}", model=self.name, name="tool_choice", value=choice
+            )
+        if not names:
+            return None
+        return choice
 
     @abstractmethod
     def _body(self, composition: Composition) -> dict[str, Any]:
@@ -171,7 +173,7 @@ class EndpointModel(ABC):
 
     @abstractmethod
     def _reader(self, composition: Composition) -> Reader:
-        """Return what reads the reply."""
+        """Return a new reader of the reply."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, host={self.host!r})"
@@ -183,30 +185,30 @@ class EndpointModel(ABC):
 
     @property
     def price(self) -> Price | None:
-        """What it costs: the price it was given, or that of a model of this name where the provider itself is asked."""
+        """The argument `price`, or else the price in `prices.json` for this host and model."""
         if self._price is not None:
             return self._price
         return known_price(self.host, self.name)
 
     def request_body(self, composition: Composition) -> dict[str, Any]:
-        """Return what `request` would send for the composition, without what only a stream has. Nothing is sent.
+        """Return the body that `request` would send, without the fields of streams. Nothing is sent.
 
         Raises:
-            ModelRequestError: It cannot be put into a request.
+            ModelRequestError: The model does not accept the composition.
         """
         return merged_body(self._body(composition), self._settings_body)
 
     async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
-        """Send the composition and return the reply; stream it when there is a listener.
+        """Send the composition and return the reply, streamed if `on_delta` is a listener.
 
         Raises:
-            ModelAuthError: There is no key, or the endpoint refuses it.
+            ModelAuthError: The key is missing, or the endpoint refuses it.
             ModelRequestError: The endpoint does not accept the request.
-            ModelRateLimited: Still 429 after the retries.
-            ModelUnavailable: Unreachable, too slow or failing after the retries.
-            ModelInterrupted: The stream broke off; carries the text until then.
-            ModelReplyCut: The reply reached its limit of tokens where half of it cannot be used.
-            ModelReplyError: The endpoint answered something else than a reply.
+            ModelRateLimited: Still status 429 after the retries.
+            ModelUnavailable: The endpoint cannot be reached, is too slow or fails, also after the retries.
+            ModelInterrupted: The stream was cut; contains the text received until then.
+            ModelReplyCut: The reply reached its token limit inside a tool call or while the model was thinking.
+            ModelReplyError: The response of the endpoint is not a reply.
         """
         check_real_models(self)
         try:
@@ -221,7 +223,7 @@ class EndpointModel(ABC):
             raise
 
     async def _send(self, body: dict[str, Any], new_reader: Callable[[], AnyReader]) -> AnyReader:
-        """Send a body that is no composition's, and return what has read the answer."""
+        """Send a body that was not created from a composition, and return the reader with the reply."""
         check_real_models(self)
         try:
             async with self._limit:
@@ -231,7 +233,7 @@ class EndpointModel(ABC):
             raise
 
     async def _read_reply(self, body: dict[str, Any], composition: Composition, sink: DeltaSink) -> Reader:
-        """Send a request until it is answered, and return what has read the answer."""
+        """Send a request with retries, and return the reader with the reply."""
         return await self._send_with_retries(body, lambda: self._reader(composition), sink)
 
     async def _send_with_retries(
@@ -245,10 +247,10 @@ class EndpointModel(ABC):
                     await self._send_once(client, body, reader, sink)
                 return reader
             except ModelError as error:
-                # A piece that was passed on cannot be taken back.
+                # Deltas that were sent cannot be taken back.
                 if sink.has_sent:
                     raise
-                # The refused field is left out from now on, so this attempt does not count.
+                # Later requests leave the refused field out, so this attempt does not count.
                 if isinstance(error, ModelRequestError) and self._drop_usage_option(error):
                     continue
                 attempt += 1
@@ -275,28 +277,23 @@ class EndpointModel(ABC):
             finally:
                 # The task may be cancelled again meanwhile.
                 await response.aclose()
-        # Text that was held back is passed on only if the reply has ended.
+        # The last deltas of the reader are sent only if the reply is complete.
         tail = reader.end()
         if reader.finish_reason is None and sink.on_delta is not None:
             if not sink.has_sent:
-                why = "the stream ended before there was anything of a reply; ask again"
-                raise ModelUnavailable(why, model=self.name, host=self.host)
+                reason = "the stream ended before the reply started; retry the request"
+                raise ModelUnavailable(reason, model=self.name, host=self.host)
             raise ModelInterrupted.after(reader.text, "no finish reason", model=self.name, host=self.host)
         await sink.send(tail)
 
     async def _read_stream(self, stream: AsyncGenerator[Any], reader: Reader, sink: DeltaSink) -> None:
-        """Read a stream to its end. The time limit is for something new: pings do not extend it."""
+        """Read a stream to its end. The timeout is the time between new deltas: pings do not extend it."""
         latest, is_done = time.monotonic(), False
         while True:
             has_ended = reader.finish_reason is not None
-            seconds = self._timeout
-            # Only the end of the connection is missing, or the usage may follow.
-            if is_done or (has_ended and reader.is_over):
-                seconds = min(seconds, _END_SECONDS)
-            elif has_ended:
-                seconds = min(seconds, _TAIL_SECONDS)
+            deadline = latest + self._max_wait(reader, is_done=is_done)
             try:
-                async with asyncio.timeout(max(0.0, latest + seconds - time.monotonic())):
+                async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
                     document = await anext(stream, None)
             except TimeoutError:
                 if has_ended or is_done:
@@ -312,51 +309,65 @@ class EndpointModel(ABC):
             if new or (reader.finish_reason is not None and not has_ended):
                 latest = time.monotonic()
 
+    def _max_wait(self, reader: Reader, *, is_done: bool) -> float:
+        """Return the maximum seconds to wait for the next document of a stream."""
+        has_ended = reader.finish_reason is not None
+        # Only the end of the connection is missing.
+        if is_done or (has_ended and reader.is_over):
+            return min(self._timeout, _END_SECONDS)
+        # Only the usage may follow.
+        if has_ended:
+            return min(self._timeout, _TAIL_SECONDS)
+        return self._timeout
+
     async def _post(self, client: Any, body: dict[str, Any], *, is_streamed: bool) -> Any:
-        """Send a request and return its response, unread."""
+        """Send a request and return its unread response."""
         from httpx2 import Response
 
         if is_streamed:
-            is_asked = self.requests_usage and self._clients.requests_usage
-            options = {"stream_options": {"include_usage": True}} if is_asked else {}
-            body = {**options, **body, "stream": True}
-        # Not the methods of the SDK's resources, and the body as bytes: an SDK walks every message, most of the cost of
-        # a long prompt. A client that was given may have to read it: those for other clouds find the model in it.
-        sent = {"body": body} if self._clients.given is not None else {"content": body_bytes(body)}
+            body = {**body, "stream": True}
+            if self.requests_usage and self._clients.requests_usage:
+                body.setdefault("stream_options", {"include_usage": True})
+        # The resources of the SDK walk every message, the largest cost of a long prompt, so the body is sent as bytes.
+        # A custom client receives the object: the clients of other clouds read the model in it.
+        content: dict[str, Any] = {"body": body}
+        if self._clients.custom is None:
+            content = {"content": body_bytes(body)}
         return await client.post(
             self.path,
-            **sent,
+            **content,
             cast_to=Response,
             options=self._clients.options(self._timeout, dict(self.settings.headers)),
             stream=True,
         )
 
     def _drop_usage_option(self, error: ModelRequestError) -> bool:
-        """Whether a server refused to be asked for the usage: it is not asked from now on."""
+        """Stop requesting the usage of streams if the error says that the server refuses it; return True then."""
         clients = self._clients
         is_refused = clients.requests_usage and error.status in (400, 422) and "stream_options" in str(error)
         clients.requests_usage = clients.requests_usage and not is_refused
         return is_refused
 
     def _target(self) -> RequestTarget:
-        sdk, address = self.sdk, self._clients.address
+        advice = ""
+        if self.path == "/chat/completions":
+            advice = _ONLY_TEXT
         return RequestTarget(
-            self.name,
-            self.host,
-            self.path,
-            self.noun,
-            sdk.key,
-            f"{address} ends where {self.path} begins",
-            _ONLY_TEXT if self.path == "/chat/completions" else "",
-            self._secrets(),
+            model=self.name,
+            host=self.host,
+            noun=self.noun,
+            key_name=self.sdk.key,
+            address_hint=f"{self._clients.address} ends where {self.path} begins",
+            advice=advice,
+            secrets=self._secrets(),
         )
 
     @contextmanager
     def _translating(self, reader: Reader, sink: DeltaSink) -> Iterator[None]:
-        """Raise what goes wrong inside as one of our errors."""
+        """Translate errors of the SDK, the connection and the reader to errors of models."""
         try:
             yield
-        # An error of a listener keeps its class, also if it is one of an SDK.
+        # An error of a listener is raised unchanged, even if its class belongs to an SDK.
         except _ListenerError as error:
             raise error.raised from error.raised.__cause__
         except ModelError:
@@ -365,10 +376,10 @@ class EndpointModel(ABC):
             received = reader.earlier_text or None
             if sink.has_sent or isinstance(error, IncompleteCall):
                 received = reader.text
-            ours = translate(error, self._target(), received)
-            if ours is None:
+            model_error = translate(error, self._target(), received)
+            if model_error is None:
                 raise
-            raise ours from error
+            raise model_error from error
 
     def _secrets(self) -> tuple[str, ...]:
         values = [self._clients.key, *self.settings.secrets]
@@ -379,14 +390,14 @@ class EndpointModel(ABC):
         """Return the state without connections.
 
         Raises:
-            TypeError: It holds a secret: a key, a client, a base URL with a password, or one in its settings.
+            TypeError: The model contains a secret: a key, a client, a base URL with a password, or a secret setting.
         """
         if self._clients.contains_secret or self.settings.secrets:
             raise TypeError(
-                f"{self!r} cannot be pickled or copied, as it holds a key, a client, headers or a password: make it "
-                f"again there, with the key in {self.sdk.key}"
+                f"{self!r} cannot be pickled or copied, because it contains a key, a client, headers or a password: "
+                f"create the model in the other process, with the key in {self.sdk.key}"
             )
-        # Clients leave their connections out themselves.
+        # `PerLoop` leaves its connections out itself.
         return dict(vars(self))
 
     async def aclose(self) -> None:
@@ -395,7 +406,7 @@ class EndpointModel(ABC):
 
 
 class _ListenerError(Exception):
-    """What a listener raised: it is the listener's, whatever its class."""
+    """Wrapper of an error that a listener raised, so that it is not translated."""
 
     def __init__(self, raised: Exception) -> None:
         super().__init__(str(raised))
@@ -403,7 +414,7 @@ class _ListenerError(Exception):
 
 
 class DeltaSink:
-    """Passes pieces on to who listens, and knows whether there were any."""
+    """Forwards deltas to a listener and remembers if any were sent."""
 
     def __init__(self, on_delta: OnDelta | None) -> None:
         self.on_delta = on_delta
@@ -422,26 +433,26 @@ class DeltaSink:
 
 
 def _cut_chain(error: BaseException, secrets: Sequence[str]) -> None:
-    """Take out of the chain of an error what quotes a secret: `raise ... from None` leaves it in `__context__`."""
+    """Remove errors that contain a secret from the chain of an error: `from None` leaves them in `__context__`."""
     seen = {id(error)}
     todo, forms = [error], [form for secret in secrets for form in spellings(secret)]
     while forms and todo:
-        at = todo.pop()
+        current = todo.pop()
         for name in ("__cause__", "__context__"):
-            other = getattr(at, name)
-            if other is None or id(other) in seen:
+            inner = getattr(current, name)
+            if inner is None or id(inner) in seen:
                 continue
-            sent = getattr(getattr(other, "request", None), "headers", {})
-            texts = "\n".join((str(other), repr(other), repr(vars(other)), *sent.values()))
+            headers = getattr(getattr(inner, "request", None), "headers", {})
+            texts = "\n".join((str(inner), repr(inner), repr(vars(inner)), *headers.values()))
             if any(form in texts for form in forms):
-                setattr(at, name, None)
+                setattr(current, name, None)
             else:
-                seen.add(id(other))
-                todo.append(other)
+                seen.add(id(inner))
+                todo.append(inner)
 
 
 def model_secrets(model: object) -> tuple[str, ...]:
-    """Return what a model sends that must not be shown, so that it can be masked: its key, and values of headers."""
+    """Return the secrets that a model sends, so that they can be masked: its key and values of headers."""
     if isinstance(model, EndpointModel):
         return model._secrets()
     return tuple([secret for inner in getattr(model, "models", ()) for secret in model_secrets(inner)])

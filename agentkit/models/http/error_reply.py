@@ -1,4 +1,4 @@
-"""`ErrorReply`: what endpoints send in the place of a reply, whatever the status of the answer."""
+"""`ErrorReply`: an error that an endpoint sends instead of a reply, with any status."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _KEYS_OF_REPLIES = frozenset(("choices", "content", "output", "type", "object", 
 
 
 class ErrorReply(Exception):
-    """What a server sent is an error, whatever the status of its answer.
+    """An error that a server sent, with any status.
 
     Attributes:
-        code: Its code or type, as the server names it; empty where it names none.
-        explanation: What it says.
+        code: Code or type of the error, as the server sent it; empty if the server sent none.
+        explanation: Explanation of the error.
     """
 
     def __init__(self, code: str, explanation: str) -> None:
@@ -25,7 +25,7 @@ class ErrorReply(Exception):
 
 
 def error_in(document: object) -> ErrorReply | None:
-    """Return the error in an answer, in the forms that endpoints give it; None for any other answer."""
+    """Return the error in a document, in any form that endpoints send; None if the document is not an error."""
     # Gemini sends a list of one object.
     if isinstance(document, list) and len(document) == 1:
         document = document[0]
@@ -43,7 +43,7 @@ def _named_error(document: dict[str, Any]) -> object:
 
 
 def _error_of_choice(document: dict[str, Any]) -> object:
-    """Find the error of a choice, which proxies send after a stream has begun."""
+    """Find the error of a choice, which proxies send in the middle of a stream."""
     choices = document.get("choices")
     if isinstance(choices, list) and choices and isinstance(choices[0], dict):
         return choices[0].get("error")
@@ -51,14 +51,14 @@ def _error_of_choice(document: dict[str, Any]) -> object:
 
 
 def _typed_error(document: dict[str, Any]) -> object:
-    """Find a document that is an error itself, as vLLM sends it."""
+    """Find a document that is itself an error, as vLLM sends it."""
     if document.get("object") == "error" or document.get("type") == "error":
         return document
     return None
 
 
 def _bare_error(document: dict[str, Any]) -> object:
-    """Find `{"detail": ...}` and `{"message": ...}`, as web frameworks send them, in what is no reply."""
+    """Find `{"detail": ...}` and `{"message": ...}`, as web frameworks send them, in a document without a reply."""
     if document.keys() & _KEYS_OF_REPLIES:
         return None
     if detail := document.get("detail"):

@@ -1,4 +1,4 @@
-"""Where a JSON value that arrives in pieces ends, found in one walk over its characters."""
+"""Detection of the end of a JSON value that arrives in pieces, in one walk over its characters."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ import re
 __all__ = ["JsonEnd", "is_json"]
 
 _MARK = re.compile(r'[\\"{}\[\]]')
+_DEPTH_CHANGES = {"{": 1, "[": 1, "}": -1, "]": -1}
 _TEXT = re.compile(r"\S")
 _MAX_SCALAR = 100
-"""Characters of a number or a word that may be a whole value by itself."""
+"""Maximum characters of a number or a literal such as `true`."""
 
 
 class JsonEnd:
-    """Tells of a growing text whether it is one whole JSON value so far."""
+    """Detects if a growing text is one complete JSON value."""
 
     __slots__ = ("_depth", "_escaped", "_is_whole", "_pieces", "_quoted", "_size")
 
     def __init__(self) -> None:
         self._pieces: list[str] | None = []
-        """What came so far; None once its first value has ended."""
+        """Pieces so far; None after the end of the first value."""
         self._size = 0
         self._depth = 0
         self._quoted = False
@@ -28,8 +29,8 @@ class JsonEnd:
         self._is_whole = False
 
     def add(self, piece: str) -> None:
-        """Take the next piece."""
-        # White space may follow the value, and nothing else.
+        """Add the next piece."""
+        # Only white space may follow the value.
         if self._pieces is None:
             self._is_whole = self._is_whole and not _TEXT.search(piece)
             return
@@ -43,37 +44,38 @@ class JsonEnd:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the text is a JSON value, and nothing more."""
-        # A number has no mark at its end, so a short text is parsed as a whole.
+        """True if the text is one JSON value without other text."""
+        # The end of a number is not marked, so a short text is parsed.
         if self._pieces is None or self._size > _MAX_SCALAR or self._depth or self._quoted:
             return self._is_whole
         return is_json("".join(self._pieces))
 
     def _walk(self, piece: str) -> int | None:
-        """Return where the first object, list or string ends in a piece, if it does."""
+        """Return the end of the first object, list or string in a piece; None if the value does not end in it."""
         at = 0
         if self._escaped and piece:
             self._escaped = False
             at = 1
-        while found := _MARK.search(piece, at):
-            at, mark = found.end(), found[0]
-            if mark == "\\":
+        while match := _MARK.search(piece, at):
+            at, mark = match.end(), match[0]
+            if mark == '"':
+                self._quoted = not self._quoted
+            elif mark == "\\":
                 if self._quoted:
                     self._escaped = at == len(piece)
                     at += 1
-            elif mark == '"':
-                self._quoted = not self._quoted
-                if not self._quoted and not self._depth:
-                    return at
-            elif not self._quoted:
-                self._depth += 1 if mark in "{[" else -1
-                if self._depth <= 0:
-                    return at
+                continue
+            elif self._quoted:
+                continue
+            else:
+                self._depth += _DEPTH_CHANGES[mark]
+            if not self._quoted and self._depth <= 0:
+                return at
         return None
 
 
 def is_json(text: str) -> bool:
-    """Whether a text is JSON."""
+    """True if a text is JSON."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):

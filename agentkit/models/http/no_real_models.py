@@ -1,4 +1,4 @@
-"""`no_real_models`: no request goes to a model over a network while a test runs."""
+"""`no_real_models`: refuses requests to models over a network during a test."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _REFUSED: ContextVar[bool] = ContextVar("agentkit_no_real_models", default=False
 
 @contextmanager
 def no_real_models() -> Iterator[None]:
-    """Refuse every request to a model over a network until the end of the block: for tests.
+    """Refuse every request to a model over a network inside of the block, for tests.
 
-    Raises, in the run that tries:
+    Raises, in the run that sends the request:
         NetworkRefused: Names the model.
     """
     token = _REFUSED.set(True)

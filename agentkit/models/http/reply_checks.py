@@ -1,4 +1,4 @@
-"""What Anthropic's messages and OpenAI's responses have in common: content that comes as typed blocks."""
+"""Checks of replies with typed blocks: Anthropic's messages and OpenAI's responses."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from agentkit_prompts.errors import MessageError
 __all__ = ["checked_calls", "messages_in"]
 
 _ARGUMENTS = {"tool_use": "input", "function_call": "arguments"}
-"""The types of tool calls, and the key of their arguments."""
+"""Types of tool calls, and the key of their arguments."""
 _CALLS = tuple(_ARGUMENTS)
 
 
 def checked_calls(
     blocks: Sequence[dict[str, Any]], prefix: str, *, is_cut: bool, has_text: bool
 ) -> list[dict[str, Any]]:
-    """Return the tool calls of a reply, each with a unique id, because results are matched by it.
+    """Return the tool calls of a reply, each with a unique id, because results are matched by id.
 
     Args:
-        blocks: All that the reply has, in order.
-        prefix: The beginning of ids in place of those that are missing, or were given to several calls.
-        is_cut: True if the reply reached its limit of tokens.
-        has_text: True if it has any text.
+        blocks: All blocks of the reply, in order.
+        prefix: Prefix of new ids, which replace missing and duplicate ids.
+        is_cut: True if the reply reached its token limit.
+        has_text: True if the reply contains text.
 
     Raises:
-        IncompleteCall: It was cut too early to be used.
-        ProtocolError: A call names no tool.
+        IncompleteCall: The reply was cut too early to be used.
+        ProtocolError: A tool call has no name.
     """
     calls = [block for block in blocks if block.get("type") in _CALLS]
     if is_cut:
@@ -40,9 +40,7 @@ def checked_calls(
     for number, call in enumerate(calls):
         if not isinstance(call.get("name"), str) or not call["name"]:
             raise ProtocolError(f"the tool call {number} has no name")
-        key = "id"
-        if "call_id" in call or call["type"] == "function_call":
-            key = "call_id"
+        key = _id_key(call)
         call_id = _text_of(call.get(key))
         if not call_id or call_id in seen:
             call_id = f"{prefix}_{number}_{len(seen)}"
@@ -51,13 +49,19 @@ def checked_calls(
     return calls
 
 
+def _id_key(call: dict[str, Any]) -> str:
+    if "call_id" in call or call["type"] == "function_call":
+        return "call_id"
+    return "id"
+
+
 def _last_call(blocks: Sequence[dict[str, Any]]) -> tuple[str, str] | None:
-    """Return name and arguments of the call that a reply ends in; None if it ends in something else."""
+    """Return name and arguments of the tool call at the end of a reply; None if another block is the last."""
     if not blocks or blocks[-1].get("type") not in _CALLS:
         return None
     last = blocks[-1]
     arguments = last.get(_ARGUMENTS[last["type"]])
-    # An object was sent whole; only text may be half a call.
+    # An object is complete; only text may be incomplete arguments.
     if not isinstance(arguments, str):
         arguments = ""
     return str(last.get("name") or ""), arguments
@@ -70,10 +74,10 @@ def _text_of(value: object) -> str:
 
 
 def messages_in(data: Sequence[dict[str, Any]], form: Literal["anthropic", "responses"]) -> tuple[Message, ...]:
-    """Return what was received as messages.
+    """Return received data as messages.
 
     Raises:
-        ProtocolError: It cannot be read.
+        ProtocolError: The data is invalid.
     """
     if not data:
         return ()

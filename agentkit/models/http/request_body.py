@@ -1,4 +1,4 @@
-"""The body of a request as bytes."""
+"""Encoding of request bodies."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=
 
 
 def body_bytes(body: Mapping[str, Any]) -> bytes:
-    """Return a body as JSON; what is read-only in its lists, such as earlier messages, is written once in its life."""
-    return f"{{{','.join([f'{_encode(key)}:{_written(value)}' for key, value in body.items()])}}}".encode()
+    """Return a body as JSON. Read-only items of its lists, such as earlier messages, are encoded only once."""
+    return f"{{{','.join([f'{_encode(key)}:{_value_json(value)}' for key, value in body.items()])}}}".encode()
 
 
-def _written(value: Any) -> str:
+def _value_json(value: Any) -> str:
     if not isinstance(value, list):
         return _encode(value)
-    return f"[{','.join([_once(item) if type(item) is FrozenDict else _encode(item) for item in value])}]"
+    return f"[{','.join(map(_item_json, value))}]"
 
 
-def _once(item: FrozenDict) -> str:
+def _item_json(item: object) -> str:
+    if type(item) is not FrozenDict:
+        return _encode(item)
     try:
         return item.json
     except AttributeError:

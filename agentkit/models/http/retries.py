@@ -1,4 +1,4 @@
-"""Whether a request to a model is made again, and after how long."""
+"""Pauses between the retries of a request to a model."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from agentkit.models.model_errors import ModelError, ModelInterrupted, ModelRate
 __all__ = ["pause_before"]
 
 _MAX_PAUSE = 8.0
-"""Seconds between two attempts, where the endpoint does not name them."""
-_MAX_ASKED_PAUSE = 60.0
-"""Seconds that are waited because the endpoint asks for them."""
+"""Maximum seconds between two attempts if the endpoint does not name a pause."""
+_MAX_NAMED_PAUSE = 60.0
+"""Maximum seconds of a pause that the endpoint names."""
 
 
 def pause_before(error: ModelError, attempt: int) -> float | None:
-    """Return how long to wait before another attempt; None where there is to be none."""
+    """Return the seconds to wait before the next attempt; None if the request must not be retried."""
     # The quota is used up: waiting changes nothing.
     if isinstance(error, ModelRateLimited) and error.is_final:
         return None
     if not isinstance(error, ModelUnavailable | ModelRateLimited | ModelInterrupted):
         return None
     if isinstance(error, ModelRateLimited) and error.retry_after is not None:
-        # A longer wait is the decision of the caller.
-        if error.retry_after > _MAX_ASKED_PAUSE:
+        # The caller decides about longer pauses.
+        if error.retry_after > _MAX_NAMED_PAUSE:
             return None
         return error.retry_after
-    # Random parts of a second keep processes that failed together from returning together.
+    # Random parts of a second prevent that processes that failed together retry together.
     return min(_MAX_PAUSE, 0.5 * 2.0 ** (attempt - 1)) * random.uniform(0.75, 1.0)

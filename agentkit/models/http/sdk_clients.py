@@ -1,4 +1,4 @@
-"""One SDK client per event loop: its key, its address, and what must not be shown of them."""
+"""Clients of the official SDKs, one per event loop, with key and base URL."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CONNECT_SECONDS = 5.0
 
 
 class Sdk(NamedTuple):
-    """An official SDK, and where it looks for its key and its address."""
+    """An official SDK and its environment variables."""
 
     module: str
     client: str
@@ -36,9 +36,9 @@ class Sdk(NamedTuple):
     key: str
     """Environment variable of the key."""
     url: str
-    """Environment variable of the base URL; empty where only the official one is asked by default."""
+    """Environment variable of the base URL; empty if there is only the official base URL."""
     official: str
-    """The base URL by default."""
+    """The official base URL."""
 
 
 OPENAI = Sdk("openai", "AsyncOpenAI", "OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1")
@@ -46,13 +46,13 @@ ANTHROPIC = Sdk("anthropic", "AsyncAnthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_B
 
 
 class Clients:
-    """The clients of one model, and of the same model with other settings.
+    """The clients of one model, shared by its copies with other settings.
 
     Raises:
         ModelRequestError: `base_url` is not an http address.
     """
 
-    def __init__(self, sdk: Sdk, model: str, api_key: str | None, base_url: str | None, given: Any) -> None:
+    def __init__(self, sdk: Sdk, model: str, api_key: str | None, base_url: str | None, custom: Any) -> None:
         check_types(
             AgentDefinitionError,
             "model",
@@ -60,66 +60,72 @@ class Clients:
             api_key=(api_key, (str, type(None)), "text"),
             base_url=(base_url, (str, type(None)), "an address such as http://localhost:8000/v1"),
         )
-        if given is not None and (
-            isinstance(given, type) or not (hasattr(given, "base_url") and hasattr(given, "api_key"))
+        if custom is not None and (
+            isinstance(custom, type) or not (hasattr(custom, "base_url") and hasattr(custom, "api_key"))
         ):
             raise AgentDefinitionError(
-                f"model {model}: client: expected a client of its SDK, got {type(given).__name__}",
+                f"model {model}: client: expected a client of its SDK, got {type(custom).__name__}",
                 name="client",
-                value=type(given).__name__,
+                value=type(custom).__name__,
             )
         self.sdk = sdk
-        self.given = given
+        self.custom = custom
+        """Client that the caller has passed; None without one."""
         self._model = model
         self._api_key = api_key
         self._base_url = base_url
         self.requests_usage = True
-        """Whether streams are asked for their usage; older servers refuse that."""
+        """True until the server has refused to send the usage of streams, as older servers do."""
         self._clients: PerLoop[Any] = PerLoop(_close)
         if base_url is not None:
-            self._checked(base_url)
+            self._checked_url(base_url)
 
     @property
     def host(self) -> str:
         """Host and port of the endpoint, without credentials."""
-        return host_of(str(self.given.base_url) if self.given is not None else self._endpoint())
+        if self.custom is not None:
+            return host_of(str(self.custom.base_url))
+        return host_of(self._endpoint())
 
     @property
     def is_official(self) -> bool:
-        """Whether the provider of the SDK itself is asked."""
+        """True if the base URL is the official base URL of the SDK."""
         return self.host == host_of(self.sdk.official)
 
     @property
     def key(self) -> str:
-        """The key that is sent, or empty text."""
-        key = self.given.api_key if self.given is not None else self._api_key or os.environ.get(self.sdk.key)
+        """The key of the requests; empty without a key."""
+        key = self._api_key or os.environ.get(self.sdk.key)
+        if self.custom is not None:
+            key = self.custom.api_key
+        # The key of a custom client may be a function.
         if isinstance(key, str):
             return key.strip()
         return ""
 
     @property
     def contains_secret(self) -> bool:
-        """Whether a key, a client or a password is part of it."""
-        return bool(self._api_key) or self.given is not None or "@" in (self._base_url or "")
+        """True if the arguments contain a key, a client or a password."""
+        return bool(self._api_key) or self.custom is not None or "@" in (self._base_url or "")
 
     @property
     def address(self) -> str:
-        """What gives the base URL."""
+        """Names of the argument and the environment variable of the base URL, for errors."""
         if self.sdk.url:
             return f"base_url ({self.sdk.url})"
         return "base_url"
 
     @property
     def _address_name(self) -> str:
-        """The argument or the environment variable that the base URL comes from."""
+        """The argument or the environment variable that contains the base URL."""
         if self._base_url is not None:
             return "base_url"
         return self.sdk.url
 
     async def client(self) -> Any:
         """Return the client of the running event loop: connections cannot move between loops."""
-        if self.given is not None:
-            return self.given
+        if self.custom is not None:
+            return self.custom
         return await self._clients.value(self._new)
 
     async def aclose(self) -> None:
@@ -127,16 +133,21 @@ class Clients:
         await self._clients.aclose()
 
     def options(self, seconds: float, headers: dict[str, str]) -> dict[str, Any]:
-        """Return what one request is sent with; the SDK itself never tries again, we do."""
+        """Return the options of one request, without retries by the SDK."""
         from httpx2 import Timeout
 
-        timeout = Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS))
-        return {"timeout": timeout, "max_retries": 0, **({"headers": headers} if headers else {})}
+        options: dict[str, Any] = {
+            "timeout": Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS)),
+            "max_retries": 0,
+        }
+        if headers:
+            options["headers"] = headers
+        return options
 
     def _new(self) -> Any:
         sdk = self.sdk
         try:
-            make = getattr(import_module(sdk.module), sdk.client)
+            client_class = getattr(import_module(sdk.module), sdk.client)
             from httpx2 import AsyncClient, Limits
         except ImportError as error:
             raise ModelError(
@@ -144,9 +155,9 @@ class Clients:
                 model=self._model,
                 name=sdk.module,
             ) from error
-        address = BareAddress.of(self._checked(self._endpoint()))
-        return make(
-            # The SDK makes one attempt: only the model knows what was passed on before an error.
+        address = BareAddress.of(self._checked_url(self._endpoint()))
+        return client_class(
+            # The SDK must not retry: only the model knows if deltas were sent before an error.
             api_key=self._sent_key(),
             base_url=address.url,
             max_retries=0,
@@ -154,65 +165,69 @@ class Clients:
                 auth=address.auth,
                 verify=_certificates(),
                 follow_redirects=True,
-                # The limit of requests at once is `max_concurrency` of the model, not the pool.
+                # Concurrent requests are limited by `max_concurrency` of the model, not by the pool.
                 limits=Limits(max_connections=1000, max_keepalive_connections=100),
                 event_hooks={"request": [_watch_handshake], "response": [bounded]},
             ),
         )
 
     def _endpoint(self) -> str:
-        named = None
+        from_environment = None
         if self.sdk.url:
-            named = os.environ.get(self.sdk.url)
-        return self._base_url or named or self.sdk.official
+            from_environment = os.environ.get(self.sdk.url)
+        return self._base_url or from_environment or self.sdk.official
 
     def _sent_key(self) -> str:
         sdk = self.sdk
         key = (self._api_key or os.environ.get(sdk.key) or "").strip()
         if not key and self._endpoint() == sdk.official:
-            elsewhere = "base_url="
+            url_name = "base_url="
             if sdk.url:
-                elsewhere = f"{sdk.url} (base_url=)"
+                url_name = f"{sdk.url} (base_url=)"
             raise ModelAuthError(
-                f"there is no API key: set {sdk.key} (or pass api_key=), or set {elsewhere} to the address of a server "
-                "that needs none",
+                f"the API key is missing: set {sdk.key} (or pass api_key=), or set {url_name} to the address of a "
+                "server that needs no key",
                 model=self._model,
                 host=self.host,
                 name=sdk.key,
             )
         if not all("!" <= character <= "~" for character in key):
             raise ModelAuthError(
-                f"the API key ({sdk.key} or api_key=) holds a space, a line break or a character beyond ASCII, which "
-                "no header can carry: copy it again",
+                f"the API key ({sdk.key} or api_key=) contains a space, a line break or a character beyond ASCII, "
+                "which is invalid in a header: copy the key again",
                 model=self._model,
                 host=self.host,
                 name="api_key",
             )
         return key or _NO_KEY
 
-    def _checked(self, url: str) -> str:
-        try:
-            parts = urlsplit(url)
-            known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-            if known and ("?" in url or "#" in url):
-                raise ModelRequestError(
-                    f"{self.address} has a query or a fragment, which may hold a secret: give the address of "
-                    f"{host_of(url)} without, and a key as api_key=; to send more, give a client of yours as client=",
-                    model=self._model,
-                    name=self._address_name,
-                    value="?" if "?" in url else "#",
-                )
-        except ValueError:
-            # An unfinished IPv6 address, or a port that is no number.
-            known = False
-        if not known:
+    def _checked_url(self, url: str) -> str:
+        if not _is_http_url(url):
             raise ModelRequestError(
-                f"{self.address} must be an address such as http://localhost:8000/v1, got something else of {len(url)} "
-                "characters; it is not shown, as it may be a key",
+                f"{self.address} must be an address such as http://localhost:8000/v1, got another text of {len(url)} "
+                "characters, which is not shown, because it may be a key",
                 model=self._model,
                 name=self._address_name,
             )
+        for mark in ("?", "#"):
+            if mark in url:
+                raise ModelRequestError(
+                    f"{self.address} has a query or a fragment, which may contain a secret: pass the address of "
+                    f"{host_of(url)} without it, and a key as api_key=; for other parameters pass a custom client=",
+                    model=self._model,
+                    name=self._address_name,
+                    value=mark,
+                )
         return url
+
+
+def _is_http_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        # An incomplete IPv6 address, or a port that is not a number.
+        return False
 
 
 async def _close(client: Any) -> None:
@@ -225,19 +240,19 @@ async def _watch_handshake(request: Request) -> None:
 
 @lru_cache(maxsize=1)
 def _certificates() -> SSLContext:
-    """Read the certificates once: it is nearly all that a client costs, and `run_sync` needs one per call."""
+    """Read the certificates once: reading them is the main cost of a client, and `run_sync` creates one per call."""
     from httpx2 import create_ssl_context
 
     return create_ssl_context()
 
 
 def host_of(url: str) -> str:
-    """Return host and port of an address, without credentials, path, query and fragment; empty for an invalid one."""
+    """Return host and port of an address, without credentials, path, query and fragment; empty if it is invalid."""
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        # An unfinished IPv6 address, or a port that is no number.
+        # An incomplete IPv6 address, or a port that is not a number.
         return ""
     host = parts.hostname or ""
     if ":" in host:

@@ -1,4 +1,4 @@
-"""What goes wrong between an SDK and an endpoint, as our errors: by status, by code, or by how a connection failed."""
+"""Translation of errors of SDKs, connections and endpoints to errors of models."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _STATUS_OF: Mapping[str, int] = {
     "internal": 500,
     "unavailable": 503,
     "deadline_exceeded": 504,
-    # servers of one's own
+    # vLLM, llama.cpp and other local servers
     "badrequesterror": 400,
     "notfounderror": 404,
     "exceed_context_size_error": 400,
@@ -80,30 +80,28 @@ _TOO_LONG = ("context_length_exceeded", "exceed_context_size_error", "prompt is 
 
 @dataclass(frozen=True, slots=True)
 class RequestTarget:
-    """Who was asked, and what the messages of errors need to know about it."""
+    """Model and endpoint of a request, with the parts of error messages that depend on them."""
 
     model: str
     host: str
-    path: str
-    """Where the request went, behind the base URL."""
     noun: str
-    """What a reply is called."""
-    keys: str
-    """What gives the key, such as `OPENAI_API_KEY`."""
-    address: str
-    """What gives the base URL, and how it must end."""
-    other_form: str = ""
-    """What else to do, where a server may be there that is asked in another way."""
+    """Noun for a reply."""
+    key_name: str
+    """Environment variable of the key, such as `OPENAI_API_KEY`."""
+    address_hint: str
+    """Names of the base URL, and its required end."""
+    advice: str = ""
+    """Advice for a server with another API."""
     secrets: Sequence[str] = ()
-    """What is kept out of messages."""
+    """Texts that are masked in messages."""
 
     @property
     def where(self) -> Where:
-        """The same, as errors take it."""
+        """Model and host as keyword arguments of errors."""
         return {"model": self.model, "host": self.host}
 
     def shown(self, text: str) -> str:
-        """Return text of the endpoint as it may stand in a message."""
+        """Return a text of the endpoint for a message: masked and truncated."""
         text = masked(text, self.secrets)
         if len(text) <= _MAX_CHARS:
             return text
@@ -111,54 +109,60 @@ class RequestTarget:
 
 
 def translate(error: Exception, target: RequestTarget, received: str | None = None) -> ModelError | None:
-    """Return our error for one of an SDK, its HTTP library or our readers; None for any other.
+    """Return the model error for an error of an SDK, its HTTP library or a reader; None for any other error.
 
-    `received` is the text that a stream has brought so far, None where nothing has come (yet).
+    `received` is the text of the stream so far, None before the first delta.
     """
     where = target.where
     if isinstance(error, IncompleteCall):
-        message = f"the reply was cut at its limit of tokens {error}; allow more max_tokens in its settings"
+        message = f"the reply was cut at its token limit {error}; increase max_tokens in the settings"
         return ModelReplyCut(message, text=received or "", **where)
-    # An error inside a stream has no status: its code names one.
+    # An error inside a stream has no status: its code names the status.
     if isinstance(error, ErrorReply):
         if received:
             return ModelInterrupted.after(received, target.shown(error.explanation), **where)
-        return _from_status(_status(error.code), error.code, target.shown(error.explanation), None, target)
-    # Before the ValueErrors below, of which this is one.
+        return _status_error(_status(error.code), error.code, target.shown(error.explanation), None, target)
+    # ProtocolError is a ValueError, so it is checked before the ValueErrors of encoding.
     if isinstance(error, ProtocolError):
         shown = target.shown(str(error))
         return ModelReplyError(
-            f"the reply is not a {target.noun}: {shown}; check that {target.address}{target.other_form}", **where
+            f"the reply is not a {target.noun}: {shown}; check that {target.address_hint}{target.advice}", **where
         )
     response = getattr(error, "response", None)
     status = getattr(error, "status_code", None)
     if response is not None and isinstance(status, int):
         code, explanation = _explanation(error)
-        return _from_status(status, code, target.shown(explanation), response.headers, target)
+        return _status_error(status, code, target.shown(explanation), response.headers, target)
     if (kind := _connection(error)) is not None:
-        reason = target.shown(_reason(error))
-        if received is not None:
-            return ModelInterrupted.after(received, reason, **where)
-        if kind == "timeout":
-            return ModelUnavailable(
-                f"no answer in time ({reason}); ask again, or allow a longer timeout in its settings", **where
-            )
-        return ModelUnavailable(
-            f"no connection ({reason}): is the server running? Check that {target.address}", **where
-        )
+        return _connection_error(kind, target.shown(_reason(error)), target, received)
+    return _encoding_error(error, target)
+
+
+def _connection_error(kind: str, reason: str, target: RequestTarget, received: str | None) -> ModelError:
+    if received is not None:
+        return ModelInterrupted.after(received, reason, **target.where)
+    if kind == "timeout":
+        message = f"no response in time ({reason}); retry the request, or increase the timeout in the settings"
+    else:
+        message = f"no connection ({reason}): is the server running? Check that {target.address_hint}"
+    return ModelUnavailable(message, **target.where)
+
+
+def _encoding_error(error: Exception, target: RequestTarget) -> ModelRequestError | None:
+    """Return the error of a request that cannot be encoded; None for any other error."""
     if isinstance(error, UnicodeEncodeError):
         return ModelRequestError(
-            "the prompt holds a lone surrogate, which UTF-8 cannot carry; clean the text where it comes in, with "
+            "the prompt contains a lone surrogate, which UTF-8 cannot encode; clean the input with "
             'text.encode("utf-8", "replace").decode()',
-            **where,
+            **target.where,
         )
     if isinstance(error, TypeError | ValueError | RecursionError):
-        return ModelRequestError(f"the request cannot be put on the wire: {target.shown(str(error))}", **where)
+        return ModelRequestError(f"the request cannot be encoded: {target.shown(str(error))}", **target.where)
     return None
 
 
 def _connection(error: BaseException) -> str | None:
-    """Return `timeout` or `connection` for an error of an SDK or of its HTTP library; None for any other."""
+    """Return `timeout` or `connection` for an error of an SDK or of its HTTP library; None for any other error."""
     # Classes are compared by name, because an SDK may be missing or have another version.
     names = {
         kind.__name__ for kind in type(error).__mro__ if kind.__module__.startswith(("openai", "anthropic", "http"))
@@ -171,57 +175,60 @@ def _connection(error: BaseException) -> str | None:
 
 
 def _status(code: str) -> int:
-    """Return the status that the words of an error code stand for; 500 where they are unknown."""
-    # Numbers come first, because words are used by several providers for different errors.
+    """Return the HTTP status of an error code; 500 if the code is unknown."""
+    # Numbers come first, because providers use the same words for different errors.
     words = code.split()
     numbers = [int(word) for word in words if word.isascii() and word.isdecimal() and 400 <= int(word[:4]) <= 599]
-    known = [_STATUS_OF[word.lower()] for word in words if word.lower() in _STATUS_OF]
-    return next(iter([*numbers, *known]), 500)
+    statuses = [_STATUS_OF[word.lower()] for word in words if word.lower() in _STATUS_OF]
+    return next(iter([*numbers, *statuses]), 500)
 
 
-def _from_status(
+def _status_error(
     status: int, code: str, explanation: str, headers: Mapping[str, str] | None, target: RequestTarget
 ) -> ModelError:
-    after = None
-    if headers is not None:
-        after = _retry_after(headers)
-    make, hint = _kind(status, code, explanation, after, target)
-    message = f"{status}: {explanation}; {hint}"
-    if make is ModelRateLimited:
-        return ModelRateLimited(
-            message, status=status, retry_after=after, is_final="insufficient_quota" in code, **target.where
-        )
-    return make(message, status=status, **target.where)
-
-
-def _kind(
-    status: int, code: str, explanation: str, after: float | None, target: RequestTarget
-) -> tuple[type[ModelError], str]:
-    """Return the kind of a failure, and what to do about it."""
-    if status in (401, 403):
-        return ModelAuthError, f"set {target.keys} or api_key= to a key that may use this model"
     if status == 429:
-        if "insufficient_quota" in code:
-            return ModelRateLimited, "waiting will not help: the account has no quota left"
-        return ModelRateLimited, "wait and ask again" if after is None else f"wait {after:g} s and ask again"
+        return _rate_limit(code, explanation, headers or {}, target)
+    error_class, advice = _class_and_advice(status, code, explanation, target)
+    return error_class(f"{status}: {explanation}; {advice}", status=status, **target.where)
+
+
+def _rate_limit(code: str, explanation: str, headers: Mapping[str, str], target: RequestTarget) -> ModelRateLimited:
+    after = _retry_after(headers)
+    is_final = "insufficient_quota" in code
+    advice = "wait and retry the request"
+    if is_final:
+        advice = "waiting will not help: the account has no quota left"
+    elif after is not None:
+        advice = f"wait {after:g} s and retry the request"
+    return ModelRateLimited(
+        f"429: {explanation}; {advice}", status=429, retry_after=after, is_final=is_final, **target.where
+    )
+
+
+def _class_and_advice(status: int, code: str, explanation: str, target: RequestTarget) -> tuple[type[ModelError], str]:
+    """Return the class of a failure, and advice for the user."""
+    if status in (401, 403):
+        return ModelAuthError, f"set {target.key_name} or api_key= to a key that may use this model"
     if status >= 500 or status in (408, 409):
-        return ModelUnavailable, "the endpoint failed: ask again later"
+        return ModelUnavailable, "the endpoint failed: retry the request later"
     # A wrong path and an unknown model have the same status.
     if status == 404:
-        return ModelRequestError, f"check the model name, and that {target.address}{target.other_form}"
+        return ModelRequestError, f"check the model name, and that {target.address_hint}{target.advice}"
     if status == 413 or any(words in code or words in explanation for words in _TOO_LONG):
         return ModelRequestError, "the prompt is too long for this model: compose it with a smaller budget"
-    return ModelRequestError, "the endpoint does not accept this request: correct what it names"
+    return ModelRequestError, "the endpoint does not accept this request: correct the fields that it names"
 
 
 def _explanation(error: Any) -> tuple[str, str]:
-    """Return code and explanation of an endpoint, which servers put in several places."""
+    """Return code and explanation of an error of an endpoint; servers put them in several places."""
     body = error.body
     code = str(getattr(error, "code", None) or "")
-    found = error_in({"error": body} if isinstance(body, dict) and "error" not in body else body)
-    if found is not None:
-        is_silent = isinstance(body, dict) and not body
-        return found.code or code, "no explanation" if is_silent else found.explanation
+    document = body
+    if isinstance(body, dict) and "error" not in body:
+        document = {"error": body}
+    reply = error_in(document)
+    if reply is not None:
+        return reply.code or code, reply.explanation
     if isinstance(body, str) and body.strip():
         return code, " ".join(body.split())
     if body:
@@ -237,7 +244,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that the endpoint asks us to wait, given as milliseconds, seconds or a date."""
+    """Return the pause that the endpoint requests, in seconds; headers contain milliseconds, seconds or a date."""
     for header, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
         try:
             seconds = float(headers.get(header, "")) / unit
