@@ -1,1 +1,1 @@
-"""Claude through the official SDK: requests, replies, what each model can do."""
+"""Claude models: requests, replies and the rules of each model."""

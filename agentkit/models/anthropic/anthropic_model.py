@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["AnthropicModel"]
 
 _MAX_TOKENS = 8192
-"""Tokens of a reply where its settings name no limit: the API wants one."""
+"""Maximum tokens of a reply without the setting `max_tokens`, because the API requires a limit."""
 _MIN_THINKING = 1024
 _MIN_TOP_P = 0.95
-"""Beside a budget for thinking."""
+"""Minimum `top_p` with a thinking budget."""
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
-"""Words of `tool_choice`, as the API calls them; another text is the name of a tool."""
+"""Values of `tool_choice` in the API; any other text is the name of a tool."""
 _MAX_PAUSES = 20
-"""How often a turn that the provider paused is sent back to be continued."""
+"""Maximum times that a turn is continued after the provider paused it."""
 
 
 def _temperature(value: float) -> Mapping[str, Any]:
@@ -38,7 +38,16 @@ def _temperature(value: float) -> Mapping[str, Any]:
 
 
 def _stop(value: str | tuple[str, ...]) -> Mapping[str, Any]:
-    return {"stop_sequences": [value] if isinstance(value, str) else [*value]}
+    if isinstance(value, str):
+        return {"stop_sequences": [value]}
+    return {"stop_sequences": [*value]}
+
+
+def _effort(value: str) -> Mapping[str, Any]:
+    # `AnthropicModel` sends the effort "none" as the field `thinking`.
+    if value == "none":
+        return {}
+    return {"output_config": {"effort": value}}
 
 
 def _thinking(value: int) -> Mapping[str, Any]:
@@ -55,7 +64,7 @@ _FIELDS: Fields = {
     "top_k": "top_k",
     "max_tokens": "max_tokens",
     "stop": _stop,
-    "effort": lambda value: {} if value == "none" else {"output_config": {"effort": value}},
+    "effort": _effort,
     "thinking_tokens": _thinking,
     "tool_choice": set_per_request,
     "parallel_tool_calls": set_per_request,
@@ -64,18 +73,19 @@ _FIELDS: Fields = {
 
 
 class AnthropicModel(EndpointModel):
-    """Talks to Anthropic's messages API, or a server that speaks it, through the official `anthropic` SDK.
+    """A model behind Anthropic's messages API or a compatible server, requested through the `anthropic` SDK.
 
-    `api_key` and `base_url` fall back to ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL, read at the first request; the base
-    URL ends where /v1/messages begins. The other options are those of `EndpointOptions`. Without `max_tokens` a reply
-    may have 8,192, what it thinks not counted.
+    `api_key` and `base_url` default to ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL, read at the first request; the base
+    URL does not contain /v1/messages. `EndpointOptions` describes the other options. Without `max_tokens` a reply may
+    have 8,192 tokens besides its thinking.
 
-    Cache marks stand at the breakpoints of the composition. What the model thought goes back with its signature, and so
-    do steps that the provider took itself.
+    The breakpoints of the composition become cache marks. The thinking of the model, with its signature, and the tool
+    results of the provider are sent back with the next request.
 
     Raises:
         ModelRequestError: `base_url` is not an http address.
-        AgentDefinitionError: Names every setting that the API does not have, or does not take beside another one.
+        AgentDefinitionError: Names every setting that the API does not support, or does not accept with another
+            setting.
     """
 
     sdk = ANTHROPIC
@@ -94,11 +104,11 @@ class AnthropicModel(EndpointModel):
             self._settings_body = merged_body(
                 {"thinking": {"type": claude_rules(self.name).no_thinking}}, self._settings_body
             )
-        # The API counts thoughts as part of `max_tokens`.
+        # The API counts thinking as part of `max_tokens`.
         self._settings_body.setdefault("max_tokens", _MAX_TOKENS + (settings.thinking_tokens or 0))
 
     def _refused_settings(self, settings: ModelSettings) -> Iterator[str]:
-        yield from _not_taken(settings, claude_rules(self.name))
+        yield from _unsupported(settings, claude_rules(self.name))
         yield from _conflicts(settings)
 
     def _body(self, composition: Composition) -> dict[str, Any]:
@@ -108,13 +118,13 @@ class AnthropicModel(EndpointModel):
             parallel = None
         if choice is None and parallel is None:
             return body
-        # The limit of calls is part of `tool_choice`, so it needs one, and the default is `auto`.
-        named: dict[str, Any] = {"type": _CHOICES.get(choice or "auto", "tool")}
-        if named["type"] == "tool":
-            named["name"] = choice
+        # The limit of tool calls is a part of `tool_choice`, so the default `auto` is sent too.
+        tool_choice: dict[str, Any] = {"type": _CHOICES.get(choice or "auto", "tool")}
+        if tool_choice["type"] == "tool":
+            tool_choice["name"] = choice
         if parallel is not None and choice != "none":
-            named["disable_parallel_tool_use"] = not parallel
-        body["tool_choice"] = named
+            tool_choice["disable_parallel_tool_use"] = not parallel
+        body["tool_choice"] = tool_choice
         return body
 
     def _reader(self, composition: Composition) -> AnthropicReader:
@@ -125,83 +135,91 @@ class AnthropicModel(EndpointModel):
         for _ in range(_MAX_PAUSES):
             if not reader.is_paused:
                 return reader
-            if (left := self._tokens_left(reader)) is not None and left < 1:
+            remaining = self._remaining_tokens(reader)
+            if remaining is not None and remaining < 1:
                 reader.finish_reason = "length"
                 return reader
-            reader = await self._continued(body, reader, left, sink.on_delta)
+            reader = await self._continue_turn(body, reader, remaining, sink.on_delta)
         if reader.is_paused:
-            why = f"the provider paused the turn more than {_MAX_PAUSES} times"
-            raise ModelInterrupted.after(reader.text, why, model=self.name, host=self.host)
+            reason = f"the provider paused the turn more than {_MAX_PAUSES} times"
+            raise ModelInterrupted.after(reader.text, reason, model=self.name, host=self.host)
         return reader
 
-    async def _continued(
-        self, body: dict[str, Any], before: AnthropicReader, left: int | None, on_delta: OnDelta | None
+    async def _continue_turn(
+        self, body: dict[str, Any], before: AnthropicReader, max_tokens: int | None, on_delta: OnDelta | None
     ) -> AnthropicReader:
-        """Send a turn that the provider paused back, and return the reader of its rest."""
-        again = {**body, "messages": [*body["messages"]]}
+        """Send back a turn that the provider paused, and return the reader of the continued turn."""
+        body = {**body, "messages": [*body["messages"]]}
         if content := before.content():
-            again["messages"].append({"role": "assistant", "content": content})
-        if left is not None:
-            again["max_tokens"] = left
-        return await self._send_with_retries(again, lambda: AnthropicReader(before), DeltaSink(on_delta))
+            body["messages"].append({"role": "assistant", "content": content})
+        if max_tokens is not None:
+            body["max_tokens"] = max_tokens
+        return await self._send_with_retries(body, lambda: AnthropicReader(before), DeltaSink(on_delta))
 
-    def _tokens_left(self, reader: AnthropicReader) -> int | None:
-        """Return how many tokens the rest of a turn may have, beside those of its thoughts; None without a limit."""
+    def _remaining_tokens(self, reader: AnthropicReader) -> int | None:
+        """Return the maximum tokens of the rest of a turn; None without a limit."""
         if self.settings.max_tokens is None:
             return None
-        left = self.settings.max_tokens - reader.usage.output_tokens
-        # A budget for thinking has to be less than the tokens of the reply.
-        if left <= (self.settings.thinking_tokens or 0):
+        remaining = self.settings.max_tokens - reader.usage.output_tokens
+        # The API requires a thinking budget below the maximum tokens of the reply.
+        if remaining <= (self.settings.thinking_tokens or 0):
             return 0
-        return left
+        return remaining
 
 
-def _not_taken(settings: ModelSettings, rules: ClaudeRules) -> Iterator[str]:
-    """Yield the settings that the model refuses."""
-    yield from _refused_sampling(settings, rules)
-    if settings.thinking_tokens and not rules.thinking_budget:
-        problem = "it does not think"
-        if rules.efforts:
-            problem = "effort sets how much it thinks"
-        yield f"thinking_tokens={settings.thinking_tokens}: this model does not take it: {problem}"
-    if rules.no_thinking is None:
-        for name, value in (("effort", settings.effort), ("thinking_tokens", settings.thinking_tokens)):
-            if value in ("none", 0):
-                yield f"{name}={value!r}: this model always thinks; leave it out, or set effort='low'"
+def _unsupported(settings: ModelSettings, rules: ClaudeRules) -> Iterator[str]:
+    """Yield the problems of settings that the model does not support."""
+    yield from _unsupported_sampling(settings, rules)
+    yield from _unsupported_thinking(settings, rules)
     if settings.effort not in (None, "none", *rules.efforts):
         problem = "this model has no effort"
         if rules.efforts:
             problem = f"expected one of none, {', '.join(rules.efforts)}"
         yield f"effort={settings.effort!r}: {problem}"
     if settings.tool_choice not in (None, "auto", "none") and not rules.forced_tools:
-        yield f"tool_choice={settings.tool_choice!r}: this model cannot be made to call a tool; leave it out"
+        yield f"tool_choice={settings.tool_choice!r}: this model cannot be forced to call a tool; remove the setting"
 
 
-def _refused_sampling(settings: ModelSettings, rules: ClaudeRules) -> Iterator[str]:
-    advice = "leave it out, or send it with extra={...} if the model takes it by now"
+def _unsupported_thinking(settings: ModelSettings, rules: ClaudeRules) -> Iterator[str]:
+    if settings.thinking_tokens and not rules.thinking_budget:
+        problem = "the model does not think"
+        if rules.efforts:
+            problem = "set effort instead"
+        yield f"thinking_tokens={settings.thinking_tokens}: this model has no thinking budget: {problem}"
+    if rules.no_thinking is None:
+        for name, value in (("effort", settings.effort), ("thinking_tokens", settings.thinking_tokens)):
+            if value in ("none", 0):
+                yield f"{name}={value!r}: this model always thinks; remove the setting, or set effort='low'"
+
+
+def _unsupported_sampling(settings: ModelSettings, rules: ClaudeRules) -> Iterator[str]:
+    advice = "remove the setting, or send it with extra={...} if the model supports it now"
     if rules.sampling == "none":
         for name in ("temperature", "top_p", "top_k"):
             value = getattr(settings, name)
             if value is not None:
-                yield f"{name}={value}: this model does not take it; {advice}"
+                yield f"{name}={value}: this model does not support it; {advice}"
     elif rules.sampling == "one" and settings.temperature is not None and settings.top_p is not None:
-        yield f"temperature={settings.temperature} and top_p={settings.top_p}: this model takes one of them; {advice}"
+        yield (
+            f"temperature={settings.temperature} and top_p={settings.top_p}: this model supports only one of them; "
+            f"{advice}"
+        )
 
 
 def _conflicts(settings: ModelSettings) -> Iterator[str]:
-    """Yield what the API refuses beside a budget for thinking."""
+    """Yield the problems of settings that the API refuses with a thinking budget."""
     budget = settings.thinking_tokens
     if not budget:
         return
     if settings.max_tokens is not None and settings.max_tokens <= budget:
         yield f"max_tokens={settings.max_tokens} must be more than thinking_tokens={budget}"
     if settings.temperature not in (None, 1):
-        yield f"temperature={settings.temperature} cannot be combined with thinking_tokens: leave it out"
+        yield f"temperature={settings.temperature} cannot be combined with thinking_tokens: remove it"
     if settings.top_p is not None and settings.top_p < _MIN_TOP_P:
         yield f"top_p={settings.top_p} must be at least {_MIN_TOP_P} with thinking_tokens"
     if settings.top_k is not None:
-        yield f"top_k={settings.top_k} cannot be combined with thinking_tokens: leave it out"
+        yield f"top_k={settings.top_k} cannot be combined with thinking_tokens: remove it"
     if settings.tool_choice not in (None, "auto", "none"):
-        yield f"tool_choice={settings.tool_choice!r} cannot be combined with thinking_tokens: leave it out"
+        yield f"tool_choice={settings.tool_choice!r} cannot be combined with thinking_tokens: remove it"
     if settings.effort == "none":
-        yield "effort='none' cannot be combined with thinking_tokens: leave one of them out"
+        yield "effort='none' cannot be combined with thinking_tokens: remove one of them"

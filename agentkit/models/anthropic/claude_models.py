@@ -1,4 +1,4 @@
-"""What each family of Claude models takes of the settings, as a table: the API answers 400 to the rest."""
+"""Table of the settings that each family of Claude models supports: the API refuses others with status 400."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _NUMBER_FIRST = re.compile(r"claude-(\d{1,2})(?:[.-](\d{1,2}))?(?:-([a-z]+))?")
 
 
 class ClaudeRules(NamedTuple):
-    """What a model takes."""
+    """Settings that a model supports."""
 
     sampling: Literal["any", "one", "none"]
-    """Whether temperature, top_p and top_k are known, and temperature and top_p beside each other."""
+    """Support of temperature, top_p and top_k: any, only one of temperature and top_p, or none of the three."""
     thinking_budget: bool
-    """Whether the tokens that it may think can be given."""
+    """True if the model supports a limit of thinking tokens."""
     no_thinking: str | None
-    """The kind of `thinking` that stands for none, or for the least there is; None where it always thinks."""
+    """Type of `thinking` that disables or minimises thinking; None if the model always thinks."""
     efforts: tuple[str, ...]
-    """The levels of effort that it knows, the least first."""
+    """Levels of effort, in ascending order."""
     forced_tools: bool
-    """Whether it can be made to call a tool."""
+    """True if a request can force the model to call a tool."""
 
 
 _ROWS: Sequence[tuple[tuple[str, ...], _Version, ClaudeRules]] = (
@@ -46,19 +46,19 @@ _ROWS: Sequence[tuple[tuple[str, ...], _Version, ClaudeRules]] = (
     ((), (3, 7), ClaudeRules("any", True, "disabled", (), forced_tools=True)),
     ((), (0, 0), ClaudeRules("any", False, "disabled", (), forced_tools=True)),
 )
-"""Families (none: all the others), the version from which on the rules hold, and the rules. From the migration guides
-of platform.claude.com, and its pages on thinking and effort, as of November 2026."""
+"""Families (an empty tuple is any family), the first version of the rules, and the rules. From the migration guides and
+the pages on thinking and effort of platform.claude.com, as of November 2026."""
 
 _OTHERS = ClaudeRules("any", True, "disabled", _ALL, forced_tools=True)
-"""A model of another name, behind a server that speaks the protocol."""
+"""Rules of a model with another name, behind a compatible server."""
 
 
 def claude_rules(model: str) -> ClaudeRules:
-    """Return what a model of this name takes; a Claude model that is not in the table is taken for a new one."""
-    found = _family_and_version(model.lower())
-    if found is None:
+    """Return the rules of a model; an unknown Claude model has the rules of the newest models."""
+    name = _family_and_version(model.lower())
+    if name is None:
         return _OTHERS
-    family, version = found
+    family, version = name
     return next(rules for families, since, rules in _ROWS if version >= since and (not families or family in families))
 
 
@@ -70,6 +70,8 @@ def _family_and_version(name: str) -> tuple[str, _Version] | None:
         return None
     if named[1] == "instant":
         return named[1], (1, 0)
-    is_preview = named[1] == "mythos" and "preview" in name
-    version = (int(named[2]), int(named[3] or 0)) if named[2] else (0, 0) if is_preview else _NEWEST
-    return named[1], version
+    if named[2]:
+        return named[1], (int(named[2]), int(named[3] or 0))
+    if named[1] == "mythos" and "preview" in name:
+        return named[1], (0, 0)
+    return named[1], _NEWEST

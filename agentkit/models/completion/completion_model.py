@@ -403,7 +403,7 @@ class _CompletionReader(ReplyReader):
         if self._inside is not None and self._inside.is_cut:
             raise IncompleteCall("inside a tool call")
         if thought := "".join(self._thoughts):
-            self._kept[REASONING[0]] = thought
+            self._unknown[REASONING[0]] = thought
         reply = super().reply(model)
         if self._written is None or not reply.message.tool_calls:
             return reply

@@ -1,7 +1,8 @@
-"""Reads the replies of endpoints, whole or streamed, as servers really send them; here those of chat completions.
+"""Readers of replies: the base class `Reader`, and `ReplyReader` for chat completions.
 
-A whole reply is read like a stream of one piece, so there is one reader for each wire form. Servers differ in what they
-leave out: an index, an id, a finish reason, the usage; arguments come in pieces, at once, or as an object.
+A whole reply is read as a stream of one document, so each wire form needs one reader. The readers accept what servers
+really send: servers omit an index, an id, a finish reason or the usage, and send arguments in pieces, at once, or as an
+object.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ __all__ = [
     "brief",
     "check_cut",
     "count_of",
+    "nonempty",
     "object_of",
     "sendable",
 ]
@@ -37,39 +39,40 @@ __all__ = [
 _Object: TypeAlias = dict[str, Any]
 
 _MESSAGE_KEYS = frozenset(("role", "content", "refusal", "tool_calls", "function_call"))
+"""Keys of a message that the reader uses; other keys are stored for the provider."""
 _CALL_KEYS = frozenset(("index", "id", "type", "function"))
-"""What is read; everything else of a reply is kept for the provider."""
+"""Keys of a tool call that the reader uses; other keys are stored for the provider."""
 
 
 class ProtocolError(ValueError):
-    """What a server sent is no reply of its protocol."""
+    """A document of a server that does not follow the protocol."""
 
 
 class IncompleteCall(Exception):
-    """The reply was cut at its limit of tokens before it was of any use: inside a tool call, or while thinking."""
+    """A reply that was cut at its token limit inside a tool call or while the model was thinking."""
 
 
 class Reader(ABC):
-    """Puts a reply together from what a server sends.
+    """Builds a reply from the documents of a server.
 
-    `add` takes each document (an event of a stream, or the whole reply) as decoded JSON and returns what is new in it,
-    `end` returns what waited for more, `reply` what all of it amounts to.
+    `add` reads a document (an event of a stream, or the whole reply) as decoded JSON and returns its deltas, `end`
+    returns the remaining deltas, and `reply` returns the whole reply.
 
     Raises:
-        ProtocolError: What was sent is no reply.
-        ErrorReply: What was sent is an error.
+        ProtocolError: The document does not follow the protocol.
+        ErrorReply: The document is an error.
     """
 
     finish_reason: str | None = None
-    """Why the reply ended, in our words; None while it goes on."""
+    """Finish reason, one of `FinishReason` if it is known; None before the reply has ended."""
     model = ""
-    """Who answers, as the server names it."""
+    """Name of the model, as the server sent it."""
     has_started = False
-    """Whether there is anything of a reply."""
+    """True if a part of the reply has arrived."""
     is_over = False
-    """Whether nothing more can follow."""
+    """True if no further part of the reply can follow."""
     earlier_text = ""
-    """The text of replies before, which this one continues."""
+    """Text of the earlier replies that this reply continues."""
 
     def __init__(self) -> None:
         self._text: list[str] = []
@@ -80,79 +83,90 @@ class Reader(ABC):
         return "".join([self.earlier_text, *self._text])
 
     def add(self, document: object) -> list[Delta]:
-        """Take a document in, and return the pieces that it adds."""
+        """Read a document, and return its deltas."""
         if (error := error_in(document)) is not None:
             raise error
         return self._add(object_of(document, "the reply"))
 
     @abstractmethod
     def _add(self, data: _Object) -> list[Delta]:
-        """Take a document in that is no error."""
+        """Read a document that is not an error."""
 
     def _read_model(self, data: _Object) -> None:
-        """Keep who answers, where the server names it."""
+        """Store the name of the model if the document contains it."""
         if isinstance(model := data.get("model"), str) and model:
             self.model = model
 
     def end(self) -> list[Delta]:
-        """Return the pieces that `add` held back."""
+        """Return the deltas that `add` held back."""
         return []
 
     @abstractmethod
     def reply(self, model: str) -> Reply:
-        """Return the whole reply; `model` names it where the endpoint did not.
+        """Return the whole reply; `model` is its model if the endpoint sent no name.
 
         Raises:
-            ProtocolError: There is no reply in it.
-            IncompleteCall: It was cut where half of it cannot be used.
+            ProtocolError: The documents contain no reply.
+            IncompleteCall: The reply was cut inside a tool call or while the model was thinking.
         """
 
 
+def nonempty(delta: Delta) -> list[Delta]:
+    """Return a delta in a list, or an empty list if the delta has no text."""
+    if delta.text:
+        return [delta]
+    return []
+
+
 def _without_half(piece: str) -> tuple[str, str]:
-    """Return a piece of text, and the half of a surrogate pair that it ends in."""
+    """Return a text without the first half of a surrogate pair at its end, and that half."""
     if piece and "\ud800" <= piece[-1] <= "\udbff":
         return piece[:-1], piece[-1]
     return piece, ""
 
 
 class PieceJoiner:
-    """Joins pieces of text; a surrogate pair that the server cut in two waits for its other half."""
+    """Joins pieces of text; the first half of a split surrogate pair waits for the second half."""
 
-    __slots__ = ("_held", "pieces", "size")
+    __slots__ = ("_half", "pieces", "size")
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
         self.size = 0
-        """Characters in the pieces that are kept."""
-        self._held = ""
+        """Characters of `pieces`."""
+        self._half = ""
 
-    def add(self, piece: str, *, last: bool = False) -> str:
-        """Return what can be passed on."""
-        piece, self._held = (self._held + piece, "") if last else _without_half(self._held + piece)
+    def cleaned(self, piece: str, *, last: bool = False) -> str:
+        """Return a piece as valid text, without storing it."""
+        piece = self._half + piece
+        self._half = ""
+        if not last:
+            piece, self._half = _without_half(piece)
         return clean(piece)
 
-    def keep(self, piece: str) -> str:
-        """Return what can be passed on, and keep it."""
-        piece = self.add(piece)
+    def append(self, piece: str) -> str:
+        """Store a piece and return it as valid text."""
+        piece = self.cleaned(piece)
         if piece:
             self.pieces.append(piece)
             self.size += len(piece)
         return piece
 
     def __str__(self) -> str:
-        return "".join(self.pieces) + clean(self._held)
+        return "".join(self.pieces) + clean(self._half)
 
 
 class ReplyReader(Reader):
     """Reads chat completions.
 
-    What it does not know is kept for `provider`, the endpoint that sent it, and so is what the model thought.
+    Unknown fields and the thinking of the model are stored for `provider`, the endpoint that sent them.
     """
 
     def __init__(self, provider: str = "openai") -> None:
         super().__init__()
         self._provider = provider
-        self._kept: _Object = {}
+        self._unknown: _Object = {}
+        """Unknown fields of the message, and its thinking."""
         self.usage = Usage()
         self._joiner, self._thought = PieceJoiner(), PieceJoiner()
         self._refused = self._has_content = self._has_message = False
@@ -167,13 +181,13 @@ class ReplyReader(Reader):
         choices = data.get("choices") or []
         if not isinstance(choices, list):
             raise ProtocolError(f"choices: expected a list, got {brief(choices)}")
-        new: list[Delta] = []
+        deltas: list[Delta] = []
         for item in choices:
             choice = object_of(item, "choices[0]")
-            # One reply is read; a server that sends several ignores `n`.
+            # Only one reply is read; a server that sends several ignores `n`.
             if choice.get("index") in (0, None):
-                new += self._add_choice(choice)
-        return new
+                deltas += self._add_choice(choice)
+        return deltas
 
     def end(self) -> list[Delta]:
         return self._add_text("", last=True)
@@ -183,138 +197,152 @@ class ReplyReader(Reader):
             raise ProtocolError("the reply has no choices")
         self.end()
         seen: set[str] = set()
-        calls = tuple(call.read(position, seen, self._provider) for position, call in enumerate(self._calls))
+        calls = tuple(call.tool_call(position, seen, self._provider) for position, call in enumerate(self._calls))
+        reason = self._reason(calls)
+        # The token limit explains an empty reply, so `_reason` checks it first.
+        if not calls and not self._text:
+            self._check_empty(reason)
+        return Reply(self._message(calls), self.usage, clean(reason or "stop"), clean(self.model or model))
+
+    def _reason(self, calls: tuple[ToolCall, ...]) -> str | None:
+        """Return the finish reason; raises IncompleteCall if the reply was cut too early to be used."""
         reason = self.finish_reason
         if reason == "length":
             last = None
             if calls:
                 last = (calls[-1].name, calls[-1].arguments)
             check_cut(last, is_empty=not calls and not self._text)
+        # Several servers send "stop" with tool calls.
         if calls and reason in (None, "stop", "function_call"):
-            # Several servers send "stop" with tool calls.
-            reason = "tool_calls"
-        elif self._refused and reason in (None, "stop"):
-            reason = "refusal"
-        # A limit of tokens explains an empty reply, so that was checked first.
-        if not calls and not self._text:
-            self._check_empty(reason)
-        return Reply(self._message(calls), self.usage, clean(reason or "stop"), clean(self.model or model))
+            return "tool_calls"
+        if self._refused and reason in (None, "stop"):
+            return "refusal"
+        return reason
 
     def _check_empty(self, reason: str | None) -> None:
-        """Refuse a reply without text and calls, unless the server says that it is empty."""
-        if reason in (None, "stop", "tool_calls", "function_call") and not self._has_content:
-            thought = ""
-            if thought_in(self._kept):
-                thought = ", only what the model thought"
-            what = "no message"
-            if self._has_message:
-                what = f"neither text nor tool calls{thought}"
-            raise ProtocolError(f"the reply has {what} (finish_reason: {reason})")
+        """Refuse a reply without text and calls, unless its content or its finish reason explains that."""
+        if self._has_content or reason not in (None, "stop", "tool_calls", "function_call"):
+            return
+        problem = "no message"
+        if self._has_message:
+            problem = "neither text nor tool calls"
+            if thought_in(self._unknown):
+                problem += ", only thinking"
+        raise ProtocolError(f"the reply has {problem} (finish_reason: {reason})")
 
     def _message(self, calls: tuple[ToolCall, ...]) -> Message:
-        kept = sendable(self._kept)
-        if (thought := thought_in(kept)) is None:
-            return Message("assistant", self.text, calls, opaque={self._provider: kept} if kept else {})
-        key, text = thought
-        del kept[key]
-        own = {}
-        if key != REASONING[0]:
-            own = {self._provider: {key: text}}
-        thinking = (Thinking(text, self._provider, opaque=own),)
-        return Message("assistant", self.text, calls, thinking=thinking, opaque={self._provider: kept} if kept else {})
+        unknown = sendable(self._unknown)
+        thinking: tuple[Thinking, ...] = ()
+        if (thought := thought_in(unknown)) is not None:
+            key, text = thought
+            del unknown[key]
+            # Another key than the first must be sent back under its name.
+            opaque = {}
+            if key != REASONING[0]:
+                opaque = {self._provider: {key: text}}
+            thinking = (Thinking(text, self._provider, opaque=opaque),)
+        return Message("assistant", self.text, calls, thinking=thinking, opaque=_opaque(self._provider, unknown))
 
     def _add_choice(self, choice: _Object) -> list[Delta]:
         self.has_started = True
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and reason:
             if reason == "error":
-                raise ErrorReply("", "the endpoint failed while it answered (finish_reason: error)")
+                raise ErrorReply("", "the endpoint failed during the reply (finish_reason: error)")
             self.finish_reason = reason
         delta = self._message_delta(choice)
         if not delta:
             return []
         self._has_message = True
         delta = object_of(delta, "the message")
-        _keep(delta, _MESSAGE_KEYS, self._kept)
-        new = self._add_thought(delta)
+        _collect_unknown(delta, _MESSAGE_KEYS, self._unknown)
+        deltas = self._add_thought(delta)
         content = delta.get("content")
         self._has_content = self._has_content or content is not None
-        new += self._add_text(_text_of(content))
+        deltas += self._add_text(_text_of(content))
         refusal = delta.get("refusal")
         if isinstance(refusal, str) and refusal:
             self._refused = True
-            new += [piece._replace(kind="refusal") for piece in self._add_text(refusal)]
-        return new + self._add_calls(delta)
+            deltas += [piece._replace(kind="refusal") for piece in self._add_text(refusal)]
+        return deltas + self._add_calls(delta)
 
     def _add_thought(self, delta: _Object) -> list[Delta]:
         for key in REASONING:
             if isinstance(thought := delta.get(key), str):
-                piece = self._thought.add(thought)
-                return [Delta(piece, "thinking")] if piece else []
+                return nonempty(Delta(self._thought.cleaned(thought), "thinking"))
         return []
 
     def _add_calls(self, delta: _Object) -> list[Delta]:
         calls = delta.get("tool_calls") or []
         if not isinstance(calls, list):
             raise ProtocolError(f"tool_calls: expected a list, got {brief(calls)}")
-        new = [piece for call in calls for piece in self._add_call(object_of(call, "tool_calls"))]
-        # The form of a call from before a reply could have several.
+        deltas = [piece for call in calls for piece in self._add_call(object_of(call, "tool_calls"))]
+        # Old form of a reply with one call.
         if delta.get("function_call"):
-            new += self._add_call({"function": delta["function_call"], "index": 0})
-        return new
+            deltas += self._add_call({"function": delta["function_call"], "index": 0})
+        return deltas
 
     def _message_delta(self, choice: _Object) -> object:
-        """Return what a choice adds to the message."""
+        """Return the part of the message in a choice."""
         return choice.get("delta") or choice.get("message")
 
     def _visible(self, text: str, *, last: bool) -> str:
-        """Return what of the text is to be heard; what it holds back comes in a later call, at the `last` one."""
+        """Return the text that may be emitted now; held-back text follows, at the latest with `last`."""
         return text
 
     def _add_text(self, text: str, *, last: bool = False) -> list[Delta]:
-        text = self._visible(self._joiner.add(text, last=last), last=last)
+        text = self._visible(self._joiner.cleaned(text, last=last), last=last)
         if text:
             self._text.append(text)
-        return [Delta(text)] if text else []
+        return nonempty(Delta(text))
 
     def _add_call(self, data: _Object) -> list[Delta]:
         function = object_of(data.get("function") or {}, "function")
         index, id_, name = data.get("index"), data.get("id") or "", function.get("name") or ""
         if not isinstance(id_, str) or not isinstance(name, str):
             raise ProtocolError(f"tool_calls: expected a text id and name, got {brief(data)}")
-        if isinstance(index, int):
-            call = self._by_index.get(index)
-        else:
-            call = self._by_id.get(id_)
-            if call is None and self._calls and not name:
-                call = self._calls[-1]
-        if call is None or call.is_over(id_, name, function.get("arguments")):
+        arguments = function.get("arguments")
+        call = self._open_call(index, id_, name)
+        if call is None or call.is_over(id_, name, arguments):
             call = _Call(id_, len(self._calls))
             self._calls.append(call)
-        _keep(data, _CALL_KEYS, call.kept)
+        _collect_unknown(data, _CALL_KEYS, call.unknown)
         if isinstance(index, int):
             self._by_index[index] = call
-        piece = call.add(id_, name, function.get("arguments"))
+        piece = call.add(id_, name, arguments)
         if call.id:
             self._by_id.setdefault(call.id, call)
-        return [Delta(piece, "arguments", call.position, call.name)] if piece else []
+        return nonempty(Delta(piece, "arguments", call.position, call.name))
+
+    def _open_call(self, index: object, id_: str, name: str) -> _Call | None:
+        """Return the call that a piece may continue, found by its index or id, or the last call for a bare piece."""
+        if isinstance(index, int):
+            return self._by_index.get(index)
+        call = self._by_id.get(id_)
+        if call is None and self._calls and not name:
+            return self._calls[-1]
+        return call
 
 
 class _Call:
-    __slots__ = ("_arguments", "_end", "_held", "_walked", "id", "kept", "name", "position")
+    """A tool call while it is read."""
+
+    __slots__ = ("_arguments", "_end", "_half", "_walked", "id", "name", "position", "unknown")
 
     def __init__(self, id_: str, position: int) -> None:
         self.id = id_
         self.name = ""
-        self.kept: _Object = {}
+        self.unknown: _Object = {}
+        """Unknown fields."""
         self.position = position
         self._arguments: list[str] = []
-        self._held = ""
+        self._half = ""
         self._end: JsonEnd | None = None
         self._walked = 0
+        """Number of pieces that `_end` has read."""
 
     def is_over(self, id_: str, name: str, arguments: object) -> bool:
-        """Whether this piece begins another call, for servers that give every call the index 0."""
+        """True if a piece starts another call: some servers send the index 0 with every call."""
         if not name or (id_ and id_ == self.id):
             return False
         # Two ids are two calls.
@@ -325,7 +353,7 @@ class _Call:
         return bool(arguments) and self._is_complete()
 
     def _is_complete(self) -> bool:
-        """Whether the arguments so far are whole; each piece is looked at once."""
+        """True if the arguments so far are one JSON value; each piece is walked once."""
         end = self._end = self._end or JsonEnd()
         for piece in self._arguments[self._walked :]:
             end.add(piece)
@@ -333,7 +361,7 @@ class _Call:
         return end.is_whole
 
     def add(self, id_: str, name: str, arguments: object) -> str:
-        """Take a piece in, and return what of the arguments is new."""
+        """Add a piece, and return the new text of the arguments."""
         self.id = self.id or id_
         # Some servers repeat the name in every piece, others send it in pieces.
         if name != self.name:
@@ -344,104 +372,122 @@ class _Call:
             arguments = json.dumps(arguments, ensure_ascii=False)
         piece: str = arguments
         self._arguments.append(piece)
-        piece, self._held = _without_half(self._held + piece)
+        piece, self._half = _without_half(self._half + piece)
         return clean(piece)
 
-    def read(self, position: int, seen: set[str], provider: str) -> ToolCall:
+    def tool_call(self, position: int, seen: set[str], provider: str) -> ToolCall:
+        """Return the whole call; `seen` contains the ids of earlier calls."""
         if not self.name:
             raise ProtocolError(f"tool_calls[{position}] has no function name")
         id_ = clean(self.id)
-        # Every call needs a unique id, because results are matched by it.
+        # Every call needs a unique id, because results are matched by id.
         if not id_ or id_ in seen:
             id_ = f"call_{uuid4().hex[:24]}"
         seen.add(id_)
-        kept = sendable(self.kept)
-        opaque = {provider: kept} if kept else {}
+        opaque = _opaque(provider, sendable(self.unknown))
         return ToolCall(id_, clean(self.name), clean("".join(self._arguments)) or "{}", opaque=opaque)
 
 
-def sendable(kept: _Object) -> _Object:
-    """Return what was kept, without what is empty, as data that can be sent and stored."""
+def _opaque(provider: str, data: _Object) -> _Object:
+    if not data:
+        return {}
+    return {provider: data}
+
+
+def sendable(data: _Object) -> _Object:
+    """Return received data without empty values, as data that can be sent and stored."""
     try:
-        read: _Object = kept
-        if kept:
-            read = json.loads(clean(json.dumps(kept, ensure_ascii=False)))
-        # What is kept has to be storable: this raises if it nests too deeply.
-        freeze(read)
+        valid: _Object = data
+        if data:
+            valid = json.loads(clean(json.dumps(data, ensure_ascii=False)))
+        # Raises if the data nests too deeply to be stored.
+        freeze(valid)
     except (RecursionError, ValueError):
         raise ProtocolError("the reply nests too deeply") from None
-    return {key: value for key, value in read.items() if value not in ("", [], {})}
+    return {key: value for key, value in valid.items() if value not in ("", [], {})}
 
 
 def check_cut(call: tuple[str, str] | None, *, is_empty: bool) -> None:
-    """Refuse a reply that reached its limit of tokens too early to be used.
+    """Refuse a reply that reached its token limit too early to be used.
 
     Args:
-        call: The name and the arguments of the tool call in which it ends; None where it ends in something else.
-        is_empty: Whether there are neither text nor calls.
+        call: Name and arguments of the tool call at the end of the reply; None if the reply does not end in a call.
+        is_empty: True if the reply has neither text nor tool calls.
 
     Raises:
-        IncompleteCall: It was cut inside the arguments, or before anything that can be read.
+        IncompleteCall: The reply was cut inside the arguments, or before any text.
     """
     if call is not None and not is_json(call[1] or "{}"):
         raise IncompleteCall(f"inside the arguments of the tool {call[0]!r}")
     if is_empty:
-        raise IncompleteCall("before the model wrote anything that can be read, such as while it was thinking")
+        raise IncompleteCall("before the model wrote any text, such as while it was thinking")
 
 
-def _keep(data: Mapping[str, Any], known: frozenset[str], kept: _Object) -> None:
-    """Add what is unknown in a piece of a reply to what came before: text and lists grow, other values replace."""
+def _collect_unknown(data: Mapping[str, Any], known: frozenset[str], unknown: _Object) -> None:
+    """Add the unknown fields of a piece to `unknown`: texts and lists are appended, other values are replaced."""
     for key, value in data.items():
         if key in known or value is None:
             continue
-        before = kept.get(key)
+        before = unknown.get(key)
         if isinstance(before, str) and isinstance(value, str):
-            # Python appends in place, without a copy, to text that nothing else refers to.
-            kept[key] = None
+            # Python appends in place, without a copy, to a text with one reference.
+            unknown[key] = None
             before += value
-            kept[key] = before
+            unknown[key] = before
         elif isinstance(before, list) and isinstance(value, list):
             before += value
+        elif isinstance(value, list):
+            unknown[key] = [*value]
         else:
-            kept[key] = [*value] if isinstance(value, list) else value
+            unknown[key] = value
 
 
-def object_of(value: object, what: str) -> _Object:
-    """Return a value that has to be an object.
+def object_of(value: object, place: str) -> _Object:
+    """Return a value that must be a JSON object.
 
     Raises:
-        ProtocolError: It is something else.
+        ProtocolError: The value is not an object.
     """
     if not isinstance(value, dict):
-        raise ProtocolError(f"{what}: expected a JSON object, got {brief(value)}")
+        raise ProtocolError(f"{place}: expected a JSON object, got {brief(value)}")
     return value
 
 
 def _text_of(content: object) -> str:
-    if content is None or isinstance(content, str):
-        return content or ""
-    # Parts of other kinds are kept with the rest of the message.
-    if isinstance(content, list):
-        texts = [part.get("text") if isinstance(part, dict) else part for part in content]
-        return "".join(text for text in texts if isinstance(text, str))
-    raise ProtocolError(f"content: expected text, got {brief(content)}")
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise ProtocolError(f"content: expected text, got {brief(content)}")
+    texts: list[str] = []
+    # Parts of other types are not text.
+    for part in content:
+        text = part
+        if isinstance(part, dict):
+            text = part.get("text")
+        if isinstance(text, str):
+            texts.append(text)
+    return "".join(texts)
 
 
 def _usage(data: _Object) -> Usage:
     details = data.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else data.get("prompt_cache_hit_tokens")
+    cached = data.get("prompt_cache_hit_tokens")
+    if isinstance(details, dict):
+        cached = details.get("cached_tokens")
     return Usage(*map(count_of, (data.get("prompt_tokens"), data.get("completion_tokens"), cached)))
 
 
 def count_of(value: object) -> int:
-    """Return a number of tokens; 0 for anything else."""
+    """Return a number of tokens; 0 for any other value."""
     if isinstance(value, int | float) and 0 <= value < 1 << 63:
         return int(value)
     return 0
 
 
 def brief(value: object) -> str:
-    """Return a value as it is shown in a message."""
+    """Return a value for an error message, truncated."""
     text = repr(value)
     if len(text) <= 200:
         return text

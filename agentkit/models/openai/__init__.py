@@ -1,1 +1,1 @@
-"""Chat completions and Responses through the official SDK, and endpoints that speak as they do."""
+"""Models behind OpenAI's chat completions, the Responses API and compatible endpoints."""

@@ -1,4 +1,4 @@
-"""Gemini and DeepSeek, behind the chat completions that they speak in ways of their own."""
+"""Models of Gemini and DeepSeek behind their variants of chat completions."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def _deepseek_effort(value: str) -> Mapping[str, Any]:
 
 
 class GeminiModel(OpenAIModel):
-    """Talks to Gemini through its OpenAI-compatible endpoint. The key is in GEMINI_API_KEY, or `api_key`.
+    """A model of Gemini behind its OpenAI-compatible endpoint. The key is in GEMINI_API_KEY, or `api_key`.
 
-    Thought signatures go back with the calls they came with; calls that another model made have none, and go with the
-    mark that Google names for that.
+    Thought signatures are sent back with their tool calls. Tool calls of other models have no signature and are sent
+    with the placeholder that Google documents.
     """
 
     sdk = Sdk("openai", "AsyncOpenAI", "GEMINI_API_KEY", "", "https://generativelanguage.googleapis.com/v1beta/openai")
@@ -46,14 +46,14 @@ class GeminiModel(OpenAIModel):
 
     def _refused_settings(self, settings: ModelSettings) -> Iterator[str]:
         if settings.effort is not None and settings.thinking_tokens is not None:
-            yield "effort: it cannot be combined with thinking_tokens: leave one of them out"
+            yield "effort: it cannot be combined with thinking_tokens: remove one of them"
 
 
 class DeepSeekModel(OpenAIModel):
-    """Talks to DeepSeek's endpoint. The key is in DEEPSEEK_API_KEY, or `api_key`.
+    """A model behind DeepSeek's endpoint. The key is in DEEPSEEK_API_KEY, or `api_key`.
 
-    What the model thought goes back as `reasoning_content`, which the endpoint wants of every reply; those of other
-    models go with an empty one.
+    The thinking of the model is sent back as `reasoning_content`, which the endpoint requires in every reply. A reply
+    of another model is sent with an empty `reasoning_content`.
     """
 
     sdk = Sdk("openai", "AsyncOpenAI", "DEEPSEEK_API_KEY", "", "https://api.deepseek.com")

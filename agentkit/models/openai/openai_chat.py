@@ -1,4 +1,4 @@
-"""Models behind a chat-completions endpoint: OpenAI, and every server that speaks its protocol."""
+"""Models behind chat completions of OpenAI and compatible servers."""
 
 from __future__ import annotations
 
@@ -30,37 +30,37 @@ _FIELDS: Fields = {
     "prompt_cache_key": "prompt_cache_key",
     "service_tier": "service_tier",
 }
-# OpenAI's reasoning models refuse the old name of the limit, other servers do not know the new one.
+# OpenAI's reasoning models refuse the old name of the token limit, other servers do not know the new name.
 _OF_OPENAI: Fields = {**_FIELDS, "max_tokens": "max_completion_tokens"}
 _OF_OTHERS: Fields = {**_FIELDS, "max_tokens": "max_tokens", "top_k": "top_k"}
-"""The newest name of a limit where it is required, the oldest everywhere else."""
 
 _REQUIRED: Mapping[str, Required] = {
     "generativelanguage.googleapis.com": "thought_signature",
     "api.deepseek.com": "reasoning_content",
 }
-"""What endpoints want in replies of other models too."""
+"""Fields that endpoints require also in replies of other models, by host."""
 
 
 class OpenAIModel(EndpointModel):
-    """Talks to a chat-completions endpoint through the official `openai` SDK.
+    """A model behind chat completions, requested through the official `openai` SDK.
 
-    `api_key` and `base_url` fall back to OPENAI_API_KEY and OPENAI_BASE_URL, read at the first request. With a base
-    URL and no key a placeholder is sent, as local servers want it. The other options are those of `EndpointOptions`.
+    `api_key` and `base_url` default to OPENAI_API_KEY and OPENAI_BASE_URL, read at the first request. With a base URL
+    and without a key a placeholder is sent, because local servers expect a key. `EndpointOptions` describes the other
+    options.
 
-    What a reply holds that only its endpoint understands (what the model thought, signatures) goes back to the same
-    host with the next request, and to no other.
+    Fields of a reply that only its endpoint understands (thinking, signatures) are sent back to the same host with the
+    next request, and never to another host.
 
     Raises:
         ModelRequestError: `base_url` is not an http address.
-        AgentDefinitionError: Names every setting that the endpoint does not have, or, behind OpenAI's own, the model.
+        AgentDefinitionError: Names every setting that the endpoint, or the model of OpenAI, does not support.
     """
 
     path = "/chat/completions"
     noun = "chat completion"
     requests_usage = True
     required: Required | None = None
-    """What the endpoint wants in replies of other models too."""
+    """Field that the endpoint requires also in replies of other models."""
 
     def __init__(self, model: str, *, client: AsyncOpenAI | None = None, **options: Unpack[EndpointOptions]) -> None:
         super().__init__(model, client=client, **options)
@@ -79,28 +79,29 @@ class OpenAIModel(EndpointModel):
         required = self.required or _REQUIRED.get(self.host)
         body = {"model": self.name, **composition.to_openai(self.host, required=required)}
         choice = self._tool_choice(composition)
-        if choice is not None:
-            named = {"type": "function", "function": {"name": choice}}
-            body["tool_choice"] = choice if choice in ("auto", "none", "required") else named
+        if choice in ("auto", "none", "required"):
+            body["tool_choice"] = choice
+        elif choice is not None:
+            body["tool_choice"] = {"type": "function", "function": {"name": choice}}
         if self.settings.parallel_tool_calls is not None and composition.tools:
             body["parallel_tool_calls"] = self.settings.parallel_tool_calls
         return body
 
     def _check_calls(self, composition: Composition) -> None:
-        """Refuse tools where the model calls none behind this API.
+        """Refuse tools if the model supports no tool calls in chat completions.
 
         Raises:
-            ModelRequestError: Says which model does.
+            ModelRequestError: Names the model class that supports tool calls.
         """
         if not composition.tools or not self._clients.is_official or (rules := openai_rules(self.name)) is None:
             return
-        can = rules.chat
-        if can == "no calls" or (can == "calls without effort" and self.settings.effort != "none"):
-            other = ""
-            if can != "no calls":
-                other = ", or set effort='none'"
+        support = rules.chat
+        if support == "no calls" or (support == "calls without effort" and self.settings.effort != "none"):
+            advice = ""
+            if support != "no calls":
+                advice = ", or set effort='none'"
             raise ModelRequestError(
-                f"this model calls tools in the Responses API only: make an OpenAIResponsesModel of that name{other}",
+                f"this model calls tools only in the Responses API: use OpenAIResponsesModel({self.name!r}){advice}",
                 model=self.name,
                 host=self.host,
                 name="tools",

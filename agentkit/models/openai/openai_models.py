@@ -1,8 +1,8 @@
-"""What each family of OpenAI models takes of the settings, as a table: the API answers 400 to the rest.
+"""Table of the settings that each family of OpenAI models supports: the API refuses others with status 400.
 
 From OpenAI's guides on reasoning and on the latest model, its deployment checklist and the pages of its models
-(developers.openai.com/api/docs), the types of its SDK, and, where these do not say it, answers of the API that users
-reported; as of November 2026. Where they contradict each other, what one of them allows is allowed.
+(developers.openai.com/api/docs), the types of its SDK, and, for gaps, responses of the API that users reported; as of
+November 2026. If the sources contradict each other, a setting is allowed.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ _LEVELS = ("low", "medium", "high")
 _TO_XHIGH = (*_LEVELS, "xhigh")
 _SAMPLING = ("temperature", "top_p")
 _SAMPLING_EXTRA = ("logprobs", "top_logprobs", "logit_bias", "presence_penalty", "frequency_penalty")
-_ADVICE = "leave it out, or send it with extra={...} if the model takes it by now"
+_ADVICE = "remove it, or send it with extra={...} if the model supports it now"
 
 
 class OpenAIRules(NamedTuple):
-    """What a model takes."""
+    """Settings that a model supports."""
 
     efforts: tuple[str, ...]
-    """The levels of effort that it knows, the least first; with `none` it does not think."""
+    """Levels of effort, in ascending order; with `none` the model does not think."""
     thinks: bool = True
-    """Whether it thinks where no effort is given: temperature, top_p and log probabilities are unknown then."""
+    """True if the model thinks by default: it then refuses temperature, top_p and log probabilities."""
     stop: bool = False
-    """Whether a reply can be ended by a text."""
+    """True if a stop text may end a reply."""
     parallel: bool = True
-    """Whether chat completions take a limit of tool calls per reply."""
+    """True if chat completions support the setting `parallel_tool_calls`."""
     chat: Literal["any", "calls without effort", "no calls", "none"] = "any"
-    """What it does behind chat completions: all; tools where its effort is none; no tools; nothing at all."""
+    """Support in chat completions: full; tool calls only with the effort `none`; no tool calls; no support."""
 
     @property
     def reasons(self) -> bool:
-        """Whether it thinks at all."""
+        """True if the model can think."""
         return self.thinks or bool(self.efforts)
 
 
@@ -72,22 +72,22 @@ _ROWS: Sequence[tuple[str, OpenAIRules]] = (
     (r"gpt-4o.*-search", OpenAIRules((), stop=True)),
     (r"gpt-(3\.5|4)|chatgpt-4o", _PLAIN),
 )
-"""How names begin, and what those models take; the first row that fits holds."""
+"""Pattern of the start of a model name, and the rules; the first match applies."""
 
 
 @lru_cache(maxsize=64)
 def openai_rules(model: str) -> OpenAIRules | None:
-    """Return what a model of this name takes; None where nothing is known of it."""
+    """Return the rules of a model; None if the model is unknown."""
     name = model.lower().removeprefix("ft:")
     return next((rules for pattern, rules in _ROWS if re.match(pattern, name)), None)
 
 
 def refused_settings(settings: ModelSettings, rules: OpenAIRules, *, is_chat: bool) -> Iterator[str]:
-    """Yield the settings that a model refuses, in chat completions or in the Responses API."""
-    if is_chat and rules.chat == "none":
-        yield "model: it answers the Responses API only: make an OpenAIResponsesModel of that name"
-    # Chat completions have no level `max`, whatever the model.
+    """Yield the problems of settings that a model refuses, in chat completions or in the Responses API."""
+    # Chat completions do not support the level `max`.
     efforts = [level for level in rules.efforts if level != "max" or not is_chat]
+    if is_chat:
+        yield from _refused_in_chat(settings, rules)
     yield from _refused_effort(settings.effort, efforts, rules)
     thinks = rules.thinks
     if settings.effort in efforts:
@@ -95,19 +95,24 @@ def refused_settings(settings: ModelSettings, rules: OpenAIRules, *, is_chat: bo
     if thinks:
         yield from _refused_sampling(settings, efforts)
     if settings.stop is not None and not rules.stop:
-        yield f"stop={settings.stop!r:.40}: this model does not take it; {_ADVICE}"
-    # Models that do not reason take the old name of the limit, too.
-    if is_chat and "max_tokens" in settings.extra and rules.reasons:
-        yield "extra['max_tokens']: this model knows it as max_completion_tokens: give ModelSettings(max_tokens=...)"
-    yield from _refused_parallel(settings, takes_limit=rules.parallel or not is_chat)
+        yield f"stop={settings.stop!r:.40}: this model does not support it; {_ADVICE}"
+    yield from _refused_parallel(settings, is_supported=rules.parallel or not is_chat)
 
 
-def _refused_parallel(settings: ModelSettings, *, takes_limit: bool) -> Iterator[str]:
+def _refused_in_chat(settings: ModelSettings, rules: OpenAIRules) -> Iterator[str]:
+    if rules.chat == "none":
+        yield "model: it supports only the Responses API: use OpenAIResponsesModel"
+    # Only models that reason refuse the old name of the token limit.
+    if "max_tokens" in settings.extra and rules.reasons:
+        yield "extra['max_tokens']: this model expects max_completion_tokens: set ModelSettings(max_tokens=...)"
+
+
+def _refused_parallel(settings: ModelSettings, *, is_supported: bool) -> Iterator[str]:
     parallel = settings.parallel_tool_calls
-    if parallel is not None and not takes_limit:
-        yield f"parallel_tool_calls={parallel}: this model does not take it; leave it out"
+    if parallel is not None and not is_supported:
+        yield f"parallel_tool_calls={parallel}: this model does not support it; remove it"
     elif parallel and settings.effort == "minimal":
-        yield "parallel_tool_calls=True cannot be combined with effort='minimal': leave one of them out"
+        yield "parallel_tool_calls=True cannot be combined with effort='minimal': remove one of them"
 
 
 def _refused_effort(effort: str | None, efforts: Sequence[str], rules: OpenAIRules) -> Iterator[str]:
@@ -117,19 +122,19 @@ def _refused_effort(effort: str | None, efforts: Sequence[str], rules: OpenAIRul
     if efforts:
         problem = f"expected one of {', '.join(efforts)}"
     if effort in rules.efforts:
-        problem += "; the Responses API has it"
+        problem += "; only the Responses API supports this effort"
     yield f"effort={effort!r}: {problem}"
 
 
 def _refused_sampling(settings: ModelSettings, efforts: Sequence[str]) -> Iterator[str]:
-    """Yield the settings of sampling, which a model refuses while it thinks."""
-    advice = "this model does not take it"
+    """Yield the problems of sampling settings, which a model refuses while it thinks."""
+    problem = "this model does not support it, because it thinks"
     if "none" in efforts:
-        advice = "set effort='none' too"
+        problem = "this model does not support it while it thinks: set effort='none' too"
     for name in _SAMPLING:
         value = getattr(settings, name)
         if value is not None:
-            yield f"{name}={value}: {advice}, as it thinks; {_ADVICE}"
+            yield f"{name}={value}: {problem}; {_ADVICE}"
     for name in _SAMPLING_EXTRA:
         if name in settings.extra:
-            yield f"extra[{name!r}]: {advice}, as it thinks; leave it out"
+            yield f"extra[{name!r}]: {problem}; remove it"

@@ -30,18 +30,18 @@ _FIELDS: Fields = {
 
 
 class OpenAIResponsesModel(EndpointModel):
-    """Talks to OpenAI's Responses API, or a server that speaks it, through the official `openai` SDK.
+    """A model behind OpenAI's Responses API or a compatible server, requested through the official `openai` SDK.
 
-    `api_key` and `base_url` fall back to OPENAI_API_KEY and OPENAI_BASE_URL, read at the first request. The other
-    options are those of `EndpointOptions`.
+    `api_key` and `base_url` default to OPENAI_API_KEY and OPENAI_BASE_URL, read at the first request. `EndpointOptions`
+    describes the other options.
 
-    The whole conversation is sent, and nothing is stored at the provider: reasoning comes back encrypted, and goes back
-    with the next request. `extra={"store": True}` has it stored; `extra={"reasoning": {"summary": "auto"}}` asks for
-    summaries of what the model thinks.
+    Each request contains the whole conversation, and the provider stores nothing: the reply contains encrypted
+    reasoning, which is sent back with the next request. `extra={"store": True}` stores the conversation at the
+    provider; `extra={"reasoning": {"summary": "auto"}}` requests summaries of the reasoning.
 
     Raises:
         ModelRequestError: `base_url` is not an http address.
-        AgentDefinitionError: Names every setting that the API does not have, or, behind OpenAI's own, the model.
+        AgentDefinitionError: Names every setting that the API, or the model of OpenAI, does not support.
     """
 
     path = "/responses"
@@ -62,13 +62,14 @@ class OpenAIResponsesModel(EndpointModel):
         rules = None
         if self._clients.is_official:
             rules = openai_rules(self.name)
-        # The API refuses the field for a model that does not think.
+        # The API refuses the field for a model that cannot think.
         if rules is None or rules.reasons:
             body["include"] = ["reasoning.encrypted_content"]
         choice = self._tool_choice(composition)
-        if choice is not None:
-            is_word = choice in ("auto", "none", "required")
-            body["tool_choice"] = choice if is_word else {"type": "function", "name": choice}
+        if choice in ("auto", "none", "required"):
+            body["tool_choice"] = choice
+        elif choice is not None:
+            body["tool_choice"] = {"type": "function", "name": choice}
         if self.settings.parallel_tool_calls is not None and composition.tools:
             body["parallel_tool_calls"] = self.settings.parallel_tool_calls
         return body

@@ -1,4 +1,4 @@
-"""Reads the replies of OpenAI's Responses API, whole or streamed."""
+"""Reader of replies of OpenAI's Responses API, whole or streamed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from typing import Any
 
 from agentkit.models.http.error_reply import ErrorReply, error_in
 from agentkit.models.http.reply_checks import checked_calls, messages_in
-from agentkit.models.http.reply_reader import PieceJoiner, ProtocolError, Reader, brief, count_of, object_of, sendable
+from agentkit.models.http.reply_reader import (
+    PieceJoiner,
+    ProtocolError,
+    Reader,
+    brief,
+    count_of,
+    nonempty,
+    object_of,
+    sendable,
+)
 from agentkit.models.model import Delta, DeltaKind, Reply, Usage
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Part
@@ -18,52 +27,53 @@ from agentkit_prompts.context.wire.write_openai_responses import ITEMS
 
 __all__ = ["ResponsesReader"]
 
-_GROWING: Mapping[str, DeltaKind] = {
+_DELTA_KINDS: Mapping[str, DeltaKind] = {
     "response.output_text.delta": "text",
     "response.refusal.delta": "refusal",
     "response.reasoning_summary_text.delta": "thinking",
     "response.reasoning_text.delta": "thinking",
     "response.function_call_arguments.delta": "arguments",
 }
-_BEGINNINGS = ("response.created", "response.in_progress", "response.queued")
-_ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done")
+_START_EVENTS = ("response.created", "response.in_progress", "response.queued")
+_END_EVENTS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done")
 _REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
 class _Item:
     """An output item while it is read."""
 
-    __slots__ = ("data", "grown", "position")
+    __slots__ = ("data", "position", "texts")
 
     def __init__(self, data: dict[str, Any], position: int) -> None:
         self.data = data
         self.position = position
-        """Of a tool call: which it is."""
-        self.grown: dict[str, PieceJoiner] = {}
+        """Position of a tool call among the tool calls of the reply."""
+        self.texts: dict[str, PieceJoiner] = {}
+        """Texts from deltas, by kind."""
 
-    def heard(self, kind: str) -> str:
-        """Return what was heard of a kind so far; joined anew by every call."""
-        if kind in self.grown:
-            return "".join(self.grown[kind].pieces)
+    def text(self, kind: str) -> str:
+        """Return the joined deltas of a kind."""
+        if kind in self.texts:
+            return "".join(self.texts[kind].pieces)
         return ""
 
-    def rest(self, kind: DeltaKind, whole: str) -> list[Delta]:
-        """Return what of a whole text was not heard yet."""
+    def missing_deltas(self, kind: DeltaKind, whole: str) -> list[Delta]:
+        """Return the rest of a whole text that no delta has contained."""
         size = 0
-        if kind in self.grown:
-            size = self.grown[kind].size
-        # The length is compared first, because joining what was heard for every repetition is slow.
-        if len(whole) <= size or not whole.startswith(self.heard(kind)):
+        if kind in self.texts:
+            size = self.texts[kind].size
+        # The length is compared first, because joining the deltas for every repetition is slow.
+        if len(whole) <= size or not whole.startswith(self.text(kind)):
             return []
         return self.add(kind, whole[size:])
 
-    def whole(self) -> dict[str, Any]:
-        """Return the item; where only pieces of it came, they make up for what is missing."""
+    def content(self) -> dict[str, Any]:
+        """Return the item; its deltas replace missing fields."""
         data = self.data
         if data.get("type") == "function_call":
-            data["arguments"] = clean(data.get("arguments") or self.heard("arguments") or "{}")
+            data["arguments"] = clean(data.get("arguments") or self.text("arguments") or "{}")
         elif data.get("type") == "message" and not data.get("content"):
-            text, refusal = self.heard("text"), self.heard("refusal")
+            text, refusal = self.text("text"), self.text("refusal")
             data["content"] = []
             if text or not refusal:
                 data["content"].append({"type": "output_text", "text": text})
@@ -72,16 +82,15 @@ class _Item:
         return data
 
     def add(self, kind: DeltaKind, piece: str) -> list[Delta]:
-        piece = self.grown.setdefault(kind, PieceJoiner()).keep(piece)
-        if not piece:
-            return []
+        """Store a piece of text and return its delta."""
+        delta = Delta(self.texts.setdefault(kind, PieceJoiner()).append(piece), kind)
         if kind == "arguments":
-            return [Delta(piece, "arguments", self.position, str(self.data.get("name") or ""))]
-        return [Delta(piece, kind)]
+            delta = delta._replace(call=self.position, name=str(self.data.get("name") or ""))
+        return nonempty(delta)
 
 
 class ResponsesReader(Reader):
-    """Reads responses. Reasoning items, and steps of the provider, go back with the next request."""
+    """Reads responses. Reasoning items and tool results of the provider are sent back with the next request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,54 +100,50 @@ class ResponsesReader(Reader):
 
     def _add(self, data: dict[str, Any]) -> list[Delta]:
         kind = data.get("type")
-        if not isinstance(kind, str):
-            kind = ""
-        if kind in _GROWING:
-            return self._grow(data, _GROWING[kind])
-        if kind == "response.output_item.added":
-            self._open(data)
-            # The delta has no text yet; it shows that the stream is alive.
-            return [Delta("", "arguments")]
-        if kind == "response.output_item.done":
-            return self._close(self._open(data), object_of(data.get("item"), "item"))
-        if kind in _ENDS:
-            return self._whole(object_of(data.get("response"), "response"))
-        if kind in _BEGINNINGS:
-            self._begin(object_of(data.get("response") or {}, "response"))
-            return []
-        if kind.startswith("response."):
-            # A tool that the provider runs grows. Its pieces are a sign of life and nothing else.
-            if kind.endswith(".delta") and data.get("delta"):
-                return [Delta("", "arguments")]
-            return []
-        if kind in ("keepalive", "ping"):
-            return []
+        if isinstance(kind, str) and (kind.startswith("response.") or kind in ("keepalive", "ping")):
+            return self._add_event(kind, data)
         if data.get("object") == "response" or isinstance(data.get("output"), list):
             return self._whole(data)
-        raise ProtocolError(f"expected a response or an event of one, got {brief(data)}")
+        raise ProtocolError(f"expected a response or an event of a response, got {brief(data)}")
+
+    def _add_event(self, kind: str, data: dict[str, Any]) -> list[Delta]:
+        if kind in _DELTA_KINDS:
+            return self._add_delta(data, _DELTA_KINDS[kind])
+        if kind == "response.output_item.done":
+            return self._finish_item(self._start_item(data), object_of(data.get("item"), "item"))
+        if kind in _END_EVENTS:
+            return self._whole(object_of(data.get("response"), "response"))
+        if kind in _START_EVENTS:
+            self._start(object_of(data.get("response") or {}, "response"))
+        elif kind == "response.output_item.added":
+            self._start_item(data)
+            # An empty delta restarts the timeout of the stream.
+            return [Delta("", "arguments")]
+        elif kind.endswith(".delta") and data.get("delta"):
+            # A delta of a tool of the provider is not shown.
+            return [Delta("", "arguments")]
+        return []
 
     def reply(self, model: str) -> Reply:
         if not self.has_started:
-            raise ProtocolError("there is no response in it")
-        items = [item.whole() for item in self._items.values()]
+            raise ProtocolError("the stream contains no response")
+        items = [item.content() for item in self._items.values()]
         reason = self.finish_reason or "stop"
         calls = checked_calls(items, "call", is_cut=reason == "length", has_text=bool(self.text))
         if reason == "stop" and not calls and all(item.get("type") != "message" for item in items):
             raise ProtocolError("the response has neither text nor tool calls")
-        message = _message([sent for item in items if (sent := _sent_back(item))])
-        # The API has no reason for calls and refusals: both end with the status `completed`.
-        if reason == "stop" and message.tool_calls:
-            reason = "tool_calls"
-        elif reason == "stop" and any(getattr(part, "kind", "") == "refusal" for part in message.parts):
-            reason = "refusal"
+        message = _message([item for item in map(_sendable_item, items) if item])
+        if reason == "stop":
+            reason = _completed_reason(message)
         return Reply(message, _usage(self._usage), clean(reason), clean(self.model or model))
 
-    def _begin(self, data: dict[str, Any]) -> None:
+    def _start(self, data: dict[str, Any]) -> None:
         self.has_started = True
         self._read_model(data)
 
     def _whole(self, data: dict[str, Any]) -> list[Delta]:
-        self._begin(data)
+        """Read a whole response, which may follow its deltas."""
+        self._start(data)
         _check_status(data)
         if data.get("usage") is not None:
             self._usage = object_of(data["usage"], "usage")
@@ -147,97 +152,115 @@ class ResponsesReader(Reader):
             raise ProtocolError(f"output: expected a list, got {brief(output)}")
         if output:
             self._replace_items([object_of(item, "output") for item in output])
-        new = [delta for item in self._items.values() for delta in self._close(item, item.data)]
+        deltas = [delta for item in self._items.values() for delta in self._finish_item(item, item.data)]
         self.finish_reason = _reason_of(data)
         self.is_over = True
-        return new
+        return deltas
 
     def _replace_items(self, output: list[dict[str, Any]]) -> None:
-        """Replace the data of the items by that of the whole response; what was heard of them is kept."""
-        known = list(self._items.values())
+        """Replace the data of the items by the data of the whole response; their deltas stay."""
+        items = list(self._items.values())
         self._items = {}
-        for at, data in enumerate(output):
-            if at < len(known) and known[at].data.get("type") == data.get("type"):
-                item = known[at]
+        for index, data in enumerate(output):
+            if index < len(items) and items[index].data.get("type") == data.get("type"):
+                item = items[index]
             else:
                 item = _Item({}, self._calls)
                 self._calls += data.get("type") == "function_call"
             item.data = dict(data)
-            self._items[at] = item
+            self._items[index] = item
 
     def _key(self, data: dict[str, Any]) -> object:
-        """Return how an item is known: by its place; else by its id, or as the last one."""
-        # Servers that imitate the API leave out one of the two, or both.
-        index, name = data.get("output_index"), data.get("item_id")
+        """Return the key of the item of an event: its index, else its id, else the key of the last item."""
+        # Compatible servers omit the index, the id, or both.
+        index, item_id = data.get("output_index"), data.get("item_id")
         if isinstance(index, int):
             return index
         if isinstance(item := data.get("item"), dict) and isinstance(item.get("id"), str):
-            name = item["id"]
-        if isinstance(name, str):
-            return name
+            item_id = item["id"]
+        if isinstance(item_id, str):
+            return item_id
         return next(reversed(self._items), 0)
 
-    def _open(self, data: dict[str, Any]) -> _Item:
+    def _start_item(self, data: dict[str, Any]) -> _Item:
         self.has_started = True
-        item, key = object_of(data.get("item"), "item"), self._key(data)
-        known = self._items.get(key)
-        if known is None:
-            known = self._items[key] = _Item({}, self._calls)
-            self._calls += item.get("type") == "function_call"
-        known.data.update(item)
-        return known
+        fields, key = object_of(data.get("item"), "item"), self._key(data)
+        item = self._items.get(key)
+        if item is None:
+            item = self._items[key] = _Item({}, self._calls)
+            self._calls += fields.get("type") == "function_call"
+        item.data.update(fields)
+        return item
 
-    def _grow(self, data: dict[str, Any], kind: DeltaKind) -> list[Delta]:
+    def _add_delta(self, data: dict[str, Any], kind: DeltaKind) -> list[Delta]:
         self.has_started = True
         key, piece = self._key(data), data.get("delta")
         if not isinstance(piece, str):
             raise ProtocolError(f"delta: expected text, got {brief(piece)}")
         item = self._items.get(key)
         if item is None:
-            # Some servers send pieces of an item that they never opened.
+            # Some servers send deltas without an event that starts the item.
             types = {"arguments": "function_call", "thinking": "reasoning"}
             item = self._items[key] = _Item({"type": types.get(kind, "message")}, self._calls)
             self._calls += kind == "arguments"
-        new = item.add(kind, piece)
+        deltas = item.add(kind, piece)
         if kind in ("text", "refusal"):
-            self._text += [delta.text for delta in new]
-        return new
+            self._text += [delta.text for delta in deltas]
+        return deltas
 
-    def _close(self, item: _Item, data: dict[str, Any]) -> list[Delta]:
-        """Return what of an item was not heard yet; what came of it now is in `data`, and only that is read."""
-        new: list[Delta] = []
+    def _finish_item(self, item: _Item, data: dict[str, Any]) -> list[Delta]:
+        """Return the part of an item not emitted yet; `data` is the item as the last event contains it."""
         kind = item.data.get("type")
-        if kind == "function_call":
-            given = data.get("arguments")
-            if given and not isinstance(given, str):
-                raise ProtocolError(f"arguments: expected text, got {brief(given)}")
-            new = item.rest("arguments", given or "")
-        elif kind == "message":
-            content = data.get("content")
-            if not isinstance(content, list | None):
-                raise ProtocolError(f"content: expected a list of parts, got {brief(content)}")
-            kinds: tuple[DeltaKind, ...] = ("text", "refusal")
-            for part_kind in kinds:
-                texts = [one.get(part_kind) for one in content or () if isinstance(one, dict)]
-                new += item.rest(part_kind, "".join([text for text in texts if isinstance(text, str)]))
-            self._text += [delta.text for delta in new]
-        elif not isinstance(kind, str):
+        if not isinstance(kind, str):
             raise ProtocolError(f"output: an item without a type: {brief(item.data)}")
-        return new
+        if kind == "function_call":
+            arguments = data.get("arguments") or ""
+            if not isinstance(arguments, str):
+                raise ProtocolError(f"arguments: expected text, got {brief(arguments)}")
+            return item.missing_deltas("arguments", arguments)
+        if kind != "message":
+            return []
+        parts = _parts(data.get("content"))
+        deltas = [
+            *item.missing_deltas("text", _joined_texts(parts, "text")),
+            *item.missing_deltas("refusal", _joined_texts(parts, "refusal")),
+        ]
+        self._text += [delta.text for delta in deltas]
+        return deltas
+
+
+def _parts(content: object) -> list[dict[str, Any]]:
+    """Return the parts of a message, without parts of an unknown form."""
+    if not isinstance(content, list | None):
+        raise ProtocolError(f"content: expected a list of parts, got {brief(content)}")
+    return [part for part in content or () if isinstance(part, dict)]
+
+
+def _joined_texts(parts: list[dict[str, Any]], key: str) -> str:
+    return "".join([text for part in parts if isinstance(text := part.get(key), str)])
+
+
+def _completed_reason(message: Message) -> str:
+    """Return the finish reason of a completed response: the API has no reason for tool calls and refusals."""
+    if message.tool_calls:
+        return "tool_calls"
+    if any(getattr(part, "kind", "") == "refusal" for part in message.parts):
+        return "refusal"
+    return "stop"
 
 
 def _check_status(data: dict[str, Any]) -> None:
-    """Refuse a response that failed, or that has not ended."""
+    """Refuse a response that failed or is not finished."""
     status = data.get("status")
     if status in ("failed", "cancelled") or data.get("error"):
         error = error_in({"error": data.get("error")})
         raise error or ErrorReply("", f"the response ended with the status {status!r}")
     if status in ("queued", "in_progress"):
-        raise ProtocolError(f"the response is not there yet: its status is {status!r}")
+        raise ProtocolError(f"the response is not finished: its status is {status!r}")
 
 
 def _reason_of(data: dict[str, Any]) -> str:
-    """Return why a response ended."""
+    """Return the finish reason of a response."""
     details = data.get("incomplete_details")
     reason = None
     if isinstance(details, dict):
@@ -247,59 +270,56 @@ def _reason_of(data: dict[str, Any]) -> str:
     return _REASONS.get(str(reason), str(reason or "length"))
 
 
-def _sent_back(item: dict[str, Any]) -> dict[str, Any]:
-    """Return an item as it is read and goes back: without what is empty, and without probabilities of tokens."""
-    made = sendable(item)
+def _sendable_item(item: dict[str, Any]) -> dict[str, Any]:
+    """Return an item without empty fields and log probabilities."""
+    fields = sendable(item)
     if item.get("type") == "reasoning":
-        # The API requires a summary, empty or not.
-        made["summary"] = made.get("summary") or []
+        # The API requires a summary, even if it is empty.
+        fields["summary"] = fields.get("summary") or []
     elif item.get("type") == "message":
-        content = made.get("content") or []
-        if not isinstance(content, list):
-            raise ProtocolError(f"content: expected a list of parts, got {brief(content)}")
-        parts = [part for part in content if isinstance(part, dict)]
-        kept = ({key: value for key, value in part.items() if key != "logprobs"} for part in parts)
-        made = {
-            **made,
-            "role": "assistant",
-            "content": [part for part in kept if part.get("text") or part.get("refusal")],
-        }
-    return made
+        parts = [_without_logprobs(part) for part in _parts(fields.get("content"))]
+        fields["role"] = "assistant"
+        fields["content"] = [part for part in parts if part.get("text") or part.get("refusal")]
+    return fields
+
+
+def _without_logprobs(part: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in part.items() if key != "logprobs"}
 
 
 def _message(items: list[dict[str, Any]]) -> Message:
-    """Return all items as one message, which says in which order they came where that is not the usual one."""
-    found = messages_in(items, "responses")
-    if not found:
+    """Return all items as one message, with the order of the items if the reply has several messages."""
+    messages = messages_in(items, "responses")
+    if not messages:
         return Message("assistant", "")
-    if len(found) == 1:
-        return found[0]
+    if len(messages) == 1:
+        return messages[0]
     parts: list[Part] = []
     calls: list[ToolCall] = []
     thinking: list[Thinking] = []
     # One reply may have several messages, such as comments before its tool calls.
-    for one in found:
+    for message in messages:
         size = len(parts) + len(calls)
-        thinking += [replace(thought, at=thought.at + size) for thought in one.thinking]
-        parts += one.parts
-        calls += one.tool_calls
+        thinking += [replace(thought, at=thought.at + size) for thought in message.thinking]
+        parts += message.parts
+        calls += message.tool_calls
     order = {"responses": {ITEMS: _order(items)}}
-    return replace(found[0], content=tuple(parts), tool_calls=tuple(calls), thinking=tuple(thinking), opaque=order)
+    return replace(messages[0], content=tuple(parts), tool_calls=tuple(calls), thinking=tuple(thinking), opaque=order)
 
 
 def _order(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return of each item what the message does not hold: of a message how many parts it has, and its other keys."""
-    made: list[dict[str, Any]] = []
+    """Return the type of each item; instead of the type of a message, its number of parts and its other keys."""
+    order: list[dict[str, Any]] = []
     for item in items:
         kind = item.get("type")
         if kind == "message":
-            kept = {key: value for key, value in item.items() if key not in ("role", "content")}
-            made.append({"parts": len(item["content"]), **kept})
+            fields = {key: value for key, value in item.items() if key not in ("role", "content")}
+            order.append({"parts": len(item["content"]), **fields})
         else:
             if kind != "function_call":
                 kind = "thinking"
-            made.append({"type": kind})
-    return made
+            order.append({"type": kind})
+    return order
 
 
 def _usage(data: dict[str, Any]) -> Usage:
