@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from agentkit import Usage
 from agentkit.models.http.error_reply import ErrorReply
-from agentkit.models.http.reply_reader import ProtocolError, ReplyReader
+from agentkit.models.http.reader import ProtocolError
+from agentkit.models.http.reply_reader import ReplyReader
 from agentkit.prompts import Message, Thinking, ToolCall
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.write_openai_chat import openai_writer

@@ -12,7 +12,7 @@ import pytest
 
 from agentkit import Reply
 from agentkit.models.http.error_reply import ErrorReply
-from agentkit.models.http.reply_reader import IncompleteCall, ProtocolError
+from agentkit.models.http.reader import IncompleteCall, ProtocolError
 from agentkit.prompts import read_messages
 from agentkit_prompts.context.messages import MESSAGES
 from agentkit_prompts.context.wire.write_anthropic import anthropic_message

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from agentkit.models.anthropic.anthropic_reader import AnthropicReader
 from agentkit.models.completion.functionary import FunctionaryReply
 from agentkit.models.completion.text_tool_calls import TextToolCalls
-from agentkit.models.http.reply_reader import Reader, ReplyReader
+from agentkit.models.http.reader import Reader
+from agentkit.models.http.reply_reader import ReplyReader
 from agentkit.models.openai.responses_reader import ResponsesReader
 from agentkit_prompts.chat_templates.tool_calls.tagged_calls import typed
 from tests.cases import collected

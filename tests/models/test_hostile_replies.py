@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from agentkit import Agent, ModelError, Session, tool
 from agentkit.models.http.error_reply import ErrorReply
-from agentkit.models.http.reply_reader import IncompleteCall, ProtocolError, Reader
+from agentkit.models.http.reader import IncompleteCall, ProtocolError, Reader
 from tests.cases import collected
 from tests.effort import pairs
 from tests.models.asking import KEY, NOTHING_LEFT_OPEN, composed

@@ -11,7 +11,8 @@ import pytest
 from agentkit import AnthropicModel, CompletionModel, ModelSettings, OpenAIModel, OpenAIResponsesModel
 from agentkit.models import Model
 from agentkit.models.anthropic.anthropic_reader import AnthropicReader
-from agentkit.models.http.reply_reader import Reader, ReplyReader
+from agentkit.models.http.reader import Reader
+from agentkit.models.http.reply_reader import ReplyReader
 from agentkit.models.openai.responses_reader import ResponsesReader
 from tests.models.asking import ADD, composed
 from tests.models.raw import ChatML

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from agentkit.models.anthropic.anthropic_reader import AnthropicReader
 from agentkit.models.anthropic.claude_models import ClaudeRules, claude_rules
-from agentkit.models.http.endpoint import DeltaSink, EndpointModel, EndpointOptions
+from agentkit.models.http.delta_sink import DeltaSink
+from agentkit.models.http.endpoint import EndpointModel, EndpointOptions
 from agentkit.models.http.sdk_clients import ANTHROPIC
 from agentkit.models.model import OnDelta
 from agentkit.models.model_errors import ModelInterrupted

@@ -6,17 +6,9 @@ import json
 from typing import Any
 
 from agentkit.models.http.json_end import is_json
+from agentkit.models.http.piece_joiner import PieceJoiner
+from agentkit.models.http.reader import ProtocolError, Reader, brief, count_of, nonempty, object_of, sendable
 from agentkit.models.http.reply_checks import checked_calls, messages_in
-from agentkit.models.http.reply_reader import (
-    PieceJoiner,
-    ProtocolError,
-    Reader,
-    brief,
-    count_of,
-    nonempty,
-    object_of,
-    sendable,
-)
 from agentkit.models.model import Delta, Reply, Usage
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.clean import clean

@@ -1,4 +1,4 @@
-"""Replies in the format of functionary 3: messages, each behind the name of the tool, or of all, that is to read it."""
+"""Parser of replies in the format of functionary 3: messages that start with the name of their recipient."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _ALL = "all"
 
 
 class FunctionaryReply:
-    """Takes the tool calls out of a reply as it arrives, as `TextToolCalls` does.
+    """Extracts the tool calls from a reply as it arrives, with the methods of `TextToolCalls`.
 
-    A reply goes on behind `>>>`. What is addressed to `all` is shown, what is addressed to a tool there is, is a call;
-    one whose arguments are no JSON object stays text.
+    The prompt ends in `>>>`, and each further message of the reply starts with `>>>`. A message to `all` is visible
+    text, a message to a known tool is a tool call. A call whose arguments are not a JSON object stays text.
     """
 
     def __init__(self, schemas: Schemas) -> None:
@@ -25,55 +25,56 @@ class FunctionaryReply:
         self._names = frozenset(schemas)
         self._marks = Marks([f"{_MARK}{name}\n" for name in (_ALL, *schemas)])
         self._held = _MARK
-        self._is_begun = False
+        self._has_started = False
         self._tool = ""
-        """Whom the message is for that is being written; empty where it is shown."""
+        """Recipient of the current message; empty if the message is visible text."""
         self._arguments: list[str] = []
 
     def add(self, text: str) -> str:
-        """Take a piece of the reply, and return what of it can be shown."""
+        """Read a piece of the reply, and return its visible text."""
         text = self._held + text
-        shown: list[str] = []
-        at = 0
+        visible: list[str] = []
+        start = 0
         for mark in self._marks.pattern.finditer(text):
-            shown += (self._taken(text[at : mark.start()]), self._closed())
-            self._is_begun = True
+            visible += (self._add_text(text[start : mark.start()]), self._finish_message())
+            self._has_started = True
             name = mark[0][len(_MARK) : -1]
             self._tool = name
             if name == _ALL:
                 self._tool = ""
-            at = mark.end()
-        keep = self._marks.partial_start(text, at)
-        if not self._is_begun and keep < len(_MARK) and not text[:keep].strip(_MARK):
-            keep = 0
-        shown.append(self._taken(text[at:keep]))
-        self._held = text[keep:]
-        return "".join(shown)
+            start = mark.end()
+        end = self._marks.partial_start(text, start)
+        if not self._has_started and end < len(_MARK) and not text[:end].strip(_MARK):
+            end = 0
+        visible.append(self._add_text(text[start:end]))
+        self._held = text[end:]
+        return "".join(visible)
 
     def end(self, *, at_limit: bool = False) -> str:
-        """Return what was held back and is shown; without half a call, where the reply is `at_limit` of its tokens."""
-        held, self._held = self._held, ""
-        if at_limit and len(held) > len(_MARK) and any(f"{_MARK}{name}\n".startswith(held) for name in self._names):
-            self.is_cut, held = True, ""
-        shown = self._taken(held)
+        """Return the rest of the visible text; with `at_limit` without the tool call that the token limit has cut."""
+        text, self._held = self._held, ""
+        if at_limit and len(text) > len(_MARK) and any(f"{_MARK}{name}\n".startswith(text) for name in self._names):
+            self.is_cut, text = True, ""
+        visible = self._add_text(text)
         if at_limit and self._tool:
             self.is_cut = made_call(self._tool, "".join(self._arguments).strip()) is None
-        closed = self._closed()
+        last_message = self._finish_message()
         if self.is_cut:
-            return shown
-        return shown + closed
+            return visible
+        return visible + last_message
 
-    def _taken(self, text: str) -> str:
+    def _add_text(self, text: str) -> str:
+        """Add text to the current message, and return its visible text."""
         # Some models repeat the mark at the end of the prompt.
-        if text and not self._is_begun:
-            text, self._is_begun = text.removeprefix(_MARK), True
+        if text and not self._has_started:
+            text, self._has_started = text.removeprefix(_MARK), True
         if not self._tool:
             return text
         self._arguments.append(text)
         return ""
 
-    def _closed(self) -> str:
-        """End a message, and return what of it is shown."""
+    def _finish_message(self) -> str:
+        """Finish the current message, and return a tool call that stays text."""
         tool, text = self._tool, "".join(self._arguments)
         self._tool, self._arguments = "", []
         if not tool:

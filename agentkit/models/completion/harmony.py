@@ -1,4 +1,4 @@
-"""Replies in the harmony format of gpt-oss: messages on channels, some of them thoughts and some tool calls."""
+"""Parser of replies in the harmony format of gpt-oss: messages on channels, with thinking and tool calls."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _NAMES = ("start", "channel", "constrain", "message", "end", "return", "call")
 _TOKEN = re.compile(rf"<\|({'|'.join(_NAMES)})\|>")
 _MAX_TOKEN = len("<|constrain|>")
 _MAX_HEADER = 1_000
-"""Characters in front of `<|message|>`; a reply with more of them is plain text."""
+"""Maximum characters before `<|message|>`; a reply with a longer header is plain text."""
 
 
 class HarmonyReply:
-    """Takes the thoughts and the tool calls out of a reply as it arrives, as `TextToolCalls` does.
+    """Extracts thinking and tool calls from a reply as it arrives, with the methods of `TextToolCalls`.
 
-    A reply goes on behind `<|start|>assistant`. What is on the channel `analysis` is thought, what is addressed to a
-    function is a call, everything else is shown. A call whose arguments are no JSON object stays text, and so does a
-    message that is not of the assistant.
+    The prompt ends in `<|start|>assistant`. A message on the channel `analysis` is thinking, a message to a function is
+    a tool call, any other message is visible text. A call whose arguments are not a JSON object stays text, and so does
+    a message of another role than the assistant.
     """
 
     def __init__(self) -> None:
@@ -34,9 +34,9 @@ class HarmonyReply:
         self.thoughts: list[str] = []
         self._held = ""
         self._header: list[str] | None = []
-        """What stands in front of `<|message|>`; None in the body of a message and behind it."""
+        """Header before `<|message|>`; None in the body of a message and between messages."""
         self._raw: list[str] = []
-        """The message as it was written, where it may have to be shown as it is."""
+        """The unparsed message, in case that it stays text."""
         self._body: list[str] = []
         self._kind = "unknown"
         self._recipient = ""
@@ -45,62 +45,69 @@ class HarmonyReply:
         self._breaks_thought = False
 
     def add(self, text: str) -> str:
-        """Take a piece of the reply, and return what of it can be shown."""
+        """Read a piece of the reply, and return its visible text."""
         text, self._held = self._held + text, ""
-        shown: list[str] = []
-        at = 0
+        visible: list[str] = []
+        start = 0
         for token in _TOKEN.finditer(text):
-            shown.append(self._text(text[at : token.start()]))
-            shown.append(self._token(token[1], token[0]))
-            at = token.end()
-        keep = _possible_token(text, at)
-        self._held = text[keep:]
-        shown.append(self._text(text[at:keep]))
-        return "".join(shown)
+            visible.append(self._add_text(text[start : token.start()]))
+            visible.append(self._add_token(token[1], token[0]))
+            start = token.end()
+        end = _possible_token(text, start)
+        self._held = text[end:]
+        visible.append(self._add_text(text[start:end]))
+        return "".join(visible)
 
     def end(self, *, at_limit: bool = False) -> str:
-        """Return what was held back and is shown; without half a call, where the reply is `at_limit` of its tokens."""
-        held, self._held = self._held, ""
-        shown = self._text(held)
+        """Return the rest of the visible text; with `at_limit` without the tool call that the token limit has cut."""
+        text, self._held = self._held, ""
+        visible = self._add_text(text)
         if self._header is not None:
-            raw, self._header, self._raw = "".join(self._raw), None, []
-            # The message was cut before it had any text.
+            raw = self._raw_header()
+            # The message was cut before its body.
             if at_limit and "<|" in raw:
                 self.is_cut = _RECIPIENT.search(raw) is not None
-                return shown
-            return shown + self._show(raw if raw.strip() else "")
+                return visible
+            if raw.strip():
+                visible += self._visible(raw)
+            return visible
         if at_limit and self._kind == "call":
             self.is_cut = made_call(self._recipient, "".join(self._body).strip()) is None
-        closed = self._close()
+        last_message = self._finish_message()
         if self.is_cut:
-            return shown
-        return shown + closed
+            return visible
+        return visible + last_message
 
-    def _token(self, name: str, token: str) -> str:
+    def _add_token(self, name: str, token: str) -> str:
+        """Read a token, and return the visible text that it completes."""
+        visible = ""
         if name == "start":
-            shown = self._close() if self._header is None else self.end()
+            visible = self._finish_message() if self._header is None else self.end()
             self._header, self._raw = [], [token]
-            return shown
-        # Some servers leave out `<|start|>assistant` between two messages.
+            return visible
+        # Some servers omit `<|start|>assistant` between two messages.
         if self._header is None and name in ("channel", "constrain", "message"):
-            shown = self._close()
+            visible = self._finish_message()
             self._header, self._raw = [], []
-            return shown + self._token(name, token)
-        if self._header is not None:
-            self._raw.append(token)
-            if name in ("channel", "constrain"):
-                self._header.append(token)
-                return ""
-            if name == "message":
-                self._open("".join(self._header))
-                return ""
-            raw, self._header, self._raw = "".join(self._raw), None, []
-            return self._show(raw)
         self._raw.append(token)
-        return self._close()
+        if self._header is None:
+            return self._finish_message()
+        if name in ("channel", "constrain"):
+            self._header.append(token)
+        elif name == "message":
+            self._start_body("".join(self._header))
+        else:
+            visible += self._visible(self._raw_header())
+        return visible
 
-    def _open(self, header: str) -> None:
-        """Begin the body of a message."""
+    def _raw_header(self) -> str:
+        """End the header, and return the unparsed message."""
+        raw = "".join(self._raw)
+        self._header, self._raw = None, []
+        return raw
+
+    def _start_body(self, header: str) -> None:
+        """Start the body of a message."""
         self._header = None
         recipient, channel, role = _RECIPIENT.search(header), _CHANNEL.search(header), _ROLE.match(header)
         self._recipient = ""
@@ -118,62 +125,66 @@ class HarmonyReply:
         self._breaks = self._kind == "shown" and self._has_shown
         self._breaks_thought = True
 
-    def _text(self, text: str) -> str:
+    def _add_text(self, text: str) -> str:
+        """Add text to the header or the body, and return its visible text."""
         if not text:
             return ""
         if self._header is not None:
             self._header.append(text)
             self._raw.append(text)
-            # A server that removes special tokens sends the text alone.
+            # A server that removes special tokens sends only the text.
             if not self._is_plain():
                 return ""
-            raw, self._header, self._raw, self._kind = "".join(self._raw), None, [], "shown"
-            return self._show(raw)
-        if self._kind in ("call", "foreign"):
-            self._raw.append(text)
+            self._kind = "shown"
+            return self._visible(self._raw_header())
         if self._kind == "thought":
-            self.thoughts.append(f"\n\n{text}" if self._breaks_thought and self.thoughts else text)
-            self._breaks_thought = False
+            self._add_thinking(text)
             return ""
+        if self._kind not in ("call", "foreign"):
+            return self._visible(text)
+        self._raw.append(text)
         if self._kind == "call":
             self._body.append(text)
-            return ""
-        if self._kind == "foreign":
-            return ""
-        return self._show(text)
+        return ""
+
+    def _add_thinking(self, text: str) -> None:
+        if self._breaks_thought and self.thoughts:
+            text = f"\n\n{text}"
+        self._breaks_thought = False
+        self.thoughts.append(text)
 
     def _is_plain(self) -> bool:
-        """Return whether this is no message on a channel, but text: a server took the tokens out."""
-        begun = "".join(self._raw)
-        head = begun.lstrip()
+        """True if the header is plain text: the server has removed the tokens."""
+        raw = "".join(self._raw)
+        head = raw.lstrip()
         is_header = head.startswith(("<|", "assistant")) or _TO.startswith(head[: len(_TO)])
-        return not is_header or len(begun) > _MAX_HEADER
+        return not is_header or len(raw) > _MAX_HEADER
 
-    def _show(self, text: str) -> str:
+    def _visible(self, text: str) -> str:
+        """Return visible text, after a blank line if it starts another message."""
         if self._breaks and text.strip():
             text, self._breaks = f"\n\n{text}", False
         self._has_shown = self._has_shown or bool(text.strip())
         return text
 
-    def _close(self) -> str:
-        """End a message, and return what of it is shown."""
+    def _finish_message(self) -> str:
+        """Finish a message, and return a message that stays text."""
         body, raw, kind = "".join(self._body), "".join(self._raw), self._kind
         self._body, self._raw, self._kind = [], [], "between"
         if kind == "call":
             call = made_call(self._recipient, body.strip() or "{}")
-            # Arguments that are no JSON object are shown, so that nothing of a reply is lost.
+            # A call whose arguments are not a JSON object is visible, so that no part of a reply is lost.
             if call is None:
-                return self._show(raw)
+                return self._visible(raw)
             self.calls.append(call)
         elif kind == "foreign":
-            return self._show(raw)
+            return self._visible(raw)
         return ""
 
 
 def _possible_token(text: str, at: int) -> int:
-    """Return where a token may be beginning at the end of the text."""
+    """Return the position at which a token may start at the end of the text; the length of the text without one."""
     start = text.rfind("<", max(at, len(text) - _MAX_TOKEN + 1))
-    may_begin = start >= 0 and any(f"<|{name}|>".startswith(text[start:]) for name in _NAMES)
-    if may_begin:
+    if start >= 0 and any(f"<|{name}|>".startswith(text[start:]) for name in _NAMES):
         return start
     return len(text)

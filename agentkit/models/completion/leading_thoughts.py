@@ -1,4 +1,4 @@
-"""The thoughts that a reply begins with, taken out of it as it arrives."""
+"""Extraction of the thinking blocks at the start of a reply as it arrives."""
 
 from __future__ import annotations
 
@@ -15,41 +15,42 @@ _BETWEEN = "\n\n"
 
 
 class LeadingThoughts:
-    """Takes the thoughts out of the beginning of a reply: what stands between the tags of `REASONING_TAGS`.
+    """Extracts the thinking blocks at the start of a reply: texts between the tags of `REASONING_TAGS`.
 
-    `add` takes a piece of text and returns what is no thought; `thoughts` has the rest. White space around a thought is
-    left out in front of the text, and a blank thought is no thought. Tags behind other text are text.
+    `add` reads a piece of text and returns the text outside the thinking blocks; `thoughts` contains the pieces of the
+    thinking. White space around a block is removed before the text, and a blank block is ignored. Tags after other text
+    are text.
 
     Args:
-        is_open: Whether the prompt ends in what opens a thought, so that the reply begins inside it.
+        is_open: True if the prompt ends in an opening tag, so that the reply starts inside a block.
     """
 
     def __init__(self, *, is_open: bool) -> None:
         self._is_opened = is_open
-        """Whether the prompt has opened a thought that the reply has not gone on with yet."""
+        """True if the prompt has opened a block that the reply has not continued yet."""
         self._end: Marks | None = None
-        """What ends the thought that is being written."""
+        """Closing tags of the current block; None outside of a block."""
         self._has_ended = False
-        """Whether a thought has ended, be it a blank one."""
+        """True after the end of a block, also of a blank block."""
         self._is_over = False
-        """Whether text has begun that is no thought."""
+        """True after the start of the text outside the blocks."""
         self._held: list[str] = []
-        """White space, or what may be half a tag."""
+        """White space, or the start of a tag."""
         self._written: list[str] = []
-        """The thought that is being written, behind its tag."""
+        """The current block, with its opening tag."""
         self._is_blank = True
-        """Whether it is white space so far."""
+        """True if the current block is white space so far."""
         self.thoughts: list[str] = []
         self._before = 0
-        """How many of their pieces are of the thoughts before it."""
+        """Number of pieces of the blocks before the current block."""
 
     @property
     def is_open(self) -> bool:
-        """Whether a thought has begun that has no end yet."""
+        """True inside a block."""
         return self._end is not None or self._is_opened
 
     def add(self, text: str) -> str:
-        """Take a piece of the reply, and return what of it is no thought."""
+        """Read a piece of the reply, and return the text outside the thinking blocks."""
         if self._is_over:
             return text
         if self._end is None and not text.strip():
@@ -59,11 +60,11 @@ class LeadingThoughts:
         self._held.clear()
         at = 0
         while at < len(text) and not self._is_over:
-            at = self._outside(text, at) if self._end is None else self._think(text, at, self._end)
+            at = self._read_outside(text, at) if self._end is None else self._read_block(text, at, self._end)
         return text[at:]
 
     def end(self) -> str:
-        """Return what was held back; a thought that nothing ends is the text of the reply."""
+        """Return the rest of the text; a block without a closing tag is text."""
         text = "".join(self._held)
         self._held.clear()
         self._is_over = True
@@ -75,40 +76,47 @@ class LeadingThoughts:
             return text.lstrip()
         return text
 
-    def _outside(self, text: str, start: int) -> int:
-        """Look for a thought that begins at a place, and return where the text goes on."""
+    def _read_outside(self, text: str, start: int) -> int:
+        """Read an opening tag at a position if it is complete, and return the position of the next text."""
         at = skip(text, start)
         tag = _OPENINGS.pattern.match(text, at)
         if tag is not None:
-            return self._open(text[start : tag.end()], _ENDS[tag[0]], tag.end())
+            self._open(text[start : tag.end()], _ENDS[tag[0]])
+            return tag.end()
         if _OPENINGS.partial_start(text, at) == at:
             self._held.append(text[start:])
             return len(text)
         if self._is_opened:
-            return self._open("", _ANY_END, start)
+            self._open("", _ANY_END)
+            return start
         self._is_over = True
         if self._has_ended:
             return at
         return start
 
-    def _open(self, written: str, end: Marks, at: int) -> int:
+    def _open(self, tag: str, end: Marks) -> None:
+        """Start a block."""
         self._is_opened = False
-        self._end, self._written, self._is_blank, self._before = end, [written], True, len(self.thoughts)
-        return at
+        self._end, self._written, self._is_blank, self._before = end, [tag], True, len(self.thoughts)
 
-    def _think(self, text: str, start: int, ends: Marks) -> int:
-        """Take in a thought up to its end, and return where the text goes on."""
+    def _read_block(self, text: str, start: int, ends: Marks) -> int:
+        """Read the current block up to its end, and return the position of the next text."""
         end = ends.pattern.search(text, start)
-        stop = ends.partial_start(text, start) if end is None else end.start()
-        thought = text[start:stop]
+        if end is None:
+            stop = ends.partial_start(text, start)
+            self._add_thinking(text[start:stop])
+            self._held.append(text[stop:])
+            return len(text)
+        self._add_thinking(text[start : end.start()])
+        self._end, self._has_ended = None, True
+        return end.end()
+
+    def _add_thinking(self, thought: str) -> None:
         self._written.append(thought)
         if self._is_blank and thought.strip():
             self._is_blank = False
-            thought = "".join([_BETWEEN if self.thoughts else "", *self._written[1:]])
+            thought = "".join(self._written[1:])
+            if self.thoughts:
+                thought = _BETWEEN + thought
         if not self._is_blank:
             self.thoughts.append(thought)
-        if end is None:
-            self._held.append(text[stop:])
-            return len(text)
-        self._end, self._has_ended = None, True
-        return end.end()

@@ -1,4 +1,4 @@
-"""`TextScore`: how likely a model finds each token of a text, read from what a completions endpoint echoes."""
+"""`TextScore`: log probabilities of the tokens of a text, read from the echo of a completions endpoint."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from agentkit.models.model_errors import ModelReplyError
 __all__ = ["EchoReader", "TextScore"]
 
 _PART = "\ufffd"
-"""Stands in a token that ends inside of a character."""
+"""Character of a token that ends inside of a character of the text."""
 _BYTES = "bytes:"
-"""How some endpoints begin such a token."""
+"""Prefix of such a token at some endpoints."""
 _PIECES = str.maketrans({"\u2581": " ", "\u0120": " ", "\u010a": "\n"})
-"""How tokenizers write white space, where an endpoint hands out their pieces."""
+"""White space in the internal notation of tokenizers, which some endpoints send."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,37 +24,39 @@ class TextScore:
     """The log probabilities of a text, token by token."""
 
     tokens: tuple[str, ...]
-    """As the endpoint cuts the text; together they are the text. One in front of it is empty, and so is one that ends a
-    character which another began."""
+    """Tokens of the endpoint, which joined are the text. A special token before the text is empty, and so is a token
+    that continues a character of the token before."""
     log_probabilities: tuple[float | None, ...]
-    """Natural logarithms; None for a first token, which nothing stands before."""
+    """Natural logarithms; None for a first token, which has no context."""
     usage: Usage = NO_USAGE
     """Tokens of the request."""
 
     def total(self, start: int = 0) -> float:
-        """Return the log probability of the text from a character on; a token belongs to where it ends."""
-        found, at = 0.0, 0
+        """Return the log probability of the text from position `start`: the sum of the tokens that end after it."""
+        total, at = 0.0, 0
         for token, value in zip(self.tokens, self.log_probabilities, strict=True):
             at += len(token)
             if at > start and value is not None:
-                found += value
-        return found
+                total += value
+        return total
 
     def size(self, start: int = 0) -> int:
-        """Return the number of tokens from a character on; of the whole text also those before it."""
-        at, found = 0, 0
+        """Return the number of tokens that end after position `start`; all tokens if `start` is 0."""
+        if not start:
+            return len(self.tokens)
+        at, count = 0, 0
         for token in self.tokens:
             at += len(token)
-            found += at > start or not start
-        return found
+            count += at > start
+        return count
 
 
 def _size(text: str, at: int, token: str) -> int | None:
-    """Return how much of a text is a token of it; None where it is not what stands there."""
+    """Return the number of characters of a token at a position of a text; None if the text does not match."""
     for form in (token, plain := token.translate(_PIECES)):
         if text.startswith(form, at):
             return len(form)
-    # Some tokenizers put a space in front of every text.
+    # Some tokenizers insert a space before every text.
     if at == 0 and plain[:1] == " " and text.startswith(plain[1:]):
         return len(plain) - 1
     return None
@@ -69,22 +71,22 @@ def _is_number(value: object) -> bool:
 
 
 def _until(text: str, at: int, token: str) -> int:
-    """Return how many characters stand before the next token that is text: those that tokens have parts of."""
+    """Return the number of characters before the next token that is text."""
     for form in (token, token.translate(_PIECES)):
-        if form and (found := text.find(form, at + 1)) >= 0:
-            return found - at
+        if form and (next_start := text.find(form, at + 1)) >= 0:
+            return next_start - at
     return len(text) - at
 
 
 class _ScoredText:
-    """Matches tokens with the text that they spell."""
+    """Matches tokens with a text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._is_inside = False
         """True after a token that ends inside a character."""
         self.at = 0
-        """Characters that are matched."""
+        """Number of matched characters."""
         self.tokens: list[str] = []
         self.values: list[float | None] = []
 
@@ -106,12 +108,12 @@ class _ScoredText:
 
     def _size_of_unmatched(self, *, is_part: bool, following: list[Any]) -> int | None:
         if is_part and self._is_inside:
-            # The first part of a character took all of it.
+            # The first token of a character was matched with the whole character.
             return 0
         if is_part:
-            whole = (token for token in following if isinstance(token, str) and not _is_part(token))
-            return _until(self._text, self.at, next(whole, ""))
-        # A special token such as <s> may begin the prompt.
+            text_tokens = (token for token in following if isinstance(token, str) and not _is_part(token))
+            return _until(self._text, self.at, next(text_tokens, ""))
+        # A special token such as <s> may precede the text.
         if self.tokens:
             return None
         return 0
@@ -122,7 +124,7 @@ class EchoReader(ReplyReader):
 
     def __init__(self, text: str, model: str, host: str) -> None:
         super().__init__()
-        self._asked, self._model, self._host = text, model, host
+        self._prompt, self._model, self._host = text, model, host
         self._logprobs: Any = None
 
     def _message_delta(self, choice: dict[str, Any]) -> object:
@@ -130,24 +132,24 @@ class EchoReader(ReplyReader):
         return {"content": choice.get("text")}
 
     def score(self) -> TextScore:
-        """Return the log probabilities of the text, without those of what the model wrote after it.
+        """Return the log probabilities of the text, without the tokens that the model wrote after it.
 
         Raises:
-            ModelReplyError: The endpoint does not send them.
+            ModelReplyError: The reply contains no log probabilities of the text.
         """
         tokens, values = self._echoed()
-        scored = _ScoredText(self._asked)
+        scored = _ScoredText(self._prompt)
         for number, (token, value) in enumerate(zip(tokens, values, strict=True)):
-            # Nothing precedes the first token, so it may have no probability.
+            # The first token has no context, so its probability may be missing.
             is_value = _is_number(value) or (value is None and number == 0)
             if not isinstance(token, str) or not is_value:
                 raise self._refusal(f"log probability {number} of its reply is {value!r:.40} for {token!r:.40}")
             if not scored.add(token, value, tokens[number + 1 :]):
                 break
-        if scored.at < len(self._asked):
+        if scored.at < len(self._prompt):
             raise self._refusal(
-                f"it sent log probabilities of {scored.at} characters, and the text has {len(self._asked)}: it did not "
-                "repeat the prompt"
+                f"it sent log probabilities of {scored.at} characters, and the text has {len(self._prompt)}: it did "
+                "not repeat the prompt"
             )
         return TextScore(tuple(scored.tokens), tuple(scored.values))
 
@@ -159,9 +161,9 @@ class EchoReader(ReplyReader):
                 return tokens, values
         raise self._refusal("its reply has no log probabilities of the prompt")
 
-    def _refusal(self, why: str) -> ModelReplyError:
+    def _refusal(self, problem: str) -> ModelReplyError:
         return ModelReplyError(
-            f"{why}; scoring a text needs a completions endpoint that knows `echo` and `logprobs`, such as vLLM's",
+            f"{problem}; scoring a text needs a completions endpoint with `echo` and `logprobs`, such as vLLM",
             model=self._model,
             host=self._host,
             name="logprobs",

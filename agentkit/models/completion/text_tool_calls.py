@@ -1,7 +1,7 @@
-"""Tool calls that a local model writes into its text, in the format that its chat template taught it.
+"""Parser of tool calls that a local model writes into its text, in the format of its chat template.
 
-The formats are those of `agentkit_prompts.chat_templates.tool_calls`; text in none of them stays text, and so does what
-a model only thinks of calling.
+The formats are defined in `agentkit_prompts.chat_templates.tool_calls`. Other text stays text, and so does a call in
+a thinking block.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from agentkit_prompts.context.messages import ToolCall
 __all__ = ["Marks", "TextToolCalls"]
 
 _SKIPPED = re.compile(r"[\s;,]*+")
-"""What may stand in front of what closes a call."""
+"""Text between the arguments of a call and its closing tag."""
 _CLOSING = dict(REASONING_TAGS)
 _CLOSINGS = frozenset(_CLOSING.values())
 _THOUGHT_TAGS = _CLOSINGS | _CLOSING.keys()
 _MIN_OPENING = 5
-"""Characters of what opens a call by which its beginning differs from other text at the end of a reply."""
+"""Minimum characters of an incomplete opening tag that is recognised at the end of a reply."""
 _MAX_OPENINGS = 20
-"""Places where a call is opened and not read of which each is looked at, as each may take the whole reply."""
+"""Maximum number of unreadable calls that are checked, because each check may walk the whole reply."""
 
 
 class Marks:
-    """Texts that divide a reply: `pattern` finds the longest of them, `begun` one that is still arriving."""
+    """Texts that divide a reply: `pattern` matches the longest mark, `partial_start` finds an incomplete mark."""
 
     __slots__ = ("_firsts", "_longest", "_ordered", "pattern")
 
@@ -43,13 +43,14 @@ class Marks:
         self.pattern = re.compile("|".join(map(re.escape, sorted(marks, key=lambda mark: (-len(mark), mark)))))
 
     def partial_start(self, text: str, start: int) -> int:
-        """Return where one of them may be beginning at the end of a text, from `start` on; its end where none is."""
+        """Return the position, at least `start`, of an incomplete mark at the end of a text; else the text length."""
         for at in range(max(start, len(text) - self._longest + 1), len(text)):
-            if text[at] in self._firsts:
-                tail = text[at:]
-                next_one = bisect_left(self._ordered, tail)
-                if next_one < len(self._ordered) and self._ordered[next_one].startswith(tail):
-                    return at
+            if text[at] not in self._firsts:
+                continue
+            tail = text[at:]
+            position = bisect_left(self._ordered, tail)
+            if position < len(self._ordered) and self._ordered[position].startswith(tail):
+                return at
         return len(text)
 
 
@@ -57,17 +58,17 @@ _ENDS = {opening: Marks((closing,)) for opening, closing in REASONING_TAGS}
 
 
 class TextToolCalls:
-    """Takes the tool calls out of a reply as it arrives.
+    """Extracts the tool calls from a reply as it arrives.
 
-    `add` takes a piece of text and returns what is surely no call; `end` returns the rest that is no call. Then
-    `calls` has the calls, in order, and `is_cut` says whether the reply ended inside one, at its limit of tokens. What
-    stands in a thought is no call: between the tags of one, behind a tag that nothing closes, and in front of one that
-    nothing opens, as the prompt of many models ends in the opening tag.
+    `add` reads a piece of text and returns the text that cannot be part of a call; `end` returns the rest of the text.
+    Then `calls` contains the calls, in order, and `is_cut` is true if the token limit has cut a call. Thinking contains
+    no calls: the text between thinking tags, after an opening tag that is not closed, and before a closing tag that is
+    not opened, because the prompt of many models ends in the opening tag.
 
     Args:
-        schemas: The parameters of the tools there are, by name: only these are recognised in a reply that is nothing
-            but calls, and they say of which types the arguments are where a format has none.
-        format: The format of the model; None recognises every one.
+        schemas: Parameters of the known tools, by name. A reply that consists only of calls may call only known tools;
+            in formats without types the parameters determine the types of the arguments.
+        format: The format of the model; None recognises every format.
     """
 
     def __init__(self, schemas: Schemas, format: str | None = None) -> None:
@@ -80,79 +81,89 @@ class TextToolCalls:
         self._held: list[str] = []
         self._has_opened = False
         self._has_text = False
-        """Whether there is any text but thoughts."""
+        """True if the reply contains text besides thinking."""
         self._is_blank = True
-        """Whether all that is held back is white space."""
+        """True if the held-back text is white space."""
         self._thought_end: Marks | None = None
-        """What ends the thought that is being written."""
+        """Closing tag of the current thinking block."""
 
     def add(self, text: str) -> str:
-        """Take a piece of the reply, and return what of it can be shown."""
+        """Read a piece of the reply, and return its visible text."""
         if self._has_opened or (self._is_blank and not text.strip()):
             self._held.append(text)
             return ""
         self._is_blank = False
         text = "".join([*self._held, text])
-        keep = self._shown(text)
-        self._held = [text[keep:]]
-        self._is_blank = keep < len(text) and not self._has_opened and text[keep:].isspace()
-        return text[:keep]
+        end = self._visible_end(text)
+        self._held = [text[end:]]
+        self._is_blank = end < len(text) and not self._has_opened and text[end:].isspace()
+        return text[:end]
 
-    def _shown(self, text: str) -> int:
-        """Return up to where a text is surely no call."""
-        at = 0
+    def _visible_end(self, text: str) -> int:
+        """Return the position up to which a text cannot be part of a call."""
+        start = 0
         while True:
             if self._thought_end is not None:
-                if (end := self._thought_end.pattern.search(text, at)) is None:
-                    return self._thought_end.partial_start(text, at)
-                at = end.end()
+                if (closing := self._thought_end.pattern.search(text, start)) is None:
+                    return self._thought_end.partial_start(text, start)
+                start = closing.end()
                 self._thought_end = None
-            if not self._has_text and _is_bare(text, at):
+            if not self._has_text and _may_be_bare(text, start):
                 self._has_opened = True
-                return at
-            mark = self._marks.pattern.search(text, at)
-            keep = self._marks.partial_start(text, at) if mark is None else mark.start()
-            self._has_text = self._has_text or bool(text[at:keep].strip())
+                return start
+            mark = self._marks.pattern.search(text, start)
             if mark is None or mark[0] not in _THOUGHT_TAGS:
-                self._has_opened = mark is not None
-                # White space before a call is not text.
-                return keep if self._has_text else at
-            at = mark.end()
+                return self._end_before(mark, text, start)
+            self._has_text = self._has_text or bool(text[start : mark.start()].strip())
+            start = mark.end()
             self._thought_end = _ENDS.get(mark[0])
-            # A tag that only closes: all before it was a thought, which the prompt opened.
+            # A closing tag without an opening tag ends the thinking that the prompt has opened.
             if mark[0] in _CLOSINGS:
                 self._has_text = False
 
+    def _end_before(self, mark: re.Match[str] | None, text: str, start: int) -> int:
+        """Return the end of the visible text before the opening tag of a call, or before an incomplete mark."""
+        self._has_opened = mark is not None
+        end = self._marks.partial_start(text, start) if mark is None else mark.start()
+        self._has_text = self._has_text or bool(text[start:end].strip())
+        if self._has_text:
+            return end
+        # White space before a call is not text.
+        return start
+
     @property
     def held(self) -> str:
-        """What is held back: a call may begin there."""
+        """Held-back text, in which a call may start."""
         return "".join(self._held)
 
     def end(self, *, at_limit: bool = False) -> str:
-        """Return what was held back and is no call; without half a call where the reply is `at_limit` of its tokens."""
+        """Return the rest of the visible text; with `at_limit` without the tool call that the token limit has cut."""
         reply = ReplyText(self.held, self._schemas)
-        text = reply.text
         self._held.clear()
         if self._thought_end is not None:
-            return text
-        if not self._has_text and self._take_bare(reply, at_limit=at_limit):
+            return reply.text
+        if not self._has_text and self._read_bare(reply, at_limit=at_limit):
             return ""
-        left: list[str] = []
+        return self._read_marked(reply, at_limit=at_limit)
+
+    def _read_marked(self, reply: ReplyText, *, at_limit: bool) -> str:
+        """Read the calls between tags, and return the text outside the calls."""
+        text = reply.text
+        texts: list[str] = []
         calls: list[ToolCall] = []
         unread: list[int] = []
         start = at = 0
         while (mark := self._marks.pattern.search(text, at)) is not None:
             at = mark.end()
             if mark[0] in _CLOSING:
-                end = reply.find(_CLOSING[mark[0]], at)
-                at = len(text) if end < 0 else end + len(_CLOSING[mark[0]])
+                at = _thought_end(reply, _CLOSING[mark[0]], at)
             elif mark[0] in _CLOSINGS:
-                # All before it was a thought, which the prompt opened.
-                left, calls, unread, start = [], [], [], 0
-            elif (found := self._read(reply, mark.start())) is not None:
-                left.append(text[start : mark.start()])
-                calls += found[0]
-                unread, start = [], found[1]
+                # The text before was thinking, which the prompt has opened.
+                texts, calls, unread, start = [], [], [], 0
+            elif (block := self._read(reply, mark.start())) is not None:
+                texts.append(text[start : mark.start()])
+                calls += block[0]
+                unread, start = [], block[1]
                 at = start
             else:
                 unread.append(mark.start())
@@ -160,55 +171,63 @@ class TextToolCalls:
         if at_limit and (cut := self._cut_at(text, unread, at)) is not None:
             self.is_cut = True
             text = text[: max(cut, start)]
-        rest = "".join([*left, text[start:]])
+        rest = "".join([*texts, text[start:]])
         if rest.strip() or not calls:
             return rest
         return ""
 
-    def _take_bare(self, reply: ReplyText, *, at_limit: bool) -> bool:
-        """Take a reply that is nothing but calls, or a list of them that was cut; return False for any other."""
+    def _read_bare(self, reply: ReplyText, *, at_limit: bool) -> bool:
+        """Read a reply that consists only of calls, or of a list of calls that was cut; return False otherwise."""
         readers = bare_readers(self._format)
         for read in readers:
-            if (found := try_read(read, reply, 0)) is not None:
-                self.calls += found[0]
+            if (block := try_read(read, reply, 0)) is not None:
+                self.calls += block[0]
                 return True
         self.is_cut = at_limit and is_cut_list(reply.text, self._schemas, may_be_python=only_python in readers)
         return self.is_cut
 
     def _cut_at(self, text: str, unread: list[int], start: int) -> int | None:
-        """Return where a call begins that the end of the text cuts; None if it cuts no call."""
+        """Return the start of the call that the end of the text cuts; None if no call is cut."""
         for at in unread[:_MAX_OPENINGS]:
             if is_cut_call(text, at, self._forms):
                 return at
-        begun = self._marks.partial_start(text, start)
-        is_opening = any(form.opening.startswith(text[begun:]) for form in self._forms)
-        if len(text) - begun >= _MIN_OPENING and is_opening:
-            return begun
+        tail_start = self._marks.partial_start(text, start)
+        is_opening = any(form.opening.startswith(text[tail_start:]) for form in self._forms)
+        if len(text) - tail_start >= _MIN_OPENING and is_opening:
+            return tail_start
         return None
 
     def _read(self, reply: ReplyText, at: int) -> Calls | None:
-        """Return the calls that open at `at`, and where they end; None when they are not well formed."""
+        """Return the calls that start at `at`, and their end; None if they are invalid."""
         for form in self._forms:
             if not reply.text.startswith(form.opening, at):
                 continue
             reply.opening = form.opening
             reply.passed.clear()
-            found = try_read(form.read, reply, at + len(form.opening) - form.kept)
-            if found is not None and (end := _closed(reply.text, form, found[1])) is not None:
-                return Calls(found.calls, end)
+            block = try_read(form.read, reply, at + len(form.opening) - form.kept)
+            if block is not None and (end := _calls_end(reply.text, form, block[1])) is not None:
+                return Calls(block.calls, end)
             reply.bury_passed()
         return None
 
 
-def _is_bare(text: str, at: int) -> bool:
-    """Return whether JSON or a list of calls may begin here, which may be all of a reply."""
+def _thought_end(reply: ReplyText, closing: str, start: int) -> int:
+    """Return the end of a thinking block; the end of the reply if the block is not closed."""
+    end = reply.find(closing, start)
+    if end < 0:
+        return len(reply.text)
+    return end + len(closing)
+
+
+def _may_be_bare(text: str, at: int) -> bool:
+    """True if JSON or a list of calls may start here, which may be the whole reply."""
     at = skip(text, at)
     is_thought = any(opening.startswith(text[at : at + len(opening)]) for opening in _CLOSING)
     return text[at : at + 1] in ("{", "[") and not is_thought
 
 
-def _closed(text: str, form: Form, end: int) -> int | None:
-    """Return the end of calls that are read up to `end`; None where they have to be closed there, and are not."""
+def _calls_end(text: str, form: Form, end: int) -> int | None:
+    """Return the end of calls with their closing tag; None if a required closing tag is missing."""
     after = end_of(_SKIPPED, text, end)
     if form.closing and text.startswith(form.closing, after):
         return after + len(form.closing)
@@ -219,5 +238,5 @@ def _closed(text: str, form: Form, end: int) -> int | None:
 
 @lru_cache(maxsize=32)
 def _marks(format: str | None) -> Marks:
-    """Return what opens calls in a format, and what stands around thoughts."""
+    """Return the opening tags of calls in a format, and the tags of thinking blocks."""
     return Marks({form.opening for form in forms_of(format)} | _THOUGHT_TAGS)

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, TypeVar
 from agentkit.errors import AgentDefinitionError
 from agentkit.ground.unknown_options import check_names
 from agentkit.models.abilities import OutputMode
+from agentkit.models.http.delta_sink import DeltaSink, ListenerError
 from agentkit.models.http.no_real_models import check_real_models
+from agentkit.models.http.reader import IncompleteCall, Reader
 from agentkit.models.http.reply_body import DONE, documents
-from agentkit.models.http.reply_reader import IncompleteCall, Reader
 from agentkit.models.http.request_body import body_bytes
 from agentkit.models.http.retries import pause_before
 from agentkit.models.http.sdk_clients import OPENAI, Clients, Sdk
 from agentkit.models.http.sdk_errors import RequestTarget, translate
-from agentkit.models.model import Delta, OnDelta, Reply, send_delta
+from agentkit.models.model import OnDelta, Reply
 from agentkit.models.model_errors import ModelError, ModelInterrupted, ModelRequestError, ModelUnavailable
 from agentkit.models.prices import Price, known_price
 from agentkit.models.settings import NO_SETTINGS, Fields, ModelSettings, checked_settings, merged_body, settings_body
@@ -30,7 +31,7 @@ from agentkit_prompts.system.concurrency_limit import ConcurrencyLimit
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["OF_SETTINGS", "DeltaSink", "EndpointModel", "EndpointOptions", "model_secrets"]
+__all__ = ["OF_SETTINGS", "EndpointModel", "EndpointOptions", "model_secrets"]
 
 AnyReader = TypeVar("AnyReader", bound=Reader)
 
@@ -368,7 +369,7 @@ class EndpointModel(ABC):
         try:
             yield
         # An error of a listener is raised unchanged, even if its class belongs to an SDK.
-        except _ListenerError as error:
+        except ListenerError as error:
             raise error.raised from error.raised.__cause__
         except ModelError:
             raise
@@ -403,33 +404,6 @@ class EndpointModel(ABC):
     async def aclose(self) -> None:
         """Close the connections that the running event loop opened."""
         await self._clients.aclose()
-
-
-class _ListenerError(Exception):
-    """Wrapper of an error that a listener raised, so that it is not translated."""
-
-    def __init__(self, raised: Exception) -> None:
-        super().__init__(str(raised))
-        self.raised = raised
-
-
-class DeltaSink:
-    """Forwards deltas to a listener and remembers if any were sent."""
-
-    def __init__(self, on_delta: OnDelta | None) -> None:
-        self.on_delta = on_delta
-        self.has_sent = False
-
-    async def send(self, deltas: Sequence[Delta]) -> None:
-        if self.on_delta is None:
-            return
-        for delta in deltas:
-            if delta.text:
-                self.has_sent = True
-                try:
-                    await send_delta(delta, self.on_delta)
-                except Exception as error:
-                    raise _ListenerError(error) from error
 
 
 def _cut_chain(error: BaseException, secrets: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
-from agentkit.models.http.reply_reader import ProtocolError
+from agentkit.models.http.reader import ProtocolError
 
 if TYPE_CHECKING:
     from httpx2 import Response

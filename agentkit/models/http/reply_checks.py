@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from agentkit.models.http.reply_reader import ProtocolError, check_cut
+from agentkit.models.http.reader import ProtocolError, check_cut
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.read_messages import read_messages

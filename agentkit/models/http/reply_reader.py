@@ -1,4 +1,4 @@
-"""Readers of replies: the base class `Reader`, and `ReplyReader` for chat completions.
+"""`ReplyReader`: reader of chat completions.
 
 A whole reply is read as a stream of one document, so each wire form needs one reader. The readers accept what servers
 really send: servers omit an index, an id, a finish reason or the usage, and send arguments in pieces, at once, or as an
@@ -8,152 +8,35 @@ object.
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, TypeAlias
 from uuid import uuid4
 
-from agentkit.models.http.error_reply import ErrorReply, error_in
-from agentkit.models.http.json_end import JsonEnd, is_json
+from agentkit.models.http.error_reply import ErrorReply
+from agentkit.models.http.json_end import JsonEnd
+from agentkit.models.http.piece_joiner import PieceJoiner, without_half
+from agentkit.models.http.reader import (
+    JsonObject,
+    ProtocolError,
+    Reader,
+    brief,
+    check_cut,
+    count_of,
+    nonempty,
+    object_of,
+    sendable,
+)
 from agentkit.models.model import Delta, Reply, Usage
-from agentkit_prompts.context.frozen import freeze
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.read_messages import REASONING, thought_in
 
-__all__ = [
-    "IncompleteCall",
-    "PieceJoiner",
-    "ProtocolError",
-    "Reader",
-    "ReplyReader",
-    "brief",
-    "check_cut",
-    "count_of",
-    "nonempty",
-    "object_of",
-    "sendable",
-]
-
-_Object: TypeAlias = dict[str, Any]
+__all__ = ["ReplyReader"]
 
 _MESSAGE_KEYS = frozenset(("role", "content", "refusal", "tool_calls", "function_call"))
 """Keys of a message that the reader uses; other keys are stored for the provider."""
 _CALL_KEYS = frozenset(("index", "id", "type", "function"))
 """Keys of a tool call that the reader uses; other keys are stored for the provider."""
-
-
-class ProtocolError(ValueError):
-    """A document of a server that does not follow the protocol."""
-
-
-class IncompleteCall(Exception):
-    """A reply that was cut at its token limit inside a tool call or while the model was thinking."""
-
-
-class Reader(ABC):
-    """Builds a reply from the documents of a server.
-
-    `add` reads a document (an event of a stream, or the whole reply) as decoded JSON and returns its deltas, `end`
-    returns the remaining deltas, and `reply` returns the whole reply.
-
-    Raises:
-        ProtocolError: The document does not follow the protocol.
-        ErrorReply: The document is an error.
-    """
-
-    finish_reason: str | None = None
-    """Finish reason, one of `FinishReason` if it is known; None before the reply has ended."""
-    model = ""
-    """Name of the model, as the server sent it."""
-    has_started = False
-    """True if a part of the reply has arrived."""
-    is_over = False
-    """True if no further part of the reply can follow."""
-    earlier_text = ""
-    """Text of the earlier replies that this reply continues."""
-
-    def __init__(self) -> None:
-        self._text: list[str] = []
-
-    @property
-    def text(self) -> str:
-        """The text so far."""
-        return "".join([self.earlier_text, *self._text])
-
-    def add(self, document: object) -> list[Delta]:
-        """Read a document, and return its deltas."""
-        if (error := error_in(document)) is not None:
-            raise error
-        return self._add(object_of(document, "the reply"))
-
-    @abstractmethod
-    def _add(self, data: _Object) -> list[Delta]:
-        """Read a document that is not an error."""
-
-    def _read_model(self, data: _Object) -> None:
-        """Store the name of the model if the document contains it."""
-        if isinstance(model := data.get("model"), str) and model:
-            self.model = model
-
-    def end(self) -> list[Delta]:
-        """Return the deltas that `add` held back."""
-        return []
-
-    @abstractmethod
-    def reply(self, model: str) -> Reply:
-        """Return the whole reply; `model` is its model if the endpoint sent no name.
-
-        Raises:
-            ProtocolError: The documents contain no reply.
-            IncompleteCall: The reply was cut inside a tool call or while the model was thinking.
-        """
-
-
-def nonempty(delta: Delta) -> list[Delta]:
-    """Return a delta in a list, or an empty list if the delta has no text."""
-    if delta.text:
-        return [delta]
-    return []
-
-
-def _without_half(piece: str) -> tuple[str, str]:
-    """Return a text without the first half of a surrogate pair at its end, and that half."""
-    if piece and "\ud800" <= piece[-1] <= "\udbff":
-        return piece[:-1], piece[-1]
-    return piece, ""
-
-
-class PieceJoiner:
-    """Joins pieces of text; the first half of a split surrogate pair waits for the second half."""
-
-    __slots__ = ("_half", "pieces", "size")
-
-    def __init__(self) -> None:
-        self.pieces: list[str] = []
-        self.size = 0
-        """Characters of `pieces`."""
-        self._half = ""
-
-    def cleaned(self, piece: str, *, last: bool = False) -> str:
-        """Return a piece as valid text, without storing it."""
-        piece = self._half + piece
-        self._half = ""
-        if not last:
-            piece, self._half = _without_half(piece)
-        return clean(piece)
-
-    def append(self, piece: str) -> str:
-        """Store a piece and return it as valid text."""
-        piece = self.cleaned(piece)
-        if piece:
-            self.pieces.append(piece)
-            self.size += len(piece)
-        return piece
-
-    def __str__(self) -> str:
-        return "".join(self.pieces) + clean(self._half)
 
 
 class ReplyReader(Reader):
@@ -165,7 +48,7 @@ class ReplyReader(Reader):
     def __init__(self, provider: str = "openai") -> None:
         super().__init__()
         self._provider = provider
-        self._unknown: _Object = {}
+        self._unknown: JsonObject = {}
         """Unknown fields of the message, and its thinking."""
         self.usage = Usage()
         self._joiner, self._thought = PieceJoiner(), PieceJoiner()
@@ -174,7 +57,7 @@ class ReplyReader(Reader):
         self._by_index: dict[int, _Call] = {}
         self._by_id: dict[str, _Call] = {}
 
-    def _add(self, data: _Object) -> list[Delta]:
+    def _add(self, data: JsonObject) -> list[Delta]:
         self._read_model(data)
         if data.get("usage"):
             self.usage = _usage(object_of(data["usage"], "usage"))
@@ -243,7 +126,7 @@ class ReplyReader(Reader):
             thinking = (Thinking(text, self._provider, opaque=opaque),)
         return Message("assistant", self.text, calls, thinking=thinking, opaque=_opaque(self._provider, unknown))
 
-    def _add_choice(self, choice: _Object) -> list[Delta]:
+    def _add_choice(self, choice: JsonObject) -> list[Delta]:
         self.has_started = True
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and reason:
@@ -266,13 +149,13 @@ class ReplyReader(Reader):
             deltas += [piece._replace(kind="refusal") for piece in self._add_text(refusal)]
         return deltas + self._add_calls(delta)
 
-    def _add_thought(self, delta: _Object) -> list[Delta]:
+    def _add_thought(self, delta: JsonObject) -> list[Delta]:
         for key in REASONING:
             if isinstance(thought := delta.get(key), str):
                 return nonempty(Delta(self._thought.cleaned(thought), "thinking"))
         return []
 
-    def _add_calls(self, delta: _Object) -> list[Delta]:
+    def _add_calls(self, delta: JsonObject) -> list[Delta]:
         calls = delta.get("tool_calls") or []
         if not isinstance(calls, list):
             raise ProtocolError(f"tool_calls: expected a list, got {brief(calls)}")
@@ -282,7 +165,7 @@ class ReplyReader(Reader):
             deltas += self._add_call({"function": delta["function_call"], "index": 0})
         return deltas
 
-    def _message_delta(self, choice: _Object) -> object:
+    def _message_delta(self, choice: JsonObject) -> object:
         """Return the part of the message in a choice."""
         return choice.get("delta") or choice.get("message")
 
@@ -296,7 +179,7 @@ class ReplyReader(Reader):
             self._text.append(text)
         return nonempty(Delta(text))
 
-    def _add_call(self, data: _Object) -> list[Delta]:
+    def _add_call(self, data: JsonObject) -> list[Delta]:
         function = object_of(data.get("function") or {}, "function")
         index, id_, name = data.get("index"), data.get("id") or "", function.get("name") or ""
         if not isinstance(id_, str) or not isinstance(name, str):
@@ -332,7 +215,7 @@ class _Call:
     def __init__(self, id_: str, position: int) -> None:
         self.id = id_
         self.name = ""
-        self.unknown: _Object = {}
+        self.unknown: JsonObject = {}
         """Unknown fields."""
         self.position = position
         self._arguments: list[str] = []
@@ -372,7 +255,7 @@ class _Call:
             arguments = json.dumps(arguments, ensure_ascii=False)
         piece: str = arguments
         self._arguments.append(piece)
-        piece, self._half = _without_half(self._half + piece)
+        piece, self._half = without_half(self._half + piece)
         return clean(piece)
 
     def tool_call(self, position: int, seen: set[str], provider: str) -> ToolCall:
@@ -388,42 +271,13 @@ class _Call:
         return ToolCall(id_, clean(self.name), clean("".join(self._arguments)) or "{}", opaque=opaque)
 
 
-def _opaque(provider: str, data: _Object) -> _Object:
+def _opaque(provider: str, data: JsonObject) -> JsonObject:
     if not data:
         return {}
     return {provider: data}
 
 
-def sendable(data: _Object) -> _Object:
-    """Return received data without empty values, as data that can be sent and stored."""
-    try:
-        valid: _Object = data
-        if data:
-            valid = json.loads(clean(json.dumps(data, ensure_ascii=False)))
-        # Raises if the data nests too deeply to be stored.
-        freeze(valid)
-    except (RecursionError, ValueError):
-        raise ProtocolError("the reply nests too deeply") from None
-    return {key: value for key, value in valid.items() if value not in ("", [], {})}
-
-
-def check_cut(call: tuple[str, str] | None, *, is_empty: bool) -> None:
-    """Refuse a reply that reached its token limit too early to be used.
-
-    Args:
-        call: Name and arguments of the tool call at the end of the reply; None if the reply does not end in a call.
-        is_empty: True if the reply has neither text nor tool calls.
-
-    Raises:
-        IncompleteCall: The reply was cut inside the arguments, or before any text.
-    """
-    if call is not None and not is_json(call[1] or "{}"):
-        raise IncompleteCall(f"inside the arguments of the tool {call[0]!r}")
-    if is_empty:
-        raise IncompleteCall("before the model wrote any text, such as while it was thinking")
-
-
-def _collect_unknown(data: Mapping[str, Any], known: frozenset[str], unknown: _Object) -> None:
+def _collect_unknown(data: Mapping[str, object], known: frozenset[str], unknown: JsonObject) -> None:
     """Add the unknown fields of a piece to `unknown`: texts and lists are appended, other values are replaced."""
     for key, value in data.items():
         if key in known or value is None:
@@ -440,17 +294,6 @@ def _collect_unknown(data: Mapping[str, Any], known: frozenset[str], unknown: _O
             unknown[key] = [*value]
         else:
             unknown[key] = value
-
-
-def object_of(value: object, place: str) -> _Object:
-    """Return a value that must be a JSON object.
-
-    Raises:
-        ProtocolError: The value is not an object.
-    """
-    if not isinstance(value, dict):
-        raise ProtocolError(f"{place}: expected a JSON object, got {brief(value)}")
-    return value
 
 
 def _text_of(content: object) -> str:
@@ -471,24 +314,9 @@ def _text_of(content: object) -> str:
     return "".join(texts)
 
 
-def _usage(data: _Object) -> Usage:
+def _usage(data: JsonObject) -> Usage:
     details = data.get("prompt_tokens_details")
     cached = data.get("prompt_cache_hit_tokens")
     if isinstance(details, dict):
         cached = details.get("cached_tokens")
     return Usage(*map(count_of, (data.get("prompt_tokens"), data.get("completion_tokens"), cached)))
-
-
-def count_of(value: object) -> int:
-    """Return a number of tokens; 0 for any other value."""
-    if isinstance(value, int | float) and 0 <= value < 1 << 63:
-        return int(value)
-    return 0
-
-
-def brief(value: object) -> str:
-    """Return a value for an error message, truncated."""
-    text = repr(value)
-    if len(text) <= 200:
-        return text
-    return f"{text[:200]}..."

@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from agentkit.models.http.error_reply import ErrorReply, error_in
-from agentkit.models.http.reply_reader import IncompleteCall, ProtocolError
+from agentkit.models.http.reader import IncompleteCall, ProtocolError
 from agentkit.models.model_errors import (
     ModelAuthError,
     ModelError,

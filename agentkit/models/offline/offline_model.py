@@ -1,4 +1,4 @@
-"""A stand-in for trying agentkit without a key: it quotes what was recalled and calls the tools that the user names."""
+"""A model without network access: it quotes recalled texts and calls the tools that the user names."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OfflineModel"]
 
-_WHO = "(Offline stand-in, not a language model: it can only quote recalled chunks and call tools by their name.)"
-_NO_JSON = "the stand-in quotes and writes no typed answer: try the agent with ScriptedModel(['{...}']), or a model"
+_NOTICE = "(Offline stand-in, not a language model: it can only quote recalled chunks and call tools by their name.)"
+_NO_JSON = "the stand-in writes no typed answer: try the agent with ScriptedModel(['{...}']), or a language model"
 _POINTER = re.compile(r"(documents|recalled)\[(\d+)\](?:\.text)?")
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?=\s)|(?<=[。！？])|\n[ \t]*(?=\n)|\n(?=[ \t]*(?:[-*+|#>]|\d+[.)] ))")
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+")
@@ -41,35 +41,36 @@ _FILLERS = frozenset(
     )
 )
 _MIN_SHARE = 0.3
-"""Of the weight of the question's words, the part a sentence must share: below it a quote answers something else."""
+"""Minimum share of the weight of the question that the words of a quoted sentence must have."""
 _QUOTES = 2
 _MAX_QUOTE = 400
-"""Characters of one quote; what is cut off is marked."""
+"""Maximum characters of one quote; truncation is marked."""
 
 
 class _Sentence(NamedTuple):
     text: str
     words: frozenset[str]
-    around: frozenset[str]
-    """Words of the title and of the heading it stands under."""
+    context: frozenset[str]
+    """Words of the title and the heading that are not words of the sentence."""
     source: str
 
 
 class OfflineModel:
-    """Answers without a language model, the same way every time, and marks its answers.
+    """A deterministic substitute for a language model that marks its replies.
 
-    - When the user asks for a tool by its name and gives the arguments (`use add with a=2, b=3`), it is called.
-    - When tools have answered, the reply is what they answered.
-    - Otherwise the reply is the sentences, out of the chunks and recalled messages that are in the composition, that
-      share most with the question, those of chunks with their label, `[source#chunk]`. When none fits, it says so.
-    - It writes no JSON, so an agent with a typed output is tried with `ScriptedModel`.
+    - If the user names a tool with its arguments (`use add with a=2, b=3`), the reply is a call of the tool.
+    - If the last messages are tool results, the reply is their text.
+    - Otherwise the reply quotes the sentences of the chunks and recalled messages of the composition that share the
+      most words with the question, chunks with their label `[source#chunk]`. If no sentence is similar, the reply
+      contains a notice.
+    - The model writes no JSON: use `ScriptedModel` for an agent with a typed output.
 
-    In place of a model that completes text it takes the `chat_template`, its `template_kwargs`, the `session_len` and
-    what happens to `control_tokens` of that one: the prompt is written with them, and what they refuse is refused.
+    With `chat_template`, `template_kwargs`, `session_len` and `control_tokens`, the options of `CompletionModel`, the
+    prompt is written as for a model that completes text, and the errors of that model are raised.
 
     Raises:
-        ChatTemplateError: There is no such chat template.
-        AgentDefinitionError: `session_len` is no number of tokens; or there is no chat template for what is given.
+        ChatTemplateError: The chat template is unknown.
+        AgentDefinitionError: `session_len` is not a number of tokens; or an option needs a chat template.
     """
 
     name = "offline"
@@ -84,7 +85,7 @@ class OfflineModel:
         template_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
         self.writer: CompletionModel | None = None
-        """Writes the prompt; None where nothing is written."""
+        """Model that writes the prompt; None without a chat template."""
         if chat_template is not None:
             from agentkit.models.completion.completion_model import CompletionModel
 
@@ -96,21 +97,24 @@ class OfflineModel:
                 template_kwargs=template_kwargs,
             )
             return
-        given = {"session_len": session_len, "control_tokens": control_tokens, "template_kwargs": template_kwargs}
-        for what in [name for name, value in given.items() if value is not None]:
-            raise AgentDefinitionError(
-                f"OfflineModel: {what} needs a chat_template: give that too", name="chat_template", value=what
-            )
+        options = {"session_len": session_len, "control_tokens": control_tokens, "template_kwargs": template_kwargs}
+        for name, value in options.items():
+            if value is not None:
+                raise AgentDefinitionError(
+                    f"OfflineModel: {name} needs a chat_template: pass chat_template too",
+                    name="chat_template",
+                    value=name,
+                )
 
     @property
     def text_tokens(self) -> TextTokens | None:
-        """What counts the text that its chat template writes; None without one."""
+        """Token counter of the text that the chat template writes; None without a chat template."""
         if self.writer is None:
             return None
         return self.writer.text_tokens
 
     def with_settings(self, settings: ModelSettings) -> OfflineModel:
-        """Return this model: it stands in for one that has settings, and quotes whatever they are."""
+        """Return this model: settings do not change its replies."""
         return self
 
     async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
@@ -118,7 +122,7 @@ class OfflineModel:
 
         Raises:
             ChatTemplateError: The chat template cannot write this prompt.
-            ModelRequestError: It is longer than `session_len`, or the answer is to have a type.
+            ModelRequestError: The prompt is longer than `session_len`, or the output of the agent is typed.
         """
         if self.writer is not None:
             self.writer.request_body(composition)
@@ -132,7 +136,7 @@ class OfflineModel:
             if composition.output is not None:
                 raise ModelRequestError(_NO_JSON, model=self.name, name="output")
             text = missing or _quotes(composition)
-        text = f"{text}\n\n{_WHO}"
+        text = f"{text}\n\n{_NOTICE}"
         if on_delta is not None:
             await send_words(text, on_delta)
         return Reply(Message("assistant", text), model=self.name)
@@ -142,76 +146,87 @@ def _quotes(composition: Composition) -> str:
     sentences = [sentence for source, title, text in _chunks(composition) for sentence in _cut(text, title, source)]
     best = _best(_words(composition.context.user_input.text), sentences)
     if best:
-        return "\n\n".join([_quoted(one) for one in best])
+        return "\n\n".join(map(_quote, best))
     if not sentences:
         return "Nothing was recalled for this question, so there is nothing to quote."
     return "None of the recalled chunks answers this question."
 
 
-def _quoted(sentence: _Sentence) -> str:
-    text, label = sentence.text, f" [{sentence.source}]" if sentence.source else ""
-    short = f"{text}”" if len(text) <= _MAX_QUOTE else f"{text[:_MAX_QUOTE].rsplit(maxsplit=1)[0]}” ..."
-    return f"“{short}{label}"
+def _quote(sentence: _Sentence) -> str:
+    quote = f"“{sentence.text}”"
+    if len(sentence.text) > _MAX_QUOTE:
+        quote = f"“{sentence.text[:_MAX_QUOTE].rsplit(maxsplit=1)[0]}” ..."
+    if sentence.source:
+        quote += f" [{sentence.source}]"
+    return quote
 
 
 def _chunks(composition: Composition) -> Iterator[tuple[str, str, str]]:
-    """Yield label, title and text of every chunk and message that the prompt really shows; messages have no label."""
-    found: dict[str, tuple[Document | RecalledMessage, ...]] = {
+    """Yield label, title and text of every chunk and message of the prompt; messages have no label and no title."""
+    items: dict[str, tuple[Document | RecalledMessage, ...]] = {
         "documents": composition.context.view["documents"],
         "recalled": composition.context.recalled,
     }
-    shown: dict[tuple[str, int, str], None] = {}
-    for span in composition.spans:
-        place = _POINTER.fullmatch(span.pointer)
-        if place and int(place[2]) < len(found[place[1]]):
-            shown[place[1], int(place[2]), composition.marked_text(span.message)[span.start : span.end]] = None
-    # A filter or a macro of a template leaves no span, so their text is looked for.
-    if not shown:
-        text = composition.text
-        shown = {
-            (kind, index, item.text): None
-            for kind, items in found.items()
-            for index, item in enumerate(items)
-            if item.text in text
-        }
-    for kind, index, text in shown:
-        item = found[kind][index]
+    for kind, index, text in _shown_texts(composition, items):
+        item = items[kind][index]
         if isinstance(item, Document):
             yield item.label, item.title, text
         else:
             yield "", "", text
 
 
+def _shown_texts(
+    composition: Composition, items: Mapping[str, tuple[Document | RecalledMessage, ...]]
+) -> list[tuple[str, int, str]]:
+    """Return kind, index and text of the items that the prompt contains, without duplicates."""
+    texts: dict[tuple[str, int, str], None] = {}
+    for span in composition.spans:
+        pointer = _POINTER.fullmatch(span.pointer)
+        if pointer and int(pointer[2]) < len(items[pointer[1]]):
+            text = composition.marked_text(span.message)[span.start : span.end]
+            texts[pointer[1], int(pointer[2]), text] = None
+    if texts:
+        return list(texts)
+    # A filter or a macro of a template leaves no span, so the texts of the items are searched.
+    prompt = composition.text
+    return [
+        (kind, index, item.text)
+        for kind, values in items.items()
+        for index, item in enumerate(values)
+        if item.text in prompt
+    ]
+
+
 def _cut(text: str, title: str, source: str) -> Iterator[_Sentence]:
-    around = named = _words(title)
+    """Yield the sentences of a text."""
+    context = title_words = _words(title)
     for sentence in map(str.strip, _SENTENCE_END.split(text)):
         if sentence.startswith("#"):
             # Text may follow a heading without an empty line.
             heading, _, sentence = sentence.partition("\n")
-            around = named | _words(heading)
+            context = title_words | _words(heading)
         if words := _words(sentence):
-            yield _Sentence(sentence, words, around - words, source)
+            yield _Sentence(sentence, words, context - words, source)
 
 
 def _best(question: frozenset[str], sentences: list[_Sentence]) -> list[_Sentence]:
-    """Return the sentences that share most with the question; rare words count more than common ones."""
-    known = Counter(word for sentence in sentences for word in sentence.words)
-    # A word that no sentence has weighs most: a question about it has no answer here.
-    weights = {word: math.log(1 + len(sentences) / (known[word] or 1)) for word in question}
-    total = sum(weights.values())
+    """Return the sentences with the largest share of the question; rare words count more than common words."""
+    counts = Counter(word for sentence in sentences for word in sentence.words)
+    # A word without any sentence has the largest weight: no sentence can answer a question about it.
+    weights = {word: math.log(1 + len(sentences) / (counts[word] or 1)) for word in question}
+    if not sentences or not sum(weights.values()):
+        return []
+    shares = [(_share(weights, sentence), -position) for position, sentence in enumerate(sentences)]
+    ranked = sorted(shares, reverse=True)
+    lowest = max(_MIN_SHARE, ranked[0][0] * 0.7)
+    return [sentences[-position] for share, position in ranked[:_QUOTES] if share >= lowest]
 
-    def share(sentence: _Sentence) -> float:
-        own = sum(weights[word] for word in question & sentence.words)
-        near = sum(weights[word] for word in question & sentence.around)
-        return (own + near * 0.7) / total / max(1.0, len(sentence.words) / 40)
 
-    ranked = []
-    if total:
-        ranked = sorted(((share(sentence), -place) for place, sentence in enumerate(sentences)), reverse=True)
-    lowest = 0.0
-    if ranked:
-        lowest = max(_MIN_SHARE, ranked[0][0] * 0.7)
-    return [sentences[-place] for score, place in ranked[:_QUOTES] if score >= lowest]
+def _share(weights: Mapping[str, float], sentence: _Sentence) -> float:
+    """Return the weighted share of the question in a sentence; long sentences count less."""
+    own = sum(weights[word] for word in weights.keys() & sentence.words)
+    context = sum(weights[word] for word in weights.keys() & sentence.context)
+    return (own + context * 0.7) / sum(weights.values()) / max(1.0, len(sentence.words) / 40)
 
 
 def _words(text: str) -> frozenset[str]:

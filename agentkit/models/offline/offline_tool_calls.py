@@ -1,4 +1,4 @@
-"""Finds the tool calls that a user's text asks for by name, with arguments as `name=value` or as a JSON object."""
+"""Parser of tool calls in the text of a user: names of tools with arguments as `name=value` or as a JSON object."""
 
 from __future__ import annotations
 
@@ -20,36 +20,45 @@ _QUESTION = re.compile(r"\b(?:how|what|why|when|should)\b[^.!?]*$", re.IGNORECAS
 _CALLED = re.compile(r"[\"'`]?\s*(?:\(|\{|tool\b|function\b)", re.IGNORECASE)
 _QUOTED = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|`([^`]*)`|“([^”]*)”")
 _BARE = re.compile(r"[^\s,;]+")
+_NEXT_OF_WORD = re.compile(r"[\w:/-]")
 _MAX_BEFORE = 300
-"""Characters in front of the name of a tool that are looked through for an order or a question."""
+"""Maximum characters before the name of a tool that are searched for an order or a question."""
 _DECODER = json.JSONDecoder()
 _YES_NO = {"true": True, "yes": True, "false": False, "no": False}
 _OTHER = re.compile(r"(?i:\b(?:use|call)\s+(?:the\s+tool\s+)?)[`'\"]?([^\W\d][\w.-]*)[`'\"]?\s+with\s+\w+\s*=")
-"""A tool that is ordered with arguments, whether there is one of that name or not."""
+"""Order to use a tool with arguments; the tool may be unknown."""
 
 
 def requested_calls(text: str, tools: Sequence[ToolSpec]) -> tuple[tuple[ToolCall, ...], str]:
-    """Return the calls that `text` asks for, and, without any, what is missing from one it asks for.
+    """Return the tool calls that `text` requests, or, without calls, a message about an incomplete request.
 
-    A tool is asked for when its name stands alone in the text, is ordered (`use add`, `add(...)`, `the tool add`) or
-    given arguments, and all its required arguments are there.
+    A call is requested if the text contains the name of the tool as a separate word and all required arguments, and
+    either orders the call (`use add`, `add(...)`, `the tool add`) or contains arguments.
     """
     mentions = _mentions(text, tools)
+    if not mentions:
+        return (), _unknown_tool(text, tools)
     calls: list[ToolCall] = []
-    missing = ""
+    problem = ""
     for mention in mentions:
         tool, arguments = mention.tool, _arguments(mention.after, mention.tool.parameters)
-        lacking = [name for name in _names(tool.parameters.get("required")) if name not in arguments]
-        if not lacking and (mention.is_ordered or arguments):
+        missing = [name for name in _names(tool.parameters.get("required")) if name not in arguments]
+        if not missing and (mention.is_ordered or arguments):
             calls.append(ToolCall(f"offline_{len(calls) + 1}", tool.name, json.dumps(arguments, ensure_ascii=False)))
-        elif mention.is_ordered and not missing:
-            example = ", ".join(f"{name}=..." for name in lacking)
-            missing = f"The tool {tool.name} also needs {', '.join(lacking)}: use {tool.name} with {example}"
-    if not mentions and tools and (asked := _OTHER.search(text)) is not None:
-        missing = f"There is no tool {asked[1]!r}{nearest(asked[1], [tool.name for tool in tools])}"
+        elif mention.is_ordered and not problem:
+            example = ", ".join(f"{name}=..." for name in missing)
+            problem = f"The tool {tool.name} also needs {', '.join(missing)}: use {tool.name} with {example}"
     if calls:
         return tuple(calls), ""
-    return (), missing
+    return (), problem
+
+
+def _unknown_tool(text: str, tools: Sequence[ToolSpec]) -> str:
+    """Return a message if the text orders a call of an unknown tool; empty otherwise."""
+    order = _OTHER.search(text)
+    if order is None or not tools:
+        return ""
+    return f"Unknown tool {order[1]!r}{nearest(order[1], [tool.name for tool in tools])}"
 
 
 class _Mention(NamedTuple):
@@ -63,14 +72,14 @@ class _Mention(NamedTuple):
 
 def _mentions(text: str, tools: Sequence[ToolSpec]) -> list[_Mention]:
     """Return the names of tools in a text, in order."""
-    found: list[tuple[int, int, ToolSpec]] = []
+    matches: list[tuple[int, int, ToolSpec]] = []
     for tool in tools:
         name = re.compile(rf"(?<![\w.-]){re.escape(tool.name)}(?![\w-])")
-        found += [(match.start(), match.end(), tool) for match in name.finditer(text)]
-    found.sort(key=lambda item: item[:2])
-    stops = [start for start, _, _ in found[1:]] + [len(text)]
+        matches += [(match.start(), match.end(), tool) for match in name.finditer(text)]
+    matches.sort(key=lambda match: match[:2])
+    stops = [start for start, _, _ in matches[1:]] + [len(text)]
     mentions = []
-    for (start, end, tool), stop in zip(found, stops, strict=False):
+    for (start, end, tool), stop in zip(matches, stops, strict=False):
         before = text[max(0, start - _MAX_BEFORE) : start]
         is_ordered = bool(_ORDER.search(before) or _CALLED.match(text, end)) and not _QUESTION.search(before)
         mentions.append(_Mention(tool, is_ordered, text[end:stop]))
@@ -78,7 +87,7 @@ def _mentions(text: str, tools: Sequence[ToolSpec]) -> list[_Mention]:
 
 
 def _arguments(text: str, schema: Mapping[str, object]) -> dict[str, object]:
-    """Return the arguments that `text` gives: a JSON object, or pairs whose names the schema knows."""
+    """Return the arguments in `text`: a JSON object, or pairs whose names are properties of the schema."""
     brace = text.find("{")
     if brace >= 0:
         decoded = _json_at(text, brace)
@@ -96,7 +105,7 @@ def _arguments(text: str, schema: Mapping[str, object]) -> dict[str, object]:
 
 
 def _json_at(text: str, start: int) -> tuple[Any, int] | None:
-    """Return the JSON value at `start` and its end; None if JSON does not begin there."""
+    """Return the JSON value at `start` and its end; None if the text is not JSON there."""
     try:
         return _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):
@@ -104,7 +113,7 @@ def _json_at(text: str, start: int) -> tuple[Any, int] | None:
 
 
 def _value(text: str, start: int, property_: object) -> object:
-    """Return the value at `start`, as the type that the schema names; text that is no such value stays text."""
+    """Return the value at `start`, in the type of the schema; a text that does not match the type stays text."""
     kind = None
     if isinstance(property_, Mapping):
         kind = property_.get("type")
@@ -113,8 +122,8 @@ def _value(text: str, start: int, property_: object) -> object:
         return next(group for group in quoted.groups() if group is not None)
     if kind != "string" and (decoded := _json_at(text, start)) is not None:
         value, end = decoded
-        # `2nd` and `3-4` begin with a number and are words.
-        if end == len(text) or not (text[end].isalnum() or text[end] in "_-:/"):
+        # `2nd` and `3-4` start with a number and are words.
+        if not _NEXT_OF_WORD.match(text, end):
             return value
     bare = _BARE.match(text, start)
     if bare is None:

@@ -1,4 +1,4 @@
-"""A model whose replies are written in advance: for tests, examples and benchmarks."""
+"""A model with predefined replies, for tests, examples and benchmarks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["CutOff", "Delayed", "ScriptedModel", "send_words"]
 
 @dataclass(frozen=True, slots=True)
 class CutOff:
-    """A reply that breaks off: its text is passed on, then `ModelInterrupted` is raised."""
+    """A reply that is cut: its text is sent to the listener, then `ModelInterrupted` is raised."""
 
     text: str
     reason: str = "connection closed"
@@ -36,33 +36,33 @@ class CutOff:
 
 @dataclass(frozen=True, slots=True)
 class Delayed:
-    """A reply that takes a while."""
+    """A delayed reply."""
 
     seconds: float
-    """Until it begins, as the event loop counts them; see `agentkit.testing.controlled_time`."""
+    """Delay in seconds of the event loop; see `agentkit.testing.controlled_time`."""
     reply: str | Message | Reply | Exception | CutOff
 
 
 Scripted: TypeAlias = str | Message | Reply | Exception | CutOff | Delayed
-"""One reply: its text, its message, the whole reply, the error to raise, or one of these that is late or cut off."""
+"""One reply: its text, its message, the whole reply, an error to raise, or a cut or delayed reply."""
 
 _WORD = re.compile(r"\s*\S+|\s+")
 
 
 class ScriptedModel:
-    """Answers with `replies`, one per request, in order.
+    """A model that returns `replies`, one per request, in order.
 
-    A callable among them is given the composition and returns the reply. `requests` holds the compositions it was
-    sent, the last `keep` of them (all, when `keep` is None). `price` is what it pretends to cost.
+    A callable reply receives the composition and returns the reply. `requests` contains the last `keep` compositions
+    (all if `keep` is None). `price` is the price of the model.
 
     Raises:
-        ScriptExhausted: It is asked once more than it has replies.
-        AgentDefinitionError: A reply, or another argument, is something else.
+        ScriptExhausted: A request after the last reply.
+        AgentDefinitionError: A reply, or another argument, has a wrong type.
     """
 
     requests: deque[Composition]
     settings: ModelSettings = NO_SETTINGS
-    """What it pretends to be asked with: any."""
+    """Settings of the model, which do not change its replies."""
     output_modes: tuple[OutputMode, ...] = ("native", "tool", "prompted")
 
     def __init__(
@@ -91,7 +91,7 @@ class ScriptedModel:
             raise AgentDefinitionError(
                 f"ScriptedModel: keep: expected a whole number of 0 or more, got {keep}", name="keep", value=keep
             )
-        # What can be made once is made here: a request must cost next to nothing.
+        # Replies are prepared here, because a request must cost almost no time.
         self._replies: Iterator[_Ready | Callable[[Composition], Scripted]] = iter(
             [reply if callable(reply) else _ready(reply, name) for reply in replies]
         )
@@ -107,36 +107,36 @@ class ScriptedModel:
         keep: int | None = None,
         price: Price | None = None,
     ) -> ScriptedModel:
-        """Return a model that goes through `replies` again and again."""
+        """Return a model that repeats `replies` in a cycle."""
         model = cls(replies, name=name, keep=keep, price=price)
         model._replies = itertools.cycle(model._replies)
         return model
 
     def with_settings(self, settings: ModelSettings) -> ScriptedModel:
-        """Return this model with settings, as it has them in `settings`: replies and requests are shared."""
-        # The iterator of replies is shared, so that the next model takes the next reply.
-        made = copy(self)
-        made.settings = self.settings.merged(settings)
-        return made
+        """Return a copy with other settings, which shares replies and requests with this model."""
+        # The iterator of replies is shared, so that the copy returns the next reply.
+        clone = copy(self)
+        clone.settings = self.settings.merged(settings)
+        return clone
 
     async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
-        """Return the next reply, word by word when there is a listener."""
+        """Return the next reply, sent word by word if `on_delta` is a listener."""
         self.requests.append(composition)
         reply = next(self._replies, None)
         if callable(reply):
             reply = _ready(reply(composition), self.name)
         if reply is None:
             raise ScriptExhausted(
-                "there are no replies left; give it one per request, or use ScriptedModel.repeat(...)", model=self.name
+                "no replies left; pass one reply per request, or use ScriptedModel.repeat(...)", model=self.name
             )
         if type(reply) is not Reply:
-            reply = await self._on_cue(reply, on_delta)
+            reply = await self._delayed_reply(reply, on_delta)
         if on_delta is not None and (text := reply.message.text):
             await send_words(text, on_delta)
         return reply
 
-    async def _on_cue(self, reply: _Ready, on_delta: OnDelta | None) -> Reply:
-        """Return a reply that is late, or fail as the script says."""
+    async def _delayed_reply(self, reply: _Ready, on_delta: OnDelta | None) -> Reply:
+        """Return a delayed reply, or raise the error of the script."""
         if isinstance(reply, Delayed):
             await asyncio.sleep(reply.seconds)
             reply = _ready(reply.reply, self.name)
@@ -152,7 +152,7 @@ class ScriptedModel:
 
 
 async def send_words(text: str, on_delta: OnDelta) -> None:
-    """Pass `text` on word by word."""
+    """Send a text to the listener word by word."""
     for word in _WORD.findall(text):
         await send_delta(Delta(word), on_delta)
 
@@ -161,31 +161,42 @@ _Ready: TypeAlias = Reply | Exception | CutOff | Delayed
 
 
 def _ready(reply: Scripted, name: str) -> _Ready:
-    # Most replies are ready; this check comes first because requests must cost next to nothing.
+    # Most replies are ready, so this check comes first: a request must cost almost no time.
     if isinstance(reply, Reply):
         return reply
     if isinstance(reply, Delayed):
-        inner = _ready(reply.reply, name)
-        if isinstance(inner, Delayed):
-            raise AgentDefinitionError(
-                "ScriptedModel: a Delayed holds another one; add their seconds", name="replies", value="Delayed"
-            )
-        if not reply.seconds >= 0:
-            raise AgentDefinitionError(
-                f"ScriptedModel: Delayed({reply.seconds!r}, ...): seconds must be 0 or more", name="seconds"
-            )
-        return Delayed(reply.seconds, inner)
+        return _ready_delay(reply, name)
     if isinstance(reply, Exception | CutOff):
         return reply
     message = reply
     if isinstance(reply, str):
         message = Message("assistant", reply)
-    if not isinstance(message, Message) or message.role != "assistant":
-        what = f"a {message.role} message" if isinstance(message, Message) else type(message).__name__
+    if not isinstance(message, Message):
+        raise _reply_error(type(message).__name__)
+    if message.role != "assistant":
+        raise _reply_error(f"a {message.role} message")
+    if message.tool_calls:
+        return Reply(message, finish_reason="tool_calls", model=name)
+    return Reply(message, model=name)
+
+
+def _ready_delay(delay: Delayed, name: str) -> Delayed:
+    reply = _ready(delay.reply, name)
+    if isinstance(reply, Delayed):
         raise AgentDefinitionError(
-            "ScriptedModel: expected a str, an assistant Message, a Reply, an Exception, Delayed or CutOff, got "
-            f"{what}",
-            name="replies",
-            value=what,
+            "ScriptedModel: a Delayed contains another Delayed; add their seconds", name="replies", value="Delayed"
         )
-    return Reply(message, finish_reason="tool_calls" if message.tool_calls else "stop", model=name)
+    # NaN is not at least 0.
+    if not delay.seconds >= 0:
+        raise AgentDefinitionError(
+            f"ScriptedModel: Delayed({delay.seconds!r}, ...): seconds must be 0 or more", name="seconds"
+        )
+    return Delayed(delay.seconds, reply)
+
+
+def _reply_error(actual: str) -> AgentDefinitionError:
+    return AgentDefinitionError(
+        f"ScriptedModel: expected a str, an assistant Message, a Reply, an Exception, Delayed or CutOff, got {actual}",
+        name="replies",
+        value=actual,
+    )

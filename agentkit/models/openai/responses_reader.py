@@ -7,17 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from agentkit.models.http.error_reply import ErrorReply, error_in
+from agentkit.models.http.piece_joiner import PieceJoiner
+from agentkit.models.http.reader import ProtocolError, Reader, brief, count_of, nonempty, object_of, sendable
 from agentkit.models.http.reply_checks import checked_calls, messages_in
-from agentkit.models.http.reply_reader import (
-    PieceJoiner,
-    ProtocolError,
-    Reader,
-    brief,
-    count_of,
-    nonempty,
-    object_of,
-    sendable,
-)
 from agentkit.models.model import Delta, DeltaKind, Reply, Usage
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Part

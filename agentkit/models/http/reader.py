@@ -1,0 +1,157 @@
+"""`Reader`, the base class of readers of replies, and checks of received data."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from typing import Any, TypeAlias
+
+from agentkit.models.http.error_reply import error_in
+from agentkit.models.http.json_end import is_json
+from agentkit.models.model import Delta, Reply
+from agentkit_prompts.context.frozen import freeze
+from agentkit_prompts.context.wire.clean import clean
+
+__all__ = [
+    "IncompleteCall",
+    "JsonObject",
+    "ProtocolError",
+    "Reader",
+    "brief",
+    "check_cut",
+    "count_of",
+    "nonempty",
+    "object_of",
+    "sendable",
+]
+
+JsonObject: TypeAlias = dict[str, Any]
+
+
+class ProtocolError(ValueError):
+    """A document of a server that does not follow the protocol."""
+
+
+class IncompleteCall(Exception):
+    """A reply that was cut at its token limit inside a tool call or while the model was thinking."""
+
+
+class Reader(ABC):
+    """Builds a reply from the documents of a server.
+
+    `add` reads a document (an event of a stream, or the whole reply) as decoded JSON and returns its deltas, `end`
+    returns the remaining deltas, and `reply` returns the whole reply.
+
+    Raises:
+        ProtocolError: The document does not follow the protocol.
+        ErrorReply: The document is an error.
+    """
+
+    finish_reason: str | None = None
+    """Finish reason, one of `FinishReason` if it is known; None before the reply has ended."""
+    model = ""
+    """Name of the model, as the server sent it."""
+    has_started = False
+    """True if a part of the reply has arrived."""
+    is_over = False
+    """True if no further part of the reply can follow."""
+    earlier_text = ""
+    """Text of the earlier replies that this reply continues."""
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join([self.earlier_text, *self._text])
+
+    def add(self, document: object) -> list[Delta]:
+        """Read a document, and return its deltas."""
+        if (error := error_in(document)) is not None:
+            raise error
+        return self._add(object_of(document, "the reply"))
+
+    @abstractmethod
+    def _add(self, data: JsonObject) -> list[Delta]:
+        """Read a document that is not an error."""
+
+    def _read_model(self, data: JsonObject) -> None:
+        """Store the name of the model if the document contains it."""
+        if isinstance(model := data.get("model"), str) and model:
+            self.model = model
+
+    def end(self) -> list[Delta]:
+        """Return the deltas that `add` held back."""
+        return []
+
+    @abstractmethod
+    def reply(self, model: str) -> Reply:
+        """Return the whole reply; `model` is its model if the endpoint sent no name.
+
+        Raises:
+            ProtocolError: The documents contain no reply.
+            IncompleteCall: The reply was cut inside a tool call or while the model was thinking.
+        """
+
+
+def nonempty(delta: Delta) -> list[Delta]:
+    """Return a delta in a list, or an empty list if the delta has no text."""
+    if delta.text:
+        return [delta]
+    return []
+
+
+def check_cut(call: tuple[str, str] | None, *, is_empty: bool) -> None:
+    """Refuse a reply that reached its token limit too early to be used.
+
+    Args:
+        call: Name and arguments of the tool call at the end of the reply; None if the reply does not end in a call.
+        is_empty: True if the reply has neither text nor tool calls.
+
+    Raises:
+        IncompleteCall: The reply was cut inside the arguments, or before any text.
+    """
+    if call is not None and not is_json(call[1] or "{}"):
+        raise IncompleteCall(f"inside the arguments of the tool {call[0]!r}")
+    if is_empty:
+        raise IncompleteCall("before the model wrote any text, such as while it was thinking")
+
+
+def sendable(data: JsonObject) -> JsonObject:
+    """Return received data without empty values, as data that can be sent and stored."""
+    try:
+        valid: JsonObject = data
+        if data:
+            valid = json.loads(clean(json.dumps(data, ensure_ascii=False)))
+        # Raises if the data nests too deeply to be stored.
+        freeze(valid)
+    except (RecursionError, ValueError):
+        raise ProtocolError("the reply nests too deeply") from None
+    return {key: value for key, value in valid.items() if value not in ("", [], {})}
+
+
+def object_of(value: object, place: str) -> JsonObject:
+    """Return a value that must be a JSON object.
+
+    Raises:
+        ProtocolError: The value is not an object.
+    """
+    if not isinstance(value, dict):
+        raise ProtocolError(f"{place}: expected a JSON object, got {brief(value)}")
+    return value
+
+
+def count_of(value: object) -> int:
+    """Return a number of tokens; 0 for any other value."""
+    if isinstance(value, int | float) and 0 <= value < 1 << 63:
+        return int(value)
+    return 0
+
+
+def brief(value: object) -> str:
+    """Return a value for an error message, truncated."""
+    text = repr(value)
+    if len(text) <= 200:
+        return text
+    return f"{text[:200]}..."
