@@ -35,7 +35,7 @@ from agentkit.prompts import (
     compose,
 )
 from agentkit.run.engine.replay import replayed_contexts
-from agentkit.tools import TurnTools, tool
+from agentkit.tools import DynamicToolset, tool
 from tests.inspector.shop import asked, calls, finished, layers, reply, support, talk, waiting
 from tests.raising import raises
 
@@ -165,7 +165,7 @@ def test_tools_of_a_run_are_not_made_again_for_its_contexts() -> None:
         return [look, answer]
 
     model = ScriptedModel([reply(calls((name, name, '{"word": "x"}'))) for name in ("look", "answer")])
-    agent = Agent(model, tools=TurnTools(tools))
+    agent = Agent(model, tools=DynamicToolset(tools))
     journal = agent.run_sync("hi", approve=lambda call: True).journal
     contexts = replayed_contexts(agent.definition, journal)
     assert [agent.chain.compose(ctx).messages for ctx in contexts] == [sent.messages for sent in model.requests]
