@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from agentkit.durable.runs_facade import Runs
     from agentkit.models.model import Model
     from agentkit.output.output_spec import OutputSpec
+    from agentkit.run.engine.event_sink import PassOn
     from agentkit.run.engine.events import Event
-    from agentkit.run.engine.listening import PassOn
     from agentkit.run.engine.loop import RunResult
     from agentkit.run.engine.run_options import AgentOptions
     from agentkit.run.journal.journal import Journal
@@ -392,7 +392,7 @@ class Agent(Generic[Deps, Output]):
         The run waits for who reads the events once a few are waiting. Leaving early cancels it. To have it ended before
         going on, use `contextlib.aclosing`.
         """
-        from agentkit.run.engine.listening import streaming
+        from agentkit.run.engine.event_sink import streaming
 
         return streaming(self._passing_on(user_input, options))
 
@@ -409,7 +409,7 @@ class Agent(Generic[Deps, Output]):
         self, user_input: Input | None, options: Any
     ) -> Callable[[PassOn[Event[Output]]], Coroutine[Any, Any, object]]:
         """Return what runs, passing each event on to who reads the stream."""
-        from agentkit.run.engine.listening import both
+        from agentkit.run.engine.event_sink import both
 
         def run(pass_on: PassOn[Event[Output]]) -> Coroutine[Any, Any, object]:
             heard: Any = {**options, "on_event": both(options.get("on_event"), pass_on)}

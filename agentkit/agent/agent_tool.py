@@ -140,7 +140,7 @@ class AgentAsTool:
     def _listener(self, outer: CurrentRun | None, context: ToolContext[Any]) -> Any:
         """Return the listener of a run: that of the outer run, or one that reports progress, such as to a server."""
         if outer is not None:
-            return outer.nested_listener(context.call_id, self._name)
+            return outer.inner_listener(context.call_id, self._name)
         if context.run is not None:
             return lambda event: _report(context, event)
         return None

@@ -188,7 +188,7 @@ def begin_scheduled(store: DurableStore, agents: AddedAgents, at: str, context: 
         journal.context = journal.context.evolve(tools=added[-1].agent.definition.tools.specs)
         request = replace(request, version=added[-1].version)
     request = replace(request, schedule=name)
-    asked = None if journal.goes_on else journal.context.user_input
+    asked = None if journal.continues_session else journal.context.user_input
     with suppress(RunIdTaken):  # begun by a worker that has another version
         store.enqueue([StartedRun(run_id, request, journal.dumps(), asked)])
     return run_id

@@ -32,7 +32,7 @@ def journal_view(journal: Journal) -> Json:
         "scope": list(journal.scope) if journal.scope is not None else None,
         "input": clipped(ctx.user_input.text),
         "kwargs": dict(ctx.user_input.additional_kwargs),
-        "goes_on": journal.goes_on,
+        "continues_session": journal.continues_session,
         "usage": usage_view(journal.usage),
         "events": [event for step in journal.steps() if (event := _event(step)) is not None],
         "answer": next((clipped(one.text) for one in reversed(journal.messages) if one.role == "assistant"), ""),

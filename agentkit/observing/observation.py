@@ -17,7 +17,7 @@ from agentkit.errors import AgentDefinitionError, Paused
 from agentkit.models.model import NO_USAGE, Model, Reply
 from agentkit.models.providers import PROVIDERS
 from agentkit.run.engine.loop import RunResult
-from agentkit.run.engine.observed import ToolEnded, observed_by, observer
+from agentkit.run.engine.observed import OnToolEnd, current_observer, set_observer
 from agentkit.run.journal.journal import Journal
 from agentkit.run.journal.sent_layers import SentLayers
 from agentkit.run.journal.trace import (
@@ -100,12 +100,12 @@ def observe(
         raise AgentDefinitionError(
             "observe: redact= has nothing to do: without content=True spans have no texts", name="redact"
         )
-    if observer() is not None:
+    if current_observer() is not None:
         raise AgentDefinitionError(
             "observe: the runs of this process are observed already: end that first", name="observe"
         )
     observation = Observation(content, redact, tracer_provider, meter_provider)
-    observed_by(observation)
+    set_observer(observation)
     return observation
 
 
@@ -150,8 +150,8 @@ class Observation:
 
     def end(self) -> None:
         """Observe no more runs; those that go on are observed to their end."""
-        if observer() is self:
-            observed_by(None)
+        if current_observer() is self:
+            set_observer(None)
 
     def __enter__(self) -> Self:
         return self
@@ -220,7 +220,7 @@ class Observation:
 
             yield ended
 
-    def tool_began(self, call: ToolCall, tool: Tool | None) -> ToolEnded:
+    def tool_started(self, call: ToolCall, tool: Tool | None) -> OnToolEnd:
         from opentelemetry import context
 
         began = time.perf_counter()

@@ -344,7 +344,7 @@ async def test_an_error_without_a_text_stays_the_error_of_its_run(tmp_path: Path
     run.cancel()
     with pytest.raises(asyncio.CancelledError) as cancelled:
         await run
-    assert "could not be kept: Mute" in cancelled.value.__notes__[0]
+    assert "could not be stored: Mute" in cancelled.value.__notes__[0]
     with pytest.raises(Mute) as failed:
         await agent.run("go", journal=write)
     assert failed.value.journal is not None  # type: ignore[attr-defined]

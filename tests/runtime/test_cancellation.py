@@ -174,7 +174,7 @@ async def test_results_that_cannot_be_kept_are_noted_on_the_cancellation() -> No
         while error is not None:
             noted += getattr(error, "__notes__", [])
             error = error.__context__  # type: ignore[assignment]
-    assert any("could not be kept: OSError: the disk is gone" in note for note in noted)
+    assert any("could not be stored: OSError: the disk is gone" in note for note in noted)
     assert roles(session.conversation) == "user"
 
 

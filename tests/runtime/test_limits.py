@@ -276,7 +276,7 @@ def test_results_that_cannot_be_kept_are_no_answer_at_a_limit() -> None:
     with controlled_time(), pytest.raises(LimitExceeded) as caught:
         agent.run_sync("go", session=session)
     assert roles(caught.value.messages) == "user assistant tool tool"
-    assert any("could not be kept: OSError: the disk is gone" in note for note in caught.value.__notes__)
+    assert any("could not be stored: OSError: the disk is gone" in note for note in caught.value.__notes__)
 
 
 def test_a_tool_that_fails_several_times_in_a_row_is_taken_away_also_from_a_run_that_goes_on() -> None:

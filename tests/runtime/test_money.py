@@ -106,7 +106,7 @@ def test_an_inner_agent_without_a_price_is_not_asked_where_money_is_limited_arou
     ask = Agent(inner).as_tool(name="ask", description="Asks.")
     outer = ScriptedModel([calling(("ask", {"input": "?"})), "done"], price=CHEAP)
     result = Agent(outer, tools=[ask], limits=Limits(money=1)).run_sync("x")
-    assert "costs is not known" in result.messages[2].text
+    assert "the price of the model" in result.messages[2].text
     assert len(inner.requests) == 0
 
 

@@ -1,4 +1,4 @@
-"""`Attempt`: one attempt at a run: claims it, limits its time, keeps its journal, and ends it."""
+"""`Attempt`: one attempt at a run: claims the run, limits its time, writes its journal and finishes it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, Generic, TypeVar, cast
 
 from agentkit.errors import LimitExceeded, RunBusy, SessionBusy
 from agentkit.run.engine.current_run import CurrentRun
+from agentkit.run.engine.event_sink import EventSink
 from agentkit.run.engine.events import RunFinished
 from agentkit.run.engine.journalled import Journalled
-from agentkit.run.engine.listening import Listening
 from agentkit.run.engine.loop import RunResult, run_loop
 from agentkit.run.engine.run_setup import RunSetup
 from agentkit.run.engine.run_steps import RunSteps
@@ -25,9 +25,9 @@ __all__ = ["Attempt"]
 
 T = TypeVar("T")
 _GRACE = 6.0
-"""Seconds that a run has to end after its time limit: more than its tools have after they are cancelled."""
+"""Seconds from the time limit of a run to its end: more than tools get after their cancellation."""
 _MIN_SECONDS = 0.1
-"""Seconds that a listener has to take the end of a run, also if the time of the run is over."""
+"""Minimum seconds for the last event, even if the time of the run is over."""
 
 
 class Attempt(Generic[Output]):
@@ -35,32 +35,32 @@ class Attempt(Generic[Output]):
 
     Args:
         setup: The run.
-        run: The run, as runs inside of it see it.
-        steps: Performs its steps.
-        listening: Its listener.
+        run: State of the run, shared with inner runs.
+        steps: Performs the steps.
+        sink: Receives the events.
     """
 
-    __slots__ = ("_began", "_conversation", "_listening", "_run", "_setup", "_stepping", "_steps")
+    __slots__ = ("_began", "_conversation", "_run", "_setup", "_sink", "_stepping", "_steps")
 
     _conversation: object
     """Key of the conversation among the claims."""
 
-    def __init__(self, setup: RunSetup[Output], run: CurrentRun, steps: RunSteps, listening: Listening | None) -> None:
+    def __init__(self, setup: RunSetup[Output], run: CurrentRun, steps: RunSteps, sink: EventSink | None) -> None:
         self._setup = setup
         self._run = run
         self._steps = steps
         self._stepping = Journalled(steps, setup.journal, setup.known, run.spending.price)
-        self._listening = listening
+        self._sink = sink
         self._began = 0.0
 
     async def result(self) -> RunResult[Output]:
         """Perform the run to its end.
 
         Raises:
-            SessionBusy: Another run is using the session.
-            RunBusy: A run of this id is in progress.
-            LimitExceeded: The run used more than its limits allow.
-            BaseException: The error that ended it, with the attributes `messages`, `usage` and `journal`.
+            SessionBusy: Another run uses the session.
+            RunBusy: A run with this id is in progress.
+            LimitExceeded: The run exceeded a limit.
+            BaseException: The error that ended the run, with the attributes `messages`, `usage` and `journal`.
         """
         limits = self._setup.definition.limits
         try:
@@ -74,7 +74,7 @@ class Attempt(Generic[Output]):
             finally:
                 self._release()
         except BaseException as raised:
-            # An agent that plain code of a tool runs cannot pause this run: the error names the alternative.
+            # An agent that is run by the function of a tool cannot pause this run: the error contains the alternative.
             error = inner_pause(raised) or raised
             self._complete(error)
             if error is not raised:
@@ -85,12 +85,12 @@ class Attempt(Generic[Output]):
             if cut is None:
                 raise
             result = cut
-        if self._listening is not None:
-            await self._tell_end(result, self._listening)
+        if self._sink is not None:
+            await self._emit_end(result, self._sink)
         return result
 
     async def _performed(self) -> RunResult[Output]:
-        """Perform the loop, and write the journal if it is kept."""
+        """Run the loop, and write the journal if the run has a file or function for it."""
         setup = self._setup
         if setup.keep is None:
             return await self._looped()
@@ -112,7 +112,7 @@ class Attempt(Generic[Output]):
         """Await a part of the run; cancel it after `seconds`.
 
         Raises:
-            LimitExceeded: The run took longer than its limit allows.
+            LimitExceeded: The run exceeded its time limit.
         """
         # The steps are cancelled first and closed a few seconds later, so that they can store results of tools.
         result, error = await outcome(work, seconds, grace=_GRACE)
@@ -123,22 +123,22 @@ class Attempt(Generic[Output]):
             raise error
         return cast(T, result)
 
-    async def _tell_end(self, result: RunResult[Output], listening: Listening) -> None:
-        """Pass the end of the run to the listener, in the time that is left."""
-        result.listener_errors = listening.errors
+    async def _emit_end(self, result: RunResult[Output], sink: EventSink) -> None:
+        """Emit `RunFinished` within the remaining time."""
+        result.listener_errors = sink.errors
         seconds = self._setup.definition.limits.seconds
         try:
             if seconds is None:
-                await listening.emit(RunFinished(result))
+                await sink.emit(RunFinished(result))
             else:
                 left = self._began + seconds - asyncio.get_running_loop().time()
-                await self._within(max(left, _MIN_SECONDS), listening.emit(RunFinished(result)))
+                await self._within(max(left, _MIN_SECONDS), sink.emit(RunFinished(result)))
         except BaseException as error:
             self._complete(error)
             raise
 
     def _claim(self) -> None:
-        """Claim the run and its conversation; several sessions may have one conversation."""
+        """Claim the run and its conversation, which several sessions can share."""
         journal, session = self._setup.journal, self._setup.session
         if session is not None:
             self._conversation = getattr(session, "address", None) or id(session)
@@ -160,27 +160,27 @@ class Attempt(Generic[Output]):
         if writing is None:
             _RUNNING.pop(self._conversation, None)
         else:
-            # A write that hangs was abandoned: no other run may use the conversation before its end.
+            # A hanging write was abandoned: other runs cannot use the conversation before the write finishes.
             writing.add_done_callback(lambda _: _RUNNING.pop(self._conversation, None))
 
     def _complete(self, error: BaseException) -> None:
-        """Give an error the messages, the usage and the journal of the run."""
+        """Add the messages, the usage and the journal of the run to an error."""
         journal, steps, problem = self._setup.journal, self._steps, self._steps.round_problem
         with suppress(Exception):  # an exception without attributes
             if problem and problem not in getattr(error, "__notes__", ()):
                 error.add_note(problem)
-            ended: Any = error  # errors of every class get these attributes
-            ended.messages = (*journal.messages, *steps.unstored)
-            ended.usage = journal.usage + steps.usage_outside
-            ended.journal = journal
+            target: Any = error  # errors of every class get these attributes
+            target.messages = (*journal.messages, *steps.unstored)
+            target.usage = journal.usage + steps.usage_outside
+            target.journal = journal
 
     def _cut(self, error: LimitExceeded) -> RunResult[Output] | None:
-        """Return the result of a run that reached a limit: its last text, if the answer is text.
+        """Return the result of a run that reached a limit, with its last text if the output type is text.
 
-        None if nothing was sent, and no prompt can be composed.
+        None if no prompt was sent, and no prompt can be composed.
         """
         journal, sent = self._setup.journal, self._stepping.sent
-        # The limit may be reached before the first prompt, but a result shows a prompt.
+        # A result contains a prompt, but the limit can be reached before the first prompt.
         if sent is None:
             try:
                 sent = self._setup.definition.chain.compose(self._setup.ctx)
@@ -189,7 +189,9 @@ class Attempt(Generic[Output]):
         output: Any = None
         if sent.output is None:
             texts = [message.text for message in journal.messages if message.role == "assistant" and message.text]
-            output = texts[-1] if texts else ""
+            output = ""
+            if texts:
+                output = texts[-1]
         steps = sum([step.kind == "model" for step in journal.steps()])
         return RunResult(output, journal.messages, sent, journal.usage, steps, "limit", journal.run_id, journal, error)
 

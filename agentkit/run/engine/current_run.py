@@ -1,4 +1,4 @@
-"""`CurrentRun`: a run in progress, as its steps and the runs inside of it see it."""
+"""`CurrentRun`: state of a run in progress, shared with its steps and its inner runs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from agentkit.errors import ApprovalError, JournalError, LimitExceeded, Paused
 from agentkit.models.model import Model
+from agentkit.run.engine.event_sink import EventSink, Listener
 from agentkit.run.engine.events import Nested
-from agentkit.run.engine.listening import Listener, Listening
 from agentkit.run.engine.spending import Spending
 from agentkit.run.journal.journal import Journal, inner_id
 from agentkit.run.journal.journal_file import Keeper
@@ -21,16 +21,16 @@ from agentkit_prompts.context.messages import ToolCall
 
 __all__ = ["CurrentRun", "InnerRun", "current_run"]
 
-_ADVICE = "agents call each other deeper than that; allow more, or give the inner ones fewer tools"
+_ADVICE = "agents call each other deeper; raise the limit, or pass fewer tools to inner agents"
 
 
-class _Place(NamedTuple):
-    """The place of code that may start a run."""
+class _Parent(NamedTuple):
+    """Parent of runs that start in a context."""
 
     run: CurrentRun
-    """The run whose tool runs the code."""
+    """The outer run."""
     call_id: str = ""
-    """Id of the call, if an agent is about to run as its tool."""
+    """Id of the tool call, if the inner run is an agent as a tool."""
 
 
 class CurrentRun:
@@ -38,17 +38,17 @@ class CurrentRun:
 
     Args:
         limits: The limits of the run.
-        listening: The listener; None without one.
-        approve: Decides about calls.
+        sink: Receives the events; None without a listener.
+        approve: Approver, or decisions about calls.
         model: The model of its agent.
 
     Attributes:
-        spending: Counts its tokens and its money.
-        keeper: Writes its journal; None if the journal is not kept.
+        spending: Counter of tokens and money.
+        keeper: Writer of the journal; None if the journal is not written.
 
     Raises:
-        LimitExceeded: The run would be inside of too many runs.
-        AgentDefinitionError: The run, or a run around it, has a limit of money, and the price of its model is unknown.
+        LimitExceeded: The run exceeds the maximum depth of inner runs.
+        AgentDefinitionError: The run, or an outer run, limits money, but the price of the model is unknown.
     """
 
     __slots__ = (
@@ -56,37 +56,37 @@ class CurrentRun:
         "_calls",
         "_deepest",
         "_journal",
-        "_place",
+        "_parent",
         "_stopped",
         "_token",
         "_unfinished",
         "approve",
         "keeper",
-        "listening",
+        "sink",
         "spending",
     )
 
     spending: Spending
-    _token: Token[_Place | None]
+    _token: Token[_Parent | None]
     _deepest: int
-    """The number of runs that may be around a run inside of this one."""
+    """Maximum number of outer runs of an inner run."""
 
     def __init__(
-        self, limits: Limits, listening: Listening | None, approve: Approver | Decisions | None, model: Model
+        self, limits: Limits, sink: EventSink | None, approve: Approver | Decisions | None, model: Model
     ) -> None:
-        self.listening = listening
+        self.sink = sink
         self.approve = approve
         self.keeper: Keeper | None = None
         self._journal: Journal | None = None
         self._calls: Sequence[ToolCall] = ()
         self._stopped: dict[str, Exception] = {}
         self._unfinished: dict[str, Journal] = {}
-        self._place = _current_place.get()
+        self._parent = _current_parent.get()
         self._around: tuple[CurrentRun, ...] = ()
-        # The strictest run around this one decides: an inner agent cannot allow itself more.
+        # The strictest outer run decides: an inner agent cannot raise the limit.
         self._deepest = limits.nested_runs
-        if self._place is not None:
-            outer = self._place.run
+        if self._parent is not None:
+            outer = self._parent.run
             self._around = (outer, *outer._around)
             self._deepest = min(outer._deepest, len(self._around) + limits.nested_runs)
             if len(self._around) > outer._deepest:
@@ -95,23 +95,25 @@ class CurrentRun:
 
     @property
     def _call_id(self) -> str:
-        """Id of the call in the run around this one, if this agent runs as its tool."""
-        return "" if self._place is None else self._place.call_id
+        """Id of the call in the outer run, if this agent runs as its tool; or else empty."""
+        if self._parent is None:
+            return ""
+        return self._parent.call_id
 
     def begin(self, journal: Journal, known: Journal | None) -> None:
-        """Make this the current run of the context, with its journal.
+        """Make this run the parent of runs that start in this context.
 
         Args:
-            journal: The journal of this run. If its agent runs as a tool, it is part of the outer journal.
+            journal: The journal of this run; the outer journal contains it if the agent runs as a tool.
             known: The journal of earlier attempts.
         """
-        self._token = _current_place.set(_Place(self))
+        self._token = _current_parent.set(_Parent(self))
         self._journal = journal
         if known is not None:
             self._unfinished = known.unfinished
             self.spending.resume(known.usage)
         if self._call_id:
-            # The outer journal has the lines of this run, so that both are resumed from one file.
+            # The outer journal contains the lines of this run: both are resumed from one file.
             outer = self._around[0]
             if outer._journal is not None:
                 outer._journal.add_inner(self._call_id, journal, is_new=known is None)
@@ -122,47 +124,49 @@ class CurrentRun:
         self.keeper = keeper
 
     def end(self) -> None:
-        """Make the run around this one the current run again."""
-        _current_place.reset(self._token)
+        """Restore the outer run as the parent of runs that start in this context."""
+        _current_parent.reset(self._token)
 
     # Tool calls
 
     def begin_calls(self, calls: Sequence[ToolCall]) -> None:
-        """Note the calls of a round: agents that run as their tools are resumed with this run."""
+        """Store the calls of a round, whose agents are resumed with this run."""
         self._calls = calls
 
     @property
     def stopped(self) -> Mapping[str, Exception]:
-        """The errors that stopped agents as tools, and this run with them, by the ids of the calls."""
+        """Errors that stopped agents as tools, and therefore this run, by call id."""
         return self._stopped
 
     def stop(self, call_id: str, error: Exception) -> None:
-        """Stop this run at the end of the round, because the agent of a call was stopped. The first error counts."""
+        """Stop this run after the round, as the agent of a call stopped. The first error of a call counts."""
         self._stopped.setdefault(call_id, error)
 
     @property
     def unfinished(self) -> Mapping[str, Journal]:
-        """The journals of agents as tools that an earlier attempt began, and that have not been resumed yet."""
+        """Journals of agents as tools that an earlier attempt started and this attempt has not resumed yet."""
         return self._unfinished
 
     @property
     def decided(self) -> Mapping[str, Decision]:
-        """The decisions of earlier attempts, by the ids of the calls."""
-        return {} if self._journal is None else self._journal.decisions
+        """Decisions of earlier attempts, by call id."""
+        if self._journal is None:
+            return {}
+        return self._journal.decisions
 
-    # Runs inside
+    # Inner runs
 
-    def nested_listener(self, call_id: str, name: str) -> Listener | None:
-        """Return the listener of a run inside of a call; None if this run has none. `name`: name of the tool."""
-        listening = self.listening
-        if listening is None:
+    def inner_listener(self, call_id: str, name: str) -> Listener | None:
+        """Return the listener of an inner run of a call; None without a listener. `name`: name of the tool."""
+        sink = self.sink
+        if sink is None:
             return None
-        return lambda event: listening.emit(Nested(call_id, name, event))
+        return lambda event: sink.emit(Nested(call_id, name, event))
 
     def inner_run(self, call_id: str) -> InnerRun | None:
-        """Return the run of an agent as the tool of a call; None if the call is not one of the round.
+        """Return the run of an agent as the tool of a call; None if the call is not part of the round.
 
-        A tool that calls a tool itself, for example, cannot be resumed in the middle.
+        A call of a tool by another tool, for example, cannot be resumed.
         """
         if all(call.id != call_id for call in self._calls):
             return None
@@ -170,7 +174,7 @@ class CurrentRun:
 
 
 class InnerRun:
-    """The run of an agent as the tool of a call. It pauses and is resumed with the run around it.
+    """The run of an agent as a tool. It is paused and resumed with the outer run.
 
     Attributes:
         known: The journal of an earlier attempt; None at the first attempt.
@@ -185,26 +189,26 @@ class InnerRun:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Make the run that starts in the block this one."""
-        token = _current_place.set(_Place(self._outer, self._call_id))
+        """Context in which the run of the agent starts."""
+        token = _current_parent.set(_Parent(self._outer, self._call_id))
         try:
             yield
         finally:
-            _current_place.reset(token)
+            _current_parent.reset(token)
 
     def stops(self, error: Exception) -> bool:
-        """Return True if an error stops the run around this one too; other errors are a result for the model."""
+        """Return True if an error stops the outer run too; other errors are a tool result for the model."""
         if isinstance(error, Paused | ApprovalError | JournalError):
             self._outer.stop(self._call_id, error)
         return self._call_id in self._outer.stopped
 
     @property
     def approve(self) -> Approver | Decisions | None:
-        """The approver of the outer run, which sees the ids of the inner calls with the id of this call in front."""
+        """Approver of the outer run. It receives the ids of inner calls prefixed with the id of this call."""
         approve = self._outer.approve
         if not callable(approve):
             start = inner_id(self._call_id, "")
-            # The mapping is the caller's: a key of another type is no id of a call.
+            # The mapping is an argument of the caller: keys of other types are ignored here and refused later.
             return {
                 call.removeprefix(start): decision
                 for call, decision in (approve or {}).items()
@@ -217,17 +221,19 @@ class InnerRun:
                 if isinstance(answer, Awaitable):
                     answer = await answer
                 return answer
-            except Exception as error:  # it ends the run that it was given to
+            except Exception as error:  # the error ends the outer run, which has the approver
                 self._outer.stop(self._call_id, error)
                 raise
 
         return ask
 
 
-_current_place: ContextVar[_Place | None] = ContextVar("agentkit_run", default=None)
+_current_parent: ContextVar[_Parent | None] = ContextVar("agentkit_run", default=None)
 
 
 def current_run() -> CurrentRun | None:
-    """Return the run whose tool is running, or None outside of tools."""
-    place = _current_place.get()
-    return None if place is None else place.run
+    """Return the run whose tool calls this code, or None outside of tools."""
+    parent = _current_parent.get()
+    if parent is None:
+        return None
+    return parent.run

@@ -1,6 +1,6 @@
-"""Events: what happens in a run, for those who listen. Without a listener no event is made.
+"""Events of a run, for its listener. Without a listener no event is created.
 
-They are not frozen, as that would make each of them twice as slow to build; treat them as if they were.
+Events are immutable by convention: frozen dataclasses would take twice as long to create.
 """
 
 from __future__ import annotations
@@ -44,29 +44,30 @@ Answer = TypeVar("Answer", default=Any)
 
 @dataclass(slots=True)
 class Recalled:
-    """Memory answered."""
+    """The memory returned recalled items."""
 
     query: str
     documents: tuple[Document, ...]
     knowledge: tuple[Fact, ...] = ()
     degraded: tuple[str, ...] = ()
-    """What memory could not do; it answered with what works."""
+    """Error messages of parts of the recall that failed."""
     recalled: tuple[RecalledMessage, ...] = ()
     """Messages of earlier conversations."""
 
 
 @dataclass(slots=True)
 class ConversationCompacted:
-    """The first messages of the conversation are not shown."""
+    """The prompt omits the first messages of the conversation."""
 
     messages: int
+    """Number of omitted messages."""
     summary: str | None
-    """What is shown in their place."""
+    """Summary of the omitted messages."""
 
 
 @dataclass(slots=True)
 class PromptComposed:
-    """This is about to be sent."""
+    """A prompt is about to be sent."""
 
     step: int
     composition: Composition
@@ -74,17 +75,17 @@ class PromptComposed:
 
 @dataclass(slots=True)
 class TextDelta:
-    """A piece of the answer arrived."""
+    """A piece of the answer."""
 
     step: int
     text: str
     is_refusal: bool = False
-    """Whether the model refuses to answer, and says so."""
+    """True if the text is a refusal of the model."""
 
 
 @dataclass(slots=True)
 class ThinkingDelta:
-    """A piece of what the model thinks before it answers arrived."""
+    """A piece of the thinking text before the answer."""
 
     step: int
     text: str
@@ -92,38 +93,38 @@ class ThinkingDelta:
 
 @dataclass(slots=True)
 class ArgumentsDelta:
-    """A piece of the arguments of a tool call arrived: JSON text."""
+    """A piece of the arguments of a tool call, as JSON text."""
 
     step: int
     text: str
     call: int
-    """Which call of the reply it belongs to, from 0."""
+    """Index of the call in the reply, from 0."""
     name: str
-    """The tool that is called, as far as its name is known."""
+    """Name of the tool; can be incomplete while the reply arrives."""
 
 
 @dataclass(slots=True)
 class ModelFellBack:
-    """A model could not answer, and another one is asked: see `FallbackModel`."""
+    """A model failed, and the next model receives the request; see `FallbackModel`."""
 
     step: int
     reason: str
     model: str
-    """The one that is asked now."""
+    """Name of the next model."""
 
 
 @dataclass(slots=True)
 class PartialOutput:
-    """The answer of a type has grown."""
+    """The next part of an answer of an output type arrived."""
 
     step: int
     output: Any
-    """What there is of it, as JSON data: nothing is validated yet, and a text at the end may be half of one."""
+    """The answer so far, as JSON data: not validated, and its last text can be incomplete."""
 
 
 @dataclass(slots=True)
 class ModelReplied:
-    """The model answered, with text, tool calls or both."""
+    """The model replied, with text, tool calls or both."""
 
     step: int
     reply: Reply
@@ -131,7 +132,7 @@ class ModelReplied:
 
 @dataclass(slots=True)
 class ApprovalAsked:
-    """Calls wait for a decision."""
+    """Tool calls wait for a decision."""
 
     step: int
     calls: tuple[ToolCall, ...]
@@ -139,7 +140,7 @@ class ApprovalAsked:
 
 @dataclass(slots=True)
 class ApprovalGiven:
-    """A decision was made about a call."""
+    """A tool call was approved or denied."""
 
     step: int
     call: ToolCall
@@ -156,20 +157,20 @@ class ToolStarted:
 
 @dataclass(slots=True)
 class ToolProgress:
-    """A tool reported how far it is. Of several that the listener has not taken yet, the last one of a call is kept."""
+    """Progress that a tool reported. While the listener is busy, only the latest progress of a call is queued."""
 
     step: int
     call: ToolCall
     message: str
     done: float | None = None
-    """How much is done, in units of the tool."""
+    """Completed work, in units of the tool."""
     total: float | None = None
-    """How much there is to do, if that is known."""
+    """Total work, or None if unknown."""
 
 
 @dataclass(slots=True)
 class ToolFinished:
-    """A tool call ended, one way or another."""
+    """A tool call finished, with a result or an error."""
 
     step: int
     result: ToolResult
@@ -177,7 +178,7 @@ class ToolFinished:
 
 @dataclass(slots=True)
 class Nested:
-    """Something happened in an agent that runs as a tool: its events, up to its own `RunFinished`."""
+    """An event of an agent that runs as a tool, up to its `RunFinished`."""
 
     call_id: str
     """Id of the tool call."""
@@ -188,7 +189,7 @@ class Nested:
 
 @dataclass(slots=True)
 class RunFinished(Generic[Answer]):
-    """The run ended with an answer. Always the last event."""
+    """The run finished with an answer. Always the last event."""
 
     result: RunResult[Answer]
 
@@ -214,7 +215,7 @@ Event: TypeAlias = (
 
 
 def delta_event(step: int, delta: Delta) -> TextDelta | ThinkingDelta | ArgumentsDelta | ModelFellBack:
-    """Return the event of a piece of a reply."""
+    """Return the event of a delta."""
     if delta.kind == "thinking":
         return ThinkingDelta(step, delta.text)
     if delta.kind == "arguments":

@@ -1,4 +1,4 @@
-"""`Journalled`: steps that are answered from a journal as far as it goes, and stored in it from there."""
+"""`Journalled`: steps that are replayed from a journal, and recorded after its end."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from agentkit.errors import JournalError
 from agentkit.models.model import Reply, Usage
 from agentkit.models.prices import Price
 from agentkit.output.output_validators import Checked
-from agentkit.run.engine.steps import Beginning, Ended, Steps, ToolRound
+from agentkit.run.engine.steps import OnResult, RunStart, Steps, ToolRound
 from agentkit.run.journal.journal import Journal
 from agentkit.run.journal.journal_file import Keeper
+from agentkit.run.journal.journal_steps import Entry
 from agentkit.run.journal.sent_layers import SentLayers
 from agentkit.run.parts.compaction import Compacted
 from agentkit.run.parts.decisions import Decision
@@ -29,27 +30,27 @@ from agentkit_tools.tool import Tool
 __all__ = ["Journalled"]
 
 _log = logging.getLogger("agentkit")
-_log.addHandler(logging.NullHandler())  # the application decides where its log goes
+_log.addHandler(logging.NullHandler())  # the application configures its log
 
 
 class Journalled:
-    """Wraps the steps of a run: replays those that its journal has, performs and stores the others.
+    """Wraps the steps of a run: replays the steps in its journal, performs and records the next steps.
 
-    A journal has one entry for each result. It has neither the conversation, which its session stores, nor functions:
-    `begin`, `tools` and a passed `check_output` are performed again in a replay.
+    A journal contains one entry for each result, but no conversation, which the session stores, and no functions:
+    `begin`, `tools` and a successful `check_output` are performed again in a replay.
 
     Args:
         steps: Performs the steps.
-        journal: Receives the results; it begins with the entries of `known`.
-        known: The journal of earlier attempts.
+        journal: Receives the results; it starts with the entries of `known`.
+        known: Journal of earlier attempts.
         price: Price of the model, for journals with the tokens of each layer.
 
     Attributes:
         sent: The composition of the last model call.
-        keeper: Writes the journal; before each step is performed, all lines are written.
+        keeper: Writer of the journal; all lines are written before the next step is performed.
 
     Raises:
-        JournalError: The run takes another step than the journal has the result of.
+        JournalError: The next step of the run does not match the next entry of the journal.
     """
 
     __slots__ = ("_at", "_is_cut", "_is_logged", "_journal", "_known", "_price", "_replays", "_steps", "keeper", "sent")
@@ -59,7 +60,9 @@ class Journalled:
     ) -> None:
         self._steps = steps
         self._journal = journal
-        self._known = [] if known is None else [*known.entries]
+        self._known: list[Entry] = []
+        if known is not None:
+            self._known = [*known.entries]
         self._at = 0
         self._replays = bool(self._known)
         self._price = price
@@ -68,15 +71,15 @@ class Journalled:
         self.sent: Composition | None = None
         self.keeper: Keeper | None = None
 
-    async def begin(self, at: tuple[int, int] | None = None) -> Beginning:
-        is_known = self._replays
-        if is_known:
+    async def begin(self, at: tuple[int, int] | None = None) -> RunStart:
+        is_replay = self._replays
+        if is_replay:
             at = self._next("Begin")
         await self._ready("Begin")
-        begun = await self._steps.begin(at)
-        if not is_known:
-            self._journal.add("Begin", (len(begun.conversation), len(begun.done)))
-        return begun
+        start = await self._steps.begin(at)
+        if not is_replay:
+            self._journal.add("Begin", (len(start.conversation), len(start.done)))
+        return start
 
     async def compact(self, ctx: PromptContext) -> Compacted:
         if self._replays:
@@ -94,7 +97,7 @@ class Journalled:
         await self._ready("Equip")
         tools = await self._steps.tools(ctx)
         if specs is not None:
-            return _as_offered(specs, tools)
+            return _as_recorded(specs, tools)
         self._journal.add("Equip", tuple([tool.spec for tool in tools.values()]))
         return tools
 
@@ -121,13 +124,13 @@ class Journalled:
             if self._next("Append") != messages:
                 raise self._mismatch("Append", "Append")
             return self._stored_repair()
-        # A round that was cut short is stored at once: the writer of the journal may be what hangs.
+        # A cancelled round is stored at once: the journal writer itself can hang.
         if self._is_cut:
             self._check_is_ours()
         elif self._journal.session is not None:
             await self._ready("Append")
         elif self._is_logged:
-            self._note("Append")
+            self._log("Append")
         await self._steps.append(messages, key)
         self._journal.add("Append", messages)
         return None
@@ -140,7 +143,7 @@ class Journalled:
         await self._ready("CallModel")
         reply = await self._steps.call_model(composition, step)
         layers = None
-        # Counting the tokens of each layer takes longer than the step: only kept and observed journals need them.
+        # Counting the tokens of each layer takes longer than the step: only written and observed journals need them.
         if self._journal.has_layers:
             layers = SentLayers.of(composition, reply.usage, self._price)
         self._journal.add("CallModel", reply, layers)
@@ -155,47 +158,47 @@ class Journalled:
         self._journal.add("AskApproval", decisions)
         return decisions
 
-    async def call_tools(self, round_: ToolRound, ended: Ended) -> None:
-        left = {call.id: call for call in round_.calls}
-        while left and self._replays:
-            result, inside = self._next("CallTools")
-            if result.call_id not in left:
+    async def call_tools(self, round_: ToolRound, on_result: OnResult) -> None:
+        pending = {call.id: call for call in round_.calls}
+        while pending and self._replays:
+            result, inner_usage = self._next("CallTools")
+            if result.call_id not in pending:
                 raise self._mismatch("CallTools", "CallTools")
-            del left[result.call_id]
-            ended(result, inside)
-        if not left:
+            del pending[result.call_id]
+            on_result(result, inner_usage)
+        if not pending:
             return
 
-        def stored(result: ToolResult, inside: Usage | None) -> None:
-            self._journal.add("CallTools", (result, inside))
-            ended(result, inside)
+        def record(result: ToolResult, inner_usage: Usage | None) -> None:
+            self._journal.add("CallTools", (result, inner_usage))
+            on_result(result, inner_usage)
 
-        if len(left) < len(round_.calls):
-            round_.calls = tuple(left.values())
+        if len(pending) < len(round_.calls):
+            round_.calls = tuple(pending.values())
         await self._ready("CallTools")
         try:
-            await self._steps.call_tools(round_, stored)
+            await self._steps.call_tools(round_, record)
         except (Exception, asyncio.CancelledError):
             self._is_cut = True
             raise
 
     async def check_output(self, output: Any, step: int) -> Checked:
-        is_known = self._replays
-        if is_known:
+        is_replay = self._replays
+        if is_replay:
             known: Checked = self._next("CheckOutput")
-            # A journal has the problem of an output, but not the output that a validator returned.
+            # A journal contains the problem of an output, but not the output that a validator returned.
             if known.problem is not None:
                 return known
         await self._ready("CheckOutput")
         checked = await self._steps.check_output(output, step)
-        if not is_known:
+        if not is_replay:
             self._journal.add("CheckOutput", checked)
         return checked
 
     # The journal of earlier attempts
 
     def _next(self, name: str) -> Any:
-        """Return the next result of the journal, which must be of the step `name`."""
+        """Return the next result of the journal, which must belong to the step `name`."""
         entry = self._known[self._at]
         if entry.effect != name:
             raise self._mismatch(entry.effect, name)
@@ -204,17 +207,21 @@ class Journalled:
         return entry.answer
 
     def _stored_repair(self) -> Message | None:
-        """Return the message that asked the model to repair its answer, if it is the next entry."""
+        """Return the repair message of the next entry, if any."""
         if not self._replays:
             return None
         entry = self._known[self._at]
-        message = entry.answer[-1] if entry.effect == "Append" and entry.answer else None
-        return message if isinstance(message, Message) and is_repair(message) else None
+        if entry.effect != "Append" or not entry.answer:
+            return None
+        message = entry.answer[-1]
+        if not isinstance(message, Message) or not is_repair(message):
+            return None
+        return message
 
     def _mismatch(self, stored: str, name: str) -> JournalError:
         return JournalError(
-            f"journal of run {self._journal.run_id!r}: it continues with {stored}, the run with {name}: "
-            "it is the journal of another agent, or the agent has changed since",
+            f"journal of run {self._journal.run_id!r}: the next entry is {stored}, but the next step is {name}: "
+            "the journal belongs to another agent, or the agent has changed",
             name=stored,
             value=name,
         )
@@ -222,35 +229,33 @@ class Journalled:
     # Before a step is performed
 
     async def _ready(self, name: str) -> None:
-        """Wait until the results of earlier steps are written: they would be lost if this step ended the process."""
+        """Wait until the results of earlier steps are written, as this step can end the process."""
         if self.keeper is not None:
             await self.keeper.written()
         if self._is_logged:
-            self._note(name)
+            self._log(name)
 
-    def _note(self, name: str) -> None:
+    def _log(self, name: str) -> None:
         _log.debug("run %s: %s", self._journal.run_id, name)
 
     def _check_is_ours(self) -> None:
-        """Refuse to store a round that was cut short because another process continues the run."""
+        """Refuse to store a cancelled round if another process continues the run."""
         if self.keeper is not None and self.keeper.is_taken:
             raise JournalError(f"run {self._journal.run_id!r}: another process continues it", value="taken")
 
 
-def _as_offered(specs: tuple[ToolSpec, ...], tools: Mapping[str, Tool]) -> dict[str, Tool]:
-    """Return the tools that the model was offered, with the specs of then and the functions of now.
+def _as_recorded(specs: tuple[ToolSpec, ...], tools: Mapping[str, Tool]) -> dict[str, Tool]:
+    """Return the tools of an earlier prompt, with their recorded specifications and current functions.
 
     Raises:
-        JournalError: Some of them do not exist any more.
+        JournalError: Tools are missing now.
     """
-    gone = [spec.name for spec in specs if spec.name not in tools]
-    if gone:
-        raise JournalError(
-            f"the run was offered tools that are gone: {', '.join(gone)}", name="tools", value=", ".join(gone)
-        )
-    offered: dict[str, Tool] = {}
+    missing = ", ".join(spec.name for spec in specs if spec.name not in tools)
+    if missing:
+        raise JournalError(f"the run requires tools that are missing now: {missing}", name="tools", value=missing)
+    recorded: dict[str, Tool] = {}
     for spec in specs:
         tool = copy(tools[spec.name])
         tool.spec = spec
-        offered[spec.name] = tool
-    return offered
+        recorded[spec.name] = tool
+    return recorded

@@ -1,17 +1,17 @@
-"""The agent loop. It does no I/O: it awaits `Steps`, and everything an agent decides is on this page."""
+"""The agent loop: all decisions of a run. It awaits `Steps` for everything else, and does no I/O."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from operator import is_
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple
 
 from agentkit.errors import LimitExceeded, NothingToContinue, OutputError, OutputStopped, RunIdReused
 from agentkit.models.model import NO_USAGE, Reply, Usage
+from agentkit.run.engine.call_ids import with_unique_ids
 from agentkit.run.engine.run_setup import RunSetup
 from agentkit.run.engine.steps import Steps, ToolRound
 from agentkit.run.journal.journal import Journal
@@ -38,34 +38,33 @@ _NO_DECISIONS: Mapping[str, Decision] = MappingProxyType({})
 
 @dataclass(slots=True, repr=False)
 class RunResult(Generic[Output]):
-    """How a run ended. Not frozen, which would be slow to build; treat it as if it were."""
+    """Result of a run. Immutable by convention: a frozen dataclass would take longer to create."""
 
     __repr__ = short_repr
 
     output: Output
-    """The answer. If a limit ended the run, its last text, or None if the answer is another type."""
+    """The answer. If a limit ended the run: its last text, or None if the output type is not text."""
     messages: tuple[Message, ...]
-    """What the run added to the conversation, the user's message first."""
+    """Messages that the run added to the conversation, starting with the user message."""
     composition: Composition
-    """The last prompt that was sent. If a limit ended the run before that, its prompt without missing recalls.
-    """
+    """The last sent prompt. If a limit ended the run before its first request: its prompt, without recalled items."""
     usage: Usage
-    """Tokens of all model calls, including the calls of agents that ran as tools."""
+    """Usage of all model calls, including the calls of agents that ran as tools."""
     steps: int
-    """Model calls."""
+    """Number of model calls."""
     finish_reason: str
-    """Why the model stopped: `stop`, or `length` when the answer was cut; see `Reply`."""
+    """`stop`, or `length` if the answer was cut; see `Reply`."""
     run_id: str
     journal: Journal = field(repr=False, compare=False)
-    """What the run asked for and was answered: `Agent.resume` takes it."""
+    """Record of all steps, from which `Agent.resume` can resume the run."""
     limit: LimitExceeded | None = None
     """The limit that ended the run, if `Limits.on_limit` is `return`."""
     listener_errors: Sequence[Exception] = ()
-    """Errors of `on_event`, if `on_event_error` is `report`; the first of them if it raised many."""
+    """Errors of `on_event`, if `on_event_error` is `report`; at most the first 16."""
 
     @property
     def cost(self) -> float | None:
-        """US dollars of all model calls; None if a price is not known."""
+        """US dollars of all model calls; None if a price is unknown."""
         return self.usage.money
 
     def trace(self) -> TraceSpan:
@@ -74,59 +73,60 @@ class RunResult(Generic[Output]):
 
     @property
     def citations(self) -> tuple[Citation, ...]:
-        """The documents that the answer names by their labels, `[source#chunk]`, with their places in it, in order."""
+        """Labels of documents in the answer, `[source#chunk]`, in order, with their documents and positions."""
         return citations(self._text, self.composition)
 
     @property
     def unknown_labels(self) -> tuple[str, ...]:
-        """What looks like a label in the answer and is that of no document that was sent: it is no citation."""
+        """Labels in the answer that match no document of the prompt."""
         return unknown_labels(self._text, self.composition)
 
     @property
     def _text(self) -> str:
-        """The text of the reply, whatever type the output has."""
-        return next((one.text for one in reversed(self.messages) if one.role == "assistant" and one.text), "")
+        """Text of the last reply; the output can have another type."""
+        replies = (message for message in reversed(self.messages) if message.role == "assistant" and message.text)
+        return next((message.text for message in replies), "")
 
 
 async def run_loop(run: RunSetup[Output], steps: Steps) -> RunResult[Output]:
     """Answer one user input.
 
-    A replay awaits nothing that suspends: `run_loop(run, steps).send(None)` returns at its end.
+    A replay never suspends: `run_loop(run, steps).send(None)` returns at the end of the journal.
 
     Raises:
-        LimitExceeded: The run used more than its limits allow.
-        OutputError: The answer is not the output type, after all repair turns.
+        LimitExceeded: The run exceeded a limit.
+        OutputError: The answer does not match the output type, after all repairs.
         NothingToContinue: The run has no input, and the last message of the conversation is an answer.
-        RunIdReused: An earlier run of this id had another input.
+        RunIdReused: An earlier run with this id had another input.
     """
     chain, limits = run.definition.chain, run.definition.limits
-    turn = _Turn(run, steps)
-    await turn.begin()
-    while turn.result is None:
-        if limits.steps is not None and turn.step >= limits.steps:
-            raise LimitExceeded("steps", limits.steps, "the model did not come to an answer; allow more")
-        turn.step += 1
-        reply = chain.answer.reply(await steps.call_model(turn.composition, turn.step))
-        turn.usage += reply.usage
+    state = _LoopState(run, steps)
+    await state.begin()
+    while state.result is None:
+        if limits.steps is not None and state.step >= limits.steps:
+            raise LimitExceeded("steps", limits.steps, "the model returned no final answer; raise the limit")
+        state.step += 1
+        reply = chain.answer.reply(await steps.call_model(state.composition, state.step))
+        state.usage += reply.usage
         if reply.message.tool_calls:
-            await turn.call_tools(reply.message)
+            await state.call_tools(reply.message)
         else:
-            await turn.read_answer(reply)
-        if turn.result is None:
-            limits.check(turn.usage)
-            await turn.compose_next()
-    return turn.result
+            await state.read_answer(reply)
+        if state.result is None:
+            limits.check(state.usage)
+            await state.compose_next()
+    return state.result
 
 
 class _Answer(NamedTuple):
-    """The answer of a reply, or the message that asks the model to repair it."""
+    """The answer of a reply, or a message that requests its repair."""
 
     output: Any
     repair: Message | None
 
 
-class _Turn(Generic[Output]):
-    """One run between two steps: its context, its messages and its counts."""
+class _LoopState(Generic[Output]):
+    """State of a run between two steps: its context, messages and counters."""
 
     __slots__ = (
         "chain",
@@ -147,7 +147,7 @@ class _Turn(Generic[Output]):
     composition: Composition
     """The next prompt."""
     tools: Mapping[str, Tool]
-    """The tools that the model may call, by name."""
+    """The available tools, by name."""
 
     def __init__(self, run: RunSetup[Output], steps: Steps) -> None:
         self.run = run
@@ -162,20 +162,20 @@ class _Turn(Generic[Output]):
         self.unavailable: set[str] = set()  # the names of tools that failed too often
         self.result: RunResult[Output] | None = None
 
-    # The beginning
+    # Start of the run
 
     async def begin(self) -> None:
-        """Read the conversation, complete the context and store the message of the user."""
+        """Read the conversation, complete the context and store the user message."""
         conversation, stored = await self.steps.begin()
         if conversation is not self.ctx.conversation:
             self.ctx = self.ctx.evolve(conversation=conversation)
         answer = None
         if stored:
             answer = await self._continue(stored)
-        # Missing kwargs are found before memory is asked, and before a model writes a summary.
+        # Missing kwargs are reported before a recall, and before a model writes a summary.
         self.chain.preflight(self.ctx.user_input)
         await self._complete_context()
-        # The prompt is composed before anything is stored: one that cannot be rendered changes no conversation.
+        # The prompt is composed before anything is stored: a rendering error changes no conversation.
         self.composition = self.chain.compose(self.ctx, cache=self.run.render_cache)
         if not stored:
             self.messages = (self.ctx.user_input.message,)
@@ -188,7 +188,7 @@ class _Turn(Generic[Output]):
             self.composition = self.chain.compose(self.ctx, cache=self.run.render_cache)
 
     async def _continue(self, stored: tuple[Message, ...]) -> _Answer | None:
-        """Continue after the messages that an earlier attempt stored; return its answer, if there was one."""
+        """Continue after the messages of an earlier attempt; return its answer, if any."""
         run = self.run
         self.messages = stored
         self.repairs = sum(map(is_repair, stored))
@@ -197,10 +197,10 @@ class _Turn(Generic[Output]):
         answer = None
         if stored[-1].role == "assistant" and not stored[-1].tool_calls:
             answer = await self._read(Reply(stored[-1]), stored)
-        if run.journal.goes_on:
+        if run.journal.continues_session:
             if answer is not None and answer.repair is None:
                 raise NothingToContinue(
-                    "the last message of the conversation is an answer: give the run an input",
+                    "the last message of the conversation is an answer: pass an input to the run",
                     name="user_input",
                     value="answered",
                 )
@@ -222,7 +222,7 @@ class _Turn(Generic[Output]):
             conversation = self.ctx.conversation[compacted.messages :]
             self.ctx = self.ctx.evolve(conversation=conversation, summary=compacted.summary)
         if definition.tools.is_per_run:
-            await self._make_tools()
+            await self._create_tools()
         else:
             self.tools = definition.tools.tools
         if needs_selection(self.chain.layers):
@@ -234,7 +234,7 @@ class _Turn(Generic[Output]):
     # Replies without tool calls
 
     async def read_answer(self, reply: Reply) -> None:
-        """Store a reply; end the run with its answer, or ask the model to repair it."""
+        """Store a reply; finish the run with its answer, or request a repair."""
         message = reply.message
         repair = await self.steps.append((message,), f"{self.run.journal.run_id}:{self.step}")
         if repair is None:
@@ -247,13 +247,13 @@ class _Turn(Generic[Output]):
         self._add(message, repair)
 
     async def _read(self, reply: Reply, messages: Sequence[Message] = ()) -> _Answer:
-        """Read an answer; `messages` are those of an earlier attempt, which ends with it.
+        """Read an answer; `messages` are the messages of an earlier attempt that ended with this answer.
 
         Raises:
-            OutputError: The answer is not the output type, or a validator refused it, and no repair is left.
+            OutputError: The answer does not match the output type, or a validator refused it, after all repairs.
         """
         if self.chain.answer.tool is not None and len(messages) > 1 and messages[-2].role == "tool":
-            # The earlier attempt called the function that takes the answer; the message has its return value.
+            # The earlier attempt called the output function; the message contains its return value.
             return await self._check(self.chain.answer.restored(reply.message.text))
         try:
             output = self.chain.parse(reply)
@@ -287,27 +287,27 @@ class _Turn(Generic[Output]):
 
     async def call_tools(self, message: Message) -> None:
         """Run the calls of a reply, and store the reply with their results."""
-        message = _with_unique_ids(message, self.seen, self.step)
+        message = with_unique_ids(message, self.seen, self.step)
         allowed = self.run.definition.limits.tool_calls
         if allowed is not None and len(self.seen) > allowed:
-            raise LimitExceeded("tool_calls", allowed, "allow more, or offer fewer tools")
-        asking = _asking(message.tool_calls, self.tools)
+            raise LimitExceeded("tool_calls", allowed, "raise the limit, or pass fewer tools")
+        calls = _calls_with_approval(message.tool_calls, self.tools)
         decisions = _NO_DECISIONS
-        if asking:
-            decisions = await self.steps.ask_approval(asking, self.step)
+        if calls:
+            decisions = await self.steps.ask_approval(calls, self.step)
         before = self.ctx.conversation, self.messages, (message,)
         round_ = ToolRound(message.tool_calls, self.step, decisions, self.usage, before)
         results: dict[str, ToolResult] = {}
 
-        def ended(result: ToolResult, inside: Usage | None) -> None:
+        def on_result(result: ToolResult, inner_usage: Usage | None) -> None:
             results[result.call_id] = result
-            if inside is not None:
-                round_.usage = self.usage = self.usage + inside
+            if inner_usage is not None:
+                round_.usage = self.usage = self.usage + inner_usage
 
         try:
-            await self.steps.call_tools(round_, ended)
+            await self.steps.call_tools(round_, on_result)
         except (Exception, asyncio.CancelledError):
-            # Tools of a round that was cut short may have changed the world: the conversation keeps their results.
+            # Tools of a cancelled round can have had effects: the conversation stores their results.
             if len(results) == len(message.tool_calls):
                 with suppress(Exception):
                     await self._end_round(message, results, is_cut=True)
@@ -316,14 +316,14 @@ class _Turn(Generic[Output]):
         await self._end_round(message, results)
 
     def _withdraw_failed(self, results: Mapping[str, ToolResult]) -> None:
-        """Offer tools that failed too often no more."""
+        """Remove tools that failed too often from the next prompts."""
         failed = {result.name for result in results.values() if result.status == "unavailable"}
         if not failed <= self.unavailable:
             self.unavailable |= failed
             self.ctx = self.ctx.evolve(tools=self._offered(self.ctx.tools))
 
     async def _end_round(self, message: Message, results: Mapping[str, ToolResult], *, is_cut: bool = False) -> None:
-        """Store a round of tool calls; end the run if one of its results is the answer."""
+        """Store a round of tool calls; finish the run if a result is the answer."""
         fresh = (message, *[results[call.id].message for call in message.tool_calls])
         key = f"{self.run.journal.run_id}:{self.step}"
         final = _final(message, self.tools, results)
@@ -341,7 +341,7 @@ class _Turn(Generic[Output]):
                 raise self.chain.answer.failed(ending)
             self.repairs += 1
         elif is_cut and self.chain.answer.validators:
-            return  # the run was cut before the answer was checked: the next attempt checks it
+            return  # the run was cancelled before the answer was validated: the next attempt validates the answer
         else:
             output, text = self.chain.answer.returned(ending)
             answer = await self._check(output)
@@ -354,26 +354,26 @@ class _Turn(Generic[Output]):
         self._add(*fresh)
 
     async def _end_with_final(self, final: ToolResult, fresh: tuple[Message, ...], key: str) -> None:
-        """End the run with the result of a final tool as the answer."""
+        """Finish the run with the result of a final tool as the answer."""
         answer = Message("assistant", final.message.text)
         try:
             output = self.chain.parse(Reply(answer))
         except OutputError:
-            # The tool may have changed the world: its result is stored although it is no answer.
+            # The tool can have had effects: its result is stored although it is not a valid answer.
             await self.steps.append(fresh, key)
             raise
         await self.steps.append((*fresh, answer), key)
         self._finish(output, (*fresh, answer))
 
-    # The next prompt, and the end
+    # The next prompt, and the end of the run
 
     async def compose_next(self) -> None:
         """Compose the prompt of the next step."""
         if self.run.definition.tools.is_per_step:
-            await self._make_tools()
+            await self._create_tools()
         self.composition = self.chain.compose(self.ctx, cache=self.run.render_cache)
 
-    async def _make_tools(self) -> None:
+    async def _create_tools(self) -> None:
         self.tools = await self.steps.tools(self.ctx)
         self.ctx = self.ctx.evolve(tools=self._offered([tool.spec for tool in self.tools.values()]))
 
@@ -387,7 +387,7 @@ class _Turn(Generic[Output]):
         self.ctx = self.ctx.evolve(intermediate=before.append(*fresh) if len(before) else Conversation(fresh))
 
     def _finish(self, output: Any, fresh: tuple[Message, ...] = (), reason: str = "stop") -> None:
-        """End the run with its answer."""
+        """Finish the run with its answer."""
         journal = self.run.journal
         messages = self.messages + fresh
         self.result = RunResult(
@@ -401,22 +401,24 @@ def visible(chain: Chain[Any], ctx: PromptContext, cache: RenderCache | None, *,
     `is_cut`: the conversation of `ctx` is the end of a longer one.
     """
     if (chain.budget is None and not hasattr(chain.model, "fitted")) or not len(ctx.conversation):
-        return len(ctx.conversation) if is_cut else None
+        if not is_cut:
+            return None
+        return len(ctx.conversation)
     return len(chain.compose(ctx, cache=cache).conversation)
 
 
 def remembering(ctx: PromptContext, found: Found) -> PromptContext:
     """Return the context with recalled items; recalled facts come after the facts of the context.
 
-    Requests to repair an answer are left out: they have the role of the user, and may quote the model.
+    Repair messages are omitted: they have the role of the user, but can quote the model.
     """
     recalled = tuple([message for message in found.recalled if not is_repair(message)])
     knowledge = (*ctx.knowledge, *found.knowledge)
     return ctx.evolve(documents=found.documents, knowledge=knowledge, recalled=recalled)
 
 
-def _asking(calls: tuple[ToolCall, ...], tools: Mapping[str, Tool]) -> tuple[ToolCall, ...]:
-    """Return the calls of tools that may need approval; a tool denies a call that was not approved."""
+def _calls_with_approval(calls: tuple[ToolCall, ...], tools: Mapping[str, Tool]) -> tuple[ToolCall, ...]:
+    """Return the calls of tools whose policy can require approval."""
     return tuple([call for call in calls if call.name in tools and tools[call.name].policy.approval != "never"])
 
 
@@ -427,23 +429,3 @@ def _final(message: Message, tools: Mapping[str, Tool], results: Mapping[str, To
         if tool is not None and tool.policy.final and results[call.id].ok:
             return results[call.id]
     return None
-
-
-def _with_unique_ids(message: Message, seen: set[str], step: int) -> Message:
-    """Give each call an id that is unique in the run: results, approval and idempotency keys use it.
-
-    An id with a slash is replaced too: a slash separates the id of a call from the ids of the agent that it runs.
-    """
-    calls = []
-    for number, call in enumerate(message.tool_calls, 1):
-        call_id = call.id
-        if not call_id or call_id in seen or "/" in call_id:
-            call_id = f"call_{step}_{number}"
-            while call_id in seen:
-                call_id += "_"
-            call = replace(call, id=call_id)
-        seen.add(call_id)
-        calls.append(call)
-    if all(map(is_, calls, message.tool_calls)):
-        return message
-    return replace(message, tool_calls=tuple(calls))

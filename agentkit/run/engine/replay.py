@@ -10,8 +10,8 @@ from agentkit.models.model import Reply
 from agentkit.run.engine.journalled import Journalled
 from agentkit.run.engine.loop import run_loop
 from agentkit.run.engine.run_setup import RunSetup
-from agentkit.run.engine.run_steps import beginning
-from agentkit.run.engine.steps import Beginning, Ended, ToolRound
+from agentkit.run.engine.run_steps import run_start
+from agentkit.run.engine.steps import OnResult, RunStart, ToolRound
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.agent_definition import AgentDefinition
 from agentkit.run.parts.compaction import Compacted
@@ -46,8 +46,8 @@ def replayed_contexts(
     """
     if journal.session is not None and session is None:
         raise JournalError(
-            f"run {journal.run_id!r}: the session {journal.session!r}, which it went on with, does not exist any more: "
-            "what was sent cannot be composed again",
+            f"run {journal.run_id!r}: its session {journal.session!r} no longer exists: "
+            "its prompts cannot be composed again",
             name="session",
             value=journal.session,
         )
@@ -90,36 +90,40 @@ class _Replay(Journalled):
         ctx: Context of the run if it has no model call.
     """
 
-    __slots__ = ("_offered", "_setup", "contexts", "ctx")
+    __slots__ = ("_recorded", "_setup", "contexts", "ctx")
 
     def __init__(self, setup: RunSetup[Any]) -> None:
         super().__init__(cast(Any, None), setup.journal, setup.journal)
         self._setup = setup
         self.contexts: list[PromptContext] = []
         self.ctx = setup.ctx
-        self._offered: dict[str, Tool] = {}
+        self._recorded: dict[str, Tool] = {}
 
-    async def begin(self, at: tuple[int, int] | None = None) -> Beginning:
+    async def begin(self, at: tuple[int, int] | None = None) -> RunStart:
         if self._replays:
             at = self._next("Begin")
-        begun = beginning(self._setup, at)
-        self.ctx = self.ctx.evolve(conversation=begun.conversation)
-        return begun
+        start = run_start(self._setup, at)
+        self.ctx = self.ctx.evolve(conversation=start.conversation)
+        return start
 
     async def compact(self, ctx: PromptContext) -> Compacted:
-        return await super().compact(ctx) if self._replays else Compacted()
+        if not self._replays:
+            return Compacted()
+        return await super().compact(ctx)
 
     async def tools(self, ctx: PromptContext) -> dict[str, Tool]:
-        # Toolsets may use a network: a replay has the offered specs, without functions and policies.
+        # Toolsets can use a network: a replay has the recorded specifications, without functions and policies.
         if self._replays:
-            self._offered = {}
+            self._recorded = {}
             for spec in self._next("Equip"):
-                tool = self._offered[spec.name] = copy(_NO_TOOL)
+                tool = self._recorded[spec.name] = copy(_NO_TOOL)
                 tool.spec = spec
-        return self._offered
+        return self._recorded
 
     async def recall(self, query: str, visible: int | None) -> Found:
-        return await super().recall(query, visible) if self._replays else Found(())
+        if not self._replays:
+            return Found(())
+        return await super().recall(query, visible)
 
     async def append(self, messages: tuple[Message, ...], key: str) -> Message | None:
         if self._replays:
@@ -135,11 +139,11 @@ class _Replay(Journalled):
         self.contexts.append(composition.context)
         return await super().call_model(composition, step)
 
-    async def call_tools(self, round_: ToolRound, ended: Ended) -> None:
+    async def call_tools(self, round_: ToolRound, on_result: OnResult) -> None:
         # The loop requests no decisions about tools without policies.
         if self._replays and self._known[self._at].effect == "AskApproval":
             self._next("AskApproval")
-        await super().call_tools(round_, ended)
+        await super().call_tools(round_, on_result)
 
     async def _ready(self, name: str) -> None:
         raise _End

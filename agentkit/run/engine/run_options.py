@@ -12,8 +12,8 @@ from agentkit.ground.unknown_options import AGENT_ELSEWHERE, check_names
 if TYPE_CHECKING:
     from agentkit.models.model import Model
     from agentkit.models.settings import ModelSettings
+    from agentkit.run.engine.event_sink import ListenerErrors
     from agentkit.run.engine.events import Event
-    from agentkit.run.engine.listening import ListenerErrors
     from agentkit.run.journal.journal_file import Keep
     from agentkit.run.parts.compaction import Compaction
     from agentkit.run.parts.decisions import Approver, Decisions
@@ -51,27 +51,27 @@ class AgentOptions(TypedDict, total=False):
 
 
 class RunOptions(AgentOptions, Generic[Deps, Output], total=False):
-    """Options of the methods of an agent. All of them are optional.
+    """Options of the methods of an agent, all optional.
 
-    An option that a method does not take is an `UnknownOption`, which names the method that takes it.
+    An option that a method does not support raises an `UnknownOption` with the methods that support it.
     """
 
-    # Taken by `with_changes`, `override`, `run` and `resume`, as are the options of an agent except `counter`.
+    # Options of `with_changes`, `override`, `run` and `resume`, as are the options of an agent except `counter`.
     model: Model | str
     """Replaces the model."""
     instructions: AnyPrompt
-    """Replaces all prompts by text or a prompt."""
+    """Text or a prompt that replaces all layers."""
     layers: Layers | Prompter
-    """Replaces all prompts."""
+    """Replaces all layers."""
     output: Any
-    """Replaces the type of the answer."""
+    """Replaces the output type."""
 
-    # Taken by `run` and `resume`.
+    # Options of `run` and `resume`.
     deps: Deps
     """Passed to tools in their `ToolContext`."""
     session: SessionProtocol | None
-    """Conversation of the run, which receives its messages; None starts an empty one. `start` takes it too: a worker
-    opens it by id and scope, and does the runs of one session, agent and version in order, one at a time."""
+    """Session of the run, which receives its messages; None: an empty conversation. `start` supports it too: a worker
+    opens the session by id and scope, and performs the runs of one session, agent and version in order."""
     on_event: Callable[[Event[Output]], Awaitable[object] | None] | None
     """Called with every event, in order; an async function is awaited, and the run waits for it."""
     on_event_error: ListenerErrors
@@ -81,36 +81,36 @@ class RunOptions(AgentOptions, Generic[Deps, Output], total=False):
     """Decides about tool calls that need approval: a function, or decisions by the ids of the calls. Without it the run
     pauses at the first call that needs approval."""
     journal: Keep | None
-    """Keeps the journal during the run: a file, or a function that receives each line."""
+    """Destination of the journal: a file, or a function that receives each line."""
 
-    # Taken by `run`; `start` takes `run_id` and `scope` too.
+    # Options of `run`; `start` takes `run_id` and `scope` too.
     history: History | None
     """Turns before the input, `[question, answer]` pairs or messages, of a run without a session."""
     run_id: str | None
-    """Id of the run; a new one if it is not given. Idempotency keys derive from it. `run` with the id of an earlier run
+    """Id of the run; a random id by default. Idempotency keys derive from it. `run` with the id of an earlier run
     on the same session continues that run. The id of a durable run is unique in the database."""
     scope: Scope | str | None
-    """Scope of the memory of a run without a session. A session has its own."""
+    """Scope of the memory in a run without a session. A session has a scope."""
 
-    # Taken by `start` and `schedule`; `map` takes `tenant` and `priority` too.
+    # Options of `start` and `schedule`; `map` takes `tenant` and `priority` too.
     tenant: str | Callable[[Any], str]
-    """Tenant of the run, for lists, costs and limits. `map` takes a function of an input too."""
+    """Tenant of the run, for lists, costs and limits. `map` supports a function of an input too."""
     user: str
     """User of the tenant, for lists."""
     priority: int
-    """Runs with a lower number begin first, from 1; 100 if it is not given."""
+    """Priority of the run, from 1; lower numbers start first. Default: 100."""
     delay: float
-    """Seconds before the run may begin."""
+    """Minimum seconds before the run starts."""
 
-    # Taken by `map`. The limits hold for all maps of the agent: the last map sets them.
+    # Options of `map`. The limits hold for all maps of the agent: the last map sets them.
     concurrency: int | None
-    """Maximum runs at once, on all workers; None: no limit."""
+    """Maximum number of concurrent runs, on all workers; None: no limit."""
     rate: float | None
-    """Maximum runs that begin in a second, on all workers; None: no limit."""
+    """Maximum number of runs that start per second, on all workers; None: no limit."""
     tenant_concurrency: int | None
-    """Maximum runs of one tenant at once, on all workers; None: no limit."""
+    """Maximum number of concurrent runs of one tenant, on all workers; None: no limit."""
     on_progress: Callable[[int, int], object]
-    """Called with the number of written answers, and of all answers."""
+    """Called with the number of written answers and the number of all answers."""
 
 
 CHANGES = frozenset(
@@ -135,7 +135,7 @@ RUN = RESUME | {"history", "run_id", "scope"}
 """Options of `run` and `stream`."""
 
 _MEANT = {**AGENT_ELSEWHERE, "context": "deps"}
-_INPUT = ". What prompts need goes with the input: UserInput(text, additional_kwargs={...})"
+_INPUT = ". Pass kwargs of prompts with the input: UserInput(text, additional_kwargs={...})"
 _TAKEN_BY = {
     **dict.fromkeys(CHANGES, "with_changes, run and resume"),
     "counter": "Agent(...)",
@@ -154,9 +154,11 @@ def check_options(method: str, options: Mapping[str, Any], valid: frozenset[str]
     """Refuse options that a method would ignore.
 
     Raises:
-        UnknownOption: Names all of them.
+        UnknownOption: The error lists all such options.
     """
     if not valid.issuperset(options):
-        also = _INPUT if "session" in valid else ""
+        also = ""
+        if "session" in valid:
+            also = _INPUT
         reasons = {name: f"it is an option of {methods}" for name, methods in _TAKEN_BY.items()}
         check_names(method, options, valid, _MEANT, also=also, reasons=reasons)

@@ -19,13 +19,13 @@ __all__ = ["RunSetup"]
 
 @dataclass(slots=True)
 class RunSetup(Generic[Output]):
-    """The agent, the input and the surroundings of one run, checked."""
+    """Validated agent, input and environment of one run."""
 
     definition: AgentDefinition[Output]
     journal: Journal
-    """Names the run, and stores its steps."""
+    """Record of the steps, with the id of the run."""
     ctx: PromptContext
-    """The input, without the conversation of a session and without what memory finds."""
+    """The input, without the conversation of a session and without recalled items."""
     memory: RecallSource | None
     """The memory of the agent in the scope of the run."""
     session: SessionProtocol | None
@@ -33,7 +33,7 @@ class RunSetup(Generic[Output]):
     render_cache: RenderCache
     """Fragments rendered for earlier turns."""
     known: Journal | None = None
-    """The journal of earlier attempts; None for a new run."""
+    """Journal of earlier attempts; None for a new run."""
     is_new: bool = False
     """True if no earlier run can have this id."""
     keep: Keep | None = None

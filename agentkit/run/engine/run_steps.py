@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -15,10 +15,10 @@ from agentkit.models.model_errors import ModelReplyError
 from agentkit.output.output_validators import Checked, checked_output
 from agentkit.run.engine import events
 from agentkit.run.engine.current_run import CurrentRun
-from agentkit.run.engine.listening import DeltaListener
+from agentkit.run.engine.event_sink import DeltaListener
 from agentkit.run.engine.run_setup import RunSetup
-from agentkit.run.engine.steps import Beginning, Ended, ToolRound
-from agentkit.run.engine.tool_calls import CallWaits, ToolCalls, call_name, what_stopped
+from agentkit.run.engine.steps import OnResult, RunStart, ToolRound
+from agentkit.run.engine.tool_calls import CallMustWait, ToolCalls, call_name, stop_error
 from agentkit.run.parts.compaction import Compacted, compacted
 from agentkit.run.parts.decisions import Decision, decision
 from agentkit.run.parts.recaller import Found
@@ -35,17 +35,17 @@ from agentkit_tools.errors import describe_error
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
-__all__ = ["RunSteps", "beginning"]
+__all__ = ["RunSteps", "run_start"]
 
 
 class RunSteps:
     """Performs the steps of one run.
 
     Attributes:
-        usage_outside: Tokens of model calls that no entry of the journal has yet.
-        unstored: Messages that could not be added to the conversation.
-        round_problem: The reason why the results of a round that was cut short could not be stored; "" if they were.
-        writing: Adds messages to the conversation now.
+        usage_outside: Usage of model calls that no journal entry contains yet.
+        unstored: Messages that could not be appended to the conversation.
+        round_problem: Error while the results of a cancelled round were stored, or empty.
+        writing: Pending write to the conversation, in a thread.
     """
 
     __slots__ = (
@@ -66,7 +66,7 @@ class RunSteps:
         self._chain = setup.definition.chain
         self._run = run
         self._tools = setup.definition.tools.tools
-        self._calls: dict[str, int] = {}  # counted by name of the tool; see `ToolContext.calls`
+        self._calls: dict[str, int] = {}  # number of calls by tool name; see `ToolContext.calls`
         if setup.known is not None:
             self._calls = counts_after(setup.known.tool_results)
         self._is_cut = False
@@ -77,21 +77,22 @@ class RunSteps:
 
     # The context
 
-    async def begin(self, at: tuple[int, int] | None = None) -> Beginning:
+    async def begin(self, at: tuple[int, int] | None = None) -> RunStart:
         setup = self._setup
-        if setup.is_new and at is None and not setup.journal.goes_on:
-            # The common case looks nothing up, so it needs no thread.
-            source = setup.ctx if setup.session is None else setup.session
-            return Beginning(source.conversation)
-        return await in_thread(beginning, setup, at)
+        if setup.is_new and at is None and not setup.journal.continues_session:
+            # The common case needs no look-up, and therefore no thread.
+            if setup.session is None:
+                return RunStart(setup.ctx.conversation)
+            return RunStart(setup.session.conversation)
+        return await in_thread(run_start, setup, at)
 
     async def compact(self, ctx: PromptContext) -> Compacted:
         setup, compaction = self._setup, self._setup.definition.compaction
         assert compaction is not None
         result = await compacted(compaction, self._chain, ctx, setup.session, self._send_summary, setup.journal.run_id)
-        self.usage_outside = NO_USAGE  # the result has it
+        self.usage_outside = NO_USAGE  # `result.usage` contains it
         if result.messages:
-            await self._tell(events.ConversationCompacted, result.messages, result.summary)
+            await self._emit(events.ConversationCompacted, result.messages, result.summary)
         return result
 
     async def tools(self, ctx: PromptContext) -> Mapping[str, Tool]:
@@ -108,7 +109,7 @@ class RunSteps:
         found, error = await run_in_thread(work, is_recall=True)
         if error is not None:
             raise error
-        await self._tell(events.Recalled, query, *found)
+        await self._emit(events.Recalled, query, *found)
         return found
 
     # The conversation
@@ -118,7 +119,7 @@ class RunSteps:
         if session is None:
             return
         try:
-            # Appending in this thread takes less time than asking another one, if the session need not wait.
+            # Without waiting, appending in this thread is faster than in another thread.
             if not session.append_now(*messages, key=key):
                 self.writing = begin_in_thread(_append, session, messages, key)
                 await ended(self.writing)
@@ -137,18 +138,18 @@ class RunSteps:
         return await self.send(self._chain.model, composition, step)
 
     async def send(self, model: Model, composition: Composition, step: int | None = None) -> Reply:
-        """Send a composition and count its tokens. Listeners receive events of a step; a summary has no step."""
-        spending, listening = self._run.spending, self._run.listening
+        """Send a composition and count its usage. The listener receives events of a step; a summary has no step."""
+        spending, sink = self._run.spending, self._run.sink
         price = spending.price
         if model is not self._chain.model:
-            price = spending.checked_price(model)  # a summary may have a separate model
+            price = spending.checked_price(model)  # a summary can use another model
         reserved, usage = spending.reserve(composition, price), NO_USAGE
         try:
-            if listening is None or step is None:
+            if sink is None or step is None:
                 reply = await model.request(composition)
             else:
-                await listening.emit(events.PromptComposed(step, composition))
-                deltas = DeltaListener(listening, step, composition.output)
+                await sink.emit(events.PromptComposed(step, composition))
+                deltas = DeltaListener(sink, step, composition.output)
                 reply = await model.request(composition, on_delta=deltas)
                 await deltas.end()
             if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
@@ -158,12 +159,12 @@ class RunSteps:
             usage = reply.usage
         finally:
             spending.spend(usage, reserved)
-        if listening is not None and step is not None:
-            await listening.emit(events.ModelReplied(step, reply))
+        if sink is not None and step is not None:
+            await sink.emit(events.ModelReplied(step, reply))
         return reply
 
     async def _send_summary(self, model: Model, composition: Composition) -> Reply:
-        """Send a composition that is no step of the run, such as the messages to summarise."""
+        """Send a composition outside of the steps of the run, such as the messages to summarise."""
         reply = await self.send(model, composition)
         self.usage_outside += reply.usage
         return reply
@@ -176,70 +177,82 @@ class RunSteps:
     # Tools
 
     async def ask_approval(self, calls: tuple[ToolCall, ...], step: int) -> Mapping[str, Decision]:
+        waiting = [call for call in calls if await self._needs_approval(call)]
+        if waiting:
+            await self._emit(events.ApprovalAsked, step, tuple(waiting))
+        decisions = await self._decisions(waiting)
+        for call in waiting:
+            await self._emit(events.ApprovalGiven, step, call, decisions[call.id])
+        return decisions
+
+    async def _decisions(self, waiting: Sequence[ToolCall]) -> dict[str, Decision]:
+        """Return the decisions about calls, by call id.
+
+        Raises:
+            Paused: Decisions are missing. The error contains all calls, as a journal stores the decisions of a reply
+                together.
+        """
         approve = self._run.approve
-        asked = [call for call in calls if await self._needs_approval(call)]
-        if asked:
-            await self._tell(events.ApprovalAsked, step, tuple(asked))
         decisions: dict[str, Decision] = {}
         if approve is None or isinstance(approve, Mapping):
-            given: Mapping[str, Any] = approve or {}
-            self.check_decisions({call.id for call in asked})
-            if any(call.id not in given for call in asked):
-                raise Paused(asked)  # all calls: a journal stores the decisions of a reply together
-            for call in asked:
-                decisions[call.id] = decision(given[call.id], call_name(call))
-        else:
-            for call in asked:
-                answer = approve(call)
-                if isinstance(answer, Awaitable):
-                    answer = await answer
-                decisions[call.id] = decision(answer, call_name(call))
-        for call in asked:
-            await self._tell(events.ApprovalGiven, step, call, decisions[call.id])
+            passed: Mapping[str, Any] = approve or {}
+            self.check_decisions({call.id for call in waiting})
+            if any(call.id not in passed for call in waiting):
+                raise Paused(waiting)
+            for call in waiting:
+                decisions[call.id] = decision(passed[call.id], call_name(call))
+            return decisions
+        for call in waiting:
+            answer = approve(call)
+            if isinstance(answer, Awaitable):
+                answer = await answer
+            decisions[call.id] = decision(answer, call_name(call))
         return decisions
 
     async def _needs_approval(self, call: ToolCall) -> bool:
         context = ToolContext(self._setup.deps, self._setup.journal.run_id, call.id)
         return await self._tools[call.name].needs_approval(call, context)
 
-    async def call_tools(self, round_: ToolRound, ended: Ended) -> None:
+    async def call_tools(self, round_: ToolRound, on_result: OnResult) -> None:
         run = self._run
         self._check_used(round_)
         run.begin_calls(round_.calls)
-        running = self._tool_calls(round_, ended)
+        round_calls = self._tool_calls(round_, on_result)
         try:
             calls = round_.calls
             if round_.decisions:
-                calls = await running.allowed()
-            await call_tools(calls, self._tools, running.context, on_start=running.on_start, on_end=running.on_end)
-        except CallWaits:
+                calls = await round_calls.allowed()
+            await call_tools(
+                calls, self._tools, round_calls.context, on_start=round_calls.on_start, on_end=round_calls.on_end
+            )
+        except CallMustWait:
             pass
         except (Exception, asyncio.CancelledError):
             self._is_cut = True
-            # Another process that has taken the run over makes these calls again.
+            # A process that took over the run repeats these calls.
             if run.keeper is None or not run.keeper.is_taken:
-                self._cut_short(running)
+                self._cut_short(round_calls)
             raise
         if run.stopped:
-            raise what_stopped(round_.calls, run.stopped)
+            raise stop_error(round_.calls, run.stopped)
 
-    def _cut_short(self, running: ToolCalls) -> None:
+    def _cut_short(self, round_calls: ToolCalls) -> None:
         try:
-            running.cut_short()
+            round_calls.cancel()
         except Exception as error:
             self._note_problem(error)
 
     def _note_problem(self, error: Exception) -> None:
-        self.round_problem = f"The results of the tool calls could not be kept: {describe_error(error)}"
+        self.round_problem = f"The results of the tool calls could not be stored: {describe_error(error)}"
 
-    def _tool_calls(self, round_: ToolRound, ended: Ended) -> ToolCalls:
-        return ToolCalls(self._setup, self._run, self._tools, self._calls, round_, ended)
+    def _tool_calls(self, round_: ToolRound, on_result: OnResult) -> ToolCalls:
+        return ToolCalls(self._setup, self._run, self._tools, self._calls, round_, on_result)
 
     def _check_used(self, round_: ToolRound) -> None:
-        """Refuse decisions about calls of this round that need none.
+        """Refuse decisions about calls of this round that need no decision.
 
         Raises:
-            ApprovalError: The tools have changed since the run paused; names the calls, none of which ran.
+            ApprovalError: The tools have changed since the run paused. No call of the round ran.
         """
         approve = self._run.approve
         if approve is None or not isinstance(approve, Mapping):
@@ -255,40 +268,41 @@ class RunSteps:
         if self._setup.known is not None:
             self.check_decisions()
 
-    def check_decisions(self, asked: Collection[str] = ()) -> None:
+    def check_decisions(self, waiting: Collection[str] = ()) -> None:
         """Refuse decisions about calls that do not wait.
 
         Args:
-            asked: Ids of the calls that wait. Earlier decisions, and those about calls of inner agents, are allowed.
+            waiting: Ids of the waiting calls. Earlier decisions, and decisions about calls of inner agents, are valid.
 
         Raises:
-            ApprovalError: Names all of them.
+            ApprovalError: Decisions match no waiting call. The error lists all their ids.
         """
-        given = self._run.approve
-        if not isinstance(given, Mapping) or not given:
+        decisions = self._run.approve
+        if not isinstance(decisions, Mapping) or not decisions:
             return
-        inside, decided = self._run.unfinished, self._run.decided
-        unknown = [call for call in given if call not in asked and call not in decided and _outer(call) not in inside]
+        valid = {*waiting, *self._run.decided}
+        unfinished = self._run.unfinished
+        unknown = [call for call in decisions if call not in valid and _outer_call(call) not in unfinished]
         if unknown:
-            waiting = ""
-            if asked:
-                waiting = f"; those that wait: {', '.join(sorted(asked))}"
+            pending = ""
+            if waiting:
+                pending = f"; waiting calls: {', '.join(sorted(waiting))}"
             raise ApprovalError(
-                f"approve: no call that waits has the id {', '.join(sorted(map(repr, unknown)))}{waiting}",
+                f"approve: no waiting call has the id {', '.join(sorted(map(repr, unknown)))}{pending}",
                 name="approve",
                 value=", ".join(sorted(map(str, unknown))),
             )
 
     # Events
 
-    async def _tell(self, event: Callable[..., events.Event[Any]], *args: Any) -> None:
-        """Make an event, pass it to the listener, and wait until the listener has taken it."""
-        if self._run.listening is not None:
-            await self._run.listening.emit(event(*args))
+    async def _emit(self, event: Callable[..., events.Event[Any]], *args: Any) -> None:
+        """Create an event, if the run has a listener, and wait until the listener has processed it."""
+        if self._run.sink is not None:
+            await self._run.sink.emit(event(*args))
 
 
-def _outer(call: object) -> str | None:
-    """Return the id of the call whose agent a decision is for; None if it is for the run itself."""
+def _outer_call(call: object) -> str | None:
+    """Return the id of the call of the inner agent in a call id; None for a call of the run itself."""
     if isinstance(call, str) and "/" in call:
         return call.partition("/")[0]
     return None
@@ -300,74 +314,84 @@ def _no_reply(answer: object) -> str:
         message: object = answer.message
         got = type(message).__name__
         if isinstance(message, Message):
-            got = f"one of the role {message.role}"
+            got = f"a message of the role {message.role}"
     return f"expected a Reply with an assistant Message, got {got}"
 
 
 def _append(session: Any, messages: tuple[Message, ...], key: str) -> None:
-    """Append; once more if another writer was first: replies and results are valid after its messages too."""
+    """Append messages; retry once if another writer was first: replies and results can follow its messages."""
     try:
         session.append(*messages, key=key)
     except Exception as error:
         from agentkit_memory.errors import HeadMoved
 
         if not isinstance(error, HeadMoved) or error.rewound or messages[0].role == "user":
-            raise  # a question would be answered from an outdated prompt; after a rewind the run has no place
+            raise  # the prompt would be outdated, or the conversation was rewound
         session.append(*messages, key=key)
 
 
-# The conversation before a run
+# Start of a run
 
 
-def beginning(setup: RunSetup[Any], at: tuple[int, int] | None) -> Beginning:
-    """Return the messages before a run, and those that an earlier attempt at it stored.
+def run_start(setup: RunSetup[Any], at: tuple[int, int] | None) -> RunStart:
+    """Return the messages before a run, and the messages that an earlier attempt stored.
 
     Raises:
-        NothingToContinue: The run has no input, and the conversation has no message of a user.
-        JournalError: The conversation is shorter than at the beginning of the run.
+        NothingToContinue: The run has no input, and the conversation has no user message.
+        JournalError: The conversation is shorter than at the start of the run.
     """
     session, run_id = setup.session, setup.journal.run_id
-    conversation = (setup.ctx if session is None else session).conversation
     if at is not None:
-        before, done = at
-        if len(conversation) < before + done:
-            raise JournalError(
-                f"run {run_id!r} began after {before + done} messages, and the conversation has "
-                f"{len(conversation)}: it is another one",
-                name="conversation",
-                value=run_id,
-            )
-        if done and session is not None and session.position(f"{run_id}:0") == before:
-            return Beginning(conversation[:before], _stored_messages(run_id, session, before)[:done])
-        return _split(conversation, before, before + done)
-    if setup.journal.goes_on:
+        return _replayed_start(setup, *at)
+    conversation = setup.ctx.conversation
+    if session is not None:
+        conversation = session.conversation
+    if setup.journal.continues_session:
         return _split(conversation, _last_question(conversation), len(conversation))
     first = None
     if session is not None and not setup.is_new:
         first = session.position(f"{run_id}:0")
     if session is None or first is None:
-        return Beginning(conversation)
-    return Beginning(conversation[:first], _stored_messages(run_id, session, first))
+        return RunStart(conversation)
+    return RunStart(conversation[:first], _stored_messages(run_id, session, first))
 
 
-def _split(conversation: Conversation, first: int, last: int) -> Beginning:
-    return Beginning(conversation[:first], tuple(conversation[first:last]))
+def _replayed_start(setup: RunSetup[Any], before: int, done: int) -> RunStart:
+    """Return the start of a run from its journal: `before` messages before the run, and `done` stored messages."""
+    session, run_id = setup.session, setup.journal.run_id
+    conversation = setup.ctx.conversation
+    if session is not None:
+        conversation = session.conversation
+    if len(conversation) < before + done:
+        raise JournalError(
+            f"run {run_id!r} started after {before + done} messages, but the conversation has {len(conversation)}: "
+            "pass the session of the run",
+            name="conversation",
+            value=run_id,
+        )
+    if done and session is not None and session.position(f"{run_id}:0") == before:
+        return RunStart(conversation[:before], _stored_messages(run_id, session, before)[:done])
+    return _split(conversation, before, before + done)
+
+
+def _split(conversation: Conversation, first: int, last: int) -> RunStart:
+    return RunStart(conversation[:first], tuple(conversation[first:last]))
 
 
 def _last_question(conversation: Conversation) -> int:
-    """Return the index of the last message of a user that does not ask for a repair."""
+    """Return the index of the last user message that is not a repair message."""
     for at in range(len(conversation) - 1, -1, -1):
         if conversation[at].role == "user" and not is_repair(conversation[at]):
             return at
     raise NothingToContinue(
-        "the conversation has no message of a user to answer: give the run an input",
+        "the conversation has no user message to answer: pass an input to the run",
         name="user_input",
         value="no question",
     )
 
 
 def _stored_messages(run_id: str, session: SessionProtocol, first: int) -> tuple[Message, ...]:
-    """Return the messages of a run, which were stored step by step; other writers may have added some between them."""
+    """Return the stored messages of a run, without messages of other writers between its steps."""
     conversation = session.conversation
     stored, step = [conversation[first]], 1
     position = session.position(f"{run_id}:1")
@@ -377,7 +401,7 @@ def _stored_messages(run_id: str, session: SessionProtocol, first: int) -> tuple
         for at in range(position, len(conversation)):
             message = conversation[at]
             if at == following or (message.role == "user" and not is_repair(message)):
-                break  # the next step, or another writer
+                break  # start of the next step, or a message of another writer
             stored.append(message)
         position = following
     return tuple(stored)

@@ -1,7 +1,7 @@
-"""`Spending`: the tokens and the money of a run, shared with the runs around it.
+"""`Spending`: counter of the tokens and the money of a run, shared with its outer runs.
 
-A run that the code of a tool starts counts in the run of that tool, whether it is an agent as a tool or a call of
-`run`, and it may use no more than is left there.
+A run that a tool starts, as an agent as a tool or by `run`, counts in the outer run too, and can only use what its
+limits leave.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Reserved", "Spending"]
 
 
 class Reserved(NamedTuple):
-    """Tokens and money that are set aside for a prompt until its reply."""
+    """Tokens and money that are reserved for a prompt until its reply."""
 
     tokens: int = 0
     money: float = 0.0
@@ -32,16 +32,16 @@ _NOTHING = Reserved()
 
 
 class Spending:
-    """Counts what one run uses, in it and in all runs around it.
+    """Counts the usage of a run, in the run and in all outer runs.
 
     Args:
         limits: The limits of the run.
         model: The model of its agent.
-        call_id: Id of the call in the run around this one whose tool this run is; "" for another run.
-        around: The runs around this one, the nearest first.
+        call_id: Id of the call in the outer run, if this run is an agent as a tool; or else empty.
+        around: Counters of the outer runs, innermost first.
 
     Raises:
-        AgentDefinitionError: This run, or a run around it, has a limit of money, and the price of the model is unknown.
+        AgentDefinitionError: This run, or an outer run, limits money, but the price of the model is unknown.
     """
 
     __slots__ = ("_around", "_call_id", "_inner", "_is_limited", "_limits", "_money", "_reserved", "_tokens", "price")
@@ -53,8 +53,8 @@ class Spending:
         self._tokens = 0
         self._money = 0.0
         self._reserved = _NOTHING
-        # Usage of runs inside, each with the id of its call. A tool may run an agent in another thread: only methods of
-        # lists that are atomic change it.
+        # Usage of inner runs, with call ids. A tool can run an agent in another thread: only atomic methods of lists
+        # change it.
         self._inner: list[tuple[str, Usage]] = []
         self._is_limited = limits.tokens is not None or limits.money is not None
         if around and around[0]._is_limited:
@@ -62,10 +62,10 @@ class Spending:
         self.price = self.checked_price(model)
 
     def checked_price(self, model: Model) -> Price | None:
-        """Return the price of a model; None if it is unknown and no limit needs it.
+        """Return the price of a model; None if the price is unknown and no limit requires it.
 
         Raises:
-            AgentDefinitionError: The price is unknown, and this run, or a run around it, has a limit of money.
+            AgentDefinitionError: The price is unknown, but this run, or an outer run, limits money.
         """
         price = price_of(model)
         if price is None and self._is_limited:
@@ -75,20 +75,20 @@ class Spending:
         return price
 
     def reserve(self, composition: Composition, price: Price | None) -> Reserved:
-        """Set aside the cost of a prompt, in this run and all runs around it.
+        """Reserve the cost of a prompt, in this run and all outer runs.
 
-        A single prompt may take more than is left: its reply reports how much it took. It may not while other prompts
-        are in progress. The cost of a reply is unknown: it is estimated to be as long as its prompt.
+        A single prompt can exceed the limit, as only its reply reports the cost. Concurrent prompts cannot: their costs
+        are estimated.
 
         Raises:
-            LimitExceeded: One of these runs has too little left.
+            LimitExceeded: The limit of one of these runs does not suffice.
         """
         if not self._is_limited:
             return _NOTHING
         tokens = composition.tokens
         money = 0.0
         if price is not None:
-            # The cost of the reply is unknown: it is estimated to be as long as the prompt.
+            # The length of the reply is unknown: it is estimated as the length of the prompt.
             money = price.of(Usage(tokens, tokens))
         runs = (self, *self._around)
         for run in runs:
@@ -98,21 +98,21 @@ class Spending:
         return Reserved(tokens, money)
 
     def _check_room(self, tokens: int, money: float) -> None:
-        """Refuse a prompt if what is used, and reserved by other prompts, leaves no room for it."""
+        """Refuse a prompt that exceeds a limit together with the usage and the reservations of other prompts."""
         limits, reserved = self._limits, self._reserved
         if limits.tokens is not None:
-            wanted = 0
+            needed = 0
             if reserved.tokens:
-                wanted = reserved.tokens + tokens
-            if self._tokens + wanted > limits.tokens:
-                advice = f"other runs use what is left, and the next prompt takes about {tokens}; allow more"
+                needed = reserved.tokens + tokens
+            if self._tokens + needed > limits.tokens:
+                advice = f"concurrent runs use the rest, and the next prompt has about {tokens}; raise the limit"
                 raise LimitExceeded("tokens", limits.tokens, advice)
         if limits.money is not None:
             cost = 0.0
             if reserved.money:
                 cost = reserved.money + money
             if self._money + cost > limits.money:
-                advice = f"other runs use what is left, and the next prompt takes about {money:.2g} of them; allow more"
+                advice = f"concurrent runs use the rest, and the next prompt costs about {money:.2g}; raise the limit"
                 raise LimitExceeded("money", limits.money, advice)
 
     def priced(self, reply: Reply, composition: Composition, price: Price) -> Reply:
@@ -129,7 +129,7 @@ class Spending:
         return replace(reply, usage=replace(usage, money=price.of(counted)))
 
     def spend(self, usage: Usage, reserved: Reserved) -> None:
-        """Count a reply in this run and all runs around it, in place of what was reserved for it."""
+        """Count the usage of a reply in this run and all outer runs, and release its reservation."""
         if self._is_limited:
             for run in (self, *self._around):
                 run._count(usage)
@@ -140,7 +140,7 @@ class Spending:
             call_id = run._call_id
 
     def resume(self, usage: Usage) -> None:
-        """Count what this run used in earlier attempts; the runs around the nearest one have counted it."""
+        """Count the usage of earlier attempts, in this run and in the outer run; further outer runs have counted it."""
         self._count(usage)
         if self._call_id:
             self._around[0]._inner.append((self._call_id, usage))
@@ -151,29 +151,33 @@ class Spending:
 
     def _release(self, reserved: Reserved) -> None:
         tokens = self._reserved.tokens - reserved.tokens
-        # Sums of floats are not exact: a rest would count as a prompt that is under way.
-        money = self._reserved.money - reserved.money if tokens else 0.0
+        # Sums of floats are not exact: a remainder would count as a prompt in progress.
+        money = 0.0
+        if tokens:
+            money = self._reserved.money - reserved.money
         self._reserved = Reserved(tokens, money)
 
-    def inner_usage(self, calls: Iterable[ToolCall] = (), ended: str = "") -> Usage | None:
-        """Return the usage of runs inside since the last call of this method; None without such runs.
+    def inner_usage(self, calls: Iterable[ToolCall] = (), finished: str = "") -> Usage | None:
+        """Return the usage of inner runs since the last call of this method; None without inner runs.
 
-        The usage of agents that run as tools of `calls` is returned when these calls end, such as now the call `ended`.
+        The usage of agents as tools is returned when their call finishes: `calls` are pending, except `finished`.
         """
         if not self._inner:
             return None
-        later = {call.id for call in calls if call.id != ended}
-        fresh = self._inner[:]
-        del self._inner[: len(fresh)]
-        self._inner += [one for one in fresh if one[0] in later]
-        spent = [usage for call_id, usage in fresh if call_id not in later]
-        return sum(spent, Usage()) if spent else None
+        pending = {call.id for call in calls if call.id != finished}
+        rows = self._inner[:]
+        del self._inner[: len(rows)]
+        self._inner += [row for row in rows if row[0] in pending]
+        usages = [usage for call_id, usage in rows if call_id not in pending]
+        if not usages:
+            return None
+        return sum(usages, Usage())
 
 
 def _no_price(model: Model, allowed: float) -> str:
     kind = type(model).__name__
     return (
-        f"limits: money={allowed:g}, and what the model {model.name!r} costs is not known: give it, in US dollars for "
-        f"a million tokens, such as {kind}(..., price=Price(input=0.25, output=2.0, cached=0.025)); a class of your "
-        "own has an attribute `price`"
+        f"limits: money={allowed:g}, but the price of the model {model.name!r} is unknown: pass the price in US "
+        f"dollars per million tokens, such as {kind}(..., price=Price(input=0.25, output=2.0, cached=0.025)); a "
+        "custom class needs an attribute `price`"
     )

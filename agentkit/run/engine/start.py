@@ -1,4 +1,4 @@
-"""Starts and resumes runs: checks their options, claims their conversation, and ends them with a result or an error."""
+"""Starts and resumes runs with validated options."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.ground.threads import in_thread
 from agentkit.run.engine.attempt import Attempt
 from agentkit.run.engine.current_run import CurrentRun
-from agentkit.run.engine.listening import Listening
+from agentkit.run.engine.event_sink import EventSink
 from agentkit.run.engine.loop import RunResult
-from agentkit.run.engine.observed import ObservedSteps, observer
+from agentkit.run.engine.observed import ObservedSteps, current_observer
 from agentkit.run.engine.run_setup import RunSetup
 from agentkit.run.engine.run_steps import RunSteps
 from agentkit.run.journal.journal import Journal
@@ -101,19 +101,19 @@ def new_journal(
     """Return the journal of a new run.
 
     Raises:
-        AgentDefinitionError: The id of the run is no text.
+        AgentDefinitionError: The id of the run is not text.
     """
     if run_id is None:
         run_id = os.urandom(16).hex()
     elif not isinstance(run_id, str) or not run_id:
         raise AgentDefinitionError(
-            f"run_id: expected text, such as 'order-17', got {brief(run_id, 40)}: idempotency keys are made of it",
+            f"run_id: expected text, such as 'order-17', got {brief(run_id, 40)}: idempotency keys derive from it",
             name="run_id",
         )
-    asked = user_input
-    if asked is None:
-        asked = ""  # the run continues with the last question of the session
-    ctx = run_context(definition.chain, definition.tools.specs, asked, session, run_id)
+    context_input = user_input
+    if context_input is None:
+        context_input = ""  # the run answers the last message of the session
+    ctx = run_context(definition.chain, definition.tools.specs, context_input, session, run_id)
     scope = session_id = None
     if memory is not None:
         scope = getattr(getattr(memory, "scope", None), "names", None)
@@ -130,26 +130,26 @@ def _render_cache(definition: AgentDefinition[Any], session: SessionProtocol | N
 
 
 async def _perform(setup: RunSetup[Output], options: Mapping[str, Any]) -> RunResult[Output]:
-    """Check the options of a run that are the same for new and resumed runs, and perform it."""
+    """Check the options that new and resumed runs share, and perform the run."""
     definition = setup.definition
-    needing = definition.tools.declared()[1]
-    if needing:
-        check_deps(needing, setup.deps)
-    listening = None
+    _, tools_with_deps = definition.tools.declared()
+    if tools_with_deps:
+        check_deps(tools_with_deps, setup.deps)
+    sink = None
     listener = options.get("on_event")
     if "on_event_error" in options and "on_event" not in options:
         raise TypeError("on_event_error: has an effect only with on_event")
     if listener is not None:
-        listening = Listening(listener, options.get("on_event_error", "raise"))
+        sink = EventSink(listener, options.get("on_event_error", "raise"))
     approve = options.get("approve")
     if approve is not None:
         approve = checked_approver(approve)
-    run = CurrentRun(definition.limits, listening, approve, definition.chain.model)
-    by = observer()
-    if by is None:
-        return await Attempt(setup, run, RunSteps(setup, run), listening).result()
+    run = CurrentRun(definition.limits, sink, approve, definition.chain.model)
+    observer = current_observer()
+    if observer is None:
+        return await Attempt(setup, run, RunSteps(setup, run), sink).result()
     setup.journal.has_layers = True
-    with by.run(setup.journal) as ended:
-        result = await Attempt(setup, run, ObservedSteps(setup, run, by), listening).result()
-        ended(result)
+    with observer.run(setup.journal) as on_result:
+        result = await Attempt(setup, run, ObservedSteps(setup, run, observer), sink).result()
+        on_result(result)
         return result

@@ -1,4 +1,4 @@
-"""`Steps`: everything that a run does outside of its loop. The loop decides, the steps act."""
+"""`Steps`: protocol of the operations of a run. The loop decides, the steps perform."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from agentkit_prompts.context.prompt_context import PromptContext, Selection
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
 
-__all__ = ["Beginning", "Ended", "Steps", "ToolRound"]
+__all__ = ["OnResult", "RunStart", "Steps", "ToolRound"]
 
 
-class Beginning(NamedTuple):
-    """The conversation at the beginning of a run."""
+class RunStart(NamedTuple):
+    """The conversation at the start of a run."""
 
     conversation: Conversation
     """The messages before the run."""
     done: tuple[Message, ...] = ()
-    """The messages of this run that an earlier attempt stored, the message of the user first."""
+    """Messages of this run that an earlier attempt stored, starting with the user message."""
 
 
 @dataclass(slots=True)
 class ToolRound:
-    """The tool calls of one reply that have no result yet, and the run as its tools see it."""
+    """The tool calls of one reply without a result, and the state of the run for its tools."""
 
     calls: tuple[ToolCall, ...]
     step: int
     decisions: Mapping[str, Decision]
-    """Decisions of a person, by the id of the call."""
+    """Decisions about calls, by call id."""
     usage: Usage
-    """Tokens of the run so far; the loop adds those of agents that ran as tools."""
+    """Usage of the run so far; the loop adds the usage of agents that ran as tools."""
     messages: tuple[Sequence[Message], ...]
-    """The messages until these calls, in pieces; the message with the calls is the last."""
+    """Groups of messages up to these calls; the last message contains the calls."""
 
 
-Ended: TypeAlias = Callable[[ToolResult, Usage | None], None]
-"""Takes the result of a call, and the usage of runs inside of it."""
+OnResult: TypeAlias = Callable[[ToolResult, Usage | None], None]
+"""Receives the result of a call, and the usage of its inner runs."""
 
 
 class Steps(Protocol):
@@ -54,36 +54,35 @@ class Steps(Protocol):
     `RunSteps` performs them, `Journalled` wraps steps to replay and store them.
     """
 
-    async def begin(self, at: tuple[int, int] | None = None) -> Beginning:
+    async def begin(self, at: tuple[int, int] | None = None) -> RunStart:
         """Read the conversation before the run.
 
         Args:
-            at: Numbers of messages before the run and of the run itself, from a journal; None without a journal.
+            at: Number of messages before the run, and of messages of the run, from a journal; None without a journal.
         """
         ...
 
     async def compact(self, ctx: PromptContext) -> Compacted:
-        """Decide how much of the conversation is shown, and summarise the rest."""
+        """Decide how much of the conversation the prompt shows, and summarise the rest."""
         ...
 
     async def tools(self, ctx: PromptContext) -> Mapping[str, Tool]:
-        """Make the tools of this run, or of this step."""
+        """Create the tools of this run, or of this step."""
         ...
 
     async def select_examples(self, ctx: PromptContext) -> tuple[Selection, ...]:
-        """Ask the example selectors."""
+        """Select the examples."""
         ...
 
     async def recall(self, query: str, visible: int | None) -> Found:
-        """Ask memory. `visible`: number of the latest messages that the prompt shows; None for all."""
+        """Search the memory. `visible`: number of the latest messages that the prompt shows; None for all."""
         ...
 
     async def append(self, messages: tuple[Message, ...], key: str) -> Message | None:
-        """Add messages to the conversation, once per key.
+        """Append messages to the conversation, once per key.
 
         Returns:
-            None; in a replay the stored message that asked the model to repair this answer, if there was one: the
-            output type may have changed since.
+            None. In a replay: the stored repair message for this answer, if any, as the output type can have changed.
         """
         ...
 
@@ -92,15 +91,14 @@ class Steps(Protocol):
         ...
 
     async def ask_approval(self, calls: tuple[ToolCall, ...], step: int) -> Mapping[str, Decision]:
-        """Ask for decisions about calls; a call that needs no decision has none."""
+        """Request decisions about calls. Calls that need no decision are missing in the result."""
         ...
 
-    async def call_tools(self, round_: ToolRound, ended: Ended) -> None:
-        """Run all calls of a round, and pass each result to `ended` as soon as it exists.
+    async def call_tools(self, round_: ToolRound, on_result: OnResult) -> None:
+        """Run all calls of a round, and pass each result to `on_result` as soon as it exists.
 
         Raises:
-            BaseException: The round was cut short. If the run may continue the conversation, every call has a result
-                then.
+            BaseException: The round was cancelled. If the run can be continued, every call has a result then.
         """
         ...
 

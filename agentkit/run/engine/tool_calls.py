@@ -1,4 +1,4 @@
-"""`ToolCalls`: the tool calls of one reply while they run: their contexts, their events, their results."""
+"""`ToolCalls`: the running tool calls of one reply: contexts, events and results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from agentkit.errors import AgentError, JournalError, Paused
 from agentkit.models.model import Usage
 from agentkit.run.engine import events
-from agentkit.run.engine.steps import Ended, ToolRound
+from agentkit.run.engine.steps import OnResult, ToolRound
 from agentkit.run.journal.journal import inner_id
 from agentkit.run.parts.decisions import Approved, Denied, inner_pause
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from agentkit.run.engine.run_setup import RunSetup
     from agentkit_tools.tool import Tool
 
-__all__ = ["CallWaits", "ToolCalls", "call_name", "what_stopped"]
+__all__ = ["CallMustWait", "ToolCalls", "call_name", "stop_error"]
 
 _log = logging.getLogger("agentkit")
 
 
 class ToolCalls:
-    """The calls of one round. It is also the `RunState` that the tools see.
+    """The calls of one round, and the `RunState` of their tools.
 
     Args:
         setup: The run.
-        run: The run, as runs inside of it see it.
+        run: State of the run, shared with inner runs.
         tools: The tools by name.
-        counts: Counts the calls of each tool.
+        counts: Number of calls of each tool.
         round_: The calls.
-        ended: Takes each result.
+        on_result: Receives each result.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ToolCalls:
         tools: Mapping[str, Tool],
         counts: dict[str, int],
         round_: ToolRound,
-        ended: Ended,
+        on_result: OnResult,
     ) -> None:
         self._deps = setup.deps
         self._run_id = setup.journal.run_id
@@ -60,12 +60,12 @@ class ToolCalls:
         self._tools = tools
         self._counts = counts
         self._round = round_
-        self._ended = ended
-        self._left = {call.id: call for call in round_.calls}  # the calls without a result
+        self._on_result = on_result
+        self._pending = {call.id: call for call in round_.calls}  # calls without a result
         self._started: set[str] = set()
-        self._is_failed = False  # a result could not be written down: the others cannot follow it
+        self._is_broken = False  # a result could not be stored: no other result can follow
         self._event_loop = asyncio.get_running_loop()
-        self._telling: asyncio.Task[None] | None = None
+        self._delivery: asyncio.Task[None] | None = None
 
     # The state of the run, for tools
 
@@ -85,41 +85,43 @@ class ToolCalls:
         return tuple([message for piece in self._round.messages for message in piece])
 
     def report(self, call_id: str, message: str, done: float | None, total: float | None) -> None:
-        """Pass the progress of a call to the listener, from any thread; after its end it has none."""
-        if self._run.listening is None:
+        """Emit progress of a running call, from any thread; ignored after the end of the call."""
+        if self._run.sink is None:
             return
         try:
             is_here = asyncio.get_running_loop() is self._event_loop
         except RuntimeError:
             is_here = False
         if is_here:
-            self._tell(call_id, message, done, total)
+            self._report(call_id, message, done, total)
         else:
-            with suppress(RuntimeError):  # the loop is closed: the run is over
-                self._event_loop.call_soon_threadsafe(self._tell, call_id, message, done, total)
+            with suppress(RuntimeError):  # the event loop is closed: the run has finished
+                self._event_loop.call_soon_threadsafe(self._report, call_id, message, done, total)
 
-    def _tell(self, call_id: str, message: str, done: float | None, total: float | None) -> None:
-        listening, call = self._run.listening, self._left.get(call_id)
-        if listening is None or call is None or self._is_failed:
+    def _report(self, call_id: str, message: str, done: float | None, total: float | None) -> None:
+        sink, call = self._run.sink, self._pending.get(call_id)
+        if sink is None or call is None or self._is_broken:
             return
-        with suppress(BaseException):  # a listener failed: the next event that the run itself has ends it
-            listening.queue(events.ToolProgress(self.step, call, message, done, total))
-            if listening.has_waiting and (self._telling is None or self._telling.done()):
-                self._telling = self._event_loop.create_task(_await(listening))
+        with suppress(BaseException):  # an error of the listener is raised again by the next event of the run
+            sink.queue(events.ToolProgress(self.step, call, message, done, total))
+            if sink.has_waiting and (self._delivery is None or self._delivery.done()):
+                self._delivery = self._event_loop.create_task(_await(sink))
 
     # The calls
 
     async def allowed(self) -> tuple[ToolCall, ...]:
-        """Return the calls that may run, as they were approved; the others end here."""
+        """Return the approved calls, with their approved arguments; denied calls get their result here."""
         allowed: list[ToolCall] = []
         for call in self._round.calls:
             decision = self._round.decisions.get(call.id)
             if isinstance(decision, Denied):
-                reason = f"it was denied: {clean(decision.reason)}" if decision.reason else "it was denied."
+                reason = "it was denied."
+                if decision.reason:
+                    reason = f"it was denied: {clean(decision.reason)}"
                 denied = ToolResult(call.id, call.name, f"{call.name} was not called: {reason}", "denied")
-                taken = self.on_end(denied)
-                if taken is not None:
-                    await taken
+                delivery = self.on_end(denied)
+                if delivery is not None:
+                    await delivery
             elif decision is not None and decision.arguments is not None:
                 allowed.append(replace(call, arguments=json.dumps(dict(decision.arguments))))
             else:
@@ -132,85 +134,85 @@ class ToolCalls:
 
     def on_start(self, call: ToolCall) -> Awaitable[None] | None:
         run = self._run
-        # Calls after a sequential one see its effect; a stopped call has had none yet.
-        if run.stopped and self._is_behind(call):
-            raise CallWaits
+        # A call after a sequential call depends on its effect, but a stopped call has had no effect yet.
+        if run.stopped and self._must_wait(call):
+            raise CallMustWait
         if run.keeper is not None:
-            run.keeper.check()  # the calls before it may have taken hours
+            run.keeper.check()  # earlier calls can have taken hours
         self._started.add(call.id)
-        if run.listening is None:
+        if run.sink is None:
             return None
-        return run.listening.emit(events.ToolStarted(self.step, call))
+        return run.sink.emit(events.ToolStarted(self.step, call))
 
     def on_end(self, result: ToolResult) -> Awaitable[None] | None:
         run = self._run
         if run.unfinished and result.call_id in run.unfinished and result.status in ("success", "error"):
             run.stop(result.call_id, JournalError(_changed(result), name=result.call_id))
         if result.error is not None:
-            self._note_failure(result, result.error)
-        # A stopped agent has no result: the run stops with it, and both continue together.
-        if self._is_failed or result.call_id in run.stopped or result.call_id not in self._left:
+            self._handle_error(result, result.error)
+        # A stopped agent has no result: the outer run stops too, and both are resumed together.
+        if self._is_broken or result.call_id in run.stopped or result.call_id not in self._pending:
             return None
-        self._end(result)
-        if run.keeper is not None and self._left:
-            run.keeper.begin()  # other calls may take hours
-        if run.listening is None:
+        self._finish(result)
+        if run.keeper is not None and self._pending:
+            run.keeper.begin()  # other calls can take hours
+        if run.sink is None:
             return None
-        return run.listening.emit(events.ToolFinished(self.step, result))
+        return run.sink.emit(events.ToolFinished(self.step, result))
 
-    def _end(self, result: ToolResult) -> None:
-        """Pass a result on, with the usage of runs inside of the call."""
-        usage = self._run.spending.inner_usage(self._left.values(), result.call_id)
-        # Set until the result is stored: if that raises, no other result of the round may be.
-        self._is_failed = True
-        self._ended(result, usage)
-        self._is_failed = False
-        del self._left[result.call_id]
+    def _finish(self, result: ToolResult) -> None:
+        """Deliver a result, with the usage of inner runs of the call."""
+        usage = self._run.spending.inner_usage(self._pending.values(), result.call_id)
+        # Set until the result is stored: after an error, no other result of the round is stored.
+        self._is_broken = True
+        self._on_result(result, usage)
+        self._is_broken = False
+        del self._pending[result.call_id]
 
-    def _note_failure(self, result: ToolResult, error: BaseException) -> None:
+    def _handle_error(self, result: ToolResult, error: BaseException) -> None:
         """Stop the run if an agent in the tool paused; log other errors."""
         paused = inner_pause(error)
         if paused is not None:
             self._run.stop(result.call_id, paused)
-        if not self._is_failed and result.call_id not in self._run.stopped and _log.isEnabledFor(logging.WARNING):
-            trace = clean("".join(traceback.format_exception(error)))  # a handler has to encode it
+        if not self._is_broken and result.call_id not in self._run.stopped and _log.isEnabledFor(logging.WARNING):
+            trace = clean("".join(traceback.format_exception(error)))  # a log handler must be able to encode it
             _log.warning("run %s: the tool %s failed (%s)\n%s", self._run_id, result.name, result.call_id, trace)
 
-    def _is_behind(self, call: ToolCall) -> bool:
-        """Return True if a call waits for a stopped call: one of them is sequential, or a call between them."""
-        has_stopped = is_behind = False
+    def _must_wait(self, call: ToolCall) -> bool:
+        """Return True if a stopped call precedes a call, and one of them, or a call between them, is sequential."""
+        has_stopped = must_wait = False
         for other in self._round.calls:
             tool = self._tools.get(other.name)
             is_sequential = tool is not None and tool.policy.sequential
-            is_behind = is_behind or (is_sequential and has_stopped)
+            must_wait = must_wait or (is_sequential and has_stopped)
             if other.id == call.id:
-                return is_behind
+                return must_wait
             if other.id in self._run.stopped:
-                has_stopped, is_behind = True, is_behind or is_sequential
+                has_stopped, must_wait = True, must_wait or is_sequential
         return False
 
-    def cut_short(self) -> None:
-        """End the calls that have no result with one that states whether they may have had an effect."""
-        for call in [*self._left.values()]:
-            if self._is_failed:
+    def cancel(self) -> None:
+        """Finish pending calls with a result that states if they can have had an effect."""
+        for call in [*self._pending.values()]:
+            if self._is_broken:
                 return
             text = f"{call.name} was not called: the run was cancelled first."
             if call.id in self._started:
                 text = f"{call.name} was cancelled with the run. It may still have had an effect."
-            self._end(ToolResult(call.id, call.name, text, "cancelled"))
+            self._finish(ToolResult(call.id, call.name, text, "cancelled"))
 
 
-class CallWaits(Exception):
-    """A call must not begin, because a call before it has stopped."""
+class CallMustWait(Exception):
+    """A call must not start, because an earlier call stopped."""
 
 
-async def _await(taken: Awaitable[None]) -> None:
+async def _await(delivery: Awaitable[None]) -> None:
     with suppress(BaseException):
-        await taken
+        await delivery
 
 
-def what_stopped(calls: Sequence[ToolCall], stopped: Mapping[str, Exception]) -> Exception:
-    """Return the error of a run whose tools are agents that were stopped."""
+def stop_error(calls: Sequence[ToolCall], stopped: Mapping[str, Exception]) -> Exception:
+    """Return the error of a run whose agents as tools stopped."""
     waiting: list[ToolCall] = []
     agents: dict[str, str] = {}
     for call in calls:
@@ -219,7 +221,9 @@ def what_stopped(calls: Sequence[ToolCall], stopped: Mapping[str, Exception]) ->
             for inner in error.calls:
                 path = inner_id(call.id, inner.id)
                 waiting.append(replace(inner, id=path))
-                agents[path] = f"{call.name}/{error.agents[inner.id]}" if inner.id in error.agents else call.name
+                agents[path] = call.name
+                if inner.id in error.agents:
+                    agents[path] = f"{call.name}/{error.agents[inner.id]}"
         elif isinstance(error, AgentError):
             named_error = copy(error).with_traceback(error.__traceback__)
             named_error.args = (f"{call_name(call)}: {error}",)
@@ -232,9 +236,7 @@ def what_stopped(calls: Sequence[ToolCall], stopped: Mapping[str, Exception]) ->
 
 
 def _changed(result: ToolResult) -> str:
-    return (
-        f"its agent did not continue its journal: the tool is missing or has changed since ({result.message.text:.200})"
-    )
+    return f"its agent did not resume its journal: the tool is missing or has changed ({result.message.text:.200})"
 
 
 def call_name(call: ToolCall) -> str:

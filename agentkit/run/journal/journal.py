@@ -56,7 +56,7 @@ class Journal:
         agent: Name of the agent.
         run_id: Id of the run.
         session: Id of the session; None without one.
-        goes_on: Whether the run had no input of its own.
+        continues_session: True if the run has no input and answers the conversation of its session.
         scope: The names of the scope whose memory was read; None where memory has no scopes.
         context: The context it was asked with; the conversation of a session is not stored with it.
         entries: What was answered so far.
@@ -71,9 +71,9 @@ class Journal:
         "_write",
         "agent",
         "context",
+        "continues_session",
         "entries",
         "file",
-        "goes_on",
         "has_layers",
         "inner",
         "lines",
@@ -88,13 +88,13 @@ class Journal:
         run_id: str,
         context: PromptContext,
         session: str | None = None,
-        goes_on: bool = False,
+        continues_session: bool = False,
         scope: tuple[str, ...] | None = None,
     ) -> None:
         self.agent = agent
         self.run_id = run_id
         self.session = session
-        self.goes_on = goes_on
+        self.continues_session = continues_session
         self.scope = scope
         self.context = context
         self.entries: list[Entry] = []
@@ -140,7 +140,12 @@ class Journal:
     def copy(self) -> Journal:
         """Return a journal that goes on by itself."""
         copied = Journal(
-            self.agent, self.run_id, self.context, session=self.session, goes_on=self.goes_on, scope=self.scope
+            self.agent,
+            self.run_id,
+            self.context,
+            session=self.session,
+            continues_session=self.continues_session,
+            scope=self.scope,
         )
         copied.entries = [*self.entries]
         copied.inner = {call: journal.copy() for call, journal in self.inner.items()}
@@ -206,7 +211,7 @@ class Journal:
             "agent": self.agent,
             "run_id": self.run_id,
             "session": self.session,
-            "goes_on": self.goes_on,
+            "continues_session": self.continues_session,
             "scope": self.scope,
         }
         try:
@@ -255,7 +260,7 @@ class Journal:
                 _text(head["run_id"]),
                 context,
                 session=None if head["session"] is None else _text(head["session"]),
-                goes_on=bool(head["goes_on"]),
+                continues_session=bool(head["continues_session"]),
                 scope=None if names is None else tuple(names),
             )
         except (KeyError, ValueError, TypeError) as error:

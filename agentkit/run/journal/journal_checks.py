@@ -71,7 +71,7 @@ def _check_kept(journal: Journal, session: SessionProtocol | None) -> None:
             name=entries[0].effect,
             line=2,
         )
-    if session is None or not entries or journal.goes_on or entries[0].answer[1]:
+    if session is None or not entries or journal.continues_session or entries[0].answer[1]:
         return
     step, kept, waiting = 0, None, 0
     for one in journal.steps():

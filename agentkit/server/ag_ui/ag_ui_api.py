@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agentkit.ground.threads import in_thread
-from agentkit.run.engine.listening import streaming
+from agentkit.run.engine.event_sink import streaming
 from agentkit.runs.executor import Executor
 from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller

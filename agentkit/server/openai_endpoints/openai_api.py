@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from agentkit.errors import JournalError
 from agentkit.ground.threads import in_thread
-from agentkit.run.engine.listening import PassOn, streaming
+from agentkit.run.engine.event_sink import PassOn, streaming
 from agentkit.run.journal.journal import Journal
 from agentkit.runs.run_errors import RunNotFound
 from agentkit.runs.run_record import RunRecord

@@ -214,7 +214,7 @@ class Turn:
             self._ended = {"state": "waiting", "waiting": _waiting(paused.calls), "usage": paused.usage}
             return TurnAnswer(_joined(paused.messages), (), "tool_calls", self.usage, waiting=paused.calls)
         self.reply = reply = own_ids(calls_of(paused, names))
-        self.before = tuple(paused.messages[0 if paused.journal.goes_on else 1 :])
+        self.before = tuple(paused.messages[0 if paused.journal.continues_session else 1 :])
         waiting = _waiting(reply.tool_calls)
         self._ended = {
             "state": "finished",

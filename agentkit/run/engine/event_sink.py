@@ -1,0 +1,256 @@
+"""`EventSink`: delivers the events of a run to its listener, one at a time, in order and with backpressure."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from inspect import isawaitable
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from agentkit.models.model import Delta
+from agentkit.output.partial_output import GrowingOutput
+from agentkit.run.engine.events import Event, PartialOutput, TextDelta, ToolProgress, delta_event
+from agentkit_prompts.composition.declarations import OutputRequest
+
+__all__ = ["DeltaListener", "EventSink", "Listener", "ListenerErrors", "PassOn", "both", "streaming"]
+
+T = TypeVar("T")
+
+Listener: TypeAlias = Callable[[Event[Any]], "Awaitable[object] | None"]
+"""Called with every event; an awaitable result is awaited."""
+PassOn: TypeAlias = Callable[[T], Awaitable[None]]
+"""Sends an event, or a part of an answer, to the consumer of a stream."""
+ListenerErrors: TypeAlias = Literal["raise", "report"]
+_MAX_ERRORS = 16
+"""Maximum number of reported errors of a listener."""
+_MAX_QUEUED = 64
+"""Maximum number of events that wait for the consumer of a stream."""
+_log = logging.getLogger("agentkit")
+
+
+class _Text:
+    """Queued text deltas of one step, joined so that their memory is limited by the text."""
+
+    __slots__ = ("pieces", "step")
+
+    def __init__(self, first: TextDelta) -> None:
+        self.step = first.step
+        self.pieces = [first.text]
+
+    @property
+    def event(self) -> TextDelta:
+        return TextDelta(self.step, "".join(self.pieces))
+
+
+class EventSink:
+    """Delivers the events of one run to its listener, one at a time, in order.
+
+    Args:
+        listener: Called with each event.
+        errors: `raise`: an exception of the listener ends the run; `report`: it is added to `errors`.
+
+    Raises:
+        TypeError: The listener cannot be called, or `errors` is another value.
+    """
+
+    __slots__ = ("_failure", "_is_synchronous", "_listener", "_lock", "_raises", "_waiting", "errors")
+
+    def __init__(self, listener: Listener, errors: ListenerErrors) -> None:
+        if not callable(listener):
+            raise TypeError(f"on_event: expected a function that takes an event, got {type(listener).__name__}")
+        if errors not in ("raise", "report"):
+            raise TypeError(f"on_event_error: expected 'raise' or 'report', got {errors!r:.80}")
+        self.errors: list[Exception] = []
+        """Exceptions of the listener, if errors are reported."""
+        self._listener = listener
+        self._raises = errors == "raise"
+        self._failure: BaseException | None = None
+        # A synchronous listener is called at once. After its first awaitable result, events are queued.
+        self._is_synchronous = True
+        self._waiting: deque[Event[Any] | _Text | Awaitable[object]] = deque()
+        self._lock: asyncio.Lock | None = None
+
+    async def emit(self, event: Event[Any]) -> None:
+        """Deliver an event, and wait until the listener has processed it."""
+        self.queue(event)
+        if not self._is_synchronous:
+            await self._drain()
+
+    def queue(self, event: Event[Any]) -> None:
+        """Deliver an event without waiting. An async listener is called later, when the run awaits this sink."""
+        if self._is_synchronous:
+            self._call(event)
+            return
+        # The first error can be swallowed by a tool: it is raised again until it ends the run.
+        if self._failure is not None:
+            raise self._failure
+        if not self._joined(event):
+            self._waiting.append(event)
+
+    @property
+    def has_waiting(self) -> bool:
+        """True if events are queued."""
+        return bool(self._waiting)
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        """Wait until the listener has processed all queued events."""
+        return self._drain().__await__()
+
+    def _call(self, event: Event[Any]) -> None:
+        try:
+            result = self._listener(event)
+        except BaseException as error:
+            self._fail(error)
+            return
+        if result is not None and isawaitable(result):
+            self._is_synchronous = False
+            self._lock = asyncio.Lock()
+            self._waiting.append(result)
+
+    def _joined(self, event: Event[Any]) -> bool:
+        """Join an event with a queued event and return True, or return False.
+
+        A model or a tool that does not wait for the listener then cannot fill the memory.
+        """
+        waiting = self._waiting
+        if not waiting:
+            return False
+        last = waiting[-1]
+        if type(event) is TextDelta:
+            return self._joined_text(event)
+        if isinstance(event, ToolProgress):
+            is_replaced = isinstance(last, ToolProgress) and last.call.id == event.call.id
+        elif isinstance(event, PartialOutput):
+            is_replaced = isinstance(last, PartialOutput) and last.step == event.step
+        else:
+            return False
+        if is_replaced:
+            waiting[-1] = event
+        return is_replaced
+
+    def _joined_text(self, event: TextDelta) -> bool:
+        """Add a text delta to the queued text of its step, if any."""
+        waiting = self._waiting
+        at = -1
+        # The text of an answer is queued before the partial output that contains it.
+        if isinstance(waiting[-1], PartialOutput) and len(waiting) > 1:
+            at = -2
+        text = waiting[at]
+        if isinstance(text, TextDelta):
+            text = waiting[at] = _Text(text)
+        if not isinstance(text, _Text) or text.step != event.step:
+            return False
+        text.pieces.append(event.text)
+        return True
+
+    async def _drain(self) -> None:
+        """Call the listener with all queued events."""
+        if self._lock is None:
+            return
+        async with self._lock:
+            while self._waiting:
+                first: Any = self._waiting.popleft()
+                try:
+                    if isinstance(first, _Text):
+                        first = first.event
+                    result = first
+                    if not isawaitable(first):
+                        result = self._listener(first)
+                    if result is not None and isawaitable(result):
+                        await result
+                except (asyncio.CancelledError, GeneratorExit):  # of this task, not of the listener
+                    raise
+                except BaseException as error:
+                    self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """Raise an error of the listener, or report it."""
+        if self._raises or not isinstance(error, Exception):
+            self._failure, self._is_synchronous = error, False
+            raise error
+        if len(self.errors) < _MAX_ERRORS:
+            self.errors.append(error)
+            _log.warning("a listener failed", exc_info=error)
+
+
+def both(listener: Listener | None, pass_on: PassOn[Event[Any]]) -> Listener:
+    """Return a listener that calls `listener` and then `pass_on`, even if `listener` fails."""
+
+    async def listen(event: Event[Any]) -> None:
+        try:
+            if listener is not None:
+                result = listener(event)
+                if isawaitable(result):
+                    await result
+        finally:
+            await pass_on(event)
+
+    return listen
+
+
+async def streaming(run: Callable[[PassOn[T]], Coroutine[Any, Any, object]]) -> AsyncGenerator[T, None]:
+    """Yield the values that `run` passes on, and raise its exception.
+
+    At most `_MAX_QUEUED` values are queued. Closing the generator early cancels `run`.
+    """
+    queue: asyncio.Queue[Any] = asyncio.Queue()
+    free = asyncio.Semaphore(_MAX_QUEUED)
+
+    async def pass_on(event: T) -> None:
+        await free.acquire()
+        queue.put_nowait(event)
+
+    def on_done(done: asyncio.Task[Any]) -> None:
+        # A consumer that stops early never reads the exception: asyncio would log a warning.
+        _ = done.cancelled() or done.exception()
+        queue.put_nowait(done)
+
+    task = asyncio.create_task(run(pass_on))
+    task.add_done_callback(on_done)
+    try:
+        while (event := await queue.get()) is not task:
+            free.release()
+            yield event
+        await task
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+
+
+class DeltaListener:
+    """Converts the deltas of a reply to events, and to partial outputs of an output type.
+
+    Args:
+        sink: Receives the events.
+        step: The step of the run.
+        request: The requested output type; None for text.
+    """
+
+    __slots__ = ("_growing", "_sink", "_step")
+
+    def __init__(self, sink: EventSink, step: int, request: OutputRequest | None) -> None:
+        self._sink = sink
+        self._step = step
+        self._growing: GrowingOutput | None = None
+        if request is not None:
+            self._growing = GrowingOutput(request)
+
+    def __call__(self, delta: Delta) -> Awaitable[None]:
+        """Convert a delta. A model that awaits the result waits for the listener."""
+        self._sink.queue(delta_event(self._step, delta))
+        if self._growing is not None:
+            self._queue_partial(self._growing.add(delta))
+        return self._sink
+
+    async def end(self) -> None:
+        """Emit the rest of the partial output, and wait for the listener."""
+        if self._growing is not None:
+            self._queue_partial(self._growing.now())
+        await self._sink
+
+    def _queue_partial(self, output: Any) -> None:
+        if output is not None:
+            self._sink.queue(PartialOutput(self._step, output))
