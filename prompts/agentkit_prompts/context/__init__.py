@@ -1,1 +1,1 @@
-"""What goes into a prompt: the context, messages, content parts, and what else a turn holds."""
+"""Input of prompts: the context, messages, content parts, documents, facts and examples."""

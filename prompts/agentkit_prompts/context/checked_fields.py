@@ -21,14 +21,14 @@ Trust: TypeAlias = Literal["trusted", "untrusted"]
 Speaker: TypeAlias = Literal["user", "assistant"]
 """Roles of recalled messages."""
 Position: TypeAlias = int | None
-"""Index among the chunks of a source."""
+"""Index of a chunk in its source."""
 Label: TypeAlias = str
-"""Name of a chunk in prompts and answers, such as `manual.md#3`; empty for a default."""
+"""Name of a chunk in prompts and answers, such as `manual.md#3`; empty for the default name."""
 
 _LABEL = re.compile(r"(?!\u200b)[^\[\]\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
 Check: TypeAlias = Callable[[Any], Any]
-"""Returns the value to keep in a field; raises ContextError for an invalid one."""
+"""Function that returns the value to store in a field; raises ContextError for an invalid value."""
 
 
 def check_fields(item: Any) -> None:

@@ -1,7 +1,7 @@
 """A conversation as an immutable view (start, stop) of an append-only log.
 
-Appending costs what is new: views share the log, and whatever is derived from a message (its wire form, its token
-count) is derived once per log, by the functions used last. Appending to an older view forks the log.
+Appending costs time for new messages only: views share the log, and values derived from a message (wire form, token
+count) are computed once per log, for the functions used last. Appending to an older view forks the log.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ class _Folded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Joiner:
-    """Joins texts. Equal joiners extend the same fold."""
+    """Joiner of texts. Equal joiners extend the same fold."""
 
     separator: str
 
     def __call__(self, text: str | None, texts: list[str]) -> str:
-        """Return the text with more texts at its end."""
+        """Return the text followed by more texts."""
         if text is not None:
             texts = [text, *texts]
         return self.separator.join(texts)
 
 
 class _Derived:
-    """The values that one function returned for the messages of a log."""
+    """Values that one function returned for the messages of a log."""
 
     __slots__ = ("failed", "folded", "totals", "values")
 
     def __init__(self) -> None:
         self.values: list[Any] = []
         self.failed = False
-        """True if it raised for some message; it is called again for such a message of a view."""
+        """True if the function raised for a message; it is called again for such a message of a view."""
         self.folded: _Folded | None = None
-        """The fold asked for last."""
+        """The last requested fold."""
         self.totals = [0]
 
 
@@ -77,12 +77,12 @@ class _Log:
         self.derived: dict[Any, _Derived] = {}
         self.lock = Lock()
         self.whole: list[bool] = []
-        """Per message: True if every call up to here has its result, and every result its call."""
+        """Per message: True if every call up to this message has a result, and every result has a call."""
         self.pending: set[str] | None = set()
-        """Ids of calls still waiting for a result at the end of `whole`; None once something was out of place."""
+        """Ids of calls without a result at the end of `whole`; None after the first misplaced message."""
 
     def by(self, function: Any) -> _Derived:
-        """Return the values of a function. The values of the function used longest ago are dropped."""
+        """Return the values of a function, and drop the values of the least recently used function."""
         derived = self.derived.get(function)
         if derived is None or len(self.derived) >= MAX_CACHED_PER_OBJECT:
             with self.lock:
@@ -93,14 +93,14 @@ class _Log:
         return derived
 
     def audit(self, stop: int) -> None:
-        """Bring `whole` up to `stop` messages."""
+        """Extend `whole` to `stop` messages."""
         with self.lock:
             for message in self.messages[len(self.whole) : stop]:
                 self._note_calls(message)
                 self.whole.append(self.pending is not None and not self.pending)
 
     def _note_calls(self, message: Message) -> None:
-        """Bring `pending` up to the next message."""
+        """Update `pending` with the next message."""
         if self.pending is None:
             return
         if message.role == "tool" and message.tool_call_id in self.pending:
@@ -126,7 +126,7 @@ class _UnreadLog(_Log):
         if name not in ("messages", "has_parts"):
             raise AttributeError(name)
         with self._reading:
-            # Another thread can have read them while this one waited for the lock.
+            # Another thread can have read the messages while this thread waited for the lock.
             try:
                 return object.__getattribute__(self, name)
             except AttributeError:
@@ -163,11 +163,11 @@ class Conversation(Sequence[Message]):
 
     @classmethod
     def unread(cls, read: Callable[[], list[Message]], count: int) -> Conversation:
-        """Return a conversation of `count` messages, which `read` returns when the first of them is used."""
+        """Return a conversation of `count` messages, which `read` returns at the first access."""
         return cls._view(_UnreadLog(read), 0, count)
 
     def append(self, *messages: Message) -> Conversation:
-        """Return the conversation with `messages` at its end; this one stays as it is."""
+        """Return a conversation with `messages` appended; this conversation is not changed."""
         has_parts = _check(messages, len(self))
         log = self._log
         with log.lock:
@@ -189,14 +189,14 @@ class Conversation(Sequence[Message]):
         """Return the first `count` messages, to continue from there.
 
         Raises:
-            MessageError: There are fewer messages, or tool results would be cut from their calls.
+            MessageError: The conversation is shorter, or tool results would be separated from their calls.
         """
         size = len(self)
         if type(count) is not int or not 0 <= count <= size:
             raise MessageError(f"expected a number of messages from 0 to {size}, got {count!r}", name="count")
         before, after = self._borders_of_results(count)
         if after > count:
-            choice = f"keep {before} or {after}"
+            choice = f"use {before} or {after}"
             what = f"the first {count} messages end between tool calls and their results: {choice}"
             raise MessageError(what, value=count)
         return self.window(0, count)
@@ -211,16 +211,17 @@ class Conversation(Sequence[Message]):
         return max(0, first - 1), last
 
     def edited(self, number: int, content: str | Iterable[str | Part]) -> tuple[Conversation, Message]:
-        """Return the messages before message `number`, the first of which is 1, and that message with other content.
+        """Return the messages before message `number` (1 is the first), followed by that message with new content.
 
         Raises:
-            MessageError: No message has the number, or it is a tool message or calls tools, which cannot be edited.
+            MessageError: The number is out of range, or the message is a tool message or has tool calls, which cannot
+                be edited.
         """
         if type(number) is not int or not 1 <= number <= len(self):
             raise MessageError(f"expected the number of a message from 1 to {len(self)}, got {number!r}", name="number")
         old = self[number - 1]
         if old.role == "tool" or old.tool_calls:
-            what = f"message {number} is part of a round of tool calls: rewind to a message before it"
+            what = f"message {number} belongs to a round of tool calls: rewind to an earlier message"
             raise MessageError(what, value=number)
         if not isinstance(content, str):
             content = cast("tuple[Part, ...]", tuple(content))
@@ -229,8 +230,8 @@ class Conversation(Sequence[Message]):
     def derive(self, function: Callable[[Message], T]) -> list[T]:
         """Return `function` of each message, computed once per message and log.
 
-        `function` is the cache key: pass the same object every time. What it raises for a message of this view is
-        raised here; messages before the view do not matter.
+        `function` is the cache key: pass the same object every time. An exception for a message of this view is raised
+        here; exceptions for messages outside the view are ignored.
         """
         log = self._log
         derived = log.by(function)
@@ -240,7 +241,7 @@ class Conversation(Sequence[Message]):
                 while len(values) < self.stop:
                     try:
                         values.extend(map(function, log.messages[len(values) : self.stop]))
-                    # The values of the messages before this one are kept.
+                    # The values of the messages before this message stay stored.
                     except Exception:
                         values.append(_FAILED)
                         derived.failed = True
@@ -250,12 +251,12 @@ class Conversation(Sequence[Message]):
         return shown
 
     def folded(self, function: Callable[[Message], T], extend: Callable[[F | None, list[T]], F]) -> F:
-        """Return the values of `function`, put together by `extend`. The result of the last call is kept, and grows.
+        """Return the values of `function`, combined by `extend`. The last result is stored and extended by later calls.
 
         Args:
             function: Is called once per message.
             extend: Returns the result for an earlier result, or None, and the values of the messages after it. It must
-                not change the earlier result. It is compared with the one of the last call.
+                not change the earlier result. A fold is reused if `extend` is equal.
         """
         start, stop = self.start, self.stop
         derived = self._log.by(function)
@@ -269,11 +270,11 @@ class Conversation(Sequence[Message]):
         return value
 
     def joined(self, function: Callable[[Message], str], separator: str) -> str:
-        """Return `function` of each message joined; the result of the last call is kept, and grows."""
+        """Return the joined values of `function`; the last result is stored and extended by later calls."""
         return self.folded(function, _Joiner(separator))
 
     def totals(self, count: Callable[[Message], int]) -> tuple[list[int], int]:
-        """Return running totals of `count` over the log, and the offset of this view in them.
+        """Return running totals of `count` over the log, and the offset of this view in the totals.
 
         The sum over messages i to j of the view is `totals[offset + j] - totals[offset + i]`.
         """
@@ -286,10 +287,10 @@ class Conversation(Sequence[Message]):
         return totals, self.start
 
     def complete(self) -> Conversation:
-        """Return the conversation without tool results whose call is missing and calls whose results are.
+        """Return the conversation without tool results that have no call, and without calls that have no result.
 
         No provider accepts such orphans. Text next to an unanswered call is kept. A conversation without orphans is
-        returned as it is, and costs the check of its new messages only.
+        returned unchanged; only its new messages are checked.
         """
         start, stop = self.start, self.stop
         if start == stop:
@@ -317,7 +318,7 @@ class Conversation(Sequence[Message]):
 
     @property
     def may_have_media(self) -> bool:
-        """True if the content of some message may not be plain text. Messages are not read for this."""
+        """True if the content of a message might not be plain text. Stored messages are not read for this check."""
         return self._log.has_parts
 
     def __len__(self) -> int:
@@ -349,7 +350,7 @@ class Conversation(Sequence[Message]):
         return len(self) == len(other) and list(self) == list(other)
 
     def __hash__(self) -> int:
-        # Equal conversations have equal ends. A hash of all messages would cost more than comparing.
+        # Equal conversations have equal last messages. A hash of all messages would cost more than a comparison.
         return hash((len(self), self[-1].text if len(self) else ""))
 
     def __reduce__(self) -> tuple[type[Conversation], tuple[list[Message]]]:
@@ -375,7 +376,7 @@ class Conversation(Sequence[Message]):
 
 
 def _check(messages: Iterable[object], first: int) -> bool:
-    """Refuse what is not a message; return True if the content of some message is not plain text."""
+    """Check that all items are messages; return True if the content of a message is not plain text."""
     has_parts = False
     for index, message in enumerate(messages, first):
         if not isinstance(message, Message):

@@ -44,7 +44,7 @@ class Deriving(Derived):
     def derive(self, function: Callable[..., T], about: object = None) -> T:
         """Return `function(self)` or `function(self, about)`, and cache the last result of each function.
 
-        Keys are compared by identity: pass the same objects every time. A few functions are remembered.
+        Keys are compared by identity: pass the same objects every time. The results of a few functions are stored.
         """
         result: T
         try:
@@ -68,8 +68,8 @@ class Deriving(Derived):
 def plain_text(text: str) -> str:
     """Return text of a subclass of `str` as plain `str`.
 
-    A subclass, such as an enum of texts, can have its own `str()`, `format()` and `hash()`, which would make equal
-    contexts render differently.
+    A subclass, such as an enum of texts, can override `str()`, `format()` and `hash()`, and equal contexts would then
+    render differently.
     """
     return text if type(text) is str else str.__str__(text)
 
@@ -103,7 +103,7 @@ class FrozenDict(ReadOnlyDict):
     __slots__ = ("json",)
 
     json: str
-    """Its JSON text, if it was written before: a message of a long conversation is sent with every request."""
+    """Cached JSON text: a message of a long conversation is sent with every request."""
 
 
 class FrozenList(list[Any]):
@@ -127,14 +127,14 @@ def _frozen_mapping(mapping: Mapping[Any, Any], json_only: bool, depth: int) -> 
 
 
 def freeze(value: Any, *, json_only: bool = False, depth: int = 0) -> Any:
-    """Return a deeply read-only copy of JSON-like data; other values pass through untouched, unless `json_only`.
+    """Return a deeply read-only copy of JSON-like data; other values are returned unchanged, unless `json_only`.
 
     Raises:
-        ContextError: The data is cyclic or nests deeper than 100 levels, or a value has no place in JSON.
+        ContextError: The data is cyclic or nests deeper than 100 levels, or a value is not JSON.
     """
     if type(value) in _IMMUTABLE:
         return value
-    # Cyclic data would never end.
+    # Cyclic data would recurse without end.
     if depth > MAX_DEPTH:
         raise ContextError("data", [("", f"cyclic, or nests deeper than {MAX_DEPTH} levels; pass flatter data")])
     if isinstance(value, Mapping):
@@ -153,7 +153,9 @@ def _require_text_names(data: Mapping[Any, Any]) -> None:
 
 
 def thawed(value: Any) -> Any:
-    """Return frozen data as new dicts and lists, for libraries that check their types and callers that change them."""
+    """Return frozen data as new dicts and lists, for libraries that check types and for callers that change the
+    data.
+    """
     if isinstance(value, Mapping):
         return {key: thawed(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

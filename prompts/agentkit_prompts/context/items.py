@@ -1,4 +1,4 @@
-"""What a context holds beside messages: documents, facts, recalled messages, examples and tool specs."""
+"""Items of a context: documents, facts, recalled messages, examples and tool specs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 JsonData: TypeAlias = Data
-"""Data of which JSON can write all values."""
+"""Read-only data that is valid JSON."""
 
 _NO_LABEL = re.compile(r"[\[\]]+")
 _SHORT_ID = re.compile(r"[A-Za-z0-9_.-]{1,16}")
@@ -52,7 +52,7 @@ class _Item:
 
 
 def short_form(name: str, *kinds: type, **aliases: str) -> Any:
-    """Return a validator for pydantic: a value of one of `kinds` is read as an object with it as `name`.
+    """Return a pydantic validator that reads a value of one of `kinds` as an object with the field `name`.
 
     `aliases` are other names of fields.
     """
@@ -69,7 +69,7 @@ def short_form(name: str, *kinds: type, **aliases: str) -> Any:
 
 
 def _without_aliases(given: Mapping[Any, Any], aliases: Mapping[str, str]) -> dict[Any, Any]:
-    """Return fields under their names. If the name is given too, the alias stays, and is refused as unknown."""
+    """Return fields under their names. An alias next to its field stays, and is rejected as an unknown field."""
     data = dict(given)
     for alias, name in aliases.items():
         if alias in data and name not in data:
@@ -81,9 +81,8 @@ def _without_aliases(given: Mapping[Any, Any], aliases: Mapping[str, str]) -> di
 class Document(_Item):
     """A chunk of a source, recalled for this turn.
 
-    `score` is the recall score (higher is better), `source` the file or address it came from, `position` its index
-    among the chunks of that source. Text is untrusted unless `trust` says otherwise. An `atomic` document is never
-    cut inside.
+    `score` is the recall score (higher is better), `source` the file or address of the text, `position` the index of
+    the chunk in its source. Text is untrusted by default; see `trust`. An `atomic` document is never cut inside.
 
     Raises:
         ContextError: Fields have the wrong type; names all of them.
@@ -103,11 +102,11 @@ class Document(_Item):
     trust: Trust = "untrusted"
     atomic: bool = False
     image: Image | None = None
-    """What `text` is the alt text of; `MemoPrompt` shows it below."""
+    """Image that `text` describes; `MemoPrompt` shows it below the text."""
     label: Label = ""
-    """How prompts and answers name it, `SOURCE#CHUNK`: made of `source` (else `title`, `id`) and `position` (else a
-    short `id`, or a hash), so that it is the same in every turn and process. Templates see labels
-    that are not unique with a hash added."""
+    """Name in prompts and answers, `SOURCE#CHUNK`: built from `source` (else `title`, `id`) and `position` (else a
+    short `id`, or a hash), so that it is equal in every turn and process. In templates, a hash is appended to labels
+    that are not unique."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -117,7 +116,7 @@ class Document(_Item):
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
 class Fact(_Item):
-    """A piece of knowledge: one statement, with where it is from. Raises like `Document`."""
+    """One statement, with its source. Raises like `Document`."""
 
     __repr__ = short_repr
 
@@ -133,10 +132,10 @@ class Fact(_Item):
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
 class RecalledMessage(_Item):
-    """A message of an earlier conversation, recalled for this turn: what somebody wrote, who, and when.
+    """A message of an earlier conversation, recalled for this turn: its text, author and time.
 
-    `role` is `user` or `assistant`, `name` what that one is called, `session` the conversation, `position` the number
-    of the message there. Raises like `Document`.
+    `role` is `user` or `assistant`, `name` the name of the author, `session` the conversation, `position` the index of
+    the message in the conversation. Raises like `Document`.
     """
 
     __repr__ = short_repr
@@ -155,7 +154,7 @@ class RecalledMessage(_Item):
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
 class Example(_Item):
-    """A worked example: what goes in and what should come out. Written by the developer, so trusted.
+    """A worked example: an input and its expected output. Trusted, because the developer writes it.
 
     Raises like `Document`.
     """
@@ -170,16 +169,16 @@ class Example(_Item):
     trust: Trust = "trusted"
 
     def scored(self, score: float) -> Example:
-        """Return the example with the score a selector gave it."""
+        """Return the example with the score of a selector."""
         return replace(self, score=score)
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
 class Selection(_Item, Derived):
-    """Examples that were chosen for one prompt and input.
+    """Examples selected for one prompt and input.
 
-    `prompt` is the path of the prompt in its layers, `query` the text of the input, `pool` a hash of the examples that
-    could be chosen.
+    `prompt` is the path of the prompt in its layers, `query` the text of the input, `pool` a hash of the available
+    examples.
     """
 
     __repr__ = short_repr
@@ -190,7 +189,7 @@ class Selection(_Item, Derived):
     chosen: tuple[Example, ...]
 
     def bound(self, prompt: object, pool: tuple[Example, ...]) -> Selection:
-        """Return the selection bound to this one object, until it is copied or stored."""
+        """Return the selection bound to this prompt object; copies and stored forms are not bound."""
         if not hasattr(self, "_derived"):
             object.__setattr__(self, "_derived", (prompt, pool))
         return self
@@ -207,7 +206,7 @@ class Selection(_Item, Derived):
 
 
 def hash_of(pool: tuple[Example, ...]) -> str:
-    """Return a hash of what a selector may choose from."""
+    """Return a hash of the examples available to a selector."""
     # Scores and metadata are left out: they do not change what a selector chooses.
     content = repr([(example.input, example.output, example.id) for example in pool])
     return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
@@ -218,14 +217,14 @@ def _label(document: Document) -> str:
     name = _label_name(document.source or document.title or document.id or "document")
     if document.position is not None:
         return f"{name}#{document.position}"
-    # An id that is the name already says nothing more.
+    # An id that equals the name adds no information.
     if name != document.id and _SHORT_ID.fullmatch(document.id) is not None:
         return f"{name}#{document.id}"
     return f"{name}#{_short_hash(document.id, document.text)}"
 
 
 def _label_name(name: str) -> str:
-    """Return the end of a name, with `_` in place of characters that a label cannot have."""
+    """Return the end of a name; `_` replaces characters that a label cannot contain."""
     name = name[-MAX_SHOWN_CHARS:]
     if not name.isprintable():
         name = "".join([char if char.isprintable() else "_" for char in name])
@@ -247,7 +246,7 @@ def labelled_apart(documents: tuple[Document, ...]) -> tuple[Document, ...]:
         if times[document.label] > 1:
             content = _short_hash(document.source, document.title, document.id, document.text)
             name = label = f"{document.label}.{content}"
-            # The same document is in the list twice.
+            # The list contains the document twice.
             while label in taken:
                 copies[name] += 1
                 label = f"{name}.{copies[name] + 1}"
@@ -265,14 +264,14 @@ class _WithJson(Deriving):
     __slots__ = ("json",)
 
     json: str
-    """The spec as one line of canonical JSON; made at the first use."""
+    """The spec as one line of canonical JSON, created at the first use."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
 class ToolSpec(_Item, _WithJson):
-    """What a model is shown of a tool: name, description, and its parameters as a JSON Schema object.
+    """Description of a tool for a model: name, description, and parameters as a JSON Schema object.
 
-    Written by the developer, so trusted; the specs that a server sends are untrusted, all of their text.
+    A spec of the developer is trusted; all text of a spec from a server is untrusted.
 
     Raises:
         ContextError: Fields have the wrong type, or the parameters are not JSON; names all of them.
@@ -286,9 +285,9 @@ class ToolSpec(_Item, _WithJson):
     strict: bool = field(default=False, kw_only=True)
     trust: Trust = field(default="trusted", kw_only=True)
     native: JsonData | None = field(default=None, hash=False, kw_only=True)
-    """The entry that a provider takes for a tool of its own, such as `{"type": "web_search"}`; sent as it is."""
+    """Entry of a tool that runs at the provider, such as `{"type": "web_search"}`; sent unchanged."""
     timeout: float | None = field(default=None, kw_only=True, compare=False)
-    """Seconds that a call of it may take, `inf` for any; for the layer table, and not sent. None: not known."""
+    """Maximum seconds of a call, `inf` for no limit, None if unknown; shown in the layer table, not sent."""
 
     def __post_init__(self) -> None:
         if self.parameters is None:

@@ -1,4 +1,4 @@
-"""The JSON form of values that have no field to say their type: `{"$type": "path", "value": "/srv"}`."""
+"""JSON form of values with their type: `{"$type": "path", "value": "/srv"}`."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _TYPE = "$type"
 
 
 def strict_json(text: str) -> Any:
-    """Return the value of a JSON text; NaN and Infinity, which Python writes there, are not JSON.
+    """Return the value of a JSON text; NaN and Infinity, which Python accepts, are not JSON.
 
     Raises:
-        ValueError: It is not JSON.
-        RecursionError: It is nested too deeply.
+        ValueError: The text is not JSON.
+        RecursionError: The data nests too deeply.
     """
     return json.loads(text, parse_constant=_refuse_constant)
 
@@ -48,7 +48,7 @@ def _parts() -> TypeAdapter[Part]:
 
 
 class _Form(NamedTuple):
-    """Types of a form, how one of their values is written, and how it is read."""
+    """Types of a form, with their writer and reader."""
 
     types: type | tuple[type, ...]
     write: Callable[[Any], Any]
@@ -75,7 +75,7 @@ _FORMS: dict[str, _Form] = {
         lambda data: _parts().validate_python(data),
     ),
 }
-"""Name of a form -> the form. The first form that fits a value is used: a datetime is a date too."""
+"""Name of a form -> the form. The first form that fits a value is used: a datetime is also a date."""
 
 
 _COLLECTIONS: dict[str, type[tuple[Any, ...] | set[Any] | frozenset[Any]]] = {
@@ -90,8 +90,7 @@ def to_json(value: Any) -> Any:
     """Return `value` as JSON data that `from_json` turns into an equal value.
 
     Raises:
-        ContextError: Something in it has no such form, or it is cyclic or nests deeper than 100 levels. Names the
-            places.
+        ContextError: A value has no JSON form, or the data is cyclic or nests deeper than 100 levels. Names the places.
     """
     try:
         return _written(value, 0)
@@ -116,7 +115,7 @@ def _with_places(value: Any, error: ContextError) -> ContextError:
 def _written(value: Any, depth: int) -> Any:
     if value is None or isinstance(value, bool):
         return value
-    # A subclass of a text or a number is no part of the value: `from_json` returns the plain type.
+    # The subclass of a text or a number is not stored: `from_json` returns the plain type.
     if isinstance(value, str):
         return plain_text(value)
     if isinstance(value, int) and -MAX_INT < value < MAX_INT:
@@ -152,11 +151,13 @@ def _written_form(value: Any) -> dict[str, Any]:
     for name, form in _FORMS.items():
         if isinstance(value, form.types):
             return {_TYPE: name, "value": form.write(value)}
-    raise ContextError("JSON form", [("", f"a {type(value).__name__} has none; keep it out of what is stored")])
+    raise ContextError(
+        "JSON form", [("", f"a {type(value).__name__} has no JSON form; remove it from the stored data")]
+    )
 
 
 def _written_mapping(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-    """Return an object, or a list of pairs if a name is not text or would read as a form."""
+    """Return an object, or a list of pairs if a key is not text or could be read as a form."""
     if _TYPE not in value and all(isinstance(name, str) for name in value):
         return {name: _written(item, depth) for name, item in value.items()}
     pairs = [[_written(name, depth), _written(item, depth)] for name, item in value.items()]
@@ -164,10 +165,10 @@ def _written_mapping(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
 
 
 def from_json(data: Any, depth: int = 0) -> Any:
-    """Return the value that `to_json` wrote; values that are not JSON pass through untouched.
+    """Return the value that `to_json` wrote; values that are not JSON are returned unchanged.
 
     Raises:
-        ValueError: A form is unknown or damaged, or the data nests deeper than anything `to_json` writes.
+        ValueError: A form is unknown or corrupt, or the data nests deeper than data of `to_json`.
     """
     if type(data) not in (dict, list):
         return data
@@ -180,9 +181,9 @@ def from_json(data: Any, depth: int = 0) -> Any:
         return {name: from_json(item, depth + 1) for name, item in data.items()}
     try:
         return _value_of_form(data[_TYPE], data.get("value"), depth + 1)
-    # Classes raise errors of many types for damaged text.
+    # Classes raise errors of many types for corrupt text.
     except Exception as error:
-        raise ValueError(f"{brief(data[_TYPE], 64)} is an unknown or damaged JSON form") from error
+        raise ValueError(f"{brief(data[_TYPE], 64)} is an unknown or corrupt JSON form") from error
 
 
 def _value_of_form(name: Any, value: Any, depth: int) -> Any:
@@ -219,4 +220,4 @@ class _AsJson:
 
 
 Data: TypeAlias = Annotated[Mapping[str, Any], _AsJson]
-"""A read-only mapping of names to any values."""
+"""Read-only mapping of names to values of any type."""

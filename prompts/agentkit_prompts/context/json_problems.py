@@ -14,11 +14,11 @@ from agentkit_prompts.limits import MAX_DIGITS, MAX_PROBLEMS
 __all__ = ["MAX_INT", "fits_json"]
 
 MAX_INT = 10**MAX_DIGITS
-"""Python refuses to write longer numbers as text, and most readers of JSON refuse to read them."""
+"""Largest integer: Python does not write longer numbers as text, and most JSON readers reject them."""
 
 
 def fits_json(value: object, where: str, problems: Problems) -> bool:
-    """True if a value can be written as JSON once it is frozen; adds the places that cannot to the problems."""
+    """True if a value can be written as JSON after freezing; adds the places of other values to the problems."""
     try:
         json.dumps(freeze(value, json_only=True), allow_nan=False)
     except (ContextError, TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Messages and tool calls: what a conversation is made of, in memory, in a store and on the wire."""
+"""Messages and tool calls of a conversation, with their stored form."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ROLES = frozenset(get_args(Role))
 _TEXT_OR_NONE = (str, NoneType)
 
 MESSAGE_FORMAT = 1
-"""Version of the stored form of a message, as `MESSAGES` writes it; it reads all versions up to this one."""
+"""Version of the stored form that `MESSAGES` writes; it reads all versions up to this version."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -34,7 +34,7 @@ class ToolCall:
     `arguments` is the JSON text exactly as the model wrote it; it is validated when the tool is called.
 
     Raises:
-        MessageError: One of them is not text.
+        MessageError: A field is not text.
     """
 
     __repr__ = short_repr
@@ -62,8 +62,8 @@ class ToolCall:
 class Message(metaclass=Hinted):
     """One message of a conversation.
 
-    `content` is text or a tuple of parts; no parts at all become the empty text. `tool_calls` and `thinking` belong to
-    an assistant message, `tool_call_id` and `name` to the tool message that answers one of the calls.
+    `content` is text or a tuple of parts; an empty tuple becomes empty text. `tool_calls` and `thinking` belong to an
+    assistant message, `tool_call_id` and `name` to the tool message with the result of a call.
 
     Raises:
         MessageError: The role is unknown, a field has the wrong type, or does not belong to the role.
@@ -101,7 +101,7 @@ class Message(metaclass=Hinted):
         self.__post_init__()
 
     def __post_init__(self) -> None:
-        # Pydantic calls this for a message that it read, after it has set the fields.
+        # Pydantic calls this for a message that it read, after setting the fields.
         if type(self.role) is not str or self.role not in _ROLES:
             self._read_role()
         if type(self.content) is not str:
@@ -130,11 +130,11 @@ class Message(metaclass=Hinted):
                 name=(self.name, _TEXT_OR_NONE, "text or None"),
                 tool_call_id=(self.tool_call_id, _TEXT_OR_NONE, "text or None"),
             )
-        # Providers refuse such messages, and most of their errors name no message.
+        # Providers reject such messages, and most of their errors do not name the message.
         if self.role == "tool" and not self.tool_call_id:
-            raise MessageError("a tool message needs the tool_call_id of the call that it answers", name="tool_call_id")
+            raise MessageError("a tool message requires the tool_call_id of its call", name="tool_call_id")
         if self.role != "tool" and self.tool_call_id is not None:
-            what = f"a {self.role} message cannot answer a tool call: only a tool message has a tool_call_id"
+            what = f"a {self.role} message cannot have a tool_call_id: only a tool message can"
             raise MessageError(what, name="tool_call_id")
 
     @property
@@ -148,14 +148,14 @@ class Message(metaclass=Hinted):
 
     @property
     def text(self) -> str:
-        """The content as plain text, media as their alt text."""
+        """The content as plain text; media are replaced by their alt text."""
         if isinstance(self.content, str):
             return self.content
         return "".join(part.text if isinstance(part, Text) else part.alt for part in self.content)
 
     @property
     def reasoning(self) -> str:
-        """Text of the thoughts of the model, if its provider shows it."""
+        """Text of the thinking of the model, if its provider sends it."""
         return "\n".join([thought.text for thought in self.thinking if thought.text])
 
     def __prompt__(self) -> str | tuple[Part, ...]:
@@ -163,12 +163,12 @@ class Message(metaclass=Hinted):
 
 
 def _of_assistant(role: str, name: str, values: object, kind: type) -> tuple[object, ...]:
-    """Return tool calls or thoughts, which only an assistant message has."""
+    """Return tool calls or thinking, which only an assistant message can have."""
     if not isinstance(values, list | tuple):
         raise MessageError(f"{name}: expected a list of {kind.__name__}, got {type(values).__name__}", name=name)
     if values and role != "assistant":
         raise MessageError(
-            f"a {role} message cannot carry {name.replace('_', ' ')}: only an assistant message can", name=name
+            f"a {role} message cannot have {name.replace('_', ' ')}: only an assistant message can", name=name
         )
     items = tuple(values)
     for index, item in enumerate(items):
@@ -179,7 +179,7 @@ def _of_assistant(role: str, name: str, values: object, kind: type) -> tuple[obj
 
 
 def _read_content(content: object, role: str) -> tuple[Part, ...] | str:
-    """Return content as text or parts; no parts are the empty text, so that an empty message has one form."""
+    """Return content as text or parts; an empty list becomes empty text, so that an empty message has one form."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -202,13 +202,13 @@ def _read_part(part: object, index: int, role: str) -> Part:
 
 if TYPE_CHECKING:
     MESSAGES: TypeAdapter[Message]
-    """Reads and writes the stored form of one message."""
+    """Reader and writer of the stored form of one message."""
 
 
 def __getattr__(name: str) -> TypeAdapter[Message]:
-    """Build `MESSAGES` when it is first asked for: it takes longer than the rest of this module."""
+    """Build `MESSAGES` at its first use: it takes longer than the rest of this module."""
     if name != "MESSAGES":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # The next access finds it without this function.
+    # The next access does not call this function.
     adapter = globals()["MESSAGES"] = TypeAdapter(Message)
     return adapter

@@ -27,7 +27,7 @@ def iter_nodes(value: Any, inner: Callable[[Any], Iterable[Any]] = values_in) ->
 
     Args:
         value: The data.
-        inner: Returns the values inside a mapping, list or tuple that are of interest.
+        inner: Function that returns the values to visit inside a mapping, list or tuple.
     """
     return _walk(value, lambda node: node, inner)
 
@@ -37,7 +37,7 @@ class PlacedNode(NamedTuple):
 
     value: Any
     place: str
-    """Path of the value, such as `a.b[2]`. Long names of keys are cut."""
+    """Path of the value, such as `a.b[2]`. Long keys are shortened."""
     depth: int
     """Number of containers around it."""
 
@@ -45,8 +45,8 @@ class PlacedNode(NamedTuple):
 def iter_placed_nodes(value: Any, place: str = "") -> Iterator[PlacedNode]:
     """Yield a value and all values inside it with their places, in the order of the data.
 
-    A container is yielded once. A container inside more than `MAX_DEPTH` others is not entered: its values would have
-    places as long as the data is deep.
+    A container is yielded once. A container inside more than `MAX_DEPTH` others is not entered: the places of its
+    values would be as long as the data is deep.
     """
     return _walk(PlacedNode(value, place, 0), lambda node: node.value, _inner_nodes)
 
@@ -75,7 +75,7 @@ def _shown_key(key: object) -> str:
 def _walk(first: T, value_of: Callable[[T], Any], inner: Callable[[Any], Iterable[T]]) -> Iterator[T]:
     """Yield nodes, each before the nodes inside it; `value_of` returns the value of a node."""
     seen: dict[int, Any] = {}
-    # Iterators, because a list of all nodes that wait would be as long as the data.
+    # Iterators, because a list of all waiting nodes could be as long as the data.
     open_containers = [iter((first,))]
     while open_containers:
         for node in open_containers[-1]:
@@ -83,7 +83,7 @@ def _walk(first: T, value_of: Callable[[T], Any], inner: Callable[[Any], Iterabl
             if not isinstance(value, Mapping | list | tuple):
                 yield node
             elif id(value) not in seen:
-                # Keeps the container alive: another object could get its id otherwise.
+                # Keep the container alive, so that no other object gets its id.
                 seen[id(value)] = value
                 yield node
                 open_containers.append(iter(inner(node)))

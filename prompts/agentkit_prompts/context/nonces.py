@@ -1,4 +1,4 @@
-"""The nonce of the fences of a session, and its removal from all other text."""
+"""Nonce of the fences of a session, and its removal from all other text."""
 
 from __future__ import annotations
 
@@ -27,29 +27,30 @@ def nonce_of(session_key: str) -> str:
 
 
 def break_nonce(text: str, nonce: str) -> str:
-    """Return text without the nonce, also if copies of it overlap."""
-    # Copies can overlap: breaking one can leave, or form, another.
+    """Return text without the nonce, including overlapping copies."""
+    # Repeat, because a broken copy can overlap or form another copy.
     while nonce in text:
         text = text.replace(nonce, f"{nonce[:1]}\u200b{nonce[1:]}")
     return text
 
 
 def without_nonce(value: T, nonce: str) -> T:
-    """Return a value of a context without the nonce in its texts; the same object if it is nowhere in them.
+    """Return a value of a context without the nonce in its texts; the same object if its texts do not contain the
+    nonce.
 
-    An attacker who learned the nonce, from an answer of the model or a log, could open or close a fence.
+    An attacker who knows the nonce from an answer of the model or a log could open or close a fence.
     """
     result: T = _Walk(nonce).broken(value, 0)
     return result
 
 
 class _Walk:
-    """A walk over one value. An object at several places of the same depth is walked once."""
+    """Walk over one value. An object at several places of the same depth is visited once."""
 
     def __init__(self, nonce: str) -> None:
         self.nonce = nonce
         self.results: dict[tuple[int, int], tuple[Any, Any]] = {}
-        """Identity and depth -> the value, which is kept so that no other object gets its identity, and its result."""
+        """Identity and depth -> the value and its result. The stored value prevents reuse of its identity."""
 
     def broken(self, value: Any, depth: int) -> Any:
         """Return a value without the nonce in its texts."""
@@ -70,10 +71,10 @@ class _Walk:
         return not any(self.nonce in text for text in texts)
 
     def _rebuilt(self, value: Any, depth: int) -> Any:
-        """Return a container or object with all values in it broken; the same one if nothing changed."""
+        """Return a container or object without the nonce in its values; the same object if nothing changed."""
         if isinstance(value, ToolSpec):
             return self._rebuilt_tool(value, depth)
-        # Examples of the developer are trusted. Others come from a store or a user.
+        # Examples of the developer are trusted; other examples come from a store or a user.
         if isinstance(value, Example) and value.trust == "trusted":
             return value
         if isinstance(value, Conversation | list | tuple):
@@ -85,7 +86,7 @@ class _Walk:
         return value
 
     def _rebuilt_tool(self, tool: ToolSpec, depth: int) -> ToolSpec:
-        # The text of the developer stays, and so does the name: calls are made by it.
+        # Text of the developer is unchanged. The name is also unchanged, because calls refer to it.
         if tool.trust == "trusted" or self.nonce not in tool.json:
             return tool
         description = self.broken(tool.description, depth)
@@ -96,7 +97,7 @@ class _Walk:
         if all(map(operator.is_, items, value)):
             return value
         if isinstance(value, tuple):
-            # A named tuple stays one.
+            # Keep the type of a named tuple.
             return getattr(value, "_make", tuple)(items)
         if isinstance(value, Conversation | FrozenList):
             return type(value)(items)
@@ -104,7 +105,7 @@ class _Walk:
 
     def _rebuilt_mapping(self, value: Mapping[Any, Any], depth: int) -> Any:
         pairs = {self.broken(key, depth): self.broken(item, depth) for key, item in value.items()}
-        # Keys can contain the nonce too.
+        # Keys can contain the nonce, too.
         if [*pairs] == [*value] and all(map(operator.is_, pairs.values(), value.values())):
             return value
         if isinstance(value, ReadOnlyDict):
@@ -113,7 +114,7 @@ class _Walk:
 
     def _rebuilt_object(self, value: Any, depth: int) -> Any:
         changes: dict[str, Any] = {}
-        # Other fields are derived from these, and can be without a value so far.
+        # Other fields are derived from these fields, and might not have a value yet.
         for field in filter(operator.attrgetter("init"), fields(value)):
             before = getattr(value, field.name)
             after = self.broken(before, depth)

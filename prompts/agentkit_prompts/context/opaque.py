@@ -1,4 +1,4 @@
-"""Opaque data: what else a provider wrote about a message or a part, which goes back to it as it came."""
+"""Opaque data: additional data of a provider for a message or a part, sent back unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentkit_prompts.errors import MessageError, Problem, Problems, error_of_pr
 __all__ = ["NO_OPAQUE", "Opaque", "no_opaque", "opaque_data", "with_opaque"]
 
 Opaque: TypeAlias = Annotated[Mapping[str, Any], Field(exclude_if=lambda data: not data)]
-"""Provider -> what else it wrote here. It goes back to that provider unchanged, and to no other."""
+"""Provider -> its additional data, sent back unchanged to that provider only."""
 
 NO_OPAQUE = FrozenDict()
 
@@ -28,7 +28,7 @@ def opaque_data(data: object) -> FrozenDict:
     """Return opaque data, read-only.
 
     Raises:
-        MessageError: It does not map providers to data, or is not JSON: then no store and no provider could have it.
+        MessageError: It does not map providers to data, or is not JSON, so it could be neither stored nor sent.
     """
     if type(data) is FrozenDict:
         return data

@@ -1,6 +1,6 @@
 """Content parts: text, and media from a path, a URL or bytes.
 
-In rendered text a media part is one marker, `<|media:KIND:ID|>`, whose id is the hash of its content.
+In rendered text a media part is one marker, `<|media:KIND:ID|>`, whose id is the hash of the content.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _SAFE_NAME = re.compile(r"[^\w .@+-]+")
 
 
 def neutralise_markers(text: str) -> str:
-    """Return `text` with every `<|media:` broken by a zero-width space, so that no value can pose as media."""
+    """Return `text` with a zero-width space in every `<|media:`, so that no value can imitate media."""
     return text.replace(MEDIA_OPENING, _DEFUSED) if MEDIA_OPENING in text else text
 
 
@@ -70,7 +70,7 @@ def replace_markers(text: str, mapping: Mapping[str, str]) -> str:
 
 
 def _storable(source: Source) -> dict[str, str]:
-    """Return a source under the name of its type: bytes that read like a path must not come back as one."""
+    """Return a source under the name of its type, so that bytes that look like a path stay bytes."""
     if isinstance(source, bytes):
         return {"bytes": base64.b64encode(source).decode("ascii")}
     if isinstance(source, Path):
@@ -105,7 +105,7 @@ class _Stored:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Text:
-    """A piece of text inside a multimodal message; of the kind `refusal`, the text in which a model refuses."""
+    """Text part of a multimodal message; with the kind `refusal`, the refusal of a model."""
 
     __repr__ = short_repr
 
@@ -130,11 +130,11 @@ class Text:
 class Media:
     """Base of image, audio, video and file parts.
 
-    `source` takes a path, a URL or bytes; a str is a URL when it opens with a scheme (`https://`, `data:`) and a
-    path otherwise. `media_type` is guessed from the name if it is not given.
+    `source` takes a path, a URL or bytes; a str is a URL if it starts with a scheme (`https://`, `data:`), else a path.
+    By default `media_type` is guessed from the name.
 
     Raises:
-        MediaError: A field has the wrong type, or the text is no URL.
+        MediaError: A field has the wrong type, or the text is not a URL.
     """
 
     __repr__ = short_repr
@@ -184,7 +184,7 @@ class Media:
 
     @property
     def label(self) -> str:
-        """A short name without characters that could end a marker or an alt text."""
+        """Short name without characters that could close a marker or an alt text."""
         name = self.name
         if name is None:
             name = self._name_of_source()
@@ -211,18 +211,18 @@ class Media:
 
     @property
     def mime(self) -> str:
-        """The media type, guessed from the name if it was not given."""
+        """The media type; by default guessed from the name."""
         if self.media_type:
             return self.media_type
         guesses = [mimetypes.guess_type(name)[0] for name in (self.name or "", self._address())]
         return guesses[0] or guesses[1] or _DEFAULT_MIME[self.kind]
 
     def _address(self) -> str:
-        """Return the source as text that can end like the name of a file; empty for bytes."""
+        """Return the path or address, which can have a file extension; empty for bytes."""
         if isinstance(self.source, bytes):
             return ""
         if isinstance(self.source, Url) and self.source.scheme != "data":
-            # Without the query, which can end like the name of a file.
+            # Remove the query, which can look like a file extension.
             return self.source.path or ""
         return str(self.source)
 
@@ -248,7 +248,9 @@ class Media:
             except (OSError, ValueError) as error:
                 raise _unreadable(self.source, error) from error
         address = str(self.source)
-        raise MediaError(f"{self.kind} {address}: a URL is passed on, not downloaded", name="source", value=address)
+        raise MediaError(
+            f"{self.kind} {address}: a URL is sent to the provider, not downloaded", name="source", value=address
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -297,20 +299,20 @@ _FILE_DIGESTS: dict[tuple[str, int, int], str] = {}
 
 
 def _read_source(source: Any, kind: str) -> Source:
-    """Return a source that is given as text, as a path of another class, as bytes or as a URL of pydantic.
+    """Return the source for text, another path class, bytes or a pydantic URL.
 
     Raises:
-        MediaError: It has another type, or the text is no URL.
+        MediaError: It has another type, or the text is not a URL.
     """
     if isinstance(source, str):
-        # On Windows a drive reads like a scheme.
+        # On Windows a drive looks like a scheme.
         is_url = _URL.match(source) is not None and not Path(source).drive
         return _url(source) if is_url else Path(source)
     if isinstance(source, PathLike):
         return Path(source)
     if isinstance(source, bytearray | memoryview):
         return bytes(source)
-    # URL types of pydantic, which are no subclasses of `Url`.
+    # URL types of pydantic, which are not subclasses of `Url`.
     if hasattr(source, "unicode_string"):
         return Url(str(source))
     what = f"{kind}: expected a Path, a Url or bytes, got {type(source).__name__}"
@@ -322,7 +324,7 @@ def _url(text: str) -> Url:
         return Url(text)
     except ValueError as error:
         why = str(error).splitlines()[1].strip().partition(" [type=")[0]
-        what = f"{text[:200]!r}: not a URL ({why}); give a complete URL, a Path or bytes"
+        what = f"{text[:200]!r}: not a URL ({why}); pass a complete URL, a Path or bytes"
         raise MediaError(what, name="source", value=text[:200]) from error
 
 
@@ -350,5 +352,5 @@ def _digest_of_file(path: Path) -> str:
 
 
 def _unreadable(path: Path, error: Exception) -> MediaError:
-    what = f"{path}: cannot be read ({error}); give a readable file, a URL or bytes"
+    what = f"{path}: cannot be read ({error}); pass a readable file, a URL or bytes"
     return MediaError(what, path=str(path), name="source")

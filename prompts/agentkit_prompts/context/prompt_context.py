@@ -1,4 +1,4 @@
-"""`PromptContext`: everything a prompt may be rendered from, in one frozen value."""
+"""`PromptContext`: all input of prompts in one frozen value."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _Documents: TypeAlias = Iterable[Document | str | Mapping[str, Any]]
 if TYPE_CHECKING:
 
     class _Values(TypedDict, total=False):
-        """Types that type checkers accept for the fields of a context, all but the input."""
+        """Types that type checkers accept for the fields of a context, except the input."""
 
         elements: _Documents
         conversation: _Messages
@@ -101,7 +101,7 @@ def _read_session_key(value: Any, place: str, problems: Problems) -> Any:
     key = _read_text(value, place, problems)
     if isinstance(key, str) and not key.strip():
         problems.append(
-            Problem(place, "must not be empty: a fence derived from it could be guessed; give a key or None")
+            Problem(place, "must not be empty: a fence derived from it could be guessed; pass a key or None")
         )
     return key
 
@@ -121,7 +121,7 @@ def _read_by(read: Reader, *, trust: Trust = "untrusted", hidden: bool = False) 
     """Return the metadata of a field.
 
     Args:
-        read: Reads and checks a value that is given for the field.
+        read: Reader of a value for the field; it also checks the value.
         trust: Trust of its text. Copies of the fence nonce are removed from untrusted fields.
         hidden: True if templates cannot read the field.
     """
@@ -137,15 +137,15 @@ class _WithNonce(Derived):
 @final
 @dataclass(frozen=True, init=False, repr=False)
 class PromptContext(_WithNonce):
-    """The one input of every prompt: a value. What it holds reaches templates as it is, never dumped or copied.
+    """Input of every prompt: a frozen value. Templates receive its values unchanged, never dumped or copied.
 
-    Documents, facts, recalled and other messages, examples and tools may be given as mappings of their fields,
-    documents and facts also as text. `elements` is another name of `documents`. `TypeAdapter(PromptContext)` writes it
-    as JSON and reads it back. `allow_media=True` lets messages in the form of a provider name media in files of this
-    machine, or at addresses that are not public; it is not a field.
+    Documents, facts, messages, examples and tools can be mappings of their fields; documents and facts can also be
+    text. `elements` is another name of `documents`. `TypeAdapter(PromptContext)` writes it as JSON and reads it back.
+    `allow_media=True` accepts media in local files or at private addresses in messages of a provider format; it is not
+    a field.
 
     Raises:
-        ContextError: Something has the wrong type, or there is no such field; names all problems with their places.
+        ContextError: A value has the wrong type, or a field is unknown; names all problems with their places.
     """
 
     __repr__ = short_repr
@@ -154,7 +154,7 @@ class PromptContext(_WithNonce):
     _full = short_form("", elements="documents")
 
     user_input: UserInput = field(metadata=_read_by(_read_user_input))
-    """What the user sent now. Text, parts or a mapping are accepted."""
+    """Input of this turn: text, parts or a mapping."""
     conversation: Conversation = field(default=NO_MESSAGES, metadata=_read_by(read_conversation))
     """Messages before this turn."""
     recalled: tuple[RecalledMessage, ...] = field(default=(), metadata=_read_by(ItemsReader(RecalledMessage)))
@@ -166,27 +166,27 @@ class PromptContext(_WithNonce):
     summary: str | None = field(default=None, metadata=_read_by(_read_text))
     """Summary of earlier messages that are not in `conversation`."""
     tools: tuple[ToolSpec, ...] = field(default=(), metadata=_read_by(ItemsReader(ToolSpec)))
-    """Tools the model may call."""
+    """Tools that the model can call."""
     examples: tuple[Example, ...] = field(default=(), metadata=_read_by(ItemsReader(Example)))
-    """Worked examples a selector may choose from."""
+    """Worked examples available to selectors."""
     intermediate: Conversation = field(default=NO_MESSAGES, metadata=_read_by(read_conversation))
     """Tool calls and results of this turn so far."""
     locale: str | None = field(default=None, metadata=_read_by(_read_text))
-    """Language tag, such as `en` or `zh-CN`, that picks the text of a template."""
+    """Language tag, such as `en` or `zh-CN`, that selects the text of a template."""
     now: datetime | None = field(default=None, metadata=_read_by(one_of(datetime), trust="trusted"))
-    """The time of the turn. Injected: templates have no clock."""
+    """Time of the turn. Templates have no other clock."""
     extra: Data = field(default_factory=lambda: NO_DATA, hash=False, metadata=_read_by(read_data, trust="trusted"))
-    """Anything else the developer wants in reach of templates; trusted."""
+    """Other values of the developer for templates; trusted."""
     session_key: str | None = field(
         default=None, repr=False, metadata=_read_by(_read_session_key, trust="trusted", hidden=True)
     )
-    """Secret of the session that fences derive their nonce from; templates cannot read it."""
+    """Secret of the session from which the nonce of fences is derived; templates cannot read it."""
     selections: tuple[Selection, ...] = field(
         default=(), metadata=_read_by(ItemsReader(Selection), trust="trusted", hidden=True)
     )
-    """Which examples were chosen for which prompt, see `select_examples`; used while input and pool stay the same."""
+    """Selected examples of each prompt, see `select_examples`; valid while input and pool stay the same."""
     kept_kwargs: tuple[str, ...] = field(default=(), metadata=_read_by(read_names, trust="trusted", hidden=True))
-    """Names of the additional kwargs that did not come with this input: the session keeps them in force."""
+    """Names of the additional kwargs that come from the session, not from this input."""
 
     if TYPE_CHECKING:
 
@@ -198,7 +198,7 @@ class PromptContext(_WithNonce):
             _fill(self, None, values, allow_media)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Only the fields: the view and the nonce are made again.
+        # Only the fields: the view and the nonce are derived again.
         return dict(vars(self))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -206,18 +206,18 @@ class PromptContext(_WithNonce):
 
     @property
     def view(self) -> MappingProxyType[str, Any]:
-        """Read-only mapping of the names a template can use to their values, built once.
+        """Read-only mapping of template names to values, built once.
 
-        Labels of documents that are not unique get a hash each.
+        A hash is appended to document labels that are not unique.
         """
         try:
             view: MappingProxyType[str, Any] = self._derived
         except AttributeError:
             values: dict[str, Any] = dict(zip(_VISIBLE, _visible_values(self), strict=True))
-            # Prompts and citations name documents by their labels.
+            # Prompts and citations refer to documents by their labels.
             if len({document.label for document in self.documents}) < len(self.documents):
                 values["documents"] = labelled_apart(self.documents)
-            # Templates read the kwargs of the input by this shorter name too.
+            # Templates can also read the kwargs of the input by this shorter name.
             values["additional_kwargs"] = self.user_input.additional_kwargs
             view = MappingProxyType(values)
             object.__setattr__(self, "_derived", view)
@@ -230,13 +230,13 @@ class PromptContext(_WithNonce):
             return None
         try:
             return self._nonce
-        # A copy, or a context that was stored: the nonce is not part of the value.
+        # Copies and stored contexts have no nonce, because it is not part of the value.
         except AttributeError:
             object.__setattr__(self, "_nonce", nonce_of(self.session_key))
             return self._nonce
 
     def evolve(self, *, allow_media: bool = False, **changes: Unpack[_Changes]) -> Self:
-        """Return a copy with some fields replaced, which are checked. Raises like the class."""
+        """Return a copy with some fields replaced and checked. Raises like the class."""
         copy = object.__new__(type(self))
         _fill(copy, self, cast("dict[str, Any]", changes), allow_media)
         return copy
@@ -256,7 +256,7 @@ _VISIBLE = tuple([name for name, declared in _DECLARED.items() if not declared.h
 _visible_values = attrgetter(*_VISIBLE)
 CONTEXT_FIELDS = tuple(_DECLARED)
 CONTEXT_NAMES: frozenset[str] = frozenset({*_VISIBLE, "additional_kwargs"})
-"""The names every template can read."""
+"""Names that every template can read."""
 
 
 def _fill(context: PromptContext, source: PromptContext | None, values: Mapping[str, Any], allow_media: bool) -> None:
@@ -264,7 +264,7 @@ def _fill(context: PromptContext, source: PromptContext | None, values: Mapping[
 
     Args:
         context: The new context.
-        source: Context of which the other fields are taken; None for their defaults.
+        source: Context with the values of the other fields; None for their defaults.
         values: Values of fields, in any form that a field accepts.
         allow_media: See `PromptContext`.
 
@@ -286,7 +286,7 @@ def _fill(context: PromptContext, source: PromptContext | None, values: Mapping[
         problems.append(Problem("user_input", "missing"))
     if problems:
         raise ContextError("PromptContext", problems)
-    # To set the fields of a frozen object one by one takes four times as long.
+    # One update of the dict is four times as fast as setting the fields of a frozen object.
     attributes = vars(context)
     attributes.update(_DEFAULTS if source is None else vars(source))
     attributes.update(fresh)
@@ -306,7 +306,7 @@ def _readers(allow_media: object, problems: Problems) -> Mapping[str, Reader]:
 def _remove_nonce(context: PromptContext, values: Mapping[str, Any]) -> None:
     """Derive the nonce of a context, and remove copies of it from its untrusted fields."""
     nonce = nonce_of(cast("str", context.session_key))
-    # Fields of the source have no copy of its nonce. They can have copies of another one.
+    # Fields of the source do not contain its nonce, but can contain another nonce.
     names = _UNTRUSTED if "session_key" in values else _UNTRUSTED & values.keys()
     for name in names:
         vars(context)[name] = without_nonce(getattr(context, name), nonce)
@@ -318,6 +318,6 @@ def _by_field_name(values: Mapping[str, Any], problems: Problems) -> dict[str, A
     named = dict(values)
     elements = named.pop("elements")
     if "documents" in named:
-        problems.append(Problem("elements", "another name of documents, which are given too: pass one of them"))
+        problems.append(Problem("elements", "another name of documents, which are passed, too: pass one of them"))
     named["documents"] = elements
     return named

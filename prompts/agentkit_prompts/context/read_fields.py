@@ -1,4 +1,4 @@
-"""Readers of the fields of a context; they note every problem with its place."""
+"""Readers of the fields of a context, which record every problem with its place."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 Reader: TypeAlias = Callable[[Any, str, Problems], Any]
-"""Returns the value of a field for a given value at a place; adds its problems to a list."""
+"""Function that returns the field value for an input value at a place, and adds problems to a list."""
 NO_DATA = ReadOnlyDict()
 NO_MESSAGES = Conversation()
 
@@ -57,14 +57,14 @@ def _inner(place: str, name: str) -> str:
 
 
 def make_item(kind: type, given: Mapping[Any, Any], place: str, problems: Problems, aliases: Sequence[str] = ()) -> Any:
-    """Make an item of a mapping of its fields; `aliases` are other names that `kind` accepts."""
+    """Create an item from a mapping of its fields; `aliases` are other names that `kind` accepts."""
     names = [*[field.name for field in fields(kind)], *aliases]
     problems += [unknown_field(place, name, names) for name in given if name not in names]
     data = {name: value for name, value in given.items() if name in names}
     for name in _required_names(kind):
         if name not in data:
             problems.append(Problem(f"{place}.{name}", "missing"))
-            # It is filled, so that the problems of the other fields are reported too.
+            # A placeholder, so that problems of the other fields are reported, too.
             data[name] = ""
     try:
         return kind(**data)
@@ -82,14 +82,14 @@ def _required_names(kind: type) -> list[str]:
 
 @dataclass(frozen=True)
 class ItemsReader:
-    """The reader of a sequence of items of one class, which can be mappings of their fields."""
+    """Reader of a sequence of items of one class; an item can be a mapping of its fields."""
 
     kind: type
     from_text: bool = False
     """True if an item can be the text of its first field."""
 
     def __call__(self, value: Any, place: str, problems: Problems) -> tuple[Any, ...]:
-        # The common case, in C: every turn passes the documents of the last one.
+        # Fast path: most turns pass the documents of the previous turn.
         if type(value) is tuple and countOf(map(type, value), self.kind) == len(value):
             return value
         given = _items(value, place, self.kind.__name__, problems)
@@ -124,7 +124,7 @@ def read_conversation(value: Any, place: str, problems: Problems, *, allow_media
     """Return messages of this library or in the form of a provider; `allow_media` as in `read_messages`."""
     if type(value) is Conversation:
         return value
-    # Most programs make contexts of conversations: the reader of wire forms is imported when it is needed.
+    # Import late: most programs pass a `Conversation` and need no reader of wire forms.
     from agentkit_prompts.context.wire.read_messages import read_messages
 
     try:
@@ -138,7 +138,7 @@ read_conversation_with_media: Reader = partial(read_conversation, allow_media=Tr
 
 
 def read_parts(value: Any, place: str, problems: Problems) -> str | tuple[Part, ...]:
-    """Return text as it is, any other value as parts."""
+    """Return text unchanged, any other value as parts."""
     if type(value) is str:
         return value
     if isinstance(value, str):
@@ -159,7 +159,7 @@ def read_parts(value: Any, place: str, problems: Problems) -> str | tuple[Part, 
 
 def read_data(value: Any, place: str, problems: Problems) -> ReadOnlyDict:
     """Return a mapping of names, read-only."""
-    # A copy would have another identity, and composing caches by identity.
+    # Not copied: `compose` caches by identity.
     if type(value) is ReadOnlyDict:
         return value
     if not isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Representations that stay short and are soon made, however long a text or a list in them is."""
+"""Short representations of dataclasses, fast also for long texts and lists."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentkit_prompts.limits import MAX_MESSAGE_CHARS
 __all__ = ["short_repr"]
 
 _MAX_INNER_TEXT = 100
-"""Characters of a text in a list or a mapping."""
+"""Maximum characters of a text in a list or a mapping."""
 _MAX_ITEMS = 6
 _MAX_LEVELS = 3
 
@@ -27,10 +27,10 @@ class _Short(reprlib.Repr):
         self.maxlist = self.maxtuple = self.maxdict = self.maxset = _MAX_ITEMS
 
     def repr1(self, x: Any, level: int) -> str:
-        """Return the representation of a value inside of others; its class where it has none, as a very long number."""
+        """Return the representation of a nested value; its class if `repr` fails, as for a very long number."""
         try:
             return self._shown(x, level)
-        # The class of the value is not ours, and an error message must not fail.
+        # A foreign class can raise any exception, and an error message must not fail.
         except Exception:
             return f"<{type(x).__name__} instance at {id(x):#x}>"
 
@@ -70,7 +70,7 @@ _short = _Short()
 
 
 def short_repr(self: Any) -> str:
-    """Return the representation of a dataclass, as its `__repr__`: long text and lists in it are cut in the middle."""
+    """Return the representation of a dataclass, as its `__repr__`: long texts and lists are shortened in the middle."""
     shown = [f"{each.name}={_short.repr(getattr(self, each.name))}" for each in fields(self) if each.repr]
     return f"{type(self).__qualname__}({', '.join(shown)})"
 

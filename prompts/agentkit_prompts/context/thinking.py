@@ -16,10 +16,9 @@ _TEXT_OR_NONE = (str, type(None))
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Thinking:
-    """A thought of a model before its answer, or a step that its provider took for it, such as a web search.
+    """Thinking of a model before its answer, or a step of its provider, such as a web search.
 
-    It is not content: it goes back to the provider it came from, and chat templates may show
-    its `text`.
+    It is not content: it is sent back to its provider, and chat templates can show its `text`.
 
     Raises:
         MessageError: Fields have the wrong type; names all of them.
@@ -28,13 +27,13 @@ class Thinking:
     __repr__ = short_repr
 
     text: str = ""
-    """The thought in words; empty if the provider does not send it."""
+    """Text of the thinking; empty if the provider does not send it."""
     provider: str = "openai"
-    """Receiver of it: a wire form (`openai` for chat completions, `responses`, `anthropic`) or one endpoint."""
+    """Receiver: a wire form (`openai` for chat completions, `responses`, `anthropic`) or one endpoint."""
     signature: str | None = None
-    """Proof of the provider that the text is the model's own."""
+    """Signature with which the provider verifies the text."""
     redacted: str | None = None
-    """The thought, encrypted by the provider."""
+    """The thinking, encrypted by the provider."""
     at: int = 0
     """Number of content parts and tool calls of the message before it."""
     opaque: Opaque = field(default_factory=no_opaque, hash=False, kw_only=True)

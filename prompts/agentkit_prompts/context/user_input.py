@@ -1,4 +1,4 @@
-"""`UserInput`: what the user sent, and the structured data that came with it."""
+"""`UserInput`: input of the user, with structured data."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True, weakref_slot=True, init=False, repr=False)
 class UserInput:
-    """What the user sent: text or content parts, and structured extras that prompts may require.
+    """Input of the user: text or content parts, and structured data that prompts can require.
 
     `additional_info` is another name of `additional_kwargs`.
 
     Raises:
-        ContextError: Something has the wrong type, or there is no such field; names all problems.
+        ContextError: A value has the wrong type, or a field is unknown; names all problems.
     """
 
     __repr__ = short_repr
@@ -42,7 +42,7 @@ class UserInput:
     _full = short_form("input", str, list, tuple, additional_info="additional_kwargs")
 
     input: str | tuple[Part, ...] = ""
-    """Text, or parts in the order the user gave them."""
+    """Text, or parts in the order of the input."""
     additional_kwargs: Data = field(default_factory=lambda: NO_DATA, hash=False)
     """Structured data that came with the input, such as a project root; read-only. See `additional_kwargs_schema`."""
 
@@ -69,12 +69,12 @@ class UserInput:
 
     @property
     def text(self) -> str:
-        """The input as plain text, media as their alt text."""
+        """The input as plain text; media are replaced by their alt text."""
         return self.message.text
 
     @property
     def message(self) -> Message:
-        """The input as a user message, the form in which a conversation keeps it."""
+        """The input as a user message, as stored in a conversation."""
         return Message("user", self.input)
 
     def __prompt__(self) -> str | tuple[Part, ...]:
@@ -82,13 +82,13 @@ class UserInput:
 
 
 def _kwargs_by_alias(kwargs: ReadOnlyDict, others: Mapping[str, Any], problems: Problems) -> ReadOnlyDict:
-    """Return the additional kwargs, which can be given as `additional_info`."""
+    """Return the additional kwargs, which can be passed as `additional_info`."""
     for name, value in others.items():
         if name != "additional_info":
             problems.append(unknown_field("", name, ("input", "additional_kwargs")))
-        # Two values for one field: dropping one would be silent.
+        # Reject two values for one field instead of ignoring one silently.
         elif kwargs is not NO_DATA:
-            problems.append(Problem(name, "another name of additional_kwargs, which are given too: pass one of them"))
+            problems.append(Problem(name, "another name of additional_kwargs, which are passed, too: pass one of them"))
         else:
             return read_data(value, name, problems)
     return kwargs

@@ -1,1 +1,1 @@
-"""Text with slots, what rendering it gives, and where each character came from."""
+"""Templates and their renderings, with the origin of each character."""

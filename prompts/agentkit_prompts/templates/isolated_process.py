@@ -1,4 +1,4 @@
-"""A separate process for templates that are not trusted: a failure in it ends that process, not this one."""
+"""Separate process for untrusted templates: a failure ends only that process."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["IsolatedProcess", "read_text", "read_texts"]
 R = TypeVar("R")
 
 _MAX_SECONDS = 10.0
-"""Wall clock that one request may take, the start of the process included."""
+"""Maximum seconds of one request, including the start of the process."""
 _MAX_ANSWER = 128_000_000
-"""Bytes of an answer: the longest text under the usual limits, all of it escaped."""
+"""Maximum bytes of a reply: the longest text under the usual limits, fully escaped."""
 _BYTES_PER_READ = 1 << 16
 _KEPT = ("SYSTEMROOT", "LANG", "LC_ALL")
-"""Variables of the environment that the process gets; no keys are among them."""
+"""Environment variables that the process gets; they contain no API keys."""
 
 
 _ADVICE = "do not use this template"
@@ -33,15 +33,15 @@ _PROCESSES: weakref.WeakSet[IsolatedProcess] = weakref.WeakSet()
 
 
 class IsolatedProcess:
-    """Runs templates in a process with limits, which starts with the first request, and again after it was killed.
+    """Process with limits for templates. It starts at the first request, and again after it was killed.
 
-    The process has a limited address space, CPU time and wall clock, and no environment. It opens no files or
-    connections and starts no processes, unless root runs it. It ends if this process is killed. Threads take turns. A
-    process that is forked from this one starts another.
+    Address space, CPU time and wall clock of the process are limited, and it has no environment. Unless root runs it,
+    it can open no files or connections and start no processes. It ends if this process is killed. Concurrent threads
+    wait for each other. A forked child starts its own process.
 
     Args:
-        worker: Module that it runs, which answers requests by `agentkit_prompts.templates.request_loop.serve`.
-        error: Returns the error of a template, from its text and the place that the worker reports.
+        worker: Module of the process, which replies to requests by `agentkit_prompts.templates.request_loop.serve`.
+        error: Function that returns the error of a template for the text and place that the worker reports.
     """
 
     def __init__(self, worker: str, error: Callable[..., PromptError]) -> None:
@@ -59,15 +59,15 @@ class IsolatedProcess:
         return IsolatedProcess, (self._worker, self._error)
 
     def ask(self, what: str, read: Callable[[Any], R], **given: Any) -> R:
-        """Return the answer of the process to one request. The answer cannot be trusted.
+        """Return the reply of the process to one request. The reply is untrusted.
 
         Args:
             what: Name of the request.
-            read: Returns the content of an answer from its JSON, or raises an error of Python if its shape is wrong.
+            read: Function that returns the content of a JSON reply, or raises a Python error if its shape is wrong.
             **given: Data of the request.
 
         Raises:
-            PromptError: The template fails, or the process took too long, too much memory, ended, or gives no answer.
+            PromptError: The template fails, or the process exceeds its time or memory, ends, or sends no valid reply.
         """
         try:
             request = json.dumps({"what": what, **given}) + "\n"
@@ -81,24 +81,24 @@ class IsolatedProcess:
             failed = self._error(read_text(answer["error"]), **answer.get("place", {}))
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
             self.close()
-            raise self._error(f"the process of the isolated template gives no answer; {_ADVICE}") from error
+            raise self._error(f"the process of the isolated template sent an invalid reply; {_ADVICE}") from error
         raise failed
 
     def _answer(self, request: bytes) -> bytes:
         with self._lock:
             try:
                 line, is_late = self._exchange(request)
-            except (OSError, RuntimeError) as error:  # such as too many open files, or threads
+            except (OSError, RuntimeError) as error:  # for example too many open files or threads
                 raise self._error(f"the process of the isolated template cannot be started: {error}") from error
         if line.endswith(b"\n"):
             return line
-        reason = "ended: it took too much memory, time, stack or text"
+        reason = "ended: it exceeded its memory, time, stack or text limit"
         if is_late:
             reason = f"took more than {_MAX_SECONDS:g} seconds"
         raise self._error(f"the process of the isolated template {reason}; {_ADVICE}")
 
     def close(self) -> None:
-        """End the process; the next request starts another."""
+        """End the process; the next request starts a new process."""
         with self._lock:
             self._end()
             self._process = None
@@ -142,7 +142,7 @@ class IsolatedProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            bufsize=0,  # buffers have locks and content, which a process that is forked meanwhile would copy
+            bufsize=0,  # unbuffered, because a concurrent fork would copy the locks and the content of a buffer
             env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         self._end = weakref.finalize(self, _end, process, os.getpid())
@@ -150,14 +150,14 @@ class IsolatedProcess:
 
 
 def read_text(made: Any) -> str:
-    """Return an answer that is text."""
+    """Return a reply that is text."""
     if not isinstance(made, str):
         raise TypeError(f"expected text, got {type(made).__name__}")
     return made
 
 
 def read_texts(made: Any) -> list[str]:
-    """Return an answer that is a list of texts."""
+    """Return a reply that is a list of texts."""
     return [read_text(one) for one in made]
 
 
@@ -168,7 +168,7 @@ def _write(file: FileIO, data: bytes) -> None:
 
 
 def _read(file: FileIO) -> bytes:
-    """Return an answer: bytes up to the end of a line, the end of the stream, or the limit."""
+    """Return a reply: bytes up to the end of a line, the end of the stream, or the limit."""
     parts: list[bytes] = []
     left = _MAX_ANSWER
     while left > 0 and (part := file.read(_BYTES_PER_READ)):
@@ -191,7 +191,7 @@ def _end(process: subprocess.Popen[bytes], pid: int) -> None:
 
 
 def _forget() -> None:
-    """Leave the processes to the parent of this process, whose threads may have the locks."""
+    """Drop the processes of the parent process, whose threads can hold the locks."""
     for one in list(_PROCESSES):
         one.close_inherited()
 

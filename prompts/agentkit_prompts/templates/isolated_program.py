@@ -1,4 +1,4 @@
-"""Templates that are compiled and rendered in another process: only data goes there, and only text comes back."""
+"""Templates that another process compiles and renders: it receives only data and returns only text."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ __all__ = ["isolated_program", "main", "start_process"]
 _ONLY_DATA = "isolated=True passes data to the template, not {}: place it in a trusted template"
 _WORKER = "agentkit_prompts.templates.isolated_program"
 _MAX_ANSWER_CHARS = DEFAULT.output_chars * len(BREAK + MEDIA_OPENING) // len(MEDIA_OPENING)
-"""Characters of a text within the limits in which each marker was broken."""
+"""Maximum characters of a text under the limits, with every marker broken."""
 
 
 def start_process() -> IsolatedProcess:
-    """Return a process for the programs of one template, which starts with the first request."""
+    """Return a process for the programs of one template, which starts at the first request."""
     return IsolatedProcess(_WORKER, TemplateError)
 
 
 def isolated_program(
     source: str, process: IsolatedProcess, *, syntax: Syntax, file: str | None, first_line: int
 ) -> Program:
-    """Compile a template in another process, in which its program renders later.
+    """Compile a template in another process, which also renders it.
 
     Args:
         source: Text of the template.
@@ -49,7 +49,7 @@ def isolated_program(
         first_line: Line of the file on which the text starts, counted from 1.
 
     Raises:
-        TemplateError: It is not a template, or compiling it passes the limits of the process.
+        TemplateError: The source is not a template, or its compilation exceeds the limits of the process.
     """
     if not isinstance(source, str):
         raise TemplateError(f"a template is text, got {type(source).__name__}", file=file)
@@ -66,7 +66,7 @@ def isolated_program(
 
 
 def _compiled(answer: Any) -> Program:
-    """Return a program without code from the answer of the process."""
+    """Return a program without code from the reply of the process."""
     return Program(
         source="",
         file=None,
@@ -82,7 +82,7 @@ def _compiled(answer: Any) -> Program:
 
 
 def _traced(sites: tuple[Site, ...], answer: Any) -> Trace:
-    """Return a trace from an answer of the process, which cannot be trusted: a trace of text, without media."""
+    """Return a trace from an untrusted reply of the process: a trace of text, without media."""
     if sum([len(read_text(shown)) for shown, _, _ in answer]) > _MAX_ANSWER_CHARS:
         raise ValueError("too long")
     texts: list[str] = []
@@ -103,7 +103,7 @@ def _data(value: object, tag: str, name: str, file: str | None) -> Any:
 
 
 def _as_json(meter: Meter, value: Any, tag: str, depth: int) -> Any:
-    """Return JSON data for a value. Objects that print as text have that text under a tag that cannot be guessed."""
+    """Return JSON data for a value. Text of objects is stored under a tag that cannot be guessed."""
     kind = type(value)
     meter.visit(1)
     if depth > MAX_DEPTH:
@@ -125,7 +125,7 @@ def _as_json(meter: Meter, value: Any, tag: str, depth: int) -> Any:
 
 def _require_text_keys(mapping: Mapping[Any, Any]) -> None:
     if not all(isinstance(key, str) for key in mapping):
-        raise Fault("isolated=True passes JSON data to the template: the keys of mappings are text")
+        raise Fault("isolated=True passes JSON data to the template: mapping keys must be text")
 
 
 def _is_list(value: Any) -> bool:
@@ -146,7 +146,7 @@ def _object_as_json(meter: Meter, value: Any, tag: str) -> Any:
 
 
 class _Shown(dict[str, Any]):
-    """An object of a context in the other process: its fields, and its text."""
+    """Fields and text of a context object in the other process."""
 
     shown = ""
 
@@ -197,7 +197,7 @@ def _place(error: PromptError) -> tuple[str, dict[str, Any]]:
 
 
 def main() -> None:
-    """Answer requests about templates until stdin ends."""
+    """Reply to requests for templates until stdin ends."""
     serve(_made, _place)
 
 

@@ -1,6 +1,6 @@
-"""Heads of lines, which begin a message or an item in plain text, and which untrusted text must not write.
+"""Heads of lines, which start a message or an item in plain text; untrusted text must not contain heads.
 
-A head counts at the start of a line, also after characters that are not seen. A head with an untrusted character is
+A head counts at the start of a line, also after invisible characters. A head with an untrusted character is
 broken by a zero-width space after its first character. Letters that look like a letter of a head, such as Cyrillic
 letters, are not covered.
 """
@@ -23,13 +23,13 @@ _COLON = "[:\uff1a\ufe55\ufe13\u02d0\ua789\u2236]"
 
 
 class LineHeads:
-    """The heads of one kind of list.
+    """Heads of one kind of list.
 
     Args:
         words: Words that are heads if a colon follows, in any case.
-        pattern: A regular expression instead of words; a space in it matches characters that are not seen. The group
-            that matches must be untrusted for a head to be forged, and is broken after its first character.
-        sign: Character that must be untrusted for a head to be forged, if `pattern` requires the same one in all heads.
+        pattern: A regular expression instead of words; a space in it matches invisible characters. A head is forged if
+            its group is untrusted; the group is broken after its first character.
+        sign: Character that all heads of `pattern` contain: a head is forged only if it is untrusted.
         per_item: Number of heads that the default template writes for each item.
     """
 
@@ -50,7 +50,7 @@ class LineHeads:
         return sum(1 for _ in self._places(text))
 
     def begin_any(self, lines: Iterable[str]) -> bool:
-        """True if one of these lines begins with a head."""
+        """True if one of these lines starts with a head."""
         return any(map(_matcher(self._form, self._flags), lines))
 
     def broken(self, text: str) -> str:
@@ -86,7 +86,7 @@ class LineHeads:
         return broken_at(segments, texts, cuts)
 
     def _fits(self, text: str, expected: int) -> bool:
-        """True if a look at the signs, or else at the lines, shows that a text has at most the expected heads."""
+        """True if a count of the signs or of the lines shows that a text has at most the expected heads."""
         if not self._sign:
             return len([line for line in text.splitlines() if line]) <= expected
         # `str.count` takes ten times as long in a long text.
@@ -98,7 +98,7 @@ class LineHeads:
         return False
 
     def _is_written_by_template(self, rendered: TracedText, expected: int | None) -> bool:
-        """True if the template, or a trusted value, wrote all heads; the origin of other text is not looked up."""
+        """True if the template, or a trusted value, wrote all heads; the origin of other text is not computed."""
         if rendered.has_trusted_roots() or (self._sign and not rendered.is_in_values(self._sign)):
             return True
         places = [*self._places(rendered.text)]
@@ -107,9 +107,9 @@ class LineHeads:
     def without_forged(self, rendered: Rendered, expected: int | None = None) -> Rendered:
         """Return the rendering of a list with its forged heads broken.
 
-        `expected` is the number of heads that the template writes, if that is known.
+        `expected` is the number of heads that the template writes, if known.
         """
-        # To match every line takes as long as the rendering. So the cheap tests come first.
+        # Cheap tests first: matching every line takes as long as the rendering.
         if expected is not None and self._fits(rendered.text, expected):
             return rendered
         if isinstance(rendered, TracedText) and self._is_written_by_template(rendered, expected):

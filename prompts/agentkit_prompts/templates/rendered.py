@@ -14,7 +14,7 @@ __all__ = ["Joined", "Rendered", "count_tokens"]
 
 
 class Rendered(Deriving):
-    """Text of one prompt, or of several joined, with its origin. Read-only.
+    """Text of one prompt or of joined prompts, with its origin. Read-only.
 
     Attributes:
         text: The text, one marker `<|media:KIND:ID|>` per use of a media part.
@@ -30,31 +30,31 @@ class Rendered(Deriving):
         self.text = text
         self.media = media
         self._segments = segments
-        # A value may contain the opening of a marker, and neighbouring values may form one together.
+        # A value can contain the opening of a marker, and neighbouring values can form an opening together.
         if "<" in text and MEDIA_OPENING in text and text.count(MEDIA_OPENING) != len(media):
             self._segments = defused(self.segments())
             self.text = "".join([segment.text for segment in self._segments])
 
     @staticmethod
     def from_text(text: str, *, pointer: str = "", trust: Trust = "trusted") -> Rendered:
-        """Make a rendering of text from one origin; text that looks like a media marker is broken."""
+        """Create a rendering of text with one origin; text that looks like a media marker is broken."""
         if "<" in text:
             text = neutralise_markers(text)
         return Rendered(text, (), (Segment(text, pointer, trust),) if text else ())
 
     @staticmethod
     def from_segments(segments: Sequence[Segment]) -> Rendered:
-        """Make a rendering of segments in their order."""
+        """Create a rendering of segments in their order."""
         segments = [segment for segment in segments if segment.text]
         media = tuple([segment.media for segment in segments if segment.media is not None])
         return Rendered("".join([segment.text for segment in segments]), media, segments)
 
     def _cut(self) -> Iterable[Segment]:
-        """Yield the segments, which tile the text. Called at most once, when they are needed."""
+        """Yield the segments, which cover the text exactly. Called at most once, at their first use."""
         return ()
 
     def segments(self, prompt: str = "") -> Sequence[Segment]:
-        """Return the text in order, cut where its origin changes; prompt paths are below `prompt`."""
+        """Return the text in order, split at changes of origin; prompt paths are below `prompt`."""
         if self._segments is None:
             self._segments = [segment for segment in self._cut() if segment.text]
         if not prompt:
@@ -75,17 +75,17 @@ class Rendered(Deriving):
 
     @property
     def trust(self) -> Trust:
-        """The lowest trust in it."""
+        """The lowest trust among its segments."""
         if any(segment.trust == "untrusted" for segment in self.segments()):
             return "untrusted"
         return "trusted"
 
     def tokens(self, counter: TokenCounter) -> int:
-        """Return its tokens, media included; counted once per counter."""
+        """Return the number of tokens, including media; counted once per counter."""
         return self.derive(count_tokens, counter)
 
     def replace(self, old: str, new: str) -> Rendered:
-        """Return the rendering with `old` replaced in its text, also where two values form it together."""
+        """Return the rendering with `old` replaced in its text, also across segments."""
         if old not in self.text:
             return self
         return self.map(lambda text: text.replace(old, new), old)
@@ -93,7 +93,7 @@ class Rendered(Deriving):
     def map(self, change: Callable[[str], str], over: str = "") -> Rendered:
         """Return the rendering with `change` applied to the text of each segment; media are unchanged.
 
-        If `over` is still in the text after that, neighbouring segments form it together: they are changed as one.
+        If the text still contains `over`, neighbouring segments form it together and are changed together.
         """
         segments = [_changed(segment, change) for segment in self.segments()]
         if over and over in "".join([segment.text for segment in segments]):
@@ -108,14 +108,14 @@ class Rendered(Deriving):
 
 
 class Joined(Rendered):
-    """Renderings that are joined, inside text of a template.
+    """Joined renderings inside text of a template.
 
     Args:
         children: The renderings.
         separator: Text between them.
         before: Text before all of them.
         after: Text after all of them.
-        step: Step of the prompt path that leads to each of them, such as `wrapped_prompts`; empty for none.
+        step: Step of the prompt path to each child, such as `wrapped_prompts`; empty for no step.
     """
 
     __slots__ = ("_after", "_before", "_children", "_separator", "_step")
@@ -145,7 +145,7 @@ class Joined(Rendered):
 
 
 def count_tokens(rendered: Rendered, counter: TokenCounter) -> int:
-    """Return the tokens of a rendering, media included."""
+    """Return the number of tokens of a rendering, including media."""
     if not rendered.media:
         return counter.count(rendered.text)
     return counter.count(MARKER.sub("", rendered.text)) + media_tokens(rendered.media)

@@ -1,4 +1,6 @@
-"""Answers requests of another process: one JSON request a line on stdin, one JSON answer a line on stdout."""
+"""Loop that replies to requests of another process: one JSON request per line on stdin, one JSON reply per line on
+stdout.
+"""
 
 from __future__ import annotations
 
@@ -21,27 +23,27 @@ _LATER = (
     *("difflib", "html", "jinja2.constants", "jinja2.debug", "pprint"),
     *(f"{_JINJA}.code_generator", f"{_JINJA}.parse", f"{_JINJA}.prompt_environment", f"{_JINJA}.static_analysis"),
 )
-"""Modules that are usually imported at their first use, when no file can be opened."""
-_MAX_MEMORY = 1 << 30  # bytes of address space
+"""Modules that are normally imported at their first use, when the process can no longer open files."""
+_MAX_MEMORY = 1 << 30  # maximum bytes of address space
 _MAX_CPU_SECONDS = 8
 _MAX_SECONDS = 12
-"""Wall clock of a request. The process that asked gives up sooner, unless it was killed."""
+"""Maximum seconds of a request. The parent process stops waiting earlier, unless it was killed."""
 
 
 def serve(made: Callable[[dict[str, Any]], Any], place: Callable[[PromptError], tuple[str, dict[str, Any]]]) -> None:
-    """Answer each request with `{"made": VALUE}` or `{"error": TEXT, "place": FIELDS}` until stdin ends.
+    """Reply to each request with `{"made": VALUE}` or `{"error": TEXT, "place": FIELDS}` until stdin ends.
 
     Args:
-        made: Returns an answer. Its modules are imported before, because files and memory are limited from the first
-            request on.
-        place: Returns the text of an error, and fields with its place.
+        made: Function that returns a reply. Its modules are imported before the first request, which limits files and
+            memory.
+        place: Function that returns the text of an error, and fields with its place.
     """
     for module in _LATER:
         import_module(module)
     for codec in ("unicode_escape", *CODECS):
         codecs.lookup(codec)
     output = sys.stdout
-    sys.stdout = sys.stderr  # only answers are written to the output
+    sys.stdout = sys.stderr  # only replies are written to the output
     for line in sys.stdin:
         _limit()
         _end_in(_MAX_SECONDS)
@@ -58,7 +60,7 @@ def serve(made: Callable[[dict[str, Any]], Any], place: Callable[[PromptError], 
 
 
 def _end_in(seconds: float) -> None:
-    """Let the system end this process after some seconds; 0 cancels that."""
+    """Set the timer with which the system ends this process; 0 cancels it."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
@@ -67,7 +69,7 @@ def _limit() -> None:
     """Limit this process: memory, files, other processes, and the CPU time of the next request."""
     try:
         import resource
-    except ImportError:  # a system without such limits: the other process watches the clock
+    except ImportError:  # a system without such limits: the parent process measures the time
         return
     used = resource.getrusage(resource.RUSAGE_SELF)
     seconds = math.ceil(used.ru_utime + used.ru_stime) + _MAX_CPU_SECONDS

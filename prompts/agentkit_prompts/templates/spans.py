@@ -1,4 +1,4 @@
-"""`Segment`: text with its origin, the one type for it from the template to the wire."""
+"""`Segment`: text with its origin, used from the template to the request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentkit_prompts.context.prompt_context import Trust
 __all__ = ["BREAK", "Segment", "Span", "broken_at", "defused", "insert_breaks", "tile"]
 
 BREAK = "\u200b"
-"""Zero-width space: put into a marker or token that untrusted text must not form."""
+"""Zero-width space, which breaks a marker or token in untrusted text."""
 
 
 class Segment(NamedTuple):
@@ -31,29 +31,29 @@ class Segment(NamedTuple):
     media: Media | None = None
     """The media part, if the text is its marker."""
     atomic: bool = False
-    """True if it must be kept or dropped as a whole."""
+    """True if a cut must not split it."""
 
     @property
     def plain(self) -> str:
-        """The text, with the alt text of a media part instead of its marker."""
+        """The text; the marker of a media part is replaced by its alt text."""
         if self.media is not None:
             return self.media.alt
         return self.text
 
     def below(self, prompt: str) -> Segment:
-        """Return the segment with its prompt path below `prompt`."""
+        """Return the segment with `prompt` prefixed to its prompt path."""
         path = ".".join(filter(None, (prompt, self.prompt)))
         # `_replace` takes three times as long, and a long prompt has thousands of segments.
         return Segment(self.text, self.pointer, self.trust, path, self.line, self.media, self.atomic)
 
 
 class Span(NamedTuple):
-    """A segment with its offsets in a message. The spans of a message tile its text exactly."""
+    """A segment with its offsets in a message. The spans of a message cover its text exactly."""
 
     start: int
     """First character, counted from 0 in the text of the message."""
     end: int
-    """One past the last character."""
+    """Position after the last character."""
     segment: Segment
     message: int = 0
     """Index of the message in the composition."""
@@ -95,11 +95,11 @@ def tile(segments: Iterable[Segment], message: int = 0) -> Iterator[Span]:
 
 
 def defused(segments: Sequence[Segment]) -> Sequence[Segment]:
-    """Return the segments with every marker opening broken that is not the marker of a media part.
+    """Return the segments with all marker openings broken, except the markers of media parts.
 
-    A value may contain one, and neighbouring values may form one together.
+    A value can contain an opening, and neighbouring values can form an opening together.
     """
-    # Looked for in the whole text, because two neighbouring segments can form a marker together.
+    # Search the whole text, because neighbouring segments can form a marker together.
     text = "".join([segment.text for segment in segments])
     if text.count(MEDIA_OPENING) == sum(1 for segment in segments if segment.media is not None):
         return segments
@@ -109,7 +109,7 @@ def defused(segments: Sequence[Segment]) -> Sequence[Segment]:
 
 
 def _openings(text: str) -> Iterator[int]:
-    """Yield the places of marker openings, also of those that overlap."""
+    """Yield the places of marker openings, including overlapping openings."""
     start = text.find(MEDIA_OPENING)
     while start >= 0:
         yield start
@@ -119,12 +119,12 @@ def _openings(text: str) -> Iterator[int]:
 def broken_at(segments: Sequence[Segment], texts: Sequence[str], cuts: Sequence[int]) -> list[Segment]:
     """Return the segments with a zero-width space at each of the cuts, ascending offsets in their joined texts.
 
-    Media are unchanged. `texts` has the text of each segment that the offsets count.
+    Media are unchanged. `texts` contains the text of each segment to which the offsets refer.
     """
     result: list[Segment] = []
     start = 0
     for segment, text in zip(segments, texts, strict=True):
-        # Only the cuts of this segment: to look at all cuts for each of many segments would take minutes.
+        # Only the cuts of this segment: a scan of all cuts for each of many segments could take minutes.
         first, last = bisect_right(cuts, start), bisect_right(cuts, start + len(text))
         if first < last and segment.media is None:
             offsets = [cut - start for cut in cuts[first:last]]

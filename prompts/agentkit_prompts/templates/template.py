@@ -1,4 +1,4 @@
-"""`Template`: text with slots, per locale, compiled once when it is made."""
+"""`Template`: text with slots, per locale, compiled once at construction."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def media_table(media: Iterable[Media]) -> MediaTable:
 
 
 def schema_of_names(names: Mapping[str, bool]) -> JsonSchema | None:
-    """Return the JSON Schema of an object of these names, True for a required name; None without names."""
+    """Return the JSON Schema of an object with these names (True if required); None without names."""
     if not names:
         return None
     schema: JsonSchema = {"type": "object", "properties": {name: {} for name in names}}
@@ -66,29 +66,29 @@ class _Text(NamedTuple):
     literal: Rendered | None
     """The rendering if the text has no slots."""
     around: _Around | None
-    """The text around the only slot, if it is nothing else."""
+    """The text around the slot, if the template is text around one slot."""
 
 
 class Template:
-    """Text with slots. Immutable; compiled when it is made.
+    """Text with slots. Immutable; compiled at construction.
 
     Args:
         text: The text, or a mapping of locale to text; the first entry is the fallback. A locale such as `zh-CN`
             falls back to `zh`, then to the first.
         engine: `jinja` (a sandboxed, bounded Jinja), `fstring` (`{name}` slots, plain names only), or `literal` (no
             slots: the text is never compiled).
-        params_schema: What the template needs: a TypeAdapter, a model, dataclass or TypedDict, or a JSON Schema
-            object. Values are checked against it when the template renders, and its defaults apply.
-        file: File the text came from, for error messages.
+        params_schema: Schema of the values: a TypeAdapter, a model, dataclass or TypedDict, or a JSON Schema object. A
+            rendering checks the values against it and applies its defaults.
+        file: File of the text, for error messages.
         first_line: Line of that file at which the text starts.
-        places: File and first line per locale, where the texts come from several files.
-        isolated: Compile and render in a process with limits of its own, which is killed when it takes too much: for
-            templates from anybody. It takes some 0.3 s to start; the template gets JSON data, so no media, no text of
-            other prompts, and dates as text.
+        places: File and first line per locale, if the texts come from several files.
+        isolated: Compile and render in a separate process, which is killed when it exceeds its limits: for untrusted
+            templates. The start takes about 0.3 s. The template receives JSON data: no media, no text of other prompts,
+            and dates as text.
 
     Raises:
         TemplateError: Syntax error, with file and line.
-        PromptError: The params schema forbids extras or refuses arbitrary types.
+        PromptError: The params schema forbids extra fields or rejects arbitrary types.
     """
 
     __slots__ = ("_check", "_options", "_texts", "engine", "file", "names", "params_schema", "required", "text")
@@ -98,16 +98,15 @@ class Template:
     params_schema: ParamsSchema | None
     file: str | None
     names: Mapping[str, int]
-    """Names that the text reads, with the first line of each."""
+    """Names that the text reads, each with its first line."""
     required: frozenset[str]
-    """Names of these without which rendering fails: `{{ depth | default(1) }}` and `{{ depth or 1 }}` read an optional
-    name."""
+    """Names that must be defined: `{{ depth | default(1) }}` and `{{ depth or 1 }}` read an optional name."""
     _texts: dict[str | None, _Text]
-    """The compiled texts by locale; the first of them also under None."""
+    """Compiled texts by locale; the first text also under None."""
     _check: Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], list[Problem]]] | None
     _options: dict[str, Any]
 
-    if TYPE_CHECKING:  # for checkers a field of this type takes text too, as it does at run time
+    if TYPE_CHECKING:  # type checkers accept text for a field of this type, as validation does
 
         def __get__(self, instance: object, owner: object) -> Template: ...
         def __set__(self, instance: object, value: Template | str | Mapping[str, str]) -> None: ...
@@ -150,7 +149,7 @@ class Template:
         for program in programs.values():
             for name, line in program.names.items():
                 names.setdefault(name, line)
-        # Values that a schema changes or refuses, and processes, need the whole rendering.
+        # A params schema or an isolated process requires a full rendering.
         has_short_form = engine == "jinja" and check is None and not isolated
         texts: dict[str | None, _Text] = {
             locale: _text_of(program, has_short_form=has_short_form) for locale, program in programs.items()
@@ -169,7 +168,7 @@ class Template:
         put(self, "_options", {**options, "places": places, "isolated": isolated})
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"Template is read-only: make another one to change {name!r}")
+        raise AttributeError(f"Template is read-only: create a new template to change {name!r}")
 
     def __copy__(self) -> Template:
         return self
@@ -220,7 +219,7 @@ class Template:
 
     @property
     def reads(self) -> frozenset[str]:
-        """The names it depends on; the locale is one of them where there are texts for several."""
+        """The names it depends on; includes `locale` if it has texts for several locales."""
         names = frozenset(self.names)
         return names if isinstance(self.text, str) or len(self.text) == 1 else names | {"locale"}
 
@@ -252,13 +251,13 @@ class Template:
         return around.before, around.after
 
     def problems(self, values: Mapping[str, Any]) -> list[Problem]:
-        """Return what the params schema has against `values`."""
+        """Return the problems of `values` against the params schema."""
         return self._check(values)[1] if self._check is not None else []
 
     def run(
         self, values: Mapping[str, Any], *, locale: str | None = None, prefixes: Mapping[str, str] | None = None
     ) -> Rendered:
-        """Render over `values`; `prefixes` maps a name to where in the context its value lives.
+        """Render over `values`; `prefixes` maps a name to the context path of its value.
 
         Raises:
             TemplateError: A value is missing, has the wrong type, cannot be printed, or a limit was hit.
@@ -274,7 +273,7 @@ class Template:
         return TracedText(compiled.program.trace(values), values, prefixes or {})
 
     def render(self, params: Mapping[str, Any], locale: str | None = None) -> str:
-        """Render to plain text, media as alt text."""
+        """Render to plain text; media are replaced by their alt text."""
         return self.run(params, locale=locale).plain
 
     def multimodal_render(self, params: Mapping[str, Any], locale: str | None = None) -> tuple[str, MediaTable]:
@@ -288,7 +287,7 @@ class Template:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """A str or a locale mapping stands for a template where a field wants one."""
+        """Accept a str or a locale mapping for a field of this type."""
 
         def coerce(value: Any) -> Template:
             if isinstance(value, Template):

@@ -1,4 +1,4 @@
-"""Renderings of templates: the text, and the origin of each part of it, looked up in the trace when it is needed."""
+"""Renderings of templates: the text, and the origin of each part, computed from the trace at its first use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["TracedText", "wrapped_value"]
 
 _TRUSTED_ROOTS = frozenset({"now", "extra"})
-"""Names that only the developer gives. Tools and examples know their own trust; all others are untrusted."""
+"""Names whose values come from the developer. Tools and examples have their own trust; other names are untrusted."""
 _ROOT = re.compile(r"\w+")
 _ITEM = re.compile(r"(\w+)\[(\d+)\]")
 _ROLE = re.compile(r"(\w+)\[\d+\]\.role")
@@ -39,8 +39,8 @@ class TracedText(Rendered):
 
     Args:
         trace: Result of the rendering.
-        values: The values it was rendered over.
-        prefixes: Name -> path of its value in the context, for names that are no path themselves.
+        values: Values of the rendering.
+        prefixes: Name -> path of its value in the context, for names that are not a path.
     """
 
     __slots__ = ("_prefixes", "_trace", "_values")
@@ -50,8 +50,8 @@ class TracedText(Rendered):
         self._values = values
         self._prefixes = prefixes
         media: tuple[Media, ...] = ()
-        # A marker without parts comes from a wrapped text that went through a filter.
-        # To look for a single character first is ten times as fast in a long text.
+        # A marker without parts comes from a wrapped text that passed through a filter.
+        # A search for a single character first is ten times as fast in a long text.
         if trace.has_parts or ("<" in trace.text and MEDIA_OPENING in trace.text):
             media = tuple([segment.media for segment in self._cut() if segment.media is not None])
         super().__init__(trace.text, media)
@@ -64,7 +64,7 @@ class TracedText(Rendered):
                 yield from self._shown(piece, piece.site)
 
     def has_trusted_roots(self) -> bool:
-        """True if everything that the template reads is trusted, and so all of the text."""
+        """True if all names that the template reads are trusted, and therefore the text."""
         # Media are never trusted, and rendered text has a trust for each part.
         if self._trace.has_parts:
             return False
@@ -81,7 +81,7 @@ class TracedText(Rendered):
     def is_untrusted_in(self, ranges: Iterable[tuple[int, int]]) -> bool:
         """True if untrusted text is in one of these ranges of characters.
 
-        The origin is looked up for values in these ranges only: to look up all of them takes ten times as long.
+        The origin is computed only for values in these ranges: all origins would take ten times as long.
         """
         trace = self._trace
         if self.text is not trace.text:
@@ -124,7 +124,7 @@ class TracedText(Rendered):
         trust: Trust = "trusted" if is_trusted else self._trust_of(site.roots, item)
         place = self._place(pointer, site.roots)
         if isinstance(value, MediaText):
-            # The content of a file is never trusted: the developer has not read it.
+            # The content of a file is never trusted: the developer did not write it.
             yield Segment(str(value), place, "untrusted", line=site.line, media=value.media)
         elif MEDIA_OPENING in value:
             yield from self._split(str(value), Segment("", place, trust, line=site.line))
@@ -133,7 +133,7 @@ class TracedText(Rendered):
             yield Segment(str(value), place, trust, line=site.line, atomic=atomic)
 
     def _split(self, text: str, segment: Segment) -> Iterator[Segment]:
-        """Cut a wrapped text that came through a filter such as `trim` at the markers that are still whole."""
+        """Split a wrapped text that passed through a filter such as `trim` at its complete markers."""
         wrapped = self._values.get("wrapped_str")
         parts_of: dict[tuple[str, str], deque[Media]] = {}
         if isinstance(wrapped, RenderedText):
@@ -144,7 +144,7 @@ class TracedText(Rendered):
             parts = parts_of.get((marker[1], marker[2]))
             if parts is None:
                 continue
-            # Two files of the same content have one marker: each use stands for the next of them.
+            # Two files with the same content have the same marker: each use refers to the next file.
             part = parts[0]
             parts.rotate(-1)
             yield segment._replace(text=text[start : marker.start()])
@@ -153,7 +153,7 @@ class TracedText(Rendered):
         yield segment._replace(text=text[start:])
 
     def _place(self, pointer: str, roots: Iterable[str]) -> str:
-        """Return the path of a value in the context, or the roots that it was made from."""
+        """Return the path of a value in the context, or the roots of its expression."""
         if not pointer:
             return ", ".join(self._prefixes.get(root, root) for root in roots)
         root = _ROOT.match(pointer)
@@ -162,7 +162,7 @@ class TracedText(Rendered):
         return self._prefixes[root[0]] + pointer[root.end() :]
 
     def _item(self, pointer: str) -> object:
-        """Return the document, fact or example that a pointer such as `documents[3].text` leads into, or None."""
+        """Return the document, fact or example at a pointer such as `documents[3].text`, or None."""
         match = _ITEM.match(pointer)
         if match is None:
             return None
@@ -172,12 +172,12 @@ class TracedText(Rendered):
         return items[number]
 
     def _is_role(self, pointer: str) -> bool:
-        """True if a pointer leads to the role of a message, which is one of four words."""
+        """True for the pointer of the role of a message, which is one of four words."""
         match = _ROLE.fullmatch(pointer)
         return match is not None and type(self._values.get(match[1])) is Conversation
 
     def _atomic(self, roots: Iterable[str], item: object) -> bool:
-        """True if a value must not be cut: its item is atomic or, if that is unknown, one that it may be from."""
+        """True if a value must not be cut: its item is atomic, or a possible item of it is atomic."""
         if item is not None:
             return bool(getattr(item, "atomic", False))
         for root in roots:
@@ -190,7 +190,7 @@ class TracedText(Rendered):
         """Return the lowest trust among the values that an expression reads."""
         own = getattr(item, "trust", None)
         is_trusted = own == "trusted"
-        # A value that is no part of an item can come from every value that the expression reads.
+        # A value outside of items can come from any value that the expression reads.
         if own is None:
             is_trusted = all(self._is_trusted(root) for root in roots)
         if is_trusted:
@@ -210,5 +210,5 @@ class TracedText(Rendered):
 
 def _rendered_of(value: RenderedText) -> Rendered:
     if not isinstance(value.rendered, Rendered):
-        raise PromptError("a wrapped text must carry the rendering it came from: use RenderedText(text, rendered)")
+        raise PromptError("a wrapped text must contain its rendering: use RenderedText(text, rendered)")
     return value.rendered

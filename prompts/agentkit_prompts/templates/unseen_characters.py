@@ -1,7 +1,7 @@
-"""Characters that are not seen, behind which text could hide.
+"""Invisible characters, which could hide text.
 
 They are white space, control and format characters (all of Cc, Cf and Zs), surrogates, fillers, variation selectors,
-tags, and the combining marks that Unicode gives to letters of any script (those of the script "Inherited").
+tags, and the combining marks that Unicode gives to letters of any script (the script "Inherited").
 """
 
 from __future__ import annotations
@@ -18,6 +18,6 @@ _UNSEEN = (
     "\U0001d1aa-\U0001d1ad\U000e0000-\U000e0fff"
 )
 UNSEEN = f"[{_UNSEEN}]"
-"""One character that is not seen and breaks no line, for a regular expression."""
+"""Regular expression of one invisible character that is not a line break."""
 WORD_END = r"(?![^\W_\u115f\u1160\u3164\uffa0])"
-"""Where a word of a pattern ends; fillers are letters to a regular expression, and are not seen."""
+"""Regular expression of the end of a word; fillers match as letters, but are invisible."""

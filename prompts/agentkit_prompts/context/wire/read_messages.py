@@ -1,4 +1,4 @@
-"""The one reader of messages from outside: OpenAI chat, OpenAI Responses and Anthropic, recognised by their shape."""
+"""Reader of external messages: OpenAI chat, OpenAI Responses and Anthropic, recognised by their shape."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from agentkit_prompts.names import nearest
 __all__ = ["REASONING", "read_messages", "thought_in"]
 
 REASONING = ("reasoning_content", "thinking", "reasoning")
-"""Names of what a model thought before it answered; senders use any of them."""
+"""Keys of the thinking of a model; senders use different keys."""
 
 _CHAT_KEYS = frozenset(("role", "content", "tool_calls", "tool_call_id", "name", "refusal"))
 _CONTENT_KEYS = frozenset(("content", "tool_calls", "refusal", *REASONING))
-"""Keys of which a message needs one."""
+"""Keys of the content of a message; at least one is required."""
 _CALLS = ("tool_use", "function_call")
 _THOUGHTS = ("thinking", "redacted_thinking")
 _STEPS = ("reasoning", "item_reference", "compaction", "container_upload", "search_result")
@@ -31,9 +31,9 @@ _STEP_ENDINGS = (
     *("_call", "_call_output", "_tool_use", "_tool_result", "_tools"),
     *("_approval_request", "_approval_response"),
 )
-"""Ends of the types of blocks that record a step of the provider itself."""
+"""Suffixes of the types of blocks for a step of the provider."""
 _LANGCHAIN_TYPES = frozenset(("human", "ai", "system", "tool", "AIMessageChunk", "HumanMessageChunk", "remove"))
-_LANGCHAIN = ": LangChain's convert_to_openai_messages(messages) writes its messages in a form that is read here"
+_LANGCHAIN = ": LangChain's convert_to_openai_messages(messages) converts them to a supported form"
 
 
 def read_messages(
@@ -45,22 +45,22 @@ def read_messages(
     is_linked: bool = True,
     allow_media: bool = False,
 ) -> tuple[Message, ...]:
-    """Return messages that came from outside as `Message` objects. `Message` objects are returned as they are.
+    """Return external messages as `Message` objects. `Message` objects are returned unchanged.
 
-    A message of Anthropic's that answers tool calls becomes a tool message per answer; items of the Responses form
-    that belong to one reply become one message. A tool message gets the name of the call that it answers. Arguments
-    that are no JSON stay as the model wrote them. Keys that are unknown are kept for the provider, see `Message`.
+    An Anthropic message with tool results becomes one tool message per result; items of the Responses form that belong
+    to one reply become one message. A tool message gets the name of its call. Arguments that are not JSON are
+    unchanged. Unknown keys are stored for the provider, see `Message`.
 
     Args:
         value: Messages, mappings, or objects with a `model_dump`, such as the classes of SDKs.
         where: Name of the messages in errors.
         form: The wire form: `openai`, `responses` or `anthropic`; recognised by the shape of the messages if None.
-        before: The messages before these, whose calls they may answer.
-        is_linked: True if every result needs a call before it. A call without a result is legal.
-        allow_media: True if media may be in a file of this machine, or at an address that is not public.
+        before: Earlier messages, whose calls can have results in `value`.
+        is_linked: True if every result requires an earlier call. A call without a result is valid.
+        allow_media: True to accept media in local files and at private addresses.
 
     Raises:
-        MessageError: Names everything that is wrong, each with its place.
+        MessageError: Names all problems with their places.
     """
     check_types(MessageError, "read_messages", where=(where, str, "text"))
     items = _items_of(value, where)
@@ -77,7 +77,7 @@ def read_messages(
         problems = sorted(reader.problems, key=lambda problem: _index(problem, where))
         raise error_of_problems(MessageError, "", problems)
     if form == "anthropic" and messages[:1] == [Message("user", OPENING)]:
-        # The writer of this form added it, because the API requires a first message of the user.
+        # The writer of this form adds this message, because the API requires a user message at the start.
         del messages[0]
     return tuple(messages)
 
@@ -90,7 +90,7 @@ def _items_of(value: object, where: str) -> list[object]:
 
 
 def _as_mapping(item: object) -> object:
-    """Return an object of an SDK as a mapping, any other value as it is."""
+    """Return an object of an SDK as a mapping, any other value unchanged."""
     if isinstance(item, Message | type | Mapping):
         return item
     dump = getattr(item, "model_dump", None)
@@ -100,7 +100,7 @@ def _as_mapping(item: object) -> object:
 
 
 def _index(problem: Problem, where: str) -> int:
-    """Return the number of the message at fault."""
+    """Return the index of the invalid message."""
     return int(problem.place[len(where) + 1 :].partition("]")[0])
 
 
@@ -120,7 +120,7 @@ class _Draft:
     where: str
     role: str = "assistant"
     text: str = ""
-    """Text before the parts, of a message whose content is a text."""
+    """Text before the parts, if the content of the message is a text."""
     parts: list[Part] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     call_places: list[str] = field(default_factory=list)
@@ -128,9 +128,9 @@ class _Draft:
     tool_call_id: str | None = None
     name: str | None = None
     unknown: dict[str, Any] = field(default_factory=dict)
-    """Keys that only the provider knows."""
+    """Unknown keys, stored for the provider."""
     is_split: bool = False
-    """True for the blocks before or after a tool result, which are no message if they are empty."""
+    """True for the blocks before or after a tool result, which form a message only if they are not empty."""
 
     @property
     def size(self) -> int:
@@ -138,7 +138,7 @@ class _Draft:
         return bool(self.text) + len(self.parts) + len(self.calls)
 
     def add_content(self, content: str | tuple[Part, ...]) -> None:
-        """Add content that may be a text."""
+        """Add content, which can be a text."""
         if isinstance(content, str):
             self.text = content
         else:
@@ -167,20 +167,20 @@ class _Draft:
             return self.text
         if self.text:
             return (Text(self.text), *self.parts)
-        # One text block is how the other forms write text.
+        # Other forms write text as one text block.
         if form != "openai" and len(self.parts) == 1 and is_plain(self.parts[0]):
             return self.parts[0].text
         return tuple(self.parts)
 
 
 class _MessageReader(PartReader):
-    """Reads message by message."""
+    """Reader of single messages."""
 
     def __init__(self, form: str, allow_media: bool) -> None:
         super().__init__([], form, allow_media=allow_media)
         self._drafts: list[_Draft | Message] = []
         self._reply: _Draft | None = None
-        """The reply that the next item of the Responses form may belong to."""
+        """Reply to which the next item of the Responses form can belong."""
 
     def read(self, item: object, where: str) -> None:
         """Read one message or item."""
@@ -194,7 +194,7 @@ class _MessageReader(PartReader):
             self._message(item, where)
 
     def link(self, before: Sequence[Message]) -> None:
-        """Set the name of the tool in each result; note results without a call, and ids of two calls."""
+        """Set the tool name of each result; record results without a call, and duplicate ids of calls."""
         waiting = _open_calls(before)
         for draft in self._drafts:
             if isinstance(draft, Message):
@@ -245,7 +245,7 @@ class _MessageReader(PartReader):
             self._reply = last
 
     def _draft(self, role: str, where: str) -> _Draft:
-        """Return a new draft; in the Responses form, the draft of the thoughts before a reply."""
+        """Return a new draft; in the Responses form, the draft with the thinking before a reply."""
         draft = self._reply
         if role != "assistant" or draft is None or draft.size:
             draft = _Draft(where, role)
@@ -260,7 +260,7 @@ class _MessageReader(PartReader):
         return self.extras(item, _CHAT_KEYS | {"type"}, where)
 
     def _take_thought(self, draft: _Draft) -> None:
-        """Move the reasoning of a message in the chat form from its unknown keys to its thoughts."""
+        """Move the reasoning of a message in the chat form from its unknown keys to its thinking."""
         thought = thought_in(draft.unknown)
         if thought is None:
             return
@@ -268,12 +268,12 @@ class _MessageReader(PartReader):
         del draft.unknown[key]
         opaque: dict[str, Any] = {}
         if key != REASONING[0]:
-            # The writer uses the first name, unless the opaque data has another one.
+            # The writer uses the first key, unless the opaque data contains another key.
             opaque[self.provider] = {key: text}
         draft.thinking.append(Thinking(text, self.provider, opaque=opaque))
 
     def _read_content(self, item: Mapping[str, Any], draft: _Draft) -> _Draft:
-        """Read content, refusal and calls of a message; return the draft that they end in."""
+        """Read content, refusal and calls of a message; return the last draft."""
         where, content = draft.where, item.get("content")
         if isinstance(content, list | tuple):
             for index, block in enumerate(content):
@@ -290,7 +290,7 @@ class _MessageReader(PartReader):
     # --- blocks of content, and items of the Responses form
 
     def _block(self, block: object, draft: _Draft, where: str) -> _Draft:
-        """Read a content block; return the draft of the next block, which is a new one after a tool result."""
+        """Read a content block; return the draft of the next block, which is a new draft after a tool result."""
         if isinstance(block, Mapping):
             if block.get("type") == "tool_result":
                 draft.is_split = True
@@ -306,7 +306,7 @@ class _MessageReader(PartReader):
         return draft
 
     def _item(self, item: Mapping[str, Any], where: str) -> None:
-        """Read an item of the Responses form that is no message."""
+        """Read an item of the Responses form that is not a message."""
         kind = item["type"]
         if kind == "function_call_output":
             self._result(item, where, "call_id", "output")
@@ -319,13 +319,13 @@ class _MessageReader(PartReader):
             self._reply = reply
 
     def _add_step(self, block: Mapping[str, Any], draft: _Draft, where: str) -> None:
-        """Add a step that the provider took as a thought."""
+        """Add a step of the provider as thinking."""
         if fits_json(dict(block), where, self.problems):
             opaque = {self.provider: dict(block)}
             draft.thinking.append(Thinking(_summary(block), self.provider, at=draft.size, opaque=opaque))
 
     def _work(self, block: Mapping[str, Any], draft: _Draft, where: str) -> bool:
-        """Read a tool call, a thought or a step of the provider; return False for any other block."""
+        """Read a tool call, thinking or a step of the provider; return False for any other block."""
         kind = block.get("type")
         if not isinstance(kind, str):
             return False
@@ -368,31 +368,31 @@ class _MessageReader(PartReader):
 
     def _link_calls(self, draft: _Draft, waiting: dict[str, str]) -> None:
         if draft.role != "assistant":
-            # Such a message is refused when it is made.
+            # The constructor of `Message` rejects such a message.
             self.refused_calls.update([call.id for call in draft.calls])
             return
         for call, place in zip(draft.calls, draft.call_places, strict=True):
             if call.id and call.id in waiting:
-                self.note(f"{place}.id", f"{brief(call.id)} is the id of another call")
+                self.note(f"{place}.id", f"{brief(call.id)} is the id of another call; ids must be unique")
             waiting[call.id] = call.name
 
     def _link_result(self, draft: _Draft, waiting: dict[str, str]) -> None:
-        # A tool message without an id is refused when it is made.
+        # The constructor of `Message` rejects a tool message without an id.
         if draft.role != "tool" or not draft.tool_call_id:
             return
         if draft.tool_call_id in waiting:
             name = waiting.pop(draft.tool_call_id)
             if draft.name is None:
                 draft.name = name
-        # The problem of a call that was refused is enough.
+        # The problem of the invalid call is already recorded.
         elif draft.tool_call_id not in self.refused_calls:
-            self.note(draft.where, f"no call before it has the id {brief(draft.tool_call_id)}")
+            self.note(draft.where, f"no earlier call has the id {brief(draft.tool_call_id)}")
 
 
 def _open_calls(messages: Sequence[Message]) -> dict[str, str]:
-    """Return id and name of the calls at the end of messages that have no result yet."""
+    """Return the ids and names of the calls at the end of the messages that have no result yet."""
     last = len(messages)
-    # Calls before the last message that is no result have all their results.
+    # Calls before the last message that is not a result have all results.
     while last > 0 and messages[last - 1].role == "tool":
         last -= 1
     if last == 0:
@@ -404,7 +404,7 @@ def _open_calls(messages: Sequence[Message]) -> dict[str, str]:
 
 
 def _summary(block: Mapping[str, Any]) -> str:
-    """Return the text of a reasoning item; other steps have none."""
+    """Return the text of a reasoning item; empty for other steps."""
     if block.get("type") != "reasoning":
         return ""
     parts = [*mappings_in(block.get("summary")), *mappings_in(block.get("content"))]

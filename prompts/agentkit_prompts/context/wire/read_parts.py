@@ -1,4 +1,4 @@
-"""Content parts and tool calls of every wire form, read into ours; what is wrong is noted with its place."""
+"""Reader of content parts and tool calls of every wire form; it records problems with their places."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TEXT_KINDS: dict[str, Literal["text", "refusal"]] = {
     "output_text": "text",
     "refusal": "refusal",
 }
-"""Type of a text part -> its kind, which is also the key of its text."""
+"""Type of a text part -> its kind, which is also the key of the text."""
 _MEDIA_CLASSES: dict[str, type[Image | Audio | Video | File]] = {
     **dict.fromkeys(("image", "image_url", "input_image"), Image),
     **dict.fromkeys(("audio", "audio_url", "input_audio"), Audio),
@@ -40,24 +40,24 @@ _INNER_NAMES = (
     *(".localhost", ".local", ".localdomain", ".internal", ".intranet", ".private", ".lan", ".home", ".home.arpa"),
     *(".corp", ".svc", ".test", ".example", ".invalid", ".onion"),
 )
-"""Endings of host names that no public server has: reserved ones, and names of internal networks."""
+"""Suffixes of host names that are not public: reserved names, and names of internal networks."""
 _ARGUMENTS = ("arguments", "input", "args", "parameters")
-"""Keys of the arguments of a call; senders use any of them."""
+"""Keys of the arguments of a call; senders use different keys."""
 _MEDIA_KEYS = frozenset((*_ADDRESS, *_DATA, "type", "format", "media_type", "filename", "title", "file_id"))
-"""Keys that are read, of a part and of the mapping in it."""
+"""Keys of a media part, and of the mapping inside it."""
 _EMPTY: tuple[object, ...] = (None, "", [], {})
-"""Values of unknown keys that are left out. Also cache marks of Anthropic are: the composition places its own."""
+"""Values of unknown keys that are ignored. Cache marks of Anthropic are also ignored: the composition sets its own
+cache marks."""
 
 
 class PartReader:
-    """Reads content parts and tool calls of every wire form.
+    """Reader of content parts and tool calls of every wire form.
 
     Args:
         problems: List to which problems are added.
-        provider: Provider that gets unknown keys and file ids back.
-        allow_media: True if media can be in a file of this machine, or at an address of another scheme than http,
-            https and data, or of a host that is not public. Never for data from outside: a message that names
-            a file would send it, and a message that names an internal address would make your server read it.
+        provider: Provider to which unknown keys and file ids are sent back.
+        allow_media: True to accept media in local files, at private hosts, and at schemes other than http, https and
+            data. Never use it for external data: a message could send a local file, or request an internal address.
     """
 
     def __init__(self, problems: Problems, provider: str = "", *, allow_media: bool = False) -> None:
@@ -74,7 +74,7 @@ class PartReader:
     # --- content
 
     def content(self, content: object, where: str) -> str | tuple[Part, ...]:
-        """Return content as text or parts; nothing is no text."""
+        """Return content as text or parts; None is empty text."""
         if content is None:
             return ""
         if isinstance(content, str):
@@ -117,7 +117,7 @@ class PartReader:
         return Text(text, kind=kind, opaque=self._opaque(unknown))
 
     def extras(self, data: Mapping[str, Any], known: Collection[str], where: str) -> dict[str, Any]:
-        """Return the entries of `data` with other keys than `known`; empty values are left out. They must be JSON."""
+        """Return the entries of `data` whose keys are not in `known`, without empty values. They must be JSON."""
         unknown: dict[str, Any] = {}
         if self.provider == "anthropic":
             known = {*known, "cache_control"}
@@ -139,7 +139,7 @@ class PartReader:
     # --- tool calls
 
     def calls(self, calls: object, where: str) -> tuple[ToolCall, ...]:
-        """Return tool calls: objects of this library, calls of the chat form, or flat ones of a name and arguments."""
+        """Return tool calls: `ToolCall` objects, calls of the chat form, or mappings with a name and arguments."""
         if calls is None:
             return ()
         if not isinstance(calls, list | tuple):
@@ -190,7 +190,7 @@ class PartReader:
     def _unknown_of_call(self, call: Mapping[str, Any], arguments: str, where: str) -> dict[str, Any]:
         known = {"id", "call_id", "type", "function", "name", "index", arguments}
         if "call_id" in call:
-            # The id of the item itself is a second one, which goes back to its provider.
+            # An item has a second id, which is sent back to the provider.
             known.remove("id")
         return self.extras(call, known, where)
 
@@ -257,7 +257,7 @@ class PartReader:
         Args:
             fields: The fields of the media.
             where: Their place.
-            media_type: The type that they name.
+            media_type: Media type in the fields.
         """
         file_id = fields.get("file_id")
         if isinstance(file_id, str) and file_id:
@@ -287,13 +287,13 @@ class _Source(NamedTuple):
 
 
 def _source_in(text: str, media_type: str | None, *, is_data: bool) -> _Source:
-    """Return the address or the data that a text is.
+    """Return the address or the data in a text.
 
     Raises:
         ValueError: The text cannot be decoded.
-        MediaError: The text begins like a data URL, and is no URL.
+        MediaError: The text starts like a data URL, but is not a URL.
     """
-    # Some senders write a whole address as data.
+    # Some senders use a whole address as data.
     if text[:5].lower() == "data:":
         content = decode_data_url(str(File(cast("Any", text)).source))
         return _Source(content.data, content.mime)
@@ -311,7 +311,7 @@ _ALLOW = "or allow_media=True for messages that you trust"
 
 
 def _require_allowed(source: Path | Url | bytes, given: object) -> None:
-    """Refuse a source of media that a message from outside must not name.
+    """Reject a media source that an external message must not use.
 
     Raises:
         MediaError: The source is a path, or an address that is not public.
@@ -319,13 +319,13 @@ def _require_allowed(source: Path | Url | bytes, given: object) -> None:
     if isinstance(source, bytes):
         return
     if isinstance(source, Path):
-        refusal = "a path is not read from a message: give an address or data"
+        refusal = "a message must not contain a path: pass an address or data"
     elif source.scheme in ("data", FILE_ID):
         return
     elif source.scheme not in ("http", "https"):
-        refusal = "an address of this scheme is not opened from a message: give one of http or https, or data"
+        refusal = "a message must not contain an address of this scheme: pass an http or https address, or data"
     elif not _is_public_host(source.host or ""):
-        refusal = "an address of a host that is not public is not opened from a message: give data"
+        refusal = "a message must not contain an address of a private host: pass data"
     else:
         return
     raise MediaError(f"{refusal}, {_ALLOW}: {brief(given)}")
@@ -336,7 +336,7 @@ def _is_public_host(name: str) -> bool:
     try:
         return is_public(ip_address(host))
     except ValueError:
-        # A name without a dot is looked up in the local network.
+        # A name without a dot is resolved in the local network.
         return "." in host and not host.endswith(_INNER_NAMES)
 
 
@@ -349,7 +349,7 @@ class PlainPart(NamedTuple):
 
 
 def plain_text_of(part: object, where: str, problems: Problems) -> PlainPart:
-    """Return a part as plain text, media as their alt text. No file is read for it."""
+    """Return a part as plain text; media are replaced by their alt text. No file is read."""
     kind = None
     if isinstance(part, Mapping):
         kind = part.get("type")
@@ -374,7 +374,7 @@ def _arguments(arguments: Any, where: str, problems: Problems) -> str:
         return "{}"
     if isinstance(arguments, str):
         return arguments
-    # `anthropic_message` writes arguments in this form that are not JSON.
+    # `anthropic_message` writes arguments that are not JSON in this form.
     if isinstance(arguments, Mapping) and [*arguments] == ["invalid_arguments"]:
         text = arguments["invalid_arguments"]
         if isinstance(text, str):

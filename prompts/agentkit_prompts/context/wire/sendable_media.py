@@ -1,5 +1,7 @@
-"""Media as providers take them. The type of a tool's media is proven by their content: a provider that refuses a part
-refuses the whole request, so a doubtful part is replaced by a text.
+"""Conversion of media for providers.
+
+The type of media in a tool result is checked by their content: a provider that rejects a part rejects the whole
+request, so an unclear part is replaced by a text.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ __all__ = [
 ]
 
 FILE_ID = "file-id"
-"""Scheme of `file-id:PROVIDER/ID`, the address of a file that a provider has already."""
+"""Scheme of `file-id:PROVIDER/ID`, the address of a file that is stored at a provider."""
 
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -36,19 +38,19 @@ _MAGIC = (
     (b"RIFF", "image/webp"),
 )
 IMAGE_TYPES = frozenset(mime for _, mime in _MAGIC)
-"""The types of images that hosted models take."""
+"""Image types that hosted models accept."""
 
 _PDF = b"%PDF-"
 _MAX_BYTES = {"image": 3_750_000, "audio": 20_000_000, "file": 20_000_000}
-"""Kind of a part -> bytes that the large providers allow. An image has 5 MB in base64."""
+"""Kind of a part -> maximum bytes at the large providers. The limit of an image is 5 MB in base64."""
 _TEXT_TYPES = ("application/json", "application/xml", "application/yaml")
 
 
 def image_type(data: bytes) -> str | None:
-    """Return the media type of an image by how its bytes begin; None when models do not take it."""
+    """Return the media type of an image by its first bytes; None if models do not accept it."""
     for magic, kind in _MAGIC:
         if data.startswith(magic):
-            # Other formats, such as sound, begin with RIFF too.
+            # Other formats, such as sound, also start with RIFF.
             if kind == "image/webp" and data[8:12] != b"WEBP":
                 return None
             return kind
@@ -104,35 +106,35 @@ def decode_data_url(address: str) -> Content:
 
 
 def data_url(part: Media) -> str:
-    """Return the address of a URL part, or the content of any other as a `data:` URL."""
+    """Return the address of a URL part, or the content of any other part as a `data:` URL."""
     if isinstance(part.source, Url):
         return str(part.source)
     return f"data:{part.mime};base64,{base64.b64encode(part.read()).decode('ascii')}"
 
 
 def file_id_address(provider: str, file_id: str) -> Url:
-    """Return the address of a file that a provider has already."""
+    """Return the address of a file that is stored at a provider."""
     return Url(f"{FILE_ID}:{provider}/{quote(file_id, errors='surrogatepass')}")
 
 
 def file_id_of(part: Media, providers: Iterable[str]) -> str | None:
-    """Return the id of a file that one of the providers has already; None when the part is no such file.
+    """Return the id of a file that is stored at one of the providers; None for other parts.
 
     Raises:
-        MediaError: Another provider has it.
+        MediaError: The file is stored at another provider.
     """
     if not isinstance(part.source, Url) or part.source.scheme != FILE_ID:
         return None
     owner, _, known = (part.source.path or "").partition("/")
     if owner not in providers:
-        what = f"{part.alt}: is a file that only {owner} has; give its address or its bytes"
+        what = f"{part.alt}: the file is stored at {owner} only; pass its address or its bytes"
         raise MediaError(what, name="source", value=owner)
     return unquote(known, errors="surrogatepass")
 
 
 def of_result(part: Part, kinds: Container[MediaKind] = ("image", "audio", "file")) -> Part:
-    """Return a part of a tool result as it can be sent: text files as text, media of `kinds` with the type that
-    their content proves, and instead of media that would be refused a text with the reason.
+    """Return the form of a tool result part that can be sent: text files as text, media of `kinds` with the type of
+    their content, and a text with the reason instead of media that would be rejected.
     """
     if isinstance(part, Text):
         return part
@@ -146,16 +148,16 @@ def of_result(part: Part, kinds: Container[MediaKind] = ("image", "audio", "file
         return Text(f"{part.alt} (not shown: {error})")
     if proven.kind in kinds:
         return proven
-    return Text(f"{part.alt} (not shown: this API takes no {proven.kind})")
+    return Text(f"{part.alt} (not shown: this API accepts no {proven.kind})")
 
 
 def _proven(part: Media) -> Image | Audio | File:
-    """Return a part with the media type its content proves.
+    """Return a part with the media type of its content.
 
-    Images of the usual types, PDFs, wave and MP3 audio, and http addresses of images pass.
+    Accepted are images of the usual types, PDFs, wave and MP3 audio, and http addresses of images.
 
     Raises:
-        MediaError: It is something else, too large, or cannot be read; the message says which.
+        MediaError: The content has another type, is too large, or cannot be read; the message names the reason.
     """
     data, mime = content_of(part)
     if data is None:
@@ -176,7 +178,7 @@ def _fetched(part: Media) -> Image:
 
 
 def _of_content(part: Media, data: bytes) -> Image | Audio | File | None:
-    """Return a part with the media type of `data`; None if providers do not take this type."""
+    """Return a part with the media type of `data`; None if providers do not accept this type."""
     image, sound = image_type(data), _audio_type(data)
     if image is not None and part.kind in ("image", "file"):
         return Image(data, media_type=image, name=part.label)
@@ -188,7 +190,7 @@ def _of_content(part: Media, data: bytes) -> Image | Audio | File | None:
 
 
 def _text_of(part: Media) -> str | None:
-    """Return the text of a text file; None for any other file, or one that cannot be read."""
+    """Return the text of a text file; None for any other or unreadable file."""
     if part.kind != "file":
         return None
     try:

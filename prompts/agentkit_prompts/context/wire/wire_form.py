@@ -13,7 +13,7 @@ _ANTHROPIC_BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_
 
 
 class _Shape(NamedTuple):
-    """The parts of messages that differ from form to form."""
+    """Properties of messages that differ between wire forms."""
 
     messages: Sequence[Mapping[str, Any]]
     contents: Sequence[object]
@@ -35,7 +35,7 @@ def form_of(items: object) -> str:
 
 
 def _is_responses(shape: _Shape) -> bool:
-    # An item that is no message has a type instead of a role.
+    # An item that is not a message has a type instead of a role.
     has_items = any("type" in message and "role" not in message for message in shape.messages)
     return has_items or not shape.types.isdisjoint(_RESPONSES_PARTS)
 
@@ -50,7 +50,7 @@ def _is_chat(shape: _Shape) -> bool:
 
 
 def _is_all_blocks(shape: _Shape) -> bool:
-    # Text blocks alone are in two forms. Only Anthropic writes every message as blocks.
+    # Two forms use text blocks. Only Anthropic writes every message as blocks.
     return bool(shape.types) and all(isinstance(content, list | tuple) for content in shape.contents)
 
 
@@ -64,7 +64,7 @@ _FORMS: tuple[tuple[str, Callable[[_Shape], bool]], ...] = (
 
 
 def mappings_in(value: object) -> list[Mapping[str, Any]]:
-    """Return the mappings of a list; nothing of any other value."""
+    """Return the mappings in a list; empty for any other value."""
     if not isinstance(value, list | tuple):
         return []
     return [item for item in value if isinstance(item, Mapping)]

@@ -15,10 +15,10 @@ __all__ = ["openai_tool", "read_tools"]
 
 
 def openai_tool(tool: ToolSpec) -> FrozenDict:
-    """Return one tool in the form that chat templates know.
+    """Return one tool in the form that chat templates read.
 
     Raises:
-        PromptError: It is a native tool of a provider, which no other model can call.
+        PromptError: The tool is a native tool of a provider, which no other model can call.
     """
     if tool.native is not None:
         raise PromptError(
@@ -33,7 +33,7 @@ def openai_tool(tool: ToolSpec) -> FrozenDict:
 
 
 def read_tools(given: object, problems: Problems, *, needs_name: bool = True) -> list[dict[str, Any]]:
-    """Return copies of tools as plain dicts; problems are noted with their places.
+    """Return copies of tools as plain dicts; problems are recorded with their places.
 
     Args:
         given: Tool specs, or mappings: the tool, or its function alone.
@@ -71,7 +71,7 @@ def _read_tool(tool: object, where: str, problems: Problems, *, needs_name: bool
 
 
 def _function_of(tool: object) -> object:
-    """Return the part of a tool that has its name and its parameters."""
+    """Return the mapping inside a tool that contains its name and parameters."""
     if isinstance(tool, Mapping):
         return tool.get("function", tool)
     return tool

@@ -1,4 +1,4 @@
-"""A message in the form of Anthropic's messages."""
+"""Writer of a message in the Anthropic form."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FORM = ("anthropic",)
 _TAKEN: tuple[MediaKind, ...] = ("image", "file")
 
 OPENING = "(The conversation starts here.)"
-"""First message of the user if a conversation starts with the assistant, which the API does not allow."""
+"""First user message if a conversation starts with the assistant, which the API rejects."""
 
 Turn: TypeAlias = tuple[str, tuple[FrozenDict, ...]]
 """Role and content blocks."""
@@ -35,7 +35,7 @@ _NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def anthropic_message(message: Message) -> Turn:
-    """Return the role and the content blocks of one message; no blocks when it is empty."""
+    """Return the role and the content blocks of one message; no blocks for an empty message."""
     if message.role == "tool":
         return "user", (_result(message),)
     if message.role == "user":
@@ -44,7 +44,7 @@ def anthropic_message(message: Message) -> Turn:
 
 
 def _blocks_of_reply(message: Message) -> Iterable[FrozenDict]:
-    """Return the blocks of a message with calls and thoughts; all text is one block if no part has data."""
+    """Return the blocks of a message with calls and thinking; without opaque data, all text is one block."""
     calls = _calls(message)
     thoughts = [thought for thought in message.thinking if thought.provider in _FORM]
     if thoughts or any(part.opaque for part in message.parts):
@@ -56,7 +56,7 @@ def _blocks_of_reply(message: Message) -> Iterable[FrozenDict]:
 
 
 def _result(message: Message) -> FrozenDict:
-    """Return the block of a tool message. The API refuses blank content."""
+    """Return the block of a tool message. The API rejects blank content."""
     wire: dict[str, Any] = {"type": "tool_result", "tool_use_id": _tool_id(message.tool_call_id or "")}
     if isinstance(message.content, str):
         if message.content and not message.content.isspace():
@@ -69,7 +69,7 @@ def _result(message: Message) -> FrozenDict:
 
 
 def _calls(message: Message) -> list[FrozenDict]:
-    # Each call needs one result: of two calls with one id the first is sent.
+    # Each call needs one result: of two calls with the same id the first is sent.
     unique: dict[str, ToolCall] = {}
     for call in message.tool_calls:
         unique.setdefault(call.id, call)
@@ -83,11 +83,11 @@ def _calls(message: Message) -> list[FrozenDict]:
 def _with_thinking(
     parts: Iterable[Part], calls: Iterable[FrozenDict], thinking: Iterable[Thinking]
 ) -> Iterator[FrozenDict]:
-    """Yield the text and the calls of an assistant block by block, its thoughts in their places."""
+    """Yield the blocks of text and calls of an assistant, with thinking at its original places."""
     waiting = deque(thinking)
     texts = [anthropic_blocks([Text(part.alt) if isinstance(part, Media) else part]) for part in parts]
     for place, blocks in enumerate([*texts, *[[call] for call in calls]]):
-        # The API refuses thoughts that are not where the model wrote them.
+        # The API rejects thinking that is not at its original place.
         while waiting and waiting[0].at <= place:
             yield _thought(waiting.popleft())
         yield from blocks
@@ -106,10 +106,10 @@ def _thought(thought: Thinking) -> FrozenDict:
 
 
 def _tool_id(name: str) -> str:
-    """Return an id of the characters the API takes; different ids stay different."""
+    """Return an id with the characters that the API accepts; different ids stay different."""
     if name and not _NOT_IN_ID.search(name):
         return name
-    # Two ids can differ in characters that are replaced only.
+    # Two ids can differ only in characters that are replaced.
     digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
     return f"{_NOT_IN_ID.sub('_', name)}_{digest}"
 
@@ -132,7 +132,7 @@ def anthropic_blocks(parts: Iterable[Part]) -> list[FrozenDict]:
     """Return content blocks; blank text is left out.
 
     Raises:
-        MediaError: The API takes no such media, or a file cannot be read.
+        MediaError: The API does not accept the media, or a file cannot be read.
     """
     blocks: list[FrozenDict] = []
     for part in parts:
@@ -151,7 +151,7 @@ def _media(part: Media) -> FrozenDict:
     elif part.kind == "file":
         wire = {"type": "document", "title": part.label, "source": _source(part, _document)}
     else:
-        what = f"{part.alt}: an Anthropic request cannot carry {part.kind}; describe it in text instead"
+        what = f"{part.alt}: an Anthropic request cannot contain {part.kind}; describe it in text instead"
         raise MediaError(what, name=part.alt, value=part.kind)
     return with_opaque(wire, part.opaque, _FORM)
 
@@ -164,11 +164,11 @@ def _source(part: Media, write: Callable[[Media, bytes, str], FrozenDict]) -> Fr
     data, mime = content_of(part)
     if data is not None:
         return write(part, data, mime)
-    # Without a media type, the address of a document is taken to be a PDF.
+    # An address of a document without a media type is assumed to be a PDF.
     if part.kind == "file" and mime not in (_PDF, _UNKNOWN_TYPE):
         if not _is_text(mime):
             raise _refused(part, mime)
-        what = f"{part.alt}: Anthropic fetches PDFs only; download it and give its bytes"
+        what = f"{part.alt}: Anthropic fetches PDFs only; download it and pass its bytes"
         raise MediaError(what, name=part.alt, value=mime)
     return FrozenDict(type="url", url=str(part.source))
 
@@ -178,7 +178,7 @@ def _image(part: Media, data: bytes, mime: str) -> FrozenDict:
         mime = image_type(data) or mime
     if mime in IMAGE_TYPES:
         return FrozenDict(type="base64", media_type=mime, data=base64.b64encode(data).decode("ascii"))
-    what = f"{part.alt}: Anthropic takes {', '.join(sorted(IMAGE_TYPES))}, not {mime}; convert it first"
+    what = f"{part.alt}: Anthropic accepts {', '.join(sorted(IMAGE_TYPES))}, not {mime}; convert it first"
     raise MediaError(what, name=part.alt, value=mime)
 
 
@@ -199,5 +199,5 @@ def _is_text(mime: str) -> bool:
 
 
 def _refused(part: Media, mime: str) -> MediaError:
-    what = f"{part.alt}: Anthropic takes PDF and text documents, not {mime}; convert it first"
+    what = f"{part.alt}: Anthropic accepts PDF and text documents, not {mime}; convert it first"
     return MediaError(what, name=part.alt, value=mime)

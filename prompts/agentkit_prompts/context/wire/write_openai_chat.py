@@ -1,4 +1,4 @@
-"""A message in the form of OpenAI's chat completions, which most servers speak."""
+"""Writer of a message in the form of OpenAI chat completions, which most servers accept."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FORM: tuple[str, ...] = ("openai",)
 
 
 def openai_message(message: Message) -> FrozenDict:
-    """Return the wire form of one message, with what came from a message in this form."""
+    """Return the wire form of one message, with the opaque data of this form."""
     return _message(message, _FORM)
 
 
@@ -35,9 +35,9 @@ _NO_SIGNATURE = "skip_thought_signature_validator"
 
 @lru_cache(maxsize=64)
 def openai_writer(provider: str | None, required: Required | None = None) -> Callable[[Message], FrozenDict]:
-    """Return the function that writes messages for one provider: with the data of this form and of that provider.
+    """Return the writer of messages for one provider, which includes the data of this form and of that provider.
 
-    The same function for the same name, so that conversations write each message once.
+    It is the same function for the same name, so that conversations write each message once.
     """
     providers = _FORM
     if provider is not None and provider not in _FORM:
@@ -84,7 +84,7 @@ def _message(message: Message, providers: tuple[str, ...]) -> FrozenDict:
 
 
 def _add_thoughts(wire: dict[str, Any], thinking: Iterable[Thinking], providers: tuple[str, ...]) -> None:
-    """Add the thoughts of these providers, in their own form or as reasoning."""
+    """Add the thinking of these providers, in their form or as reasoning."""
     for thought in thinking:
         if thought.provider in providers:
             _add_missing(wire, thought.opaque.get(thought.provider) or {"reasoning_content": thought.text})
@@ -102,13 +102,13 @@ def _content(message: Message, wire: dict[str, Any], providers: tuple[str, ...])
         return None
     parts = FrozenList(openai_part(part, providers) for part in content)
     if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
-        # One form for a text: a list of it alone could be a message of another provider too.
+        # Use one form for a text: a list with only a text could also be a message of another provider.
         return parts[0]["text"]
     return parts
 
 
 def _text_of_result(part: Part) -> str:
-    """Return the text of a part of a tool result; media are sent in a message after it."""
+    """Return the text of a part of a tool result; media are sent in the next message."""
     result = of_result(part)
     if isinstance(result, Text):
         return result.text
@@ -131,7 +131,7 @@ def openai_part(part: Part, providers: tuple[str, ...] = _FORM) -> FrozenDict:
     """Return the wire form of a content part.
 
     Raises:
-        MediaError: The form has no place for it, or its file cannot be read.
+        MediaError: The format cannot represent the part, or its file cannot be read.
     """
     if isinstance(part, Text):
         return with_opaque({"type": part.kind, part.kind: clean(part.text)}, part.opaque, providers)
@@ -149,7 +149,7 @@ def _media(part: Media, file_id: str | None) -> dict[str, Any]:
     if part.kind == "audio" and file_id is None:
         audio = FrozenDict(data=base64.b64encode(part.read()).decode("ascii"), format=part.mime.rsplit("/", 1)[-1])
         return {"type": "input_audio", "input_audio": audio}
-    what = f"{part.alt}: an OpenAI chat request cannot carry {part.kind}; describe it in text instead"
+    what = f"{part.alt}: an OpenAI chat request cannot contain {part.kind}; describe it in text instead"
     raise MediaError(what, name=part.alt, value=part.kind)
 
 
@@ -161,7 +161,7 @@ def media_of_result(message: Message) -> tuple[FrozenDict, ...]:
     for part in message.content:
         result = of_result(part)
         if isinstance(part, Media) and isinstance(result, Media):
-            # A tool message carries text only, so media follow in a message of the user.
+            # A tool message contains only text, so media follow in a user message.
             origin = f"{part.alt}, returned by the tool {message.name or 'called'} ({message.tool_call_id}):"
             content += (FrozenDict(type="text", text=clean(origin)), openai_part(result))
     return tuple(content)

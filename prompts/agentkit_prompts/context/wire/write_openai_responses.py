@@ -1,4 +1,4 @@
-"""A message in the form of OpenAI's Responses: a list of items."""
+"""Writer of a message in the form of OpenAI Responses: a list of items."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from agentkit_prompts.errors import MediaError
 __all__ = ["ITEMS", "responses_items"]
 
 ITEMS = "items"
-"""Key of the order of the items of a reply: for each message its keys and number of parts, for others the type."""
+"""Key of the order of the items of a reply: keys and number of parts of a message, type of another item."""
 _FORM = ("responses",)
 _TAKEN: tuple[MediaKind, ...] = ("image", "file")
 
 
 def responses_items(message: Message) -> tuple[FrozenDict, ...]:
-    """Return the items of one message: thoughts, text, tool calls, in the order they were written.
+    """Return the items of one message (thinking, text, tool calls) in their original order.
 
     Raises:
-        MediaError: The form has no place for a part, or its file cannot be read.
+        MediaError: The format cannot represent a part, or its file cannot be read.
     """
     if message.role == "tool":
         content = _content([of_result(part, _TAKEN) for part in message.parts], "input_text")
@@ -49,7 +49,7 @@ class _Placed(NamedTuple):
 
 
 def _items(message: Message, unknown: Any) -> tuple[FrozenDict, ...]:
-    """Return the content of a message as one item, its calls after it, and its thoughts in their places."""
+    """Return the content of a message as one item, followed by its calls, with thinking at its original places."""
     placed = _thoughts(message)
     if message.parts or not message.tool_calls:
         placed.append(_Placed(0, _text_item(message, unknown)))
@@ -59,7 +59,7 @@ def _items(message: Message, unknown: Any) -> tuple[FrozenDict, ...]:
 
 
 def _items_as_received(message: Message, order: Any) -> tuple[FrozenDict, ...] | None:
-    """Return the items of a reply in the order they came; None if the message was changed and has other items."""
+    """Return the items of a reply in their original order; None if the message was changed and has other items."""
     if not isinstance(order, list | tuple):
         return None
     parts = deque(message.parts)
@@ -93,7 +93,7 @@ def _next_item(entry: Any, parts: deque[Part], waiting: Mapping[str, deque[Froze
 
 
 def _thoughts(message: Message) -> list[_Placed]:
-    """Return the items of the thoughts that came in this form."""
+    """Return the items of thinking that came in this form."""
     placed: list[_Placed] = []
     for thought in message.thinking:
         whole = thought.opaque.get("responses")
@@ -106,7 +106,7 @@ def _text_item(message: Message, unknown: Any) -> FrozenDict:
     """Return the item of the content of a message."""
     is_reply = message.role == "assistant"
     kind = "output_text" if is_reply else "input_text"
-    # A reply with unknown keys came as a list of parts, and goes back as one.
+    # A reply with unknown keys came as a list of parts, and is sent back as a list.
     content = _content(message.parts, kind, is_listed=is_reply and unknown is not None)
     item = {"role": message.role, "content": content}
     if unknown is None:
@@ -132,7 +132,7 @@ def _part(part: Part, kind: str) -> FrozenDict:
     elif part.kind in _TAKEN:
         wire = {"type": f"input_{part.kind}", **_media_source(part)}
     else:
-        what = f"{part.alt}: a Responses request cannot carry {part.kind}; describe it in text instead"
+        what = f"{part.alt}: a Responses request cannot contain {part.kind}; describe it in text instead"
         raise MediaError(what, name=part.alt, value=part.kind)
     return with_opaque(wire, part.opaque, _FORM)
 

@@ -27,7 +27,7 @@ __all__ = [
     "refuse_private",
 ]
 
-# A set lives as long as a program that reads the name: names of templates that are gone do not pile up.
+# A set lives as long as a program that reads the name, so names of deleted templates do not accumulate.
 _READABLE: WeakValueDictionary[str, set[type]] = WeakValueDictionary()
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _MAPPINGS = frozenset({dict, FrozenDict, MappingProxyType, ReadOnlyDict})
@@ -47,17 +47,17 @@ _BUILTIN: dict[type, frozenset[str]] = {
     Cycler: frozenset({"current"}),
     LoopContext: _LOOP_FIELDS,
 }
-"""Fields of types that have more attributes than data. A type goes before the types that it derives from."""
+"""Fields of types that have more attributes than data. A subtype is listed before its base types."""
 _PROPERTIES = (property, cached_property, DynamicClassAttribute, MemberDescriptorType)
 
 
 def is_python_class(kind: type) -> bool:
-    """True if a class was made by a class statement: only those have fields that are meant to be read."""
+    """True if a class was created by a class statement: only such classes have fields for templates."""
     return bool(kind.__flags__ & _HEAP_TYPE)
 
 
 def readable(name: str) -> set[type]:
-    """Return the types from which generated code reads `name` directly, learnt as templates run."""
+    """Return the types from which generated code reads `name` directly; renderings add types."""
     types = _READABLE.get(name)
     if types is None:
         types = _READABLE[name] = set()
@@ -71,7 +71,7 @@ def refuse_private(name: str) -> None:
 
 
 def attribute(value: Any, name: str) -> Any:
-    """Return `value.name` as templates see it: a key of a mapping, a field, a property; never a method."""
+    """Return `value.name` for a template: a key of a mapping, a field or a property, never a method."""
     if type(value) not in _MAPPINGS:
         require(value)
         refuse_private(name)
@@ -85,7 +85,7 @@ def attribute(value: Any, name: str) -> Any:
 def _field(value: Any, name: str) -> Any:
     kind = type(value)
     if len(name) > MAX_FOREIGN_NAME_CHARS:
-        # Python writes the name of a missing attribute into an error, which takes long for each item of a list.
+        # Test first: an AttributeError for each item of a list is slow.
         return PromptUndefined(obj=value, name=name[:MAX_FOREIGN_NAME_CHARS])
     if _is_readable(kind, name):
         _learn(kind, name)
@@ -100,7 +100,7 @@ def _field(value: Any, name: str) -> Any:
 
 
 def _instance_fields(value: Any) -> dict[str, Any]:
-    """Return the fields that are set on a value itself, and not declared by its class."""
+    """Return the fields that are set on a value and not declared by its class."""
     kind = type(value)
     if kind is not SimpleNamespace and not _has_fields(kind):
         return {}
@@ -112,7 +112,7 @@ def _instance_fields(value: Any) -> dict[str, Any]:
 
 
 def element(value: Any, key: Any) -> Any:
-    """Return `value[key]` as templates see it; a text key that is no element is read as an attribute."""
+    """Return `value[key]` for a template; an unknown text key is read as an attribute."""
     kind = type(value)
     require(value, key)
     if kind in _MAPPINGS or isinstance(value, Mapping):
@@ -131,7 +131,7 @@ def element(value: Any, key: Any) -> Any:
 
 
 def _has_fields(kind: type) -> bool:
-    """True if a class was made by a class statement, and its instances are neither classes nor modules."""
+    """True if a class was created by a class statement, and its instances are neither classes nor modules."""
     return is_python_class(kind) and not issubclass(kind, type | ModuleType)
 
 
@@ -141,7 +141,7 @@ def _has_elements(value: Any) -> bool:
 
 
 def _is_readable(kind: type, name: str) -> bool:
-    """True if `name` is a field or property of `kind`, so that reading it runs nothing else."""
+    """True if `name` is a field or property of `kind`, so that a read runs no other code."""
     for base, names in _BUILTIN.items():
         if issubclass(kind, base):
             return name in names
@@ -161,14 +161,14 @@ def _is_field(kind: type, name: str) -> bool:
 
 
 def _is_data(member: Any) -> bool:
-    """True if a member of a class is a property or a constant, and no method."""
+    """True if a member of a class is a property or a constant, not a method."""
     if isinstance(member, _PROPERTIES) or type(member).__name__ == "_tuplegetter":
         return True
     return not callable(member) and not hasattr(type(member), "__get__")
 
 
 def _learn(kind: type, name: str) -> None:
-    """Let generated code read the attribute directly from now on, unless that would run code of the developer."""
+    """Allow direct reads of the attribute in generated code, unless they would run code of the developer."""
     if not kind.__module__.startswith("agentkit_prompts.") and (
         type.__getattribute__(kind, "__getattribute__") is not object.__getattribute__
         or isinstance(getattr(kind, name, None), property | cached_property | DynamicClassAttribute)

@@ -1,4 +1,4 @@
-"""The Jinja sandbox of prompt templates and chat templates."""
+"""Jinja sandbox of prompt templates and chat templates."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ __all__ = ["BoundedEnvironment", "SafeNamespace", "levels"]
 _MAX_DEPTH = 80
 """Levels of syntax: Python refuses code that nests deeper than about 100."""
 _MAX_LOOPS = 20
-"""Loops inside of each other: Python allows no more in one function."""
+"""Maximum depth of nested loops: the limit of Python in one function."""
 _MAX_TOKENS = 15_000
 
 
 class _CountTokens(Extension):
-    """Stops a hostile template while it is still being read."""
+    """Jinja extension that limits the tokens of a template while Jinja reads it."""
 
     def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
         for count, token in enumerate(stream):
@@ -53,7 +53,7 @@ def levels(tree: nodes.Node) -> Iterator[list[nodes.Node]]:
 
 
 def _check_loops(tree: nodes.Template) -> None:
-    """Refuse loops that nest too deeply: Python takes long to find that out."""
+    """Reject loops that nest too deeply: Python is slow to reject them."""
     stack: list[tuple[nodes.Node, int]] = [(tree, 0)]
     while stack:
         node, loops = stack.pop()
@@ -66,7 +66,7 @@ def _check_loops(tree: nodes.Template) -> None:
 
 
 class SafeNamespace(Namespace):
-    """A namespace without names that have a meaning in Python."""
+    """Namespace without the special names of Python."""
 
     def __init__(*args: Any, **kwargs: Any) -> None:
         self, args = args[0], args[1:]
@@ -82,12 +82,12 @@ class SafeNamespace(Namespace):
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
-    """A sandbox with limits. Subclasses say what values and undefined names mean.
+    """A sandbox with limits. Subclasses define values and undefined names.
 
     Args:
         extensions: Extensions of Jinja.
-        shown: Text of a value that a text filter reads; `str` by default.
-        is_prompt: Refuse undefined values in tests, and the operations that only chat templates have.
+        shown: Function that returns the text of a value for a text filter; `str` by default.
+        is_prompt: True to reject undefined values in tests, and operations that only chat templates have.
     """
 
     code_generator_class = BoundedCodeGenerator
@@ -103,7 +103,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         is_prompt: bool = False,
         **options: Any,
     ) -> None:
-        # Without the optimizer, nothing of a template runs while it is compiled.
+        # Without the optimizer, compilation runs no code of a template.
         super().__init__(extensions=[_CountTokens, *extensions], cache_size=0, optimized=False, **options)
         changed_filters = {"format": fill_fields, "unique": unique, **filters}
         self.filters = checked_filters({**self.filters, **changed_filters}, shown, is_prompt=is_prompt)
@@ -139,7 +139,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     def getitem(self, obj: Any, argument: Any) -> Any:
         if not isinstance(argument, str) or len(argument) <= MAX_FOREIGN_NAME_CHARS:
             return super().getitem(obj, argument)
-        # Python writes the name of a missing attribute into an error, which takes long for each item of a list.
+        # Test first: an AttributeError for each item of a list is slow.
         try:
             return obj[argument]
         except (TypeError, LookupError):
@@ -159,7 +159,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return self.unop_table[operator](arg)
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 (as Jinja has it)
-        # Variables around the call, for functions that read them: no function here does.
+        # Variables around the call: no function here reads them.
         kwargs.pop("_loop_vars", None)
         kwargs.pop("_block_vars", None)
         if not __self.is_safe_callable(__obj):

@@ -1,4 +1,4 @@
-"""Filters, tests and calls of templates: Jinja's own, checked before they run and counted afterwards."""
+"""Filters, tests and calls of templates: the functions of Jinja, checked before a call and counted after it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agentkit_prompts.templates.sandbox.operations import Dict, Operation, metho
 __all__ = ["checked_filters", "checked_tests", "fill_fields", "guarded_call", "is_offered", "unique"]
 
 _FEW_ARGUMENTS = 10
-"""Arguments of a call that need not be counted: the template names each of them."""
+"""Maximum arguments of a call that are not counted, because the template lists each of them."""
 _NESTING = (Macro, LoopContext, BlockReference)
 """Callables that run code of the template."""
 _LIBRARIES = ("jinja2", "markupsafe")
@@ -29,7 +29,7 @@ _PASSED: Mapping[str, Callable[[Context], Any]] = {
     "environment": lambda context: context.environment,
     "eval_context": lambda context: context.eval_ctx,
 }
-"""First arguments that filters and tests of Jinja ask for."""
+"""First arguments that filters and tests of Jinja request."""
 
 
 # Filters
@@ -42,7 +42,7 @@ def checked_filters(
 
     Args:
         filters: Filters of Jinja.
-        shown: Returns the text of a value that a text filter reads: `shown(meter, value)`; `str` by default.
+        shown: Function `shown(meter, value)` that returns the text of a value for a text filter; `str` by default.
         is_prompt: True for prompt templates, False for chat templates.
     """
     rows = rows_of("filter", is_prompt=is_prompt)
@@ -62,7 +62,7 @@ def _checked_filter(
         meter: Meter = context.meter  # type: ignore[attr-defined]
         meter.tick()
         value = prepare(meter, value)
-        # Python hashes a deeply nested tuple recursively and without a limit, which overflows the stack of the process.
+        # Python hashes nested tuples recursively without a limit, which can overflow the stack of the process.
         for argument in (*args, *kwargs.values()):
             meter.deep(argument)
         _check_path(meter, value, row.path_of(args, kwargs))
@@ -73,7 +73,7 @@ def _checked_filter(
         if row.guard is not None:
             row.guard(meter, value, *args, **kwargs)
         result = call(context, value, args, kwargs)
-        # A generator that reads a generator nests in C: filters run at once.
+        # Consume generators immediately: nested generators use the C stack.
         return meter.items(result) if hasattr(result, "__next__") else meter.result(result)
 
     if row.reads != "short text":
@@ -90,7 +90,7 @@ def _checked_filter(
 
 
 def _caller(run: Callable[..., Any]) -> Callable[[Context, Any, tuple[Any, ...], dict[str, Any]], Any]:
-    """Return a function that calls a filter or test with the first argument that it asks for."""
+    """Return a function that calls a filter or test with the first argument that it requests."""
     first: Any = getattr(run, "jinja_pass_arg", None)
     if first is None:
         return lambda context, value, args, kwargs: run(value, *args, **kwargs)
@@ -110,18 +110,18 @@ def _check_path(meter: Meter, value: Any, path: Any) -> None:
 
 
 def _as_it_is(meter: Meter, value: Any) -> Any:
-    # The filter walks through a text only.
+    # The filter iterates over a text only.
     return meter.deep(value) if isinstance(value, str) else value
 
 
 def _text(meter: Meter, value: Any) -> Any:
-    """Return a value whose text a filter reads."""
+    """Check a value whose text a filter reads, and return it."""
     refuse_large(value)
     return meter.deep(value)
 
 
 def _text_of(shown: Callable[[Meter, Any], str]) -> Callable[[Meter, Any], str]:
-    """Return a function that returns the text of a value, as it is if it is a text."""
+    """Return a function that returns a text unchanged, and the text of any other value."""
 
     def of_value(meter: Meter, value: Any) -> str:
         return _text(meter, value) if isinstance(value, str) else shown(meter, value)
@@ -130,7 +130,7 @@ def _text_of(shown: Callable[[Meter, Any], str]) -> Callable[[Meter, Any], str]:
 
 
 def _items(meter: Meter, value: Any) -> Any:
-    """Return a value whose items a filter visits."""
+    """Check a value whose items a filter visits, and return it."""
     if isinstance(value, Undefined) or not hasattr(value, "__len__"):
         return meter.items(value) if hasattr(value, "__next__") else value
     meter.visit(len(value))
@@ -138,7 +138,7 @@ def _items(meter: Meter, value: Any) -> Any:
 
 
 def _nested(meter: Meter, value: Any) -> Any:
-    """Return a value whose items a filter visits, with the values inside of them."""
+    """Check a value whose items and nested values a filter visits, and return it."""
     require(value)
     return meter.deep(_items(meter, value))
 
@@ -166,10 +166,10 @@ def unique(context: Context, value: Any, case_sensitive: Any = False, attribute:
 
 @pass_context
 def fill_fields(context: Context, value: Any, *args: Any, **kwargs: Any) -> Any:
-    """Fill the `%` fields of a text as the operator does, which checks them: the filter `format`."""
+    """Filter `format`: fill the `%` fields of a text with the checks of the operator."""
     if args and kwargs:
         raise FilterArgumentError("format takes values by position or by name, not both")
-    # Markup stays what it is.
+    # Keep the type of Markup.
     text = value if isinstance(value, str) else str(value)
     # The environment is a sandbox.
     return context.environment.call_binop(context, "%", text, kwargs or args)  # type: ignore[attr-defined]
@@ -179,7 +179,7 @@ def fill_fields(context: Context, value: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def checked_tests(tests: Mapping[str, Any], *, is_prompt: bool) -> dict[str, Any]:
-    """Return tests with the same results, within the limits. Prompt templates refuse undefined values in tests."""
+    """Return tests with the same results, within the limits. Prompt templates reject undefined values in tests."""
     rows = rows_of("test", is_prompt=is_prompt)
     return {name: _checked_test(run, rows[name].reads, is_prompt) for name, run in tests.items() if name in rows}
 
@@ -243,10 +243,10 @@ def is_offered(value: Any, name: str, *, is_prompt: bool) -> bool:
     """True if templates can call this method of a value.
 
     Raises:
-        Fault: It is a method that was removed.
+        Fault: The method is removed from templates.
     """
     row = method_row(value, name)
-    # A row is for several types, and a mapping can have a macro under the name of a method of sets.
+    # A row covers several types, and a mapping can contain a macro with the name of a set method.
     if row is None or not hasattr(value, name):
         return False
     if row.is_removed(is_prompt=is_prompt):
@@ -257,7 +257,7 @@ def is_offered(value: Any, name: str, *, is_prompt: bool) -> bool:
 def _check_method(
     meter: Meter, target: BuiltinMethodType | MethodType, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
-    """Check the call of a method. The context of prompt templates has refused more methods before."""
+    """Check the call of a method. The context of prompt templates has already rejected more methods."""
     owner: Any = target.__self__
     name = target.__name__
     if not is_offered(owner, name, is_prompt=False):

@@ -1,6 +1,6 @@
-"""Jinja's compiler, with limits, and for prompt templates with the origin of each piece of output.
+"""Code generators for Jinja: one with limits, and one that also records the origin of each piece of output.
 
-These classes use parts of `jinja2.compiler` that are not public. A test imports each of them, and the version of Jinja
+These classes use private parts of `jinja2.compiler`. A test imports each of them, and the version of Jinja
 is limited in `pyproject.toml`.
 """
 
@@ -24,14 +24,14 @@ _KEYWORDS = frozenset(keyword.kwlist)
 
 
 def _is_constant(node: nodes.Node) -> bool:
-    """True for constants, and lists of constants: the template is not long enough for a slow comparison with them."""
+    """True for constants and lists of constants: a comparison with them is fast, because a template is short."""
     if isinstance(node, nodes.List | nodes.Tuple):
         return all(map(_is_constant, node.items))
     return isinstance(node, nodes.Const)
 
 
 def _internal_name(name: str, line: int) -> nodes.InternalName:
-    """Return a node that is written as a Python name. Jinja makes them in its parser only."""
+    """Return a node for a Python name. Only the parser of Jinja creates such nodes."""
     node = object.__new__(nodes.InternalName)
     nodes.Node.__init__(node, name, lineno=line)
     return node
@@ -63,10 +63,10 @@ def _counters_of(body: Iterable[nodes.Node]) -> list[nodes.Getattr] | None:
             case nodes.Name(name="loop"):
                 return None
             case nodes.For():
-                # The body of an inner loop has another `loop`.
+                # The body of an inner loop has a different `loop`.
                 stack += [node.iter, *node.else_]
             case nodes.Macro() | nodes.CallBlock() | nodes.Block():
-                # `loop` inside them is read when they are called.
+                # Their body reads `loop` when they are called.
                 stack.extend(node.find_all(nodes.Name))
             case _:
                 stack.extend(node.iter_child_nodes())
@@ -74,7 +74,7 @@ def _counters_of(body: Iterable[nodes.Node]) -> list[nodes.Getattr] | None:
 
 
 class BoundedCodeGenerator(CodeGenerator):
-    """Writes the same program as Jinja, with checks of the limits around what can grow.
+    """Generates the program of Jinja, with limit checks around operations that can grow.
 
     Every loop counts its rounds when it starts, and has an index: `for i_1, item in enumerate(rounds(items))`.
     """
@@ -83,9 +83,9 @@ class BoundedCodeGenerator(CodeGenerator):
         super().__init__(*args, **kwargs)
         self._loop_count = 0
         self._loops: list[str] = []
-        """Indices of the loops around, outermost first."""
+        """Indices of the enclosing loops, outermost first."""
         self._wrapped: dict[int, str] = {}
-        """Function that is called with the value of a node, by the id of the node."""
+        """Function to call with the value of a node, by the id of the node."""
         self._counters: dict[int, str] = {}
         """Code of `loop.first` and other counters, by the id of the node."""
         self._indices: dict[int, str] = {}
@@ -123,13 +123,13 @@ class BoundedCodeGenerator(CodeGenerator):
         node.target = target
 
     def _count_without_loop(self, node: nodes.For, index: str, items: str) -> None:
-        """Replace `loop.first` and other counters with code, if the loop uses nothing else of `loop`.
+        """Replace `loop.first` and other counters with code, if the loop uses no other field of `loop`.
 
-        An object that counts takes as long as the rest of a short round.
+        A counter object would double the time of a short round.
         """
         for counter in _counters_of(node.body) or ():
             self._counters[id(counter)] = _COUNTERS[counter.attr].format(i=index, n=f"len({items})")
-            # Jinja makes the object for a loop that reads the name `loop`.
+            # Jinja creates the object for a loop that reads the name `loop`.
             counter.node = nodes.Const(None)
 
     def blockvisit(self, nodes: Iterable[nodes.Node], frame: Frame) -> None:
@@ -153,7 +153,7 @@ class BoundedCodeGenerator(CodeGenerator):
 
     def visit_AssignBlock(self, node: nodes.AssignBlock, frame: Frame) -> None:
         if node.filter is not None:
-            # Jinja looks for the names of a set block in its body, and forgets those in its filter.
+            # Jinja collects the names in the body of a set block, but not the names in its filter.
             names = [nodes.Name(name.name, "load") for name in node.filter.find_all(nodes.Name)]
             read = nodes.ExprStmt(nodes.Tuple(names, "load")).set_lineno(node.lineno)
             node.body.insert(0, read)
@@ -162,14 +162,14 @@ class BoundedCodeGenerator(CodeGenerator):
     # Output
 
     def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
-        # Nothing of a template runs while it is compiled.
+        # Compilation runs no code of a template.
         if not isinstance(node, nodes.TemplateData):
             raise nodes.Impossible()
         return super()._output_child_to_const(node, frame, finalize)
 
     def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: Any) -> None:
         if frame.eval_ctx.volatile or frame.eval_ctx.autoescape:
-            # Each escaped text is a new one, and is counted.
+            # Each escaped text is a new text, and is counted.
             self.write("context.meter.result(")
             super()._output_child_pre(node, frame, finalize)
             self.write("context.meter.deep(")
@@ -187,7 +187,7 @@ class BoundedCodeGenerator(CodeGenerator):
         super().signature(node, frame, extra_kwargs)
 
     def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:
-        # A sum of many texts is one call.
+        # A sum of many texts becomes one call.
         operands: list[nodes.Expr] = [node.right]
         left = node.left
         while isinstance(left, nodes.Add):
@@ -234,7 +234,7 @@ class BoundedCodeGenerator(CodeGenerator):
     def visit_Compare(self, node: nodes.Compare, frame: Frame) -> None:
         operands = [node.expr, *(operand.expr for operand in node.ops)]
         is_containment = [False, *(operand.op in ("in", "notin") for operand in node.ops)]
-        # In a chain, `a == b == 1`, a constant is compared with its neighbours only.
+        # In a chain such as `a == b == 1`, a constant is compared only with its neighbours.
         is_chain = len(node.ops) > 1
         if is_chain or any(is_containment) or not any(map(_is_constant, operands)):
             for operand, is_container in zip(operands, is_containment, strict=True):
@@ -244,7 +244,7 @@ class BoundedCodeGenerator(CodeGenerator):
 
 
 class TracingCodeGenerator(BoundedCodeGenerator):
-    """Writes programs that append text and marks to a trace, instead of yielding text.
+    """Generates programs that append text and marks to a trace, instead of yielding text.
 
     Args:
         sites: Number of the site of each expression that is printed, by the id of its node.
@@ -280,7 +280,7 @@ class TracingCodeGenerator(BoundedCodeGenerator):
         self._write_output(texts, sites)
 
     def _write_output(self, texts: list[str], sites: list[int | None]) -> None:
-        """Write the code that appends the texts; a value that is no plain text takes the slow path."""
+        """Write the code that appends the texts; a value that is not plain text takes the slow path."""
         values = [text for text, site in zip(texts, sites, strict=True) if site is not None]
         if not values:
             self.writeline(f"texts += ({', '.join(texts)},); mark(({tuple(sites)!r}, ()))")
@@ -293,7 +293,7 @@ class TracingCodeGenerator(BoundedCodeGenerator):
         self.writeline(f"else: context.emit({mark}, ({', '.join(texts)},))")
 
     def _evaluated(self, node: nodes.Expr, frame: Frame) -> str:
-        """Write the value of an expression into a variable, and return its name."""
+        """Write code that stores the value of an expression in a variable, and return the name of the variable."""
         variable = self.temporary_identifier()
         self.writeline(f"{variable} = ", node)
         is_counter = id(node) in self._counters
@@ -303,7 +303,7 @@ class TracingCodeGenerator(BoundedCodeGenerator):
         return variable
 
     def _index(self) -> str:
-        """Return the code of the indices of all loops around."""
+        """Return the code of the indices of all enclosing loops."""
         return f"({''.join([f'{index}, ' for index in self._loops])})"
 
     def start_write(self, frame: Frame, node: nodes.Node | None = None) -> None:
@@ -358,9 +358,11 @@ class TracingCodeGenerator(BoundedCodeGenerator):
 
 
 def runtime_names(generator: TracingCodeGenerator) -> dict[str, Any]:
-    """Return the names of a program's code besides those of Jinja, for example the classes whose fields it reads."""
+    """Return the names in the code of a program that Jinja does not define, for example the classes whose fields it
+    reads.
+    """
     names = {f"a_{name}": readable(name) for name in generator.fields}
-    # Jinja makes the variable `self` of this name, for blocks; prompt templates have none.
+    # Jinja uses this name for the variable `self` of blocks; prompt templates have no blocks.
     named_self = lambda context: context.resolve("self")  # noqa: E731
     return {
         **names,

@@ -1,4 +1,4 @@
-"""Errors of templates before their place is known, and the value of a missing name."""
+"""Errors of templates without their place, and the value of a missing name."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ __all__ = [
 
 
 class Fault(TemplateRuntimeError):
-    """An operation that a template must not do, before its place in the template is known."""
+    """Invalid operation of a template; its place in the template is added later."""
 
     def __init__(self, message: str, variable: str | None = None, line: int | None = None) -> None:
         super().__init__(message)
         self.variable = variable
         self.line = line
-        """Line of the file, if it is known when the error is raised."""
+        """Line of the file, if known when the error is raised."""
 
 
 class LimitReached(Fault):
-    """The template has used up its rounds, characters or time."""
+    """The template exceeds its limit of rounds, characters or time."""
 
 
 class UndefinedName(Fault, UndefinedError):
-    """A missing variable; the message still lacks the nearest names."""
+    """A missing variable; the nearest names are added to the message later."""
 
 
 class _UndefinedValue(Fault, UndefinedError):
@@ -70,7 +70,7 @@ class PromptUndefined(StrictUndefined):
         )
 
     def __getattr__(self, name: str) -> Any:
-        # Python and copying look up special names, which must fail in the usual way.
+        # Python and `copy` look up special names, which must raise AttributeError.
         if name[:2] == "__":
             raise AttributeError(name)
         self._fail_with_undefined_error()
@@ -97,16 +97,16 @@ def require(*values: object) -> None:
 
 
 def message_of(error: Exception) -> str:
-    """Return the class and the message of an error that a value raised."""
+    """Return the class and the message of an exception of a value."""
     try:
         message = str(error)[:MAX_MESSAGE_CHARS]
-    except Exception:  # the text of a custom exception can fail, too
+    except Exception:  # the `__str__` of a custom exception can fail, too
         message = "(its message cannot be read)"
     return f"{type(error).__name__}: {message}"
 
 
 def _field_names(value: object) -> list[str]:
-    """Return the public names that a template can read from a value, as far as they are known."""
+    """Return the known public names that a template can read from a value."""
     names: Any = getattr(type(value), "model_fields", ())
     if isinstance(value, Mapping):
         names = value.keys()

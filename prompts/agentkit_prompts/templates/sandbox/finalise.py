@@ -1,4 +1,4 @@
-"""Text of a value in a prompt: canonical JSON for data, and never a memory address or the order of a set."""
+"""Text of a value in a prompt: canonical JSON for data, without memory addresses and without the order of a set."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _AS_STR = (datetime, date, time, timedelta, UUID, Decimal, PurePath, Url)
 _TEXTS = (str, bytes, bytearray, memoryview)
 _LEAVES = frozenset({str, bool, float, type(None)})
 _PROVIDER_FIELDS = frozenset({"opaque", "signature", "redacted"})
-"""Fields of a message that no other provider may see: a template shows one only if it names it."""
+"""Fields of a message for one provider only: a template shows such a field only by its name."""
 _AS_DATA = (Mapping, list, tuple, BaseModel, Sequence)
 _OF_JINJA = (Cycler, Joiner, LoopContext, Macro, Namespace)
 
@@ -46,7 +46,7 @@ def text(meter: Meter, value: object) -> str:
     """Return the text of one value, as a plain str.
 
     Raises:
-        Fault: It has no text that is the same in every process.
+        Fault: The value has no text that is equal in every process.
     """
     if isinstance(value, str):
         return str.__str__(value)
@@ -66,12 +66,12 @@ def text(meter: Meter, value: object) -> str:
 
 
 def text_kept(meter: Meter, value: object) -> str:
-    """Return the text of a value that goes into a buffer: rendered text stays what it is."""
+    """Return the text of a value for a buffer; rendered text keeps its type."""
     return value if type(value) in (RenderedText, Composed) else text(meter, value)  # type: ignore[return-value]
 
 
 def concat(meter: Meter, buffer: list[str]) -> str:
-    """Join a buffer. If rendered text is in it, every other value loses its markers."""
+    """Join a buffer. If it contains rendered text, the markers of all other values are broken."""
     joined = meter.join(buffer)
     if MEDIA_OPENING not in joined:
         return joined
@@ -82,16 +82,16 @@ def concat(meter: Meter, buffer: list[str]) -> str:
 
 
 def _without_other_markers(buffer: Sequence[str], real: Sequence[str]) -> str:
-    """Join a buffer in which `real` are the texts whose markers are media."""
+    """Join a buffer; only the markers in the texts `real` are media."""
     clean = "".join([part if type(part) is not str else neutralise_markers(part) for part in buffer])
-    # Neighbours can form a marker together. Then all markers are broken, because a real one looks the same.
+    # If neighbours form a marker together, break all markers, because a real marker looks the same.
     if clean.count(MEDIA_OPENING) != sum(part.count(MEDIA_OPENING) for part in real):
         return neutralise_markers(clean)
     return Composed(clean)
 
 
 def json_text(meter: Meter, value: object, indent: int | None = None, *, sort_keys: bool = False) -> str:
-    """Return canonical JSON: keys in insertion order, characters as they are, objects by their public fields."""
+    """Return canonical JSON: keys in insertion order, characters unescaped, objects by their public fields."""
     if indent is not None and not 0 <= indent <= MAX_INDENT:
         raise Fault(f"JSON indent must be between 0 and {MAX_INDENT}, got {indent}")
     meter.deep(value)
@@ -110,14 +110,14 @@ def number_text(meter: Meter, value: float | None) -> str:
 
 
 def _digits(value: float | None) -> str:
-    """Return the text of a number; a class of numbers does not change it."""
+    """Return the digits of a number; subclasses cannot change them."""
     if isinstance(value, int) and not isinstance(value, bool):
         return int.__repr__(value)
     return repr(value)
 
 
 def _text_of_content(meter: Meter, value: object) -> str:
-    """Return the text of an object with `__prompt__`, media as their alt text."""
+    """Return the text of an object with `__prompt__`; media are replaced by their alt text."""
     return meter.join([part if isinstance(part, str) else part.alt for part in parts_of(meter, value)])
 
 
@@ -134,21 +134,21 @@ def _own_text(meter: Meter, value: object) -> str:
     """Call the `__str__` of a class and check the result."""
     kind = type(value)
     if isinstance(value, bytes | bytearray | memoryview):
-        raise Fault(f"{kind.__name__} is not text: decode it, or give it as an image, audio, video or file part")
+        raise Fault(f"{kind.__name__} is not text: decode it, or pass it as an image, audio, video or file part")
     if isinstance(value, set | frozenset):
         raise Fault(f"a {kind.__name__} has no fixed order: sort it first, with `|sort`")
     if not _has_own_text(kind):
-        raise Fault(f"{kind.__name__} has no text: print one of its fields, or give its class a __str__")
+        raise Fault(f"{kind.__name__} has no text: print a field, or define __str__ in its class")
     shown = _str_of(value)
     meter.make(len(shown))
     meter.tick()
     if not isinstance(value, _AS_STR) and _ADDRESS.search(shown):
-        raise Fault(f"the text of {kind.__name__} shows a memory address: print one of its fields")
+        raise Fault(f"the text of {kind.__name__} contains a memory address: print a field")
     return str.__str__(shown)
 
 
 def _has_own_text(kind: type) -> bool:
-    """True if the class defines `__str__` or `__repr__`; the interpreter's own show addresses."""
+    """True if the class defines `__str__` or `__repr__`; the defaults of Python show addresses."""
     if issubclass(kind, (*_AS_STR, BaseException, complex)):
         return True
     if not is_python_class(kind) or issubclass(kind, (type, ModuleType, *_OF_JINJA)):
@@ -161,19 +161,21 @@ def _is_instance_of_dataclass(value: object) -> bool:
 
 
 def is_content(value: object) -> bool:
-    """True if a value is printed as content parts: it is one, has `__prompt__`, or is a list with a part in it."""
+    """True if a value is printed as content parts: it is a part, has `__prompt__`, or is a list that contains a
+    part.
+    """
     if isinstance(value, Media) or hasattr(type(value), "__prompt__"):
         return True
     if not isinstance(value, tuple | list):
         return False
-    # To look at the types of a long list is ten times as fast as to look at its items.
+    # A check of the types of a long list is ten times as fast as a check of its items.
     kinds = set(map(type, value))
     has_part = any(issubclass(kind, Media | Text) for kind in kinds)
     return has_part and all(issubclass(kind, Media | Text | str) for kind in kinds)
 
 
 def parts_of(meter: Meter, value: object, depth: int = 0) -> Iterator[str | Media]:
-    """Yield the text and media of an object with `__prompt__`, or of a sequence of such."""
+    """Yield the text and media of an object with `__prompt__`, or of a sequence of such objects."""
     meter.visit(1)
     if depth > MAX_DEPTH:
         raise Fault(f"{type(value).__name__} nests deeper than {MAX_DEPTH} levels")
@@ -187,11 +189,11 @@ def parts_of(meter: Meter, value: object, depth: int = 0) -> Iterator[str | Medi
         for part in value:
             yield from parts_of(meter, part, depth + 1)
     else:
-        raise Fault(f"__prompt__ must give text or content parts, got {type(value).__name__}")
+        raise Fault(f"__prompt__ must return text or content parts, got {type(value).__name__}")
 
 
 def _as_data(meter: Meter, value: object, depth: int, indent: int) -> Any:
-    """Return plain data that `json.dumps` writes without surprises."""
+    """Return plain data for `json.dumps`, without subclasses."""
     if type(value) in _LEAVES:
         return value
     if depth > MAX_DEPTH:
@@ -225,7 +227,7 @@ def _as_leaf(meter: Meter, value: object) -> str | float:
 
 
 def _public_fields(value: object) -> dict[str, object] | None:
-    """Return the public fields of a model or dataclass; None for other values, and for content parts."""
+    """Return the public fields of a model or dataclass; None for other values and for content parts."""
     if isinstance(value, BaseModel):
         return _public({**value.__dict__, **(value.__pydantic_extra__ or {})})
     if not is_dataclass(value) or isinstance(value, type | Media | Text):
@@ -266,4 +268,4 @@ def _count(meter: Meter, items: int, chars: int) -> None:
 def _key(key: object) -> str | int | float | bool | None:
     if key is None or isinstance(key, str | int | float):
         return str.__str__(key) if isinstance(key, str) else key
-    raise Fault(f"JSON keys are text or numbers, got {type(key).__name__}")
+    raise Fault(f"JSON keys must be text or numbers, got {type(key).__name__}")

@@ -1,4 +1,4 @@
-"""`str.format` in templates: fields of a limited width, whose values are read through the sandbox."""
+"""`str.format` in templates: fields with a limited width, and values read through the sandbox."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class BoundFormat:
     """The method `format` or `format_map` of a text.
 
     Args:
-        environment: Reads attributes and elements of values.
+        environment: Environment that reads attributes and elements of values.
         template: The text with fields.
         name: Name of the method.
-        shown: Returns the text of a value that is not a number; Python's own formatting by default.
+        shown: Function that returns the text of a value that is not a number; by default the formatting of Python.
     """
 
     __slots__ = ("_environment", "_name", "_shown", "_template")
@@ -49,7 +49,7 @@ class BoundFormat:
         escape = getattr(template, "escape", None)
         if escape is None:
             return _Formatter(self._environment, meter, self._shown).vformat(str.__str__(template), args, kwargs)
-        # The text is `Markup`, which escapes the values.
+        # The text is `Markup`, which escapes values.
         formatter = _EscapeFormatter(self._environment, meter, self._shown, escape=escape)
         return type(template)(formatter.vformat(template, args, kwargs))
 
@@ -67,13 +67,13 @@ class _Formatter(SandboxedFormatter):
         self._shown = shown
 
     def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
-        # Each step of `{0[a].b}` is code in Python.
+        # Each step of `{0[a].b}` reads an attribute or element.
         self._meter.visit(1 + field_name.count(".") + field_name.count("["))
         return super().get_field(field_name, args, kwargs)
 
     def convert_field(self, value: Any, conversion: Any) -> Any:
         if self._shown is not None and conversion not in (None, "s"):
-            raise Fault(f"!{conversion} in a format shows Python code: templates use the text of a value only")
+            raise Fault(f"!{conversion} in a format shows Python code: use a format without a conversion")
         self._meter.deep(value)
         return super().convert_field(value, conversion)
 

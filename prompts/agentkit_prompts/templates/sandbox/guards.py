@@ -1,7 +1,7 @@
-"""Checks before operations whose time or result is not limited by the size of their operands.
+"""Guards of operations whose time or result is not proportional to the size of their operands.
 
-A guard has the parameters of the filter or method that it is for, after the meter. It counts the text or list that is
-about to be made, or refuses. An operation without a guard takes time in proportion to what it reads and makes.
+A guard has a meter and the parameters of its filter or method. It counts the text or list before the operation creates
+it, or raises an error. An operation without a guard takes time in proportion to its input and result.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ __all__ = ["OPERATOR_GUARDS", "Guard", "check_format_spec", "check_strftime", "j
 
 Guard = Callable[..., None]
 MAX_FIELD_WIDTH = 10_000
-"""Width or precision of a field of `%` and `format`."""
+"""Maximum width or precision of a field of `%` and `format`."""
 MAX_INDENT = 16
-"""Spaces per level of indented JSON."""
+"""Maximum spaces per level of indented JSON."""
 MAX_PRECISION = 300
-"""Digits of the filter `round`."""
+"""Maximum digits of the filter `round`."""
 MAX_PRINTED = 50_000
-"""Characters of the result of the filter `pprint`."""
+"""Maximum characters of the result of the filter `pprint`."""
 MAX_SEARCH = 200_000_000
-"""Product of the lengths of a text and of what is searched in it from the right, or stripped off it."""
+"""Maximum product of the lengths of a text and of a part that is searched from the right or stripped."""
 CODECS = frozenset({"ascii", "latin-1", "latin1", "utf-8", "utf8"})
-"""Encodings that templates can name: `idna` and `punycode` are quadratic, others make a text 80 times as long."""
+"""Encodings that templates can name: `idna` and `punycode` are quadratic, some other encodings make a text 80 times as
+long."""
 CODEC_ERRORS = frozenset({"backslashreplace", "ignore", "replace", "strict", "surrogatepass"})
 """Error handlers that templates can name."""
 TIME_DIRECTIVES = frozenset("aAbBdfGHIjmMpSuUVwWyYzZ%")
-"""Letters of `strftime` that mean the same on every machine."""
+"""Letters of `strftime` with the same meaning on every machine."""
 _CHARS_PER_PART = 16
-"""Characters that each part of a text that is split counts as."""
+"""Characters that are counted for each part of a split text."""
 _MAX_URL_SCHEMES = 100
 _MAX_TAG_WORK = 1_000_000_000
 _RUN = re.compile(r"\s+|\S+")
@@ -56,13 +57,13 @@ def _fields_of(meter: Meter, template: str) -> Iterator[re.Match[str]]:
     """Yield the `%` fields of a text.
 
     Raises:
-        Fault: A field is too wide, or its width is only known later.
+        Fault: A field is too wide, or its width is computed at run time.
     """
     for field in _FIELD.finditer(template):
         meter.visit(1)
         if field["kind"] == "%":
             continue
-        # Python reads a name with brackets to the last one, and finds a width after it.
+        # Python reads a name up to its last bracket, and then a width.
         if field["kind"] == "(":
             raise Fault(f"the format field {field[0][:40]!r} has brackets in its name")
         if _is_wide(field["width"]) or _is_wide(field["precision"]):
@@ -71,7 +72,7 @@ def _fields_of(meter: Meter, template: str) -> Iterator[re.Match[str]]:
 
 
 def _is_wide(size: str | None) -> bool:
-    """True if a width or precision is too large, or only known later."""
+    """True if a width or precision is too large, or computed at run time."""
     if not size:
         return False
     return size == "*" or len(size) > 5 or int(size) > MAX_FIELD_WIDTH
@@ -184,7 +185,8 @@ def replace(meter: Meter, value: Any, old: Any = "", new: Any = "", count: Any =
 
 
 def search_back(meter: Meter, value: Any, part: Any = None, *rest: Any) -> None:
-    # Python has no linear search from the right, and looks at all characters to strip for each character.
+    # The search of Python from the right is not linear, and `strip` compares each character with all characters to
+    # strip.
     if _length(part) > 1 and _length(value) * _length(part) > MAX_SEARCH:
         raise Fault(
             f"the texts are too long: {len(value):,} times {len(part):,} characters is more than {MAX_SEARCH:,}"
@@ -231,7 +233,7 @@ def sets(meter: Meter, value: Any, *others: Any) -> None:
 
 
 def check_strftime(pattern: Any, *, any_directive: bool = False) -> None:
-    """Refuse long patterns, and directives that do not mean the same on every machine."""
+    """Reject long patterns, and directives whose meaning depends on the machine."""
     if not isinstance(pattern, str):
         raise Fault(f"strftime expects a text, got {type(pattern).__name__}")
     if len(pattern) > MAX_PATTERN_CHARS:
@@ -243,7 +245,7 @@ def check_strftime(pattern: Any, *, any_directive: bool = False) -> None:
 
 
 def check_format_spec(spec: str) -> None:
-    """Refuse a `{}` field that is padded too far."""
+    """Reject a `{}` field that is too wide."""
     digits = "".join([letter if letter.isdigit() else " " for letter in spec]).split()
     if any(len(number) > 5 or int(number) > MAX_FIELD_WIDTH for number in digits):
         raise Fault(f"the format {spec[:40]!r} is wider than {MAX_FIELD_WIDTH:,} characters")
@@ -318,7 +320,7 @@ def striptags(meter: Meter, value: Any) -> None:
 
 
 def sum_filter(meter: Meter, value: Any, attribute: Any = None, start: Any = 0) -> None:
-    # The value may be a view of a dictionary, too.
+    # The value can be a view of a dictionary, too.
     if not isinstance(start, list | tuple) or not isinstance(value, Collection):
         return
     longest = meter.size(value).values
@@ -335,7 +337,7 @@ def json_guard(
     separators: Any = None,
     sort_keys: Any = False,
 ) -> None:
-    """Count the JSON text that is about to be made of a value."""
+    """Count the JSON text of a value before its creation."""
     step = len(indent) if isinstance(indent, str) else _count(indent)
     if step > MAX_INDENT:
         raise Fault(f"tojson: the indent is at most {MAX_INDENT}, got {step}")
@@ -367,7 +369,7 @@ def wordwrap(
     wrapstring: Any = None,
     break_on_hyphens: Any = True,
 ) -> None:
-    # A long word, or run of spaces, is copied for each line that is cut off from it.
+    # Each line of a long word, or of a run of spaces, copies the rest of it.
     longest = max((len(run[0]) for run in _RUN.finditer(str(value))), default=0)
     lines = _length(value) // max(1, _count(width)) + 1
     if min(lines, longest // max(1, _count(width))) * longest > MAX_SEARCH:

@@ -28,22 +28,22 @@ __all__ = [
 ]
 
 MAX_INT_BITS = 8192
-"""Bits of an integer."""
-_MAX_INT_DIGITS = 2466  # of a number with that many bits
+"""Maximum bits of an integer."""
+_MAX_INT_DIGITS = 2466  # digits of a number with `MAX_INT_BITS` bits
 _MAX_COLLIDING_KEYS = 1_000
-"""Keys whose hashes an attacker can choose. Finding one of them may compare it with all others."""
+"""Maximum number of keys whose hashes an attacker can choose: a lookup can compare a key with all of them."""
 _FIRST_CHOSEN_HASH = 1 << 60
-"""Numbers from here on can have the same hash: Python reduces them modulo 2**61 - 1."""
+"""Smallest number with a chosen hash: Python reduces numbers modulo 2**61 - 1."""
 _WIDE = 1 << 64
 _BITS_PER_CHAR = 1_024
-"""Square of bits of a large number that counts as one character: writing its digits takes quadratic time."""
+"""Squared bits of a large number per counted character: writing its digits takes quadratic time."""
 _CHARS_PER_ITEM = 8
-"""Characters that an item of a new list counts as: the size of a reference."""
-_TOO_LARGE = "a value is too large: its parts are counted as often as they are contained"
+"""Characters that are counted for an item of a new list: the size of a reference."""
+_TOO_LARGE = "a value is too large; a part that is contained several times is counted each time"
 _LARGE = 1_000
-"""Characters or items that take long enough to look at the clock."""
+"""Minimum number of characters or items before the clock is read."""
 ROUNDS_PER_LOOK = 64
-"""Rounds of a loop, or small operations, between two looks at the clock."""
+"""Rounds of a loop, or small operations, between two reads of the clock."""
 _CHARS_PER_VALUE = 6
 """Characters of a short value in the text of a list, such as `None, `."""
 VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
@@ -56,27 +56,27 @@ _SCALARS = frozenset({bool, float, type(None)})
 class Limits:
     """Maximum work of one rendering.
 
-    C code cannot be interrupted. So the clock is read between operations, and the size of what a single operation reads
-    or makes is limited before it runs.
+    C code cannot be interrupted, so the clock is read between operations, and the sizes of the input and result of an
+    operation are limited before it runs.
     """
 
     rounds: int = 500_000
-    """Rounds of all loops together, and items that filters visit."""
+    """Maximum rounds of all loops and items visited by filters."""
     output_chars: int = 4_000_000
-    """Characters of the output, and of any single text."""
+    """Maximum characters of the output, and of any single text."""
     text_chars: int = 48_000_000
-    """Characters of all intermediate texts together; an item of a new list counts as 8."""
+    """Maximum characters of all intermediate texts; an item of a new list counts as 8."""
     seconds: float = 0.7
-    """CPU time of the thread. One operation that cannot be interrupted can take half a second more."""
+    """Maximum CPU seconds of the thread. An uninterruptible operation can take half a second more."""
 
 
 DEFAULT = Limits()
 CHAT_LIMITS = Limits(output_chars=8_000_000)
-"""Limits of a chat template: a context of some million tokens passes."""
+"""Limits of a chat template: enough for a context of some million tokens."""
 
 
 class Size(NamedTuple):
-    """Size of a nested value, with a value that is contained twice counted twice."""
+    """Size of a nested value; a value that is contained twice counts twice."""
 
     values: int
     chars: int
@@ -85,7 +85,7 @@ class Size(NamedTuple):
 
     @property
     def written(self) -> int:
-        """Characters of its text, as far as they are known: also the signs and the indent around each value."""
+        """Estimated characters of its text, including the punctuation and indent around each value."""
         if not self.depth:
             return self.chars
         return self.chars + self.values * (_CHARS_PER_VALUE + self.depth)
@@ -96,7 +96,7 @@ def _too_long(chars: int, max_chars: int) -> Fault:
 
 
 def join_output(texts: Collection[str], max_chars: int) -> str:
-    """Join the parts of an output: the same long text can be many of them, and all together longer than the memory.
+    """Join the parts of an output, after a check of the length: one long text can be repeated in many parts.
 
     Raises:
         Fault: The output is longer than `max_chars`.
@@ -108,7 +108,7 @@ def join_output(texts: Collection[str], max_chars: int) -> str:
 
 
 def refuse_large(*numbers: Any) -> None:
-    """Refuse integers that are so large that arithmetic or printing takes long."""
+    """Reject integers whose arithmetic or printing would be slow."""
     for number in numbers:
         if isinstance(number, int) and number.bit_length() > MAX_INT_BITS:
             raise Fault(f"the number is too large: it has more than {MAX_INT_BITS:,} bits")
@@ -120,8 +120,8 @@ class Meter:
     """Work of one rendering, counted against its limits.
 
     Attributes:
-        rounds: Rounds that are left.
-        chars: Characters of intermediate texts that are left.
+        rounds: Remaining rounds.
+        chars: Remaining characters of intermediate texts.
     """
 
     __slots__ = ("_calls", "_end", "_level", "chars", "limits", "rounds")
@@ -136,11 +136,11 @@ class Meter:
 
     @property
     def seconds(self) -> float:
-        """CPU time that is left."""
+        """Remaining CPU seconds."""
         return self.limits.seconds if self._end is None else self._end - thread_time()
 
     def look(self) -> None:
-        """Check the clock. It starts here: most templates have no loop, and reading it takes as long as a name."""
+        """Check the clock. The first call starts it: most templates have no loop and need no clock."""
         now = thread_time()
         if self._end is None:
             self._end = now + self.limits.seconds
@@ -148,25 +148,25 @@ class Meter:
             raise LimitReached(f"the template takes too long: more than {self.limits.seconds} s of CPU time")
 
     def tick(self) -> None:
-        """Count a small operation; check the clock after some of them."""
+        """Count a small operation; check the clock after several operations."""
         self._calls += 1
         if self._calls >= ROUNDS_PER_LOOK:
             self._calls = 0
             self.look()
 
     def visit(self, count: int) -> None:
-        """Count rounds of a loop, or items that an operation visits, before that happens."""
+        """Count the rounds of a loop, or the items of an operation, before it starts."""
         self.rounds -= count
         if self.rounds < 0:
             raise LimitReached(f"the template does too much work: more than {self.limits.rounds:,} rounds and items")
-        # Loops with more rounds than that look at the clock between them, too.
+        # Loops with more rounds check the clock between rounds, too.
         self._calls += count
         if self._calls >= ROUNDS_PER_LOOK:
             self._calls = 0
             self.look()
 
     def make(self, chars: int) -> None:
-        """Count an intermediate text, before it is made if its length is known."""
+        """Count an intermediate text, before its creation if the length is known."""
         if chars > self.limits.output_chars:
             raise _too_long(chars, self.limits.output_chars)
         self._use(chars)
@@ -182,12 +182,12 @@ class Meter:
             self.look()
 
     def join(self, texts: Collection[str]) -> str:
-        """Return texts as one text, which is counted before it is made."""
+        """Return the joined texts; the result is counted before its creation."""
         self.make(sum(map(len, texts)))
         return "".join(texts)
 
     def make_items(self, count: int, chars: int = _CHARS_PER_ITEM) -> None:
-        """Count the items of a new list, each of which takes the memory of some characters."""
+        """Count the items of a new list; an item counts as several characters."""
         self._use(count * chars)
 
     def _use(self, chars: int) -> None:
@@ -198,7 +198,7 @@ class Meter:
             self.look()
 
     def result(self, value: Any) -> Any:
-        """Return a value that an operation made, after counting it."""
+        """Count the result of an operation, and return it."""
         if isinstance(value, str | bytes):
             self.make(len(value))
         elif isinstance(value, list | tuple):
@@ -215,11 +215,13 @@ class Meter:
         self.tick()
 
     def leave(self) -> None:
-        """End what `enter` started."""
+        """Finish the macro, recursive loop or block of `enter`."""
         self._level -= 1
 
     def deep(self, value: Any) -> Any:
-        """Return a value that C code is about to walk through, after limiting its size; look before a long text."""
+        """Check the size of a value before C code iterates over it, and return the value; check the clock for a long
+        text.
+        """
         if isinstance(value, _TEXTS):
             if len(value) > _LARGE:
                 self.look()
@@ -230,11 +232,11 @@ class Meter:
     def size(self, value: Any) -> Size:
         """Return the size of a value.
 
-        Values are counted as often as they are contained: C code that compares, hashes or writes a value does the same,
-        and twenty lists can contain each other a million times.
+        A value is counted each time it is contained, because C code compares, hashes or writes it each time: twenty
+        nested lists can contain each other a million times.
 
         Raises:
-            Fault: It is too large or nests too deeply.
+            Fault: The value is too large or nests too deeply.
         """
         if isinstance(value, str):
             return Size(1, len(value), 0)
@@ -250,7 +252,7 @@ class Meter:
                 if chars > self.limits.text_chars:
                     raise Fault(_TOO_LARGE)
             depth += 1
-            if depth > MAX_DEPTH + 4 and inner:  # arguments and pairs of a mapping are levels too
+            if depth > MAX_DEPTH + 4 and inner:  # arguments and pairs of a mapping are also levels
                 raise Fault(f"a value nests deeper than {MAX_DEPTH} levels")
             level = inner
         if values + chars > _LARGE:
@@ -258,13 +260,13 @@ class Meter:
         return Size(values, chars, depth)
 
     def keys(self, keys: Collection[Any]) -> None:
-        """Check values that are about to become keys of one mapping or set."""
+        """Check values before they become keys of one mapping or set."""
         self.deep(keys)
         if sum(map(_has_chosen_hash, keys)) > _MAX_COLLIDING_KEYS:
             raise Fault(f"more than {_MAX_COLLIDING_KEYS:,} keys are tuples or large numbers")
 
     def items(self, value: Iterable[Any]) -> list[Any]:
-        """Return the items of an iterator, each counted before the next one is made."""
+        """Return the items of an iterator, counting each item before the next item is created."""
         listed: list[Any] = []
         for item in value:
             self.rounds -= 1
@@ -277,7 +279,7 @@ class Meter:
 
 
 def _scan(container: Iterable[Any], inner: list[Any]) -> int:
-    """Return the number of characters of the items of a container, and append the containers among them to `inner`."""
+    """Return the number of characters of the items of a container, and append its containers to `inner`."""
     chars = 0
     for item in container:
         kind = type(item)
@@ -300,14 +302,14 @@ def _scan(container: Iterable[Any], inner: list[Any]) -> int:
 
 
 def _has_chosen_hash(key: Any) -> bool:
-    """True if other keys with the same hash are easy to find: the hash of a text is a secret of the process."""
+    """True if other keys with the same hash are easy to construct. The hash of a text is secret."""
     if isinstance(key, int | float):
         return not -_FIRST_CHOSEN_HASH < key < _FIRST_CHOSEN_HASH
     return not isinstance(key, str | bytes | None)
 
 
 class SharedLimits:
-    """Limits that several small renderings use up together, with half of the time of one rendering."""
+    """Limits shared by several small renderings, with half of the time of one rendering."""
 
     def __init__(self, limits: Limits, output_chars: int | None = None) -> None:
         output_chars = limits.output_chars if output_chars is None else min(output_chars, limits.output_chars)
@@ -315,6 +317,6 @@ class SharedLimits:
         """Limits of the next rendering."""
 
     def use(self, meter: Meter) -> None:
-        """Subtract the work of a rendering that ended or failed."""
+        """Subtract the work of a finished or failed rendering."""
         seconds = max(0.0, meter.seconds)
         self.left = replace(self.left, rounds=max(0, meter.rounds), text_chars=max(0, meter.chars), seconds=seconds)

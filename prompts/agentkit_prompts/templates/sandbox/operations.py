@@ -1,7 +1,7 @@
 """Filters, tests, functions and methods of templates, in one table.
 
-Jinja and Python add names in new versions. A name that is in no row is refused, because its cost is not known. The rows
-with a rule are the restrictions against Jinja, which the documentation shows.
+Jinja and Python add names in new versions. A name without a row is rejected, because its cost is unknown. Rows with a
+rule are the restrictions against Jinja, which the documentation lists.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NOT_AVAILABLE = "not available"
 
 
 class Operation(NamedTuple):
-    """One row of the table: names that are treated in the same way."""
+    """One row of the table: names with the same rules."""
 
     kind: Kind
     names: str
@@ -43,23 +43,24 @@ class Operation(NamedTuple):
     owners: tuple[type, ...] = ()
     """Types of data that a method belongs to."""
     guard: Guard | None = None
-    """Check of an operation whose time or result is not limited by the size of what it reads."""
+    """Check of an operation whose time or result is not proportional to the size of its input."""
     reads: Reads = "value"
-    """Part of the value that a filter or test reads, and that is counted before it runs.
+    """Part of the value that a filter or test reads; it is counted before the call.
 
-    `value` and `kind` take the same time for every value, `items` visits the items of a list, `nested` also the values
-    inside of them. `text` reads the text of the value; the result for `short text` is hardly longer than that.
-    `numbers` divides, and `undefined` accepts undefined values.
+    `value` and `kind` take constant time, `items` visits the items of a list, `nested` also their nested values. `text`
+    reads the text of the value; the result of `short text` has about the length of the text. `numbers` divides, and
+    `undefined` accepts undefined values.
     """
     attribute: int | None = None
     """Position of the argument `attribute` of a filter: a path that is followed for each item."""
     max_chars: int = 0
-    """Maximum characters of the value; 0 without a limit. For filters written in Python or with regular expressions."""
+    """Maximum characters of the value; 0 without a limit. Used for filters written in Python or with regular
+    expressions."""
     rule: str = ""
     """Restriction against Jinja; empty without one."""
     reason: str = ""
     use: Literal["all", "prompt"] = "all"
-    """`prompt` if the restriction is not for chat templates: they mean what they mean to `transformers`."""
+    """`prompt` if the restriction does not apply to chat templates, which behave as in `transformers`."""
 
     def path_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return the argument `attribute` of a filter; None without one."""
@@ -78,7 +79,7 @@ class Operation(NamedTuple):
 
 
 class Dict:
-    """The function `dict` of templates. The class itself would offer more than templates can call."""
+    """Function `dict` of templates. The class itself would offer more methods than templates can call."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
         return dict(*args, **kwargs)
@@ -90,9 +91,9 @@ class Dict:
 _SLOW = "slow for long texts, and cannot be interrupted"
 _QUADRATIC = "quadratic, and cannot be interrupted"
 _ANY_LENGTH = "the result can be of any length"
-_SAME_TEXT = "the same context gives the same text"
+_SAME_TEXT = "the same context must render the same text"
 _READ_ONLY = "a template does not change the values that it reads"
-_OF_MACHINE = "reads the clock or the time zone of the machine, or makes another date"
+_OF_MACHINE = "reads the clock or the time zone of the machine, or creates another date"
 _SEARCH = f"length of the text times length of the argument is at most {MAX_SEARCH:,}"
 _TEXTS = (str, bytes)
 _DATES = (date, time)
@@ -202,7 +203,9 @@ OPERATIONS = (
     Operation("method", "dst tzname utcoffset", (datetime, time)),
     Operation("method", "combine date time timetz", (datetime,)),
     Operation("method", "total_seconds", (timedelta,)),
-    Operation("method", "strftime", _DATES, rule=_STRFTIME, reason="others depend on the machine", use="prompt"),
+    Operation(
+        "method", "strftime", _DATES, rule=_STRFTIME, reason="other directives depend on the machine", use="prompt"
+    ),
     Operation("method", _CLOCK, _DATES, rule=NOT_AVAILABLE, reason=_OF_MACHINE, use="prompt"),
     Operation("method", "next reset", (Cycler,)),
     Operation("method", "changed cycle", (LoopContext,)),
@@ -226,7 +229,7 @@ def rows_of(kind: Kind, *, is_prompt: bool) -> dict[str, Operation]:
 
 
 FUNCTIONS = frozenset(rows_of("function", is_prompt=True))
-"""Functions of templates. A name is one of them if it is called; anywhere else it is read from outside first."""
+"""Functions of templates. A called name is a function; any other name is first read from the context."""
 _METHODS: dict[str, list[Operation]] = {}
 """Rows of methods, by the name of the method."""
 for _row in OPERATIONS:
@@ -236,7 +239,7 @@ for _row in OPERATIONS:
 
 
 def method_row(owner: object, name: str) -> Operation | None:
-    """Return the row of a method of a value or class of data; None if it is in no row."""
+    """Return the row of a method of a value or class of data; None without a row."""
     kind = owner if isinstance(owner, type) else type(owner)
     for row in _METHODS.get(name, ()):
         if issubclass(kind, row.owners):

@@ -1,4 +1,4 @@
-"""From the text of a prompt template, in Jinja's syntax or as an f-string, to a checked syntax tree."""
+"""Parser of prompt templates, in Jinja or f-string syntax, to a checked syntax tree."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def parse(source: str, file: str | None, first_line: int) -> nodes.Template:
     """Return the syntax tree of a template.
 
     Raises:
-        TemplateError: It is not a template, is too large, or uses what prompts may not use.
+        TemplateError: The source is not a template, is too large, or uses unsupported syntax.
     """
     try:
         tree = prompt_environment().parse(source)
@@ -43,7 +43,7 @@ def parse(source: str, file: str | None, first_line: int) -> nodes.Template:
     except RecursionError as error:
         raise TemplateError("the template nests too deeply", file=file, line=first_line) from error
     except (ValueError, OverflowError) as error:
-        raise TemplateError(f"a number cannot be read: {error}", file=file, line=first_line) from error
+        raise TemplateError(f"invalid number: {error}", file=file, line=first_line) from error
     _check(tree, file, first_line)
     return tree
 
@@ -52,7 +52,7 @@ def parse_fstring(source: str, file: str | None, first_line: int) -> nodes.Templ
     """Return the syntax tree of a template in f-string syntax.
 
     Raises:
-        TemplateError: A brace is alone, or a field is not a plain name; the message gives the column.
+        TemplateError: A brace is unmatched, or a field is not a plain name; the message contains the column.
     """
     items: list[nodes.Expr] = []
     literal = ""
@@ -76,7 +76,7 @@ def parse_fstring(source: str, file: str | None, first_line: int) -> nodes.Templ
         if name is None:
             raise fail(f"a single {match[0]!r}: write {match[0] * 2!r} for the character itself", match.start())
         if not name.isidentifier() or name[:1] == "_":
-            raise fail(f"{{{name[:40]}}} is not a plain name: f-string templates take {{name}} only", match.start())
+            raise fail(f"{{{name[:40]}}} is not a plain name: f-string templates accept only {{name}}", match.start())
         fields += 1
         if fields > _MAX_FIELDS:
             raise fail(f"the template has more than {_MAX_FIELDS:,} fields", match.start())
@@ -94,7 +94,7 @@ def parse_fstring(source: str, file: str | None, first_line: int) -> nodes.Templ
 
 
 def _check(tree: nodes.Template, file: str | None, first_line: int) -> None:
-    """Refuse nodes that prompts may not use, and unknown filters and tests."""
+    """Reject unsupported nodes, and unknown filters and tests."""
     for level in levels(tree):
         for node in level:
             problem = _problem(node) or _unknown_name(node)
@@ -107,7 +107,8 @@ def _problem(node: nodes.Node) -> str | None:
     match node:
         case nodes.TemplateData() if MEDIA_OPENING in node.data:
             return (
-                f"the template itself holds {MEDIA_OPENING!r}, which opens a media marker: give media as content parts"
+                f"the template itself contains {MEDIA_OPENING!r}, which opens a media marker: pass media as content "
+                f"parts"
             )
         case nodes.Const(value=int() as number) if number.bit_length() > MAX_INT_BITS:
             return "the number is too large"
@@ -122,7 +123,7 @@ def _problem(node: nodes.Node) -> str | None:
 def _unknown_name(node: nodes.Node) -> str | None:
     environment = prompt_environment()
     if isinstance(node, nodes.Filter) and node.name not in environment.filters:
-        return f"there is no filter {node.name!r}{nearest(node.name, environment.filters)}"
+        return f"unknown filter {node.name!r}{nearest(node.name, environment.filters)}"
     if isinstance(node, nodes.Test) and node.name not in environment.tests:
-        return f"there is no test {node.name!r}{nearest(node.name, environment.tests)}"
+        return f"unknown test {node.name!r}{nearest(node.name, environment.tests)}"
     return None

@@ -1,4 +1,4 @@
-"""A compiled prompt template: the names it needs, the sites it prints, and how to run it."""
+"""Compiled prompt templates: their names, their sites, and their rendering."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Code:
     eval_context: EvalContext
     filename: str
     lines: list[tuple[int, int]]
-    """First line of code, and the line of the template that it belongs to."""
+    """First lines of code, with their lines of the template."""
 
     def line_of(self, error: Exception) -> int | None:
         """Return the line of the template at which an error was raised."""
@@ -55,38 +55,38 @@ class _Code:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Program:
-    """A compiled template, shared by everyone who compiles the same source."""
+    """A compiled template, shared by all callers with the same source."""
 
     source: str
-    """The text it was compiled from."""
+    """Text of the template."""
     file: str | None
     limits: Limits
     literal: str | None
-    """The whole text if it has nothing to evaluate, None otherwise."""
+    """The whole text if it has nothing to evaluate, else None."""
     names: Mapping[str, int] = field(default_factory=lambda: _NO_NAMES)
-    """Names it reads from outside, each with the first line it is read on."""
+    """Names that it reads from the context, each with its first line."""
     required: frozenset[str] = frozenset()
-    """Names of these without which rendering fails."""
+    """Names that must be defined."""
     kwargs: Mapping[str, bool] = field(default_factory=lambda: _NO_NAMES)
-    """Names it reads from `additional_kwargs`; True if rendering fails without them."""
+    """Names that it reads from `additional_kwargs`; True for a required name."""
     sites: tuple[Site, ...] = ()
-    """Every `{{ }}` whose value appears in the pieces."""
+    """All `{{ }}` whose values appear in the pieces."""
     code: _Code | None = None
     remote: Callable[[Mapping[str, object]], Trace] | None = None
-    """Evaluates an isolated template in its process."""
+    """Remote evaluator of an isolated template."""
 
     def trace(self, values: Mapping[str, object]) -> Trace:
-        """Evaluate the template over named values.
+        """Render the template over named values.
 
         Raises:
-            TemplateError: Something is undefined, has no text, is not allowed, or takes more than the limits.
+            TemplateError: A value is undefined, has no text, is not allowed, or exceeds the limits.
         """
         if self.remote is not None and self.literal is None:
             return self.remote(values)
         code = self.code
         if code is None:
             texts = [self.literal] if self.literal else []
-            # The limits are for templates: text that has nothing to evaluate can be of any length.
+            # Limits apply to templates only: literal text can have any length.
             return Trace((), texts, [((None,) * len(texts), ())], sum(map(len, texts)))
         try:
             context = code.context(code.eval_context, values, Meter(self.limits))
@@ -98,7 +98,7 @@ class Program:
             raise self._located(code, error, values) from error
 
     def _located(self, code: _Code, error: Exception, values: Mapping[str, object]) -> TemplateError:
-        """Return an error with the line of the template at which it happened."""
+        """Return an error with its line of the template."""
         message = _message(error, values)
         if not isinstance(error, Fault):
             return TemplateError(message, file=self.file, line=code.line_of(error))
@@ -118,7 +118,7 @@ def _message(error: Exception, values: Mapping[str, object]) -> str:
         case RecursionError():
             return "the template or its data nests too deeply"
         case MemoryError():
-            return "the template needs more memory than there is"
+            return "the template needs more memory than available"
     return message_of(error)
 
 
@@ -134,7 +134,7 @@ def _generate(tree: nodes.Template, analysis: Analysis, file: str | None, first_
     """Return the Python function of a checked syntax tree.
 
     Raises:
-        TemplateError: Jinja or Python refuses it, for example because too many loops are nested in each other.
+        TemplateError: Jinja or Python rejects it, for example because too many loops are nested.
     """
     from jinja2 import TemplateSyntaxError
     from jinja2.nodes import EvalContext
@@ -163,10 +163,10 @@ def _generate(tree: nodes.Template, analysis: Analysis, file: str | None, first_
 def _compile(source: str, syntax: Syntax, file: str | None, first_line: int, limits: Limits) -> Program:
     if syntax == "literal":
         if MEDIA_OPENING in source:
-            message = f"the text holds {MEDIA_OPENING!r}, which opens a media marker: give media as content parts"
+            message = f"the text contains {MEDIA_OPENING!r}, which opens a media marker: pass media as content parts"
             raise TemplateError(message, file=file)
         return Program(source, file, limits, source)
-    # Modules that only compiling needs are imported when the first template is compiled.
+    # Modules for compilation are imported at the first compilation.
     from agentkit_prompts.templates.sandbox.parse import parse, parse_fstring
     from agentkit_prompts.templates.sandbox.static_analysis import analyse
 
@@ -192,7 +192,7 @@ def compile_program(
     first_line: int = 1,
     limits: Limits = DEFAULT,
 ) -> Program:
-    """Compile a template, or return the program that was compiled from it before.
+    """Compile a template, or return its cached program.
 
     Args:
         source: Text of the template.
@@ -202,10 +202,10 @@ def compile_program(
         limits: Maximum work of one rendering.
 
     Raises:
-        TemplateError: It is not a template, is too large, or uses what prompts may not use.
+        TemplateError: The source is not a template, is too large, or uses unsupported syntax.
     """
     if not isinstance(source, str):
-        raise TemplateError(f"a template is text, got {type(source).__name__}", file=file)
+        raise TemplateError(f"expected a template as text, got {type(source).__name__}", file=file)
     if syntax not in get_args(Syntax):
         raise TemplateError(f"unknown template syntax {syntax!r}: expected jinja, fstring or literal", file=file)
     if syntax == "literal" or len(source) > _MAX_CACHED_SOURCE:

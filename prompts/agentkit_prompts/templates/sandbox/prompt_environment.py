@@ -1,4 +1,4 @@
-"""The sandbox of prompt templates: strict, canonical text of values, fields instead of methods."""
+"""Sandbox of prompt templates: strict names, canonical text of values, and fields without methods."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _JINJA_FILTERS: dict[str, Any] = dict(FILTERS)
 
 
 def _percent(meter: Meter, template: str, values: Any) -> str:
-    """Fill the `%` fields of a text: numbers as Python does, other values with their text."""
+    """Fill the `%` fields of a text: numbers as in Python, other values with their text."""
 
     def operand(value: Any) -> Any:
         return value if isinstance(value, int | float | Decimal) else text(meter, value)
@@ -99,7 +99,7 @@ def _escape(value: str) -> str:
 
 
 class PromptEnvironment(BoundedEnvironment):
-    """The sandbox of prompt templates."""
+    """Sandbox of prompt templates."""
 
     code_generator_class = TracingCodeGenerator
     context_class = PromptContext
@@ -143,7 +143,7 @@ class PromptEnvironment(BoundedEnvironment):
         if isinstance(__obj, BuiltinMethodType | MethodType) and __obj.__name__ == "strftime":
             check_strftime(*args)
         result: Any = super().call(__context, __obj, *args, **kwargs)
-        # A view has no text.
+        # A view of a dictionary has no text.
         return list(result) if type(result) in VIEWS else result
 
 

@@ -1,6 +1,6 @@
-"""Analysis of a template before it runs: the names it reads from outside, and the origin of each `{{ }}`.
+"""Static analysis of a template: the names it reads from the context, and the origin of each `{{ }}`.
 
-One walk over the syntax tree follows values through `set`, `for`, `with`, macros and namespaces. A site can get more
+One walk over the syntax tree follows values through `set`, `for`, `with`, macros and namespaces. A site can have more
 roots than it reads, never fewer.
 """
 
@@ -20,37 +20,37 @@ from agentkit_prompts.templates.sandbox.values import Site
 __all__ = ["Analysis", "analyse"]
 
 _COUNTERS = frozenset(("depth", "depth0", "first", "index", "index0", "last", "length", "revindex", "revindex0"))
-"""Fields of `loop` that say nothing about its items."""
+"""Fields of `loop` that do not depend on its items."""
 
 _Path: TypeAlias = tuple[Any, ...]
 """The steps of `a.b[0]`: names, keys, positions and loop indices."""
 
 _CELL = "\0"
-"""Root that represents all values that are ever stored in a namespace."""
+"""Root of all values that are stored in namespaces."""
 _KWARGS = (("additional_kwargs",), ("user_input", "additional_kwargs"))
 _KWARG = "additional_kwargs."
 _MAPPINGS = {*_KWARGS, ("extra",)}
 _LOOSE = frozenset({"d", "default", "defined", "undefined"})
-"""Filters and tests of values that may be undefined."""
+"""Filters and tests of values that can be undefined."""
 _MAX_PASSES = 10
 
 
 class Analysis(NamedTuple):
-    """Names that one template reads, and values that it prints."""
+    """Names that a template reads, and values that it prints."""
 
     names: dict[str, int]
-    """Names read from outside, each with the first line it is read on."""
+    """Names read from the context, each with its first line."""
     required: frozenset[str]
-    """Names of these without which rendering fails."""
+    """Names that must be defined."""
     kwargs: dict[str, bool]
-    """Names read from the additional kwargs; True if rendering fails without them."""
+    """Names read from the additional kwargs; True for a required name."""
     sites: tuple[Site, ...]
     numbers: dict[int, int]
-    """id of a syntax node -> number of its site."""
+    """Id of a syntax node -> number of its site."""
 
 
 class _Loop(NamedTuple):
-    """A step of a path that is the index of the k-th loop."""
+    """Step of a path: the index of the k-th loop."""
 
     k: int
 
@@ -96,10 +96,10 @@ class _Walk:
         self.found: list[tuple[nodes.Node, _Value]] = []
         self.buffer: set[str] | None = None
         self.defined = _NONE
-        """Names and additional kwargs that are defined, as the tests around show: `name`, `additional_kwargs.name`."""
+        """Names and additional kwargs that enclosing tests prove to be defined: `name`, `additional_kwargs.name`."""
         self.in_macro = False
         self.late = False
-        """True if names can be bound later: the body of a macro runs when the macro is called."""
+        """True if names can be bound later: a macro body runs at a call of the macro."""
 
     def state(self) -> tuple[Any, ...]:
         return (len(self.stored), len(self.arguments), sum(map(len, self.bound.values())), len(self.bound))
@@ -120,7 +120,7 @@ class _Walk:
 
     @contextmanager
     def under(self, **state: Any) -> Iterator[None]:
-        """Change attributes of the walk for as long as the block runs."""
+        """Change attributes of the walk for the duration of the block."""
         outer = {name: getattr(self, name) for name in state}
         vars(self).update(state)
         try:
@@ -135,7 +135,7 @@ class _Walk:
         return self.under(defined=self.defined | kwargs)
 
     def lookup(self, name: str, line: int, guarded: bool = False) -> _Value:
-        """Return the value of a name; `guarded` if it may be undefined."""
+        """Return the value of a name; `guarded` if it can be undefined."""
         value = self.scope.get(name)
         if value is not None:
             return _Value(value.roots | self.bound.get(name, set())) if self.late else value
@@ -223,7 +223,7 @@ class _Walk:
         return self.scope
 
     def merged(self, name: str, branches: list[dict[str, _Value]], line: int) -> _Value:
-        """Return the value of a name after any of some branches."""
+        """Return the merged value of a name after several branches."""
         values = [branch[name] if name in branch else self.lookup(name, line) for branch in branches]
         if all(value == values[0] for value in values):
             return values[0]
@@ -284,7 +284,7 @@ class _Walk:
     # expressions
 
     def value(self, node: nodes.Node, guarded: bool = False) -> _Value:
-        """Return the value of an expression; `guarded` if it may be undefined."""
+        """Return the value of an expression; `guarded` if it can be undefined."""
         match node:
             case nodes.Name():
                 return self.lookup(node.name, node.lineno, guarded)
@@ -315,7 +315,7 @@ class _Walk:
         return _Value(source.roots | self.value(node.arg).roots)
 
     def either(self, node: nodes.And | nodes.Or, guarded: bool) -> _Value:
-        # The left side of `or` may be undefined.
+        # The left side of `or` can be undefined.
         is_or = isinstance(node, nodes.Or)
         left = self.value(node.left, is_or).roots
         with self.knowing(self.shown(node.left, not is_or)):
@@ -334,14 +334,14 @@ class _Walk:
         return _NONE.union(*(self.value(item).roots for item in expressions if item is not None))
 
     def defined_name(self, test: nodes.Test) -> frozenset[str]:
-        """Return the additional kwarg that is there if a variable is defined."""
+        """Return the additional kwarg that is defined if a variable is defined."""
         path = self.value(test.node, guarded=True).path
         if path is not None and len(path) == 1:
             return frozenset(path)
         return _kwarg(path)
 
     def shown(self, test: nodes.Node, outcome: bool) -> frozenset[str]:
-        """Return the additional kwargs that are there when a test had an outcome."""
+        """Return the names that an outcome of a test proves to be defined."""
         match test:
             case nodes.Test() if test.name == ("defined" if outcome else "undefined"):
                 return self.defined_name(test)
@@ -417,7 +417,7 @@ def _pointer(path: _Path) -> str:
 
 
 def _kwarg(path: _Path | None) -> frozenset[str]:
-    """Return the additional kwarg that a path ends at, as `additional_kwargs.name`, if it does."""
+    """Return the additional kwarg at the end of a path as `additional_kwargs.name`, or None."""
     if path is None or path[:-1] not in _KWARGS or not isinstance(path[-1], str):
         return _NONE
     return frozenset({_KWARG + path[-1]})

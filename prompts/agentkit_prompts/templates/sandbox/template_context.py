@@ -27,11 +27,11 @@ __all__ = ["BoundedContext", "PromptContext"]
 _ONLY_TEXT = frozenset({str})
 _PLAIN = frozenset({str, int, float, bool})
 _LISTS = frozenset({list, tuple, FrozenList})
-"""Types of most values of loops."""
+"""Most frequent types of loop values."""
 
 
 class _Watched:
-    """Items of a long loop, with a look at the clock between some of them."""
+    """Items of a long loop, with regular checks of the clock."""
 
     def __init__(self, items: Any, look: Callable[[], None]) -> None:
         self._items = items
@@ -68,7 +68,7 @@ class BoundedContext(Context):
 
     def derived(self, locals: dict[str, Any] | None = None) -> Context:
         context = super().derived(locals)
-        # It is a BoundedContext too. Without limits its meter is None.
+        # This context is also a BoundedContext. Without limits its meter is None.
         context.meter = getattr(self, "meter", None)  # type: ignore[attr-defined]
         return context
 
@@ -99,13 +99,13 @@ class BoundedContext(Context):
         return self.meter.join(list(texts))
 
     def rounds(self, value: Any) -> Any:
-        """Return the items of a loop, after counting its rounds."""
+        """Count the rounds of a loop, and return its items."""
         items = value
         if hasattr(value, "__len__"):
             self.meter.visit(len(value))
         else:
             items = self.meter.items(value)
-        # The body of a short loop that is in another one is watched with the rounds of that loop.
+        # The rounds of the outer loop check the clock for a short inner loop.
         return items if len(items) < ROUNDS_PER_LOOK else _Watched(items, self.meter.look)
 
     def loop(self, items: Any, undefined: Any, recurse: Any = None, depth0: int = 0) -> LoopContext:
@@ -115,24 +115,24 @@ class BoundedContext(Context):
         return LoopContext(self.rounds(items), undefined, recurse, depth0)
 
     def inside(self, container: Any) -> Any:
-        """Return a container in which a value is looked for, after limiting its size."""
+        """Check the size of a container before a membership test, and return it."""
         if not isinstance(container, dict):
             self.meter.deep(container)
         return container
 
     def mapping(self, pairs: tuple[tuple[Any, Any], ...]) -> dict[Any, Any]:
-        """Return a dictionary, after checking its keys."""
+        """Check the keys of a dictionary, and return it."""
         self.meter.keys([key for key, _ in pairs])
         return dict(pairs)
 
 
 class PromptContext(BoundedContext):
-    """Variables of a prompt template, and what it has printed. A value goes before a function of the same name.
+    """Variables of a prompt template, and its output. A value takes precedence over a function of the same name.
 
     Attributes:
         texts: Parts of the text in order.
         marks: Origins of the texts, as in `Trace`.
-        has_parts: True if media or rendered text are among the texts.
+        has_parts: True if the texts contain media or rendered text.
     """
 
     name = None
@@ -140,7 +140,7 @@ class PromptContext(BoundedContext):
     has_parts = False
 
     def __init__(self, eval_context: EvalContext, values: Mapping[str, Any], meter: Meter) -> None:
-        # Without the preparations of Jinja for blocks and imports, which take as long as a short template.
+        # Skip the preparations of Jinja for blocks and imports, which take as long as a short template.
         self.environment = eval_context.environment
         self.eval_ctx = eval_context
         self.parent = values  # type: ignore[assignment]  # any mapping: Jinja only reads it
@@ -209,11 +209,11 @@ class PromptContext(BoundedContext):
 
 
 def _refuse_unordered(value: Any) -> None:
-    """Refuse values that have no items in an order, as texts or lists have."""
+    """Reject values without ordered items."""
     kind = type(value)
     if isinstance(value, set | frozenset):
         raise Fault(f"a {kind.__name__} has no fixed order: sort it first, with `|sort`")
     if isinstance(value, bytes | bytearray | memoryview):
-        raise Fault(f"{kind.__name__} is not text: decode it before it gets here")
+        raise Fault(f"{kind.__name__} is not text: decode it before the template")
     if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
         raise Fault(f"{kind.__name__} cannot be looped over: expected a list, a mapping or text")

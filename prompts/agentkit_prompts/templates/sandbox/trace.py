@@ -19,7 +19,7 @@ class Mark(NamedTuple):
     sites: tuple[int | None, ...]
     """Number of the site of each text; None for text of the template itself."""
     indices: tuple[int, ...]
-    """Index of the round of each loop around it, outermost first."""
+    """Index of the round of each enclosing loop, outermost first."""
 
 
 class Piece(NamedTuple):
@@ -38,14 +38,14 @@ class Piece(NamedTuple):
 
 
 class Trace:
-    """Text of one rendering, and the origin of its parts. Markers of media that are only text are broken.
+    """Text of one rendering, and the origin of its parts. Text that looks like a media marker is broken.
 
     Attributes:
         sites: Every `{{ }}` of the template.
         texts: Parts of the text in order.
-        marks: Plain tuples in the form of `Mark`, which together have a site for each of the texts. Generated code
-            appends them, and a plain tuple takes a fifth of the time of a named one.
-        has_parts: True if media or rendered text are in it.
+        marks: Plain tuples in the form of `Mark`, with a site for each of the texts. Generated code appends them; a
+            plain tuple takes a fifth of the time of a named tuple.
+        has_parts: True if it contains media or rendered text.
         text: The whole text, one marker for each media part.
 
     Raises:
@@ -76,7 +76,7 @@ class Trace:
             self.text = "".join(self.texts)
 
     def _line_of_limit(self, max_chars: int) -> int | None:
-        """Return the line of the expression whose text passes the limit of the output."""
+        """Return the line of the expression whose text exceeds the limit of the output."""
         length = 0
         line = None
         for piece in self.pieces():
@@ -88,7 +88,7 @@ class Trace:
         return line
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the text, cut at every `{{ }}`."""
+        """Yield the text, split at every `{{ }}`."""
         texts = iter(self.texts)
         for sites, indices in self.marks:
             for site in sites:
@@ -96,12 +96,12 @@ class Trace:
 
 
 def _without_false_markers(piece: Piece) -> str:
-    """Return the text of a piece in which everything that reads like a media marker is one, or is broken."""
+    """Return the text of a piece; text that looks like a media marker and is not a marker is broken."""
     text, site, _ = piece
     kind = type(text)
     if kind is Composed:
         return str.__str__(text)
-    # Text of the template was checked when it was compiled, and rendered text when it was rendered.
+    # Text of the template was checked at compilation, and rendered text at its rendering.
     if site is None or site.nested or kind is RenderedText or kind is MediaText or MEDIA_OPENING not in text:
         return text
     if kind is Trusted:

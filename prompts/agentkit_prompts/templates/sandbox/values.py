@@ -1,4 +1,4 @@
-"""Texts with a special meaning in templates, and the places that print values. Imports nothing of Jinja."""
+"""Text types with a special meaning in templates, and sites. This module does not import Jinja."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Composed", "MediaText", "RenderedText", "Site", "Trusted"]
 
 
 class RenderedText(str):
-    """Text of already rendered prompts, passed to a template as a value; `rendered` is what it was rendered from."""
+    """Text of already rendered prompts, passed to a template as a value; `rendered` is its rendering."""
 
     __slots__ = ("rendered",)
     rendered: object
@@ -22,7 +22,7 @@ class RenderedText(str):
 
 
 class Trusted(str):
-    """Text that is trusted wherever in the context it is found. Only the developer makes it."""
+    """Text of the developer that is trusted anywhere in the context."""
 
     __slots__ = ()
 
@@ -54,9 +54,9 @@ class Site(NamedTuple):
     """Path of the value in the context, such as `documents[{0}].text`; `{k}` is the index of the k-th loop.
     Empty if the expression is more than a path."""
     roots: tuple[str, ...]
-    """Outside names that the value may depend on, sorted."""
+    """Context names on which the value can depend, sorted."""
 
     @property
     def nested(self) -> bool:
-        """True if the value can only come from rendered prompts."""
+        """True if the value depends on rendered prompts only."""
         return self.roots == ("wrapped_str",)
