@@ -1,1 +1,1 @@
-"""What a run asked for and was answered: its journal, the file of it, its trace."""
+"""Journals of runs, their files and their traces."""

@@ -1,4 +1,4 @@
-"""Whether a run may go on from a journal: with this agent, this conversation, these decisions and this file."""
+"""Checks of a run that is resumed: its agent, its conversation, its decisions and the file of its journal."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = ["check_journal", "kept_in"]
 
 
 def kept_in(journal: Journal, keep: Keep | None) -> Keep | None:
-    """Return where the journal of a run that goes on is kept: in its file, where it has one.
+    """Return the destination of the journal of a resumed run: the file of the journal, if it has a file.
 
     Raises:
-        JournalError: `keep` is something else.
+        JournalError: `keep` is another destination.
     """
     if journal.file is None:
         return keep
     if keep is not None and not (isinstance(keep, Path | str) and Path(keep).absolute() == journal.file):
         raise JournalError(
-            f"journal={keep!r:.80}: a run that goes on from a file is kept in that file, {journal.file}; to keep it "
-            "elsewhere, resume Journal.loads(journal.dumps())",
+            f"journal={keep!r:.80}: a run that is resumed from a file is stored in the same file, {journal.file}; to "
+            "store it elsewhere, resume Journal.loads(journal.dumps())",
             name="journal",
             path=str(journal.file),
         )
@@ -33,11 +33,12 @@ def kept_in(journal: Journal, keep: Keep | None) -> Keep | None:
 
 
 def check_journal(journal: Journal, agent: str, session: SessionProtocol | None, approve: object) -> None:
-    """Refuse to go on with a run of another agent or conversation, or to decide again what was decided.
+    """Refuse to resume a run with another agent, conversation or decision.
 
     Raises:
-        JournalError: It is another one, did not come to this process whole, or the conversation was rewound since.
-        ApprovalError: `approve` has another decision about a call than the run had.
+        JournalError: The agent or the conversation is another one, the conversation was rewound since, or the journal
+            could not be sent to this process.
+        ApprovalError: `approve` has another decision about a call than the journal.
     """
     journal.check()
     if journal.agent != agent:
@@ -46,55 +47,69 @@ def check_journal(journal: Journal, agent: str, session: SessionProtocol | None,
             name="agent",
             value=journal.agent,
         )
-    if journal.session != (None if session is None else session.id):
-        wanted = "without a session" if journal.session is None else f"on session {journal.session!r}"
+    session_id = None
+    if session is not None:
+        session_id = session.id
+    if journal.session != session_id:
+        place = f"on session {journal.session!r}"
+        if journal.session is None:
+            place = "without a session"
         raise JournalError(
-            f"journal of run {journal.run_id!r}: it ran {wanted}: resume it with session= as it was",
+            f"journal of run {journal.run_id!r}: the run was {place}: resume it with the same session=",
             name="session",
             value=journal.session,
         )
     if isinstance(approve, Mapping):
-        for call, made in journal.decisions.items():
-            if call in approve and decision(approve[call], call) != made:
+        for call, earlier in journal.decisions.items():
+            if call in approve and decision(approve[call], call) != earlier:
                 raise ApprovalError(
-                    f"approve: about {call!r} it was decided already: {made!r:.80}", name="approve", value=call
+                    f"approve: the call {call!r} has another decision already: {earlier!r:.80}",
+                    name="approve",
+                    value=call,
                 )
-    _check_kept(journal, session)
+    _check_conversation(journal, session)
 
 
-def _check_kept(journal: Journal, session: SessionProtocol | None) -> None:
-    """Refuse to go on with a run whose messages are no longer in the conversation, or that has more of them there."""
+def _check_conversation(journal: Journal, session: SessionProtocol | None) -> None:
+    """Refuse to resume a run if the conversation has fewer or more of its messages than the journal."""
     entries = journal.entries
     if entries and entries[0].effect != "Begin":
         raise JournalError(
-            f"journal of run {journal.run_id!r}: it begins with {entries[0].effect}: lines are mixed up",
+            f"journal of run {journal.run_id!r}: the first step is {entries[0].effect}, not Begin: lines are mixed up",
             name=entries[0].effect,
             line=2,
         )
     if session is None or not entries or journal.continues_session or entries[0].answer[1]:
         return
-    step, kept, waiting = 0, None, 0
-    for one in journal.steps():
-        step = one.step
-        if one.kind == "model":
-            waiting = len(one.answer.message.tool_calls)
-        elif one.kind == "tool" and one.has_result:
-            waiting -= 1
-        elif one.kind == "append":
-            kept = step
-    if kept is not None and session.position(f"{journal.run_id}:{kept}") is None:
+    last, following = _last_steps(journal)
+    if last is not None and session.position(f"{journal.run_id}:{last}") is None:
         raise JournalError(
-            f"run {journal.run_id!r}: its last messages are not in the conversation, which was rewound since, or is "
-            "another one: begin a new run",
+            f"run {journal.run_id!r}: the conversation does not contain the last messages of the run: it was rewound "
+            "since, or is another conversation: start a new run",
             name="conversation",
         )
-    # The messages of a step may have been kept when the run was killed before that was written down.
-    following = step if waiting else step + 1
     if session.position(f"{journal.run_id}:{following}") is not None:
         raise JournalError(
-            f"run {journal.run_id!r} went on since this journal: its conversation has the messages of step "
-            f"{following}. Resume the journal of the run as it is now; without it, "
-            f"run(..., run_id={journal.run_id!r}, session=...) goes on from the conversation",
+            f"run {journal.run_id!r} continued since this journal: its conversation has the messages of step "
+            f"{following}. Resume the present journal of the run; without the journal, "
+            f"run(..., run_id={journal.run_id!r}, session=...) continues from the conversation",
             name="step",
             value=following,
         )
+
+
+def _last_steps(journal: Journal) -> tuple[int | None, int]:
+    """Return the last step whose messages were stored, and the first step whose messages must not be stored yet."""
+    number, last, waiting = 0, None, 0
+    for step in journal.steps():
+        number = step.step
+        if step.kind == "model":
+            waiting = len(step.answer.message.tool_calls)
+        elif step.kind == "tool" and step.has_result:
+            waiting -= 1
+        elif step.kind == "append":
+            last = number
+    # A killed run may have stored the messages of its step before the journal was written: that step is no mistake.
+    if not waiting:
+        number += 1
+    return last, number

@@ -1,4 +1,4 @@
-"""Keeps a journal while its run goes on, so that it outlives the process."""
+"""Stores a journal during its run, so that the run can be resumed after the process was killed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from threading import Lock
 from typing import TypeAlias
@@ -23,15 +24,15 @@ __all__ = ["Keep", "Keeper", "keeping"]
 
 
 class Keeper:
-    """Lines that are written in order, in threads, so that no other run waits for the disk.
+    """Writes lines of a journal in order, in threads, so that no other run waits for the disk.
 
     Args:
-        write: Is given each line; those of agents inside as lines of the run.
-        close: Is called when there are no more.
+        write: Receives each line; lines of inner agents as lines of the run.
+        close: Is called after the last line.
 
     Attributes:
-        is_taken: Whether another process goes on with the run: nothing more is done in this one.
-        count: How many lines were written.
+        is_taken: True if another process continues the run: this process performs no further step.
+        count: Number of written lines.
     """
 
     __slots__ = ("_close", "_lines", "_lock", "_write", "count", "is_taken")
@@ -45,23 +46,23 @@ class Keeper:
         self._lock = Lock()
 
     def add(self, line: str, calls: tuple[str, ...] = ()) -> None:
-        """Add a line to those that are to be written; `calls` lead to the agent inside that wrote it."""
+        """Add a line to the queue; `calls` are the ids of the calls that lead to the inner agent whose line it is."""
         self._lines.append((line, calls))
 
     def begin(self) -> None:
-        """Begin to write them; what fails now fails again when they are waited for."""
+        """Start to write the lines; `written` raises the error if this fails."""
         begin_in_thread(self.write)
 
     async def written(self) -> None:
-        """Wait until all of them are written. Raises what the writer does."""
+        """Wait until all lines are written. Raises the errors of the writer."""
         if self._lines:
             await in_thread(self.write)
 
     def check(self) -> None:
-        """Refuse to go on where the run may belong to another process; what is kept in a file belongs to this one."""
+        """Refuse to continue if the run may belong to another process; the run of a file belongs to this process."""
 
     def write(self) -> None:
-        """Write them, from any thread."""
+        """Write the lines, from any thread."""
         with self._lock:
             while self._lines:
                 self._write(inner_line(*self._lines[0]))
@@ -69,7 +70,7 @@ class Keeper:
                 self.count += 1
 
     def close(self) -> None:
-        """Write what is left, and close what they are written to."""
+        """Write the remaining lines, and close the destination."""
         try:
             self.write()
         finally:
@@ -77,63 +78,41 @@ class Keeper:
 
 
 Keep: TypeAlias = Path | str | Callable[[str], object] | Keeper
-"""A file, or a function that is given each line of a journal, in a thread, before the run does anything else; or what
-keeps the lines itself."""
+"""Destination of a journal: a file, a `Keeper`, or a function that receives each line in a thread."""
 
 
 @asynccontextmanager
 async def keeping(journal: Journal, keep: Keep, known: Journal | None = None) -> AsyncIterator[Keeper]:
-    """Keep a journal until the end of the block, and write what is left then, however the block ends.
+    """Store a journal until the end of the block, and write the remaining lines even if the block raises.
 
     Args:
-        journal: What is kept.
-        keep: Where it is kept.
-        known: What the run goes on from, where it is no new one. What its file holds of it is not written again; a
-            last line that was cut is overwritten.
+        journal: The journal.
+        keep: Its destination.
+        known: Journal of a resumed run; None for a new run. Lines that its file has are not written again; a last line
+            that was cut short is overwritten.
 
     Raises:
-        RunBusy: The run is going on already, and its journal is kept in that file.
-        JournalError: The file holds another journal, or is that of a run that went on since it was read; or JSON cannot
-            hold what the run was asked with.
+        RunBusy: The run is in progress, and its journal is stored in the same file.
+        JournalError: The file has another journal, or the run continued since the file was read; or JSON cannot
+            represent the context of the run.
         OSError: The file cannot be written.
     """
-    if isinstance(keep, Keeper):
-        keeper = keep
-    elif not isinstance(keep, Path | str):
-        if not callable(keep):
-            raise JournalError(
-                f"journal: expected a file to keep it in, or a function of its lines, got {keep!r:.40}",
-                name="journal",
-                value=type(keep).__name__,
-            )
-        keeper = Keeper(keep)
-    else:
-        opening = begin_in_thread(_opened, keep, known)
-        try:
-            await ended(opening)
-        except BaseException:
-            opening.add_done_callback(_close_unused)
-            raise
-        keeper = opening.result()
-    file = Path(keep).absolute() if isinstance(keep, Path | str) else None
-    before = 0 if known is None else known.lines
+    keeper = await _keeper(keep, known)
+    file, before = None, 0
+    if isinstance(keep, Path | str):
+        file = Path(keep).absolute()
+    if known is not None:
+        before = known.lines
     try:
-        journal.kept_by(keeper.add, is_new=known is None)
+        journal.write_to(keeper.add, is_new=known is None)
         if file is not None and known is not None and known.file is None:
             for line in known.dumps().splitlines(keepends=True):
                 keeper.add(line)
         yield keeper
     except BaseException as error:
-        closing = begin_in_thread(keeper.close)
         try:
-            if not isinstance(error, GeneratorExit):
-                await ended(closing, is_last=True)
-            if not closing.done():
-                error.add_note("The end of the journal is not written yet: the writer hangs.")
-            else:
-                closing.result()
-                if before + keeper.count:
-                    journal.file, journal.lines = file, before + keeper.count
+            if await _closed(keeper, error) and before + keeper.count:
+                journal.file, journal.lines = file, before + keeper.count
         except CancelledError:
             raise
         except BaseException as failure:
@@ -144,44 +123,64 @@ async def keeping(journal: Journal, keep: Keep, known: Journal | None = None) ->
     journal.file, journal.lines = file, before + keeper.count
 
 
+async def _keeper(keep: Keep, known: Journal | None) -> Keeper:
+    """Return the writer of a journal, and open its file if the destination is a file."""
+    if isinstance(keep, Keeper):
+        return keep
+    if isinstance(keep, Path | str):
+        opening = begin_in_thread(_opened, keep, known)
+        try:
+            await ended(opening)
+        except BaseException:
+            opening.add_done_callback(_close_unused)
+            raise
+        return opening.result()
+    if not callable(keep):
+        raise JournalError(
+            f"journal: expected a file, or a function that receives lines, got {keep!r:.40}",
+            name="journal",
+            value=type(keep).__name__,
+        )
+    return Keeper(keep)
+
+
+async def _closed(keeper: Keeper, error: BaseException) -> bool:
+    """Close the writer of a run that ended with an error; False if the writer hangs."""
+    closing = begin_in_thread(keeper.close)
+    # A generator that is closed must not await.
+    if not isinstance(error, GeneratorExit):
+        await ended(closing, is_last=True)
+    if not closing.done():
+        error.add_note("The end of the journal is not written yet: the writer hangs.")
+        return False
+    closing.result()
+    return True
+
+
 def _opened(keep: Path | str, known: Journal | None) -> Keeper:
-    """Open the file of a journal, and have it to oneself."""
+    """Open and lock the file of a journal."""
     from agentkit_prompts.system.private_files import private_file
 
-    goes_on = known is not None and known.file is not None
-    if not goes_on:
+    resumed = known
+    if known is not None and known.file is None:
+        resumed = None  # the journal of the resumed run has no file yet
+    flags = os.O_RDWR
+    if resumed is None:
         private_file(Path(keep))
+        flags |= os.O_CREAT
     try:
-        opened = os.open(keep, os.O_RDWR | (0 if goes_on else os.O_CREAT), 0o600)
+        opened = os.open(keep, flags, 0o600)
     except FileNotFoundError:
-        if not goes_on:
+        if resumed is None:
             raise
         raise JournalError(
-            f"{keep}: the file of the journal is gone: resume Journal.loads(journal.dumps())",
+            f"{keep}: the file of the journal is missing: resume Journal.loads(journal.dumps())",
             path=str(keep),
             value="gone",
         ) from None
     file = os.fdopen(opened, "r+b", buffering=0)
     try:
-        if not locked(file.fileno()):
-            if goes_on and known is not None:
-                raise RunBusy(known.run_id)
-            raise JournalError(f"{keep}: another run is keeping its journal there now", path=str(keep), value="busy")
-        _check_regular(keep, file.fileno())
-        text = file.readall()
-        if goes_on and known is not None and text.count(b"\n") != known.lines:
-            raise JournalError(
-                f"{keep}: it has changed since it was read, another run went on with it: read it again",
-                path=str(keep),
-                value="changed",
-            )
-        if text and not goes_on:
-            raise JournalError(
-                f"{keep}: there is a journal already: resume it (`agent.resume`, or "
-                "`agentkit run --resume FILE`), or name another file for this run",
-                path=str(keep),
-                value="exists",
-            )
+        text = _locked_text(file, keep, resumed)
     except BaseException:
         file.close()
         raise
@@ -190,7 +189,8 @@ def _opened(keep: Path | str, known: Journal | None) -> Keeper:
     def write(line: str) -> None:
         nonlocal end
         data, sent = line.encode("ascii"), 0
-        file.seek(end)  # what failed before is written over
+        # A write that failed may have left a part of its line.
+        file.seek(end)
         file.truncate()
         while sent < len(data):
             sent += file.write(data[sent:])
@@ -204,6 +204,35 @@ def _opened(keep: Path | str, known: Journal | None) -> Keeper:
     return Keeper(write, close)
 
 
+def _locked_text(file: FileIO, keep: Path | str, resumed: Journal | None) -> bytes:
+    """Lock the file of a journal, and return its text.
+
+    Raises:
+        RunBusy: The resumed run is in progress.
+        JournalError: The file has another journal, or is in use.
+    """
+    if not locked(file.fileno()):
+        if resumed is not None:
+            raise RunBusy(resumed.run_id)
+        raise JournalError(f"{keep}: another run stores its journal in this file now", path=str(keep), value="busy")
+    _check_regular(keep, file.fileno())
+    text = file.readall()
+    if resumed is None and text:
+        raise JournalError(
+            f"{keep}: the file has a journal already: resume it (`agent.resume`, or "
+            "`agentkit run --resume FILE`), or name another file for this run",
+            path=str(keep),
+            value="exists",
+        )
+    if resumed is not None and text.count(b"\n") != resumed.lines:
+        raise JournalError(
+            f"{keep}: the file has changed since it was read, because another run continued it: read it again",
+            path=str(keep),
+            value="changed",
+        )
+    return text
+
+
 def _check_regular(keep: Path | str, file: int) -> None:
     try:
         check_regular(file)
@@ -212,6 +241,6 @@ def _check_regular(keep: Path | str, file: int) -> None:
 
 
 def _close_unused(opening: Future[Keeper]) -> None:
-    """Close a file that was opened too late."""
+    """Close a file that was opened after its run had ended."""
     with suppress(BaseException):
         opening.result().close()

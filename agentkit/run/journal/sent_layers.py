@@ -13,18 +13,18 @@ __all__ = ["SentLayers"]
 
 
 class SentLayers(NamedTuple):
-    """What the layers of a composition took."""
+    """Tokens and money of the layers of a composition."""
 
     tokens: Mapping[str, int]
     """Tokens by the path of the layer, such as `system[0]` or `conversation`; see `Composition.explain`."""
     trimmed: Sequence[str] = ()
-    """The layers that the budget trimmed or dropped."""
+    """Layers that the budget trimmed or dropped."""
     money: float | None = None
-    """US dollars of the prompt, as part of what the reply cost; None where the price is not known."""
+    """US dollars of the prompt, as part of the cost of the reply; None if the price is unknown."""
 
     @classmethod
     def of(cls, composition: Composition, usage: Usage = NO_USAGE, price: Price | None = None) -> Self:
-        """Return those of a composition, of a model that has a price."""
+        """Return the layers of a composition; with their part of the cost if the model has a price."""
         rows = composition.explain()
         tokens: dict[str, int] = {}
         for row in rows:
@@ -33,18 +33,21 @@ class SentLayers(NamedTuple):
         if price is None or usage.money is None:
             return cls(tokens, trimmed)
         prompt = Usage(usage.input_tokens, 0, usage.cached_tokens)
-        return cls(tokens, trimmed, min(price.of(prompt), usage.money))  # another model may have answered
+        # A fallback with lower prices may have answered.
+        return cls(tokens, trimmed, min(price.of(prompt), usage.money))
 
     @classmethod
     def of_data(cls, data: Any) -> Self:
-        """Read what a journal holds of them.
+        """Read the layers of a journal entry.
 
         Raises:
-            TypeError: It is something else.
+            TypeError: The data has another form.
         """
         try:
             tokens, trimmed, money = data["tokens"], data["trimmed"], data["money"]
-            if all(type(count) is int for count in tokens.values()) and all(isinstance(one, str) for one in trimmed):
+            if all(type(count) is int for count in tokens.values()) and all(
+                isinstance(layer, str) for layer in trimmed
+            ):
                 return cls(tokens, trimmed, money)
         except (KeyError, TypeError, AttributeError):
             pass

@@ -1,7 +1,8 @@
-"""A run as spans, as plain data: from its journal, whoever ran it and wherever it is read.
+"""The trace of a run: its journal as spans.
 
-The names of spans and attributes are those of the OpenTelemetry GenAI semantic conventions 0.1.0
-(https://github.com/open-telemetry/semantic-conventions-genai); what they have no name for begins with `agentkit.`.
+Spans and attributes have the names of the OpenTelemetry GenAI semantic conventions 0.1.0
+(https://github.com/open-telemetry/semantic-conventions-genai); attributes outside of the conventions start with
+`agentkit.`.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ Attributes = dict[str, Any]
 
 
 class TraceSpan(TypedDict):
-    """One operation of a run, and those inside it."""
+    """One operation of a run, and the operations inside of it."""
 
     name: str
     """Such as `invoke_agent shop`, `chat gpt-5`, `execute_tool look` or `search_memory`."""
     start: float | None
-    """Seconds since 1970: when the operation before it was answered, which is when it could begin. A run that was cut
-    short and resumed has the time between in the operation that was done again. None where it is not known."""
+    """Seconds since 1970 of the previous result, when the operation could start; None if unknown. In a resumed run, the
+    operation that was performed again includes the time between both attempts."""
     end: float | None
-    """Seconds since 1970; None where it has not ended, or is not known."""
+    """Seconds since 1970; None if unknown, or if the operation has no result."""
     attributes: Attributes
-    """Texts, numbers, booleans and lists of texts: no content of messages, tool calls or memory."""
+    """Texts, numbers, booleans and lists of texts, without content of messages, tool calls or memory."""
     spans: list[TraceSpan]
-    """The operations inside it, in order."""
+    """Operations inside of it, in order."""
 
 
 def trace(name: str, attributes: Attributes, steps: Sequence[JournalStep]) -> TraceSpan:
@@ -77,63 +78,71 @@ def _span(step: JournalStep) -> TraceSpan | None:
 
 
 def run_attributes(agent: str, run_id: str, session: str | None) -> Attributes:
-    """Return what is known of a run when it begins."""
-    found = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": agent, "agentkit.run.id": run_id}
-    return found if session is None else {**found, "gen_ai.conversation.id": session}
+    """Return the attributes of a run at its start."""
+    attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": agent, "agentkit.run.id": run_id}
+    if session is not None:
+        attributes["gen_ai.conversation.id"] = session
+    return attributes
 
 
 def usage_attributes(usage: Usage) -> Attributes:
     """Return tokens and money."""
-    found: Attributes = {
+    attributes: Attributes = {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
     }
     if usage.cached_tokens:
-        found["gen_ai.usage.cache_read.input_tokens"] = usage.cached_tokens
+        attributes["gen_ai.usage.cache_read.input_tokens"] = usage.cached_tokens
     if usage.money is not None:
-        found["agentkit.usage.money"] = usage.money
-    return found
+        attributes["agentkit.usage.money"] = usage.money
+    return attributes
 
 
 def reply_attributes(reply: Reply) -> Attributes:
-    """Return what is known of a model call by its reply."""
-    found: Attributes = {
+    """Return the attributes of a model call from its reply."""
+    attributes: Attributes = {
         "gen_ai.operation.name": "chat",
         "gen_ai.response.finish_reasons": [str(reply.finish_reason)],
         **usage_attributes(reply.usage),
     }
-    return {**found, "gen_ai.response.model": reply.model} if reply.model else found
+    if reply.model:
+        attributes["gen_ai.response.model"] = reply.model
+    return attributes
 
 
 def layer_attributes(layers: SentLayers, usage: Usage) -> Attributes:
-    """Return what the layers of a prompt took, and which part of the prompt came from the provider's cache."""
-    found: Attributes = {f"agentkit.layer.{name}.tokens": count for name, count in layers.tokens.items()}
-    found["agentkit.prompt.tokens"] = sum(layers.tokens.values())
+    """Return the tokens of the layers of a prompt, and the share of the prompt that the cache of the provider had."""
+    attributes: Attributes = {f"agentkit.layer.{name}.tokens": count for name, count in layers.tokens.items()}
+    attributes["agentkit.prompt.tokens"] = sum(layers.tokens.values())
     if layers.trimmed:
-        found["agentkit.prompt.trimmed"] = [*layers.trimmed]
+        attributes["agentkit.prompt.trimmed"] = [*layers.trimmed]
     if usage.input_tokens:
-        found["agentkit.prompt.cached_share"] = round(usage.cached_tokens / usage.input_tokens, 4)
-    return found
+        attributes["agentkit.prompt.cached_share"] = round(usage.cached_tokens / usage.input_tokens, 4)
+    return attributes
 
 
 def tool_attributes(result: ToolResult) -> Attributes:
-    """Return what is known of a tool call by its result."""
-    found = {
+    """Return the attributes of a tool call from its result."""
+    attributes = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": result.name,
         "gen_ai.tool.call.id": result.call_id,
         "gen_ai.tool.type": "function",
         "agentkit.tool.status": result.status,
     }
-    if result.ok:
-        return found
-    return {**found, "error.type": result.status if result.error is None else type(result.error).__name__}
+    if result.error is not None and not result.ok:
+        attributes["error.type"] = type(result.error).__name__
+    elif not result.ok:
+        attributes["error.type"] = result.status
+    return attributes
 
 
 def recall_attributes(found: Found) -> Attributes:
-    """Return how much was recalled from memory."""
+    """Return the number of recalled items, and of problems."""
     attributes: Attributes = {
         "gen_ai.operation.name": "search_memory",
         "gen_ai.memory.record.count": len(found.documents) + len(found.knowledge) + len(found.recalled),
     }
-    return {**attributes, "agentkit.memory.degraded": len(found.degraded)} if found.degraded else attributes
+    if found.degraded:
+        attributes["agentkit.memory.degraded"] = len(found.degraded)
+    return attributes

@@ -1,0 +1,200 @@
+"""Lines of a journal: the first line has the context of the run, each other line has an entry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from agentkit.errors import JournalError
+from agentkit.models.model import Reply, Usage
+from agentkit.output.output_validators import Checked
+from agentkit.run.journal.journal_steps import Entry
+from agentkit.run.journal.sent_layers import SentLayers
+from agentkit.run.parts.compaction import Compacted
+from agentkit.run.parts.decisions import decision_data, read_decision
+from agentkit.run.parts.recaller import Found
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.prompt_context import PromptContext, Selection, ToolSpec
+from agentkit_tools.calling.result_content import Content
+from agentkit_tools.calling.tool_result import ToolResult, ToolStatus
+
+__all__ = [
+    "check_format",
+    "context_adapter",
+    "entry_line",
+    "head_line",
+    "invalid_line",
+    "read_entry",
+    "read_objects",
+    "text_of",
+    "unreadable_line",
+]
+
+FORMAT = 1
+_NOT_JSON = (ValueError, TypeError, RecursionError)
+"""Errors for a value that JSON cannot represent."""
+
+
+def check_format(line: int, head: object) -> None:
+    """Refuse a first line that is no head of a journal, or has the format of a newer version."""
+    version = None
+    if isinstance(head, Mapping):
+        version = head.get("journal")
+    if not isinstance(version, int):
+        version = None
+    if version is None or isinstance(version, bool) or version < 1:
+        problem = "expected an object with `journal`, the number of its format, 1 or more"
+        raise invalid_line(line, problem, name="journal", value=version)
+    if version > FORMAT:
+        problem = f"format {version} was written by a newer agentkit; this one reads up to {FORMAT}: upgrade it"
+        raise invalid_line(line, problem, name="journal", value=version)
+
+
+def invalid_line(line: int, problem: str, *, name: str | None = None, value: str | int | None = None) -> JournalError:
+    """Return the error of a line that cannot be read."""
+    return JournalError(f"journal, line {line}: {problem}", line=line, name=name, value=value)
+
+
+def read_objects(lines: list[bytes]) -> Iterator[Mapping[str, Any]]:
+    """Yield the JSON object of each line."""
+    for number, line in enumerate(lines, 1):
+        try:
+            data = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise invalid_line(number, f"not JSON ({error})") from error
+        if not isinstance(data, dict):
+            kind = type(data).__name__
+            raise invalid_line(number, f"expected an object, got {kind}", value=kind)
+        yield data
+
+
+def _json_line(data: Mapping[str, Any]) -> str:
+    return json.dumps(data, ensure_ascii=True, separators=(",", ":")) + "\n"
+
+
+def head_line(names: Mapping[str, Any], context: PromptContext) -> str:
+    """Return the first line of a journal.
+
+    Raises:
+        JournalError: The context has values that JSON cannot represent.
+    """
+    try:
+        data = context_adapter().dump_python(context, mode="json", exclude={"session_key"})
+        return _json_line({"journal": FORMAT, **names, "context": data})
+    except _NOT_JSON as error:
+        raise JournalError(f"the context cannot be stored as JSON: {_cause(error)}", name="context") from error
+
+
+def entry_line(entry: Entry) -> str:
+    """Return the line of an entry.
+
+    Raises:
+        JournalError: The result has values that JSON cannot represent.
+    """
+    try:
+        data = {"effect": entry.effect, "answer": _forms()[entry.effect][0](entry.answer)}
+        if entry.at is not None:
+            data["at"] = entry.at
+        if entry.layers is not None:
+            data["layers"] = entry.layers._asdict()
+        return _json_line(data)
+    except _NOT_JSON as error:
+        raise JournalError(
+            f"the answer to {entry.effect} cannot be stored as JSON: {_cause(error)}", name=entry.effect
+        ) from error
+
+
+def _cause(error: BaseException) -> str:
+    """Return the message of the value without a JSON form; pydantic wraps the error in another error."""
+    return str(error.__cause__ or error)
+
+
+def unreadable_line(line: int, error: Exception) -> JournalError:
+    """Return the error of a line whose data has another form."""
+    if isinstance(error, KeyError):
+        return invalid_line(line, f"{error} is missing", name=str(error.args[0]))
+    return invalid_line(line, f"{type(error).__name__}: {error}", value=type(error).__name__)
+
+
+def read_entry(data: Mapping[str, Any]) -> Entry:
+    """Read an entry from the data of its line."""
+    effect, at, layers = data["effect"], data.get("at"), data.get("layers")
+    if not isinstance(effect, str) or effect not in _forms():
+        raise TypeError(f"effect: expected one of {', '.join(_forms())}, got {effect!r:.40}")
+    if not (at is None or type(at) in (int, float)):
+        raise TypeError(f"at: expected seconds, got {type(at).__name__}")
+    answer = _forms()[effect][1](data["answer"])
+    if layers is not None:
+        layers = SentLayers.of_data(layers)
+    return Entry(effect, answer, at, layers)
+
+
+@lru_cache(maxsize=1)
+def context_adapter() -> TypeAdapter[PromptContext]:
+    """Return the reader and writer of contexts."""
+    return TypeAdapter(PromptContext)
+
+
+_Form = tuple[Callable[[Any], Any], Callable[[Any], Any]]
+"""Functions that write a result as JSON data, and read the data."""
+
+
+@lru_cache(maxsize=1)
+def _forms() -> Mapping[str, _Form]:
+    def of(kind: Any) -> _Form:
+        adapter: TypeAdapter[Any] = TypeAdapter(kind)
+        return lambda answer: adapter.dump_python(answer, mode="json"), adapter.validate_python
+
+    write_usage, read_usage = of(Usage | None)
+    write_content, read_content = of(Content)
+    read_status = of(ToolStatus)[1]
+
+    def write_result(answer: tuple[ToolResult, Usage | None]) -> dict[str, Any]:
+        result, usage = answer
+        return {
+            "call_id": result.call_id,
+            "name": result.name,
+            "content": write_content(result.content),
+            "status": result.status,
+            "whole": result.whole,
+            "usage": write_usage(usage),
+        }
+
+    def read_result(data: Mapping[str, Any]) -> tuple[ToolResult, Usage | None]:
+        content = read_content(data["content"])
+        whole = data["whole"]
+        if whole is not None:
+            whole = text_of(whole)
+        status = read_status(data["status"])
+        result = ToolResult(text_of(data["call_id"]), text_of(data["name"]), content, status, whole=whole)
+        return result, read_usage(data["usage"])
+
+    def read_checked(data: Any) -> Checked:
+        return Checked(None, data if data is None else text_of(data))
+
+    return {
+        "Begin": of(tuple[int, int]),
+        "Compact": of(Compacted),
+        "Equip": of(tuple[ToolSpec, ...]),
+        "SelectExamples": of(tuple[Selection, ...]),
+        "Recall": of(Found),
+        "Append": of(tuple[Message, ...]),
+        "CallModel": of(Reply),
+        "AskApproval": (
+            lambda decisions: {call: decision_data(decision) for call, decision in decisions.items()},
+            lambda data: {call: read_decision(row) for call, row in data.items()},
+        ),
+        "CallTools": (write_result, read_result),
+        "CheckOutput": (lambda checked: checked.problem, read_checked),
+    }
+
+
+def text_of(value: Any) -> str:
+    """Return a value that must be text."""
+    if not isinstance(value, str):
+        raise TypeError(f"expected text, got {type(value).__name__}")
+    return value
