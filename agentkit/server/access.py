@@ -1,4 +1,4 @@
-"""Who may do what: bearer tokens, hashed in a file, and the tenants they belong to."""
+"""Bearer tokens of a server, hashed in an access file, with their tenants and permissions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from agentkit.agent_files.yaml_lines import Problem, listed, read_yaml
+from agentkit.agent_files.yaml_lines import Problem, YamlFile, listed, read_yaml
 from agentkit.errors import AgentDefinitionError
 from agentkit.server.server_errors import AccessDenied, AccessFileError, Unauthenticated
 from agentkit_prompts.errors import check_types
@@ -27,13 +27,13 @@ from agentkit_prompts.system.regular_files import read_regular_text
 __all__ = ["ALL_PERMISSIONS", "Access", "Caller", "Permission", "add_token", "token_hash"]
 
 Permission: TypeAlias = Literal["run", "read", "approve", "metrics"]
-"""`run` agents and keep sessions; `read` runs, sessions and journals; `approve` tool calls; read the `metrics`."""
+"""`run` agents and change sessions; `read` runs, sessions and journals; `approve` tool calls; read the `metrics`."""
 ALL_PERMISSIONS: frozenset[Permission] = frozenset(get_args(Permission))
 _PREFIX = "ak_"
-_LOOK_SECONDS = 1.0
-"""How often the file is looked at for changes."""
+_CHECK_SECONDS = 1.0
+"""Minimum seconds between two checks of the file for changes."""
 _MAX_TOKEN = 512
-"""Longest token that is looked up, in characters."""
+"""Maximum characters of a token."""
 
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@-]{0,127}$")]
 
@@ -43,7 +43,7 @@ class _Part(BaseModel):
 
 
 class TenantPart(_Part):
-    """What a tenant may use."""
+    """Limits of a tenant."""
 
     requests_per_minute: int | None = Field(default=None, ge=1)
     concurrent: int | None = Field(default=None, ge=1)
@@ -52,7 +52,7 @@ class TenantPart(_Part):
 
 
 class TokenPart(_Part):
-    """A token: its hash, whose it is, and what it may do."""
+    """A token: its hash, owner, agents and permissions."""
 
     name: _Name
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] = Field(repr=False)
@@ -69,34 +69,34 @@ class _AccessFile(_Part):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent a request."""
+    """The sender of a request."""
 
     tenant: str
     user: str = ""
-    """The user that the token is bound to; empty where it may name any user of its tenant."""
+    """The user that the token is bound to; empty if requests may name any user of the tenant."""
     name: str = ""
     """Name of the token."""
     permissions: frozenset[Permission] = ALL_PERMISSIONS
     agents: frozenset[str] | None = None
-    """The agents it may use; None for all."""
+    """Names of the permitted agents; None for all."""
     allowed: TenantPart = field(default_factory=TenantPart)
 
     def check(self, permission: Permission) -> None:
-        """Refuse what the token may not do.
+        """Check a permission of the token.
 
         Raises:
-            AccessDenied: It has not that scope.
+            AccessDenied: The token does not have this scope.
         """
         if permission not in self.permissions:
             raise AccessDenied(
-                f"the token {self.name!r} may not do this: it needs the scope {permission!r}", code="missing_scope"
+                f"the token {self.name!r} does not have the required scope {permission!r}", code="missing_scope"
             )
 
     def as_user(self, named: str | None) -> str:
-        """Return the user of a request, which may name one.
+        """Return the user of a request.
 
         Raises:
-            AccessDenied: The token is bound to another one.
+            AccessDenied: The request names a user, and the token is bound to another user.
         """
         if self.user and named not in (None, self.user):
             raise AccessDenied(f"the token {self.name!r} is bound to the user {self.user!r}", param="user")
@@ -106,15 +106,15 @@ class Caller:
 class Access:
     """The tokens of a server.
 
-    Args:
-        path: The access file; None where everyone who reaches the server is the tenant `tenant`.
-        tenant: That tenant.
+    The file is read again when it changes, so that a removed token stops working within a second. If the changed file
+    is invalid, the previous tokens stay valid and `problem` has the reason.
 
-    The file is read again when it changes, so that a token that is taken out stops working within a second. One that
-    is broken then changes nothing, and is reported by `problem`.
+    Args:
+        path: The access file; None to accept requests without a token.
+        tenant: The tenant of requests without a token.
 
     Raises:
-        AccessFileError: The file cannot be used.
+        AccessFileError: The file is invalid or cannot be read.
     """
 
     def __init__(self, path: Path | None = None, *, tenant: str = "local") -> None:
@@ -126,12 +126,12 @@ class Access:
         )
         self.path = path
         self.problem: str | None = None
-        """Why the file that is there now is not the one in use."""
+        """Reason why the current file is not in use; None if it is."""
         self.tenant = tenant
-        self._anyone = Caller(tenant)
+        self._default_caller = Caller(tenant)
         self._callers: Mapping[str, Caller] = {}
         self._stamp: tuple[int, int, int] | None = None
-        self._looked = time.monotonic()
+        self._checked_at = time.monotonic()
         self._lock = threading.Lock()
         if path is not None:
             self._stamp = _stamp(path)
@@ -139,36 +139,39 @@ class Access:
 
     @property
     def is_open(self) -> bool:
-        """Whether no token is asked for."""
+        """True if requests need no token."""
         return self.path is None
 
     def caller(self, header: str | None) -> Caller:
-        """Return who sent a request, by its `Authorization` header.
+        """Return the sender of a request by its `Authorization` header.
 
         Raises:
-            Unauthenticated: There is no token, or no such token.
+            Unauthenticated: The token is missing, malformed or unknown.
         """
         if self.path is None:
-            return self._anyone
-        self._look(self.path)
+            return self._default_caller
+        self._reload_if_changed(self.path)
         if header is None:
-            raise Unauthenticated("a token is missing: send `Authorization: Bearer TOKEN`", code="missing_token")
+            raise Unauthenticated("missing token: send `Authorization: Bearer TOKEN`", code="missing_token")
         kind, _, token = header.partition(" ")
         token = token.strip()
         if kind.lower() != "bearer" or not token or len(token) > _MAX_TOKEN:
             raise Unauthenticated("expected `Authorization: Bearer TOKEN`", code="invalid_token")
-        caller = self._callers.get(token_hash(token))  # a hash of the token: its time says nothing of those we have
+        # The lookup compares hashes, so its time does not reveal a prefix of a valid token.
+        caller = self._callers.get(token_hash(token))
         if caller is None:
-            raise Unauthenticated("there is no such token", code="invalid_token")
+            raise Unauthenticated("unknown token", code="invalid_token")
         return caller
 
-    def _look(self, path: Path) -> None:
+    def _reload_if_changed(self, path: Path) -> None:
         now = time.monotonic()
-        if now - self._looked < _LOOK_SECONDS or not self._lock.acquire(blocking=False):
+        # Requests do not wait for a reload in another thread: they use the previous tokens.
+        if now - self._checked_at < _CHECK_SECONDS or not self._lock.acquire(blocking=False):
             return
         try:
-            self._looked = now
-            if (stamp := _stamp(path)) != self._stamp:
+            self._checked_at = now
+            stamp = _stamp(path)
+            if stamp != self._stamp:
                 self._stamp = stamp
                 self._callers, self.problem = _callers(path), None
         except (AccessFileError, OSError) as error:
@@ -178,7 +181,8 @@ class Access:
 
 
 def token_hash(token: str) -> str:
-    """Return the hash of a token as the file holds it. Tokens are random, so that no salt is needed."""
+    """Return the hash of a token as the file contains it."""
+    # Tokens are random and long, so the hash needs no salt.
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -190,11 +194,13 @@ def add_token(
     scopes: tuple[Permission, ...] = ("run", "read"),
     user: str | None = None,
 ) -> str:
-    """Add a new token to an access file, made if missing, and return it: it is shown this once only.
+    """Add a new token to an access file, create the file if it is missing, and return the token.
+
+    The file contains only the hash of the token.
 
     Raises:
-        AccessFileError: The file cannot be used, or has a token of that name.
-        AgentDefinitionError: An argument is of another type.
+        AccessFileError: The file is invalid or cannot be written, or has a token with this name.
+        AgentDefinitionError: An argument has the wrong type.
     """
     check_types(
         AgentDefinitionError,
@@ -202,78 +208,99 @@ def add_token(
         path=(path, Path, "a Path"),
         name=(name, str, "the name of the token"),
         tenant=(tenant, str, "the name of a tenant"),
-        scopes=(scopes, tuple, "a tuple of what it may do"),
+        scopes=(scopes, tuple, "a tuple of permissions"),
         user=(user, (str, NoneType), "the name of a user, or None"),
     )
+    text = ""
     try:
-        text = read_regular_text(path) if os.path.lexists(path) else ""
+        if os.path.lexists(path):
+            text = read_regular_text(path)
     except (OSError, ValueError) as error:
         raise AccessFileError(f"{path}: cannot be read: {error}", path=str(path)) from error
     token = _PREFIX + secrets.token_urlsafe(32)
     fields = {"name": name, "sha256": token_hash(token), "tenant": tenant, "user": user, "scopes": scopes}
-    shown = [f"{field}: {json.dumps(value, ensure_ascii=False)}" for field, value in fields.items() if value]
-    entry = "  - " + "\n    ".join(shown) + "\n"
+    _replace_file(path, _with_token(text, fields))
+    return token
+
+
+def _with_token(text: str, fields: Mapping[str, Any]) -> str:
+    """Return the text of an access file with one more token; comments and order of the file stay."""
+    rows = [f"{field}: {json.dumps(value, ensure_ascii=False)}" for field, value in fields.items() if value]
+    entry = "  - " + "\n    ".join(rows) + "\n"
     if text and not text.endswith("\n"):
         text += "\n"
     if "tokens:" not in [line.rstrip() for line in text.splitlines()]:
         text += "tokens:\n"
     lines = text.splitlines(keepends=True)
-    at = [line.rstrip() for line in lines].index("tokens:") + 1
-    made = "".join([*lines[:at], entry, *lines[at:]])
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    start = [line.rstrip() for line in lines].index("tokens:") + 1
+    return "".join([*lines[:start], entry, *lines[start:]])
+
+
+def _replace_file(path: Path, text: str) -> None:
+    """Replace an access file. The text is validated in a temporary file first, so a running server never reads half."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        private_file(fresh)
-        fresh.write_text(made, "utf-8")
-        _callers(fresh, shown=path)
-        fresh.replace(path)
+        private_file(temporary)
+        temporary.write_text(text, "utf-8")
+        _callers(temporary, reported_path=path)
+        temporary.replace(path)
+    except AccessFileError:
+        raise
     except (OSError, ValueError) as error:
-        if isinstance(error, AccessFileError):
-            raise
         raise AccessFileError(f"{path}: cannot be written: {error}", path=str(path)) from error
     finally:
         with suppress(OSError, ValueError):
-            fresh.unlink(missing_ok=True)
-    return token
+            temporary.unlink(missing_ok=True)
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
     try:
-        found = path.stat()
+        status = path.stat()
     except (OSError, ValueError) as error:
         raise AccessFileError(
             f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}", path=str(path)
         ) from error
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _callers(path: Path, shown: Path | None = None) -> Mapping[str, Caller]:
+def _callers(path: Path, reported_path: Path | None = None) -> Mapping[str, Caller]:
+    """Return the callers of an access file by the hashes of their tokens; errors name `reported_path`."""
     problems: list[Problem] = []
+    callers: dict[str, Caller] = {}
     file = read_yaml(path, problems)
-    spec = None if file is None else file.validated(_AccessFile, problems)
-    found: dict[str, Caller] = {}
+    if file is not None:
+        spec = file.validated(_AccessFile, problems)
+        if spec is not None:
+            callers = _read_callers(file, spec, problems)
+    if not problems:
+        return callers
+    text = listed(problems)
+    if reported_path is None:
+        reported_path = path
+    else:
+        text = text.replace(path.as_posix(), reported_path.as_posix())
+    first = problems[0]
+    raise AccessFileError(text, path=str(reported_path), line=first.line, name=first.key or None)
+
+
+def _read_callers(file: YamlFile, spec: _AccessFile, problems: list[Problem]) -> dict[str, Caller]:
+    callers: dict[str, Caller] = {}
     names: set[str] = set()
-    for at, token in enumerate(spec.tokens if spec is not None else ()):
-        assert file is not None and spec is not None
+    for index, token in enumerate(spec.tokens):
         if token.name in names:
-            problems.append(file.problem(("tokens", at, "name"), f"there are two tokens {token.name!r}"))
-        if token.sha256 in found:
-            problems.append(file.problem(("tokens", at, "sha256"), "this token is here twice"))
+            problems.append(file.problem(("tokens", index, "name"), f"duplicate token name {token.name!r}"))
+        if token.sha256 in callers:
+            problems.append(file.problem(("tokens", index, "sha256"), "duplicate token"))
         names.add(token.name)
-        found[token.sha256] = Caller(
+        agents = None
+        if token.agents is not None:
+            agents = frozenset(token.agents)
+        callers[token.sha256] = Caller(
             token.tenant,
             token.user or "",
             token.name,
             frozenset(token.scopes),
-            None if token.agents is None else frozenset(token.agents),
+            agents,
             spec.tenants.get(token.tenant, TenantPart()),
         )
-    if problems:
-        text = listed(problems)
-        first = problems[0]
-        raise AccessFileError(
-            text if shown is None else text.replace(path.as_posix(), shown.as_posix()),
-            path=str(path if shown is None else shown),
-            line=first.line,
-            name=first.key or None,
-        )
-    return found
+    return callers

@@ -1,4 +1,4 @@
-"""`AgentReload`: takes agent files that were changed while the server runs."""
+"""`AgentReload`: reloads changed agent files while the server runs."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from agentkit.server.http_app import Server
 
 __all__ = ["AgentReload"]
 
-_LOOK_SECONDS = 0.5
-"""Between two looks at the files."""
+_CHECK_SECONDS = 0.5
+"""Seconds between two checks of the files."""
 _MAX_FILES = 10_000
+"""Maximum number of files that are checked per agent."""
 _Stamp = dict[str, tuple[int, int, int]]
+"""Time of the last change, size and inode by path."""
 
 
 class AgentReload:
-    """Looks at the files of agents, and loads those that were changed.
+    """Checks the files of agents and reloads changed agents.
 
-    What begins from then on is done by the new agent; what goes on ends with the one it began with. A file that cannot
-    be used changes nothing: the agent before it stays, and what is wrong is reported.
+    Later runs use the new agent; running runs finish with the agent that they started with. If a file is invalid, the
+    previous agent stays in use and the error is reported.
 
     Args:
-        server: The server; its agents are replaced.
-        load: Loads the agent of a source again, with the memory it has; see `SharedMemories`.
-        report: Called with what happened: the name of an agent, and what is wrong with its file; None where it was
-            loaded.
+        server: The server whose agents are replaced.
+        load: Loads the agent of a source again with the same memory; see `SharedMemories`.
+        report: Receives the name of a changed agent and the error of its file; None if the agent was reloaded.
     """
 
     def __init__(
@@ -43,42 +44,44 @@ class AgentReload:
         self._server = server
         self._load = load
         self._report = report
-        self._seen: dict[str, tuple[tuple[Path, ...], _Stamp]] = {}
-        """Per agent: the files that are looked at, and how they were when they were read last."""
+        self._stamps: dict[str, tuple[tuple[Path, ...], _Stamp]] = {}
+        """Files and their stamps at the last load, by the name of the agent."""
         self._retired: list[LoadedAgent] = []
-        for one in server.agents:
-            if one.files:
-                self._seen[one.name] = (one.files, _stamp(one.files))
-        server.during(self._watch)
+        """Replaced agents that runs may still use."""
+        for agent in server.agents:
+            if agent.files:
+                self._stamps[agent.name] = (agent.files, _stamp(agent.files))
+        server.add_background_task(self._watch)
 
     @property
     def watched(self) -> frozenset[str]:
-        """Names of the agents whose files are looked at: those of modules are not."""
-        return frozenset(self._seen)
+        """Names of the agents whose files are checked. Agents of modules have no files."""
+        return frozenset(self._stamps)
 
     def close(self) -> None:
-        """Close what the agents of now and before opened."""
-        for one in (*self._retired, *self._server.agents):
-            one.close()
+        """Close the current and the replaced agents."""
+        for agent in (*self._retired, *self._server.agents):
+            agent.close()
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            for one in list(self._server.agents):
-                if one.name in self._seen:
-                    await self._look(one)
+            await asyncio.sleep(_CHECK_SECONDS)
+            for agent in list(self._server.agents):
+                if agent.name in self._stamps:
+                    await self._reload_if_changed(agent)
+            # A replaced agent closes its servers and clients only when the server is idle: a run may still use them.
             if self._retired and not self._server.limits.running and not self._server.runs.live:
                 retired, self._retired = self._retired, []
-                for one in retired:
-                    await in_thread(one.close)
+                for agent in retired:
+                    await in_thread(agent.close)
 
-    async def _look(self, one: LoadedAgent) -> None:
-        files, before = self._seen[one.name]
+    async def _reload_if_changed(self, agent: LoadedAgent) -> None:
+        files, before = self._stamps[agent.name]
         now = await in_thread(_stamp, files)
         if now == before:
             return
         try:
-            loaded = await in_thread(self._load, one.source)
+            loaded = await in_thread(self._load, agent.source)
             try:
                 self._retired.append(self._server.agents.replace(loaded))
             except AgentDefinitionError:
@@ -87,28 +90,30 @@ class AgentReload:
         except Exception as error:
             if isinstance(error, AgentFileError):
                 files = tuple(dict.fromkeys((*files, *error.files)))
-            text = str(error) if isinstance(error, AgentDefinitionError) else f"{type(error).__name__}: {error}"
-            self._report(one.name, text)
+            message = str(error)
+            if not isinstance(error, AgentDefinitionError):
+                message = f"{type(error).__name__}: {error}"
+            self._report(agent.name, message)
         else:
             files = loaded.files
-            self._report(one.name, None)
-        fresh = await in_thread(_stamp, files)
-        self._seen[one.name] = (files, {path: now.get(path, stamp) for path, stamp in fresh.items()})
+            self._report(agent.name, None)
+        # Stamps from before the load win: a change during the load is found by the next check.
+        after = await in_thread(_stamp, files)
+        self._stamps[agent.name] = (files, {path: now.get(path, stamp) for path, stamp in after.items()})
 
 
 def _stamp(paths: Iterable[Path]) -> _Stamp:
-    """Return how files are: when they were written, how long they are, and which they are."""
-    found: _Stamp = {}
+    stamps: _Stamp = {}
     for path in paths:
         for file in _files(path):
             try:
-                info = file.stat()
+                status = file.stat()
             except OSError:
                 continue
-            found[str(file)] = (info.st_mtime_ns, info.st_size, info.st_ino)
-            if len(found) >= _MAX_FILES:
-                return found
-    return found
+            stamps[str(file)] = (status.st_mtime_ns, status.st_size, status.st_ino)
+            if len(stamps) >= _MAX_FILES:
+                return stamps
+    return stamps
 
 
 def _files(path: Path) -> Iterator[Path]:

@@ -32,11 +32,13 @@ from agentkit.server.access import Access, Caller
 from agentkit.server.endpoints.exchange import error_answer, stopped
 from agentkit.server.endpoints.http_endpoint import Endpoint
 from agentkit.server.endpoints.inspected import CallerSource, as_http
-from agentkit.server.endpoints.open_api import described
+from agentkit.server.endpoints.open_api import openapi_document
 from agentkit.server.endpoints.operations_api import Measures, OperationEndpoints
 from agentkit.server.endpoints.runs_api import RunEndpoints
 from agentkit.server.endpoints.sessions_api import SessionEndpoints
 from agentkit.server.openai_endpoints.openai_api import OpenAIEndpoints
+from agentkit.server.request_runs.request_errors import server_error
+from agentkit.server.request_runs.request_runner import RequestRunner
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.durable_executor import DurableExecutor
 from agentkit.server.served_runs.process_executor import ProcessExecutor
@@ -44,8 +46,6 @@ from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import AccessDenied, BadRequest, ServerError
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import SessionStore
-from agentkit.server.turns.answering import Turns
-from agentkit.server.turns.turn_errors import server_error
 from agentkit_memory import Memory
 from agentkit_prompts.errors import check_types
 
@@ -53,24 +53,25 @@ __all__ = ["Server", "is_loopback"]
 
 _log = logging.getLogger("agentkit.server")
 _OPTIONS = ServerOptions()
-_NAMES = {404: "there is nothing at this path", 405: "this path takes another method"}
+_MESSAGES = {404: "unknown path", 405: "this path does not support this method"}
+"""Messages of errors of the router, by status."""
 
 
 class Server:
-    """All that belongs to one server; `app` is the application.
+    """A server of agents; `app` is the Starlette application.
 
     Args:
-        agents: The agents. Those with a memory share one store.
-        memory: Where conversations are kept, where no agent has a memory; None keeps them in this process.
-        store: Where runs are kept; None keeps them in this process.
-        access: The tokens; None asks for none and refuses whoever does not come from this machine: callers are then
-            the tenant whose memory the agents have.
-        options: What the server allows.
+        agents: The agents. All agents with a memory share one store.
+        memory: Store of conversations if no agent has a memory; None stores them in this process.
+        store: Store of runs; None stores them in this process.
+        access: The tokens. None requires no token and accepts only requests from this machine; the tenant of these
+            requests is the tenant of the agents' memory.
+        options: Limits of the server.
         runs: Durable runs, which any worker on their database continues; None executes runs in this process.
         version: The version of the agents in durable runs; see `Runs.add`.
 
     Raises:
-        AgentDefinitionError: There is no agent, or two do not go together.
+        AgentDefinitionError: An argument has the wrong type, the list of agents is empty, or two agents conflict.
     """
 
     def __init__(
@@ -99,16 +100,18 @@ class Server:
         self.access = access or Access(tenant=min(self.agents.tenants, default="local"))
         if self.access.is_open and self.agents.tenants - {self.access.tenant}:
             raise AgentDefinitionError(
-                f"server: without tokens every caller is the tenant {self.access.tenant!r}, and agents have the memory "
-                f"of {', '.join(sorted(self.agents.tenants))}: give tokens, or agents the memory of one tenant",
+                f"server: without tokens every caller is the tenant {self.access.tenant!r}, but agents have memories "
+                f"of {', '.join(sorted(self.agents.tenants))}: pass access=, or agents with a memory of one tenant",
                 name="tenant",
                 value=self.access.tenant,
             )
         self._owns_store = store is None and runs is None
         if runs is not None:
             self.store = runs.store.rows
+        elif store is not None:
+            self.store = store
         else:
-            self.store = RunStore() if store is None else store
+            self.store = RunStore()
         self.sessions = SessionStore(self.agents.memory or memory, options.sessions_in_memory)
         self.limits = TenantLimits(options, self.store)
         self.measures = Measures()
@@ -117,10 +120,10 @@ class Server:
             self.runs = ProcessExecutor(self.store, self.agents, self.sessions, self.limits, options)
         else:
             self.runs = DurableExecutor(runs, self.agents, self.sessions, self.limits, options, version)
-        self._turns = Turns(self.store, self.limits, options)
-        self._openai = OpenAIEndpoints(self.agents, self.store, self._turns, options)
+        self._runner = RequestRunner(self.store, self.limits, options)
+        self._openai = OpenAIEndpoints(self.agents, self.store, self._runner, options)
         self.run_endpoints = RunEndpoints(
-            self.runs, self.store, self.agents, self.sessions, self.limits, options, self._turns.kept
+            self.runs, self.store, self.agents, self.sessions, self.limits, options, self._runner.wait_stored
         )
         self._operations = OperationEndpoints(
             self.agents, self.access, self.runs, self.store, self.limits, self.measures, self._description
@@ -134,51 +137,58 @@ class Server:
         if find_spec("ag_ui") is not None:
             from agentkit.server.ag_ui.ag_ui_api import AGUIEndpoints
 
-            self._endpoints += AGUIEndpoints(self.agents, self.store, self.runs, self._turns, options).endpoints()
-        self._tasks: list[Callable[[], Coroutine[Any, Any, None]]] = []
+            self._endpoints += AGUIEndpoints(self.agents, self.store, self.runs, self._runner, options).endpoints()
+        self._background_tasks: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        middleware = [self._shutdown_middleware()]
+        if options.cors_origins:
+            # CORS is outermost, so that answers of the shutdown have its headers too.
+            middleware.insert(0, _cors(options))
         self.app = Starlette(
             routes=self._routes(),
-            middleware=[*([_cors(options)] if options.cors_origins else []), self._ended()],
+            middleware=middleware,
             exception_handlers={HTTPException: _http_error, Exception: _error},
             lifespan=self._lifespan,
         )
 
-    def during(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do something while the server serves; it is cancelled at the end. Call this before it begins."""
-        self._tasks.append(work)
+    def add_background_task(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Add a task that runs while the server serves and is cancelled when it stops. Call this before the start."""
+        self._background_tasks.append(task)
 
     def stop_listening(self) -> None:
-        """End streams of events, so that their clients do not hold up a server that stops."""
-        self._operations.is_closing = self._turns.is_closing = True
+        """Finish streams of events, so that their clients do not delay the shutdown."""
+        self._operations.is_closing = self._runner.is_closing = True
         self.runs.stop_listening()
 
     def caller(self, request: Request) -> Caller:
-        """Return who sent a request.
+        """Return the sender of a request.
 
         Raises:
-            Unauthenticated: There is no token, or no such token.
-            AccessDenied: No token is asked for, and the request is not meant for this machine.
+            Unauthenticated: The token is missing, malformed or unknown.
+            AccessDenied: The server requires no token, and the request is not from this machine.
         """
         headers = request.headers.getlist("authorization")
         if len(headers) > 1:
-            raise BadRequest("there are several Authorization headers", code="invalid_header")
-        if self.access.is_open and not _is_from_here(request):
+            raise BadRequest("expected one Authorization header, got several", code="invalid_header")
+        if self.access.is_open and not _is_local(request):
             raise AccessDenied(
-                "without tokens only this machine is served, under its own name: serve with an access file",
+                "a server without tokens accepts only requests from this machine to localhost: serve with an access "
+                "file",
                 code="not_loopback",
             )
-        return self.access.caller(headers[0] if headers else None)
+        return self.access.caller(next(iter(headers), None))
 
     def _description(self) -> dict[str, Any]:
-        return described(self._endpoints, is_open=self.access.is_open)
+        return openapi_document(self._endpoints, is_open=self.access.is_open)
 
     def _routes(self) -> list[BaseRoute]:
-        own: list[BaseRoute] = [Route(one.path, self._endpoint(one), methods=[one.method]) for one in self._endpoints]
-        own.append(Route("/", _to_inspector))  # what a person who opens the address looks for
-        return [*own, *inspector_routes(self._inspected)]
+        routes: list[BaseRoute] = [
+            Route(endpoint.path, self._handler(endpoint), methods=[endpoint.method]) for endpoint in self._endpoints
+        ]
+        routes.append(Route("/", _to_inspector))
+        return [*routes, *inspector_routes(self._inspector_source)]
 
-    def _inspected(self, request: Request) -> CallerSource:
-        """Return what the inspector may show to the caller of a request."""
+    def _inspector_source(self, request: Request) -> CallerSource:
+        """Return the source of an inspector page for the caller of a request."""
         try:
             caller = self.caller(request)
             self.limits.admit(caller)
@@ -186,40 +196,42 @@ class Server:
         except ServerError as error:
             raise as_http(error) from error
 
-    def _ended(self) -> Middleware:
+    def _shutdown_middleware(self) -> Middleware:
         return Middleware(
-            EndedRequests, answer=lambda: error_answer(stopped()), is_stopping=lambda: self._turns.is_closing
+            EndedRequests, answer=lambda: error_answer(stopped()), is_stopping=lambda: self._runner.is_closing
         )
 
-    def _endpoint(self, one: Endpoint) -> Callable[[Request], Any]:
-        async def call(request: Request) -> Response:
-            began = time.perf_counter()
+    def _handler(self, endpoint: Endpoint) -> Callable[[Request], Any]:
+        async def handle(request: Request) -> Response:
+            start = time.perf_counter()
+            # 499: the client left before the answer; it is counted like any other status.
             status = 499
             try:
-                answer = await self._answered(one, request)
-                status = answer.status_code
-                return answer
+                response = await self._response(endpoint, request)
+                status = response.status_code
+                return response
             except asyncio.CancelledError:
                 status = stopped().status
                 raise
             finally:
-                self.measures.count(one.method, one.path, status, time.perf_counter() - began)
+                self.measures.count(endpoint.method, endpoint.path, status, time.perf_counter() - start)
 
-        return call
+        return handle
 
-    async def _answered(self, one: Endpoint, request: Request) -> Response:
+    async def _response(self, endpoint: Endpoint, request: Request) -> Response:
         try:
-            if one.permission is None:
-                return await one.call(request, Caller(""))
+            if endpoint.permission is None:
+                return await endpoint.call(request, Caller(""))
             caller = self.caller(request)
             self.limits.admit(caller)
-            caller.check(one.permission)
-            return await one.call(request, caller)
+            caller.check(endpoint.permission)
+            return await endpoint.call(request, caller)
         except ClientDisconnect:
-            return Response(status_code=400)  # nobody reads it
+            # The client has left, so this response reaches only the counts.
+            return Response(status_code=400)
         except TimeoutError:
             seconds = self.options.run_seconds
-            return error_answer(ServerError(f"it took longer than {seconds:g} seconds", code="timeout"))
+            return error_answer(ServerError(f"the run took longer than {seconds:g} seconds", code="timeout"))
         except Exception as error:
             return error_answer(server_error(error))
 
@@ -227,17 +239,18 @@ class Server:
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
         del app
         await self.runs.open()
-        tasks = [asyncio.ensure_future(work()) for work in self._tasks]
+        tasks = [asyncio.ensure_future(task()) for task in self._background_tasks]
         try:
             yield
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            # Runs stop before the counts are written: a run that finishes now is counted too.
             self.stop_listening()
             await self.runs.close()
-            await self._turns.kept()
-            await self.limits.written()
+            await self._runner.wait_stored()
+            await self.limits.wait_written()
             if self._owns_store:
                 self.store.close()
 
@@ -255,16 +268,18 @@ async def _to_inspector(request: Request) -> Response:
     return RedirectResponse(f"{request.scope.get('root_path', '')}/inspector/")
 
 
-def _is_from_here(request: Request) -> bool:
-    """Whether a request comes from this machine, and names it: a web page whose name leads here does not."""
+def _is_local(request: Request) -> bool:
+    """True if a request comes from this machine and its `Host` is a loopback name."""
+    # The Host header counts too: a web page may resolve its name to 127.0.0.1 and call the server from a browser here.
     client = request.client
     host = request.headers.get("host", "")
-    name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
-    return is_loopback(name.lower()) and (client is None or is_loopback(client.host))
+    if ":" in host and not host.endswith("]"):
+        host = host.rpartition(":")[0]
+    return is_loopback(host.lower()) and (client is None or is_loopback(client.host))
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address is this machine's own."""
+    """True if a host name or an address is a loopback address of this machine."""
     if host == "localhost":
         return True
     try:
@@ -275,9 +290,11 @@ def is_loopback(host: str) -> bool:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    made = ServerError(_NAMES.get(error.status_code, str(error.detail)), code=f"http_{error.status_code}")
-    made.status, made.type = error.status_code, "invalid_request_error"
-    answer = error_answer(made)
+    status = error.status_code
+    server_error = ServerError(_MESSAGES.get(status, str(error.detail)), code=f"http_{status}")
+    server_error.status = status
+    server_error.type = "invalid_request_error"
+    answer = error_answer(server_error)
     for name, value in (error.headers or {}).items():
         answer.headers[name] = value
     return answer

@@ -1,9 +1,9 @@
-"""`ServedAgents`: the agents of a server, each as a tenant sees it."""
+"""`ServedAgents`: the agents of a server, each bound to the memory of a tenant."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from agentkit.agent.agent import Agent
@@ -17,7 +17,7 @@ from agentkit_prompts.names import nearest
 __all__ = ["ServedAgents"]
 
 _MAX_BOUND = 1000
-"""Agents that are kept bound to a tenant."""
+"""Maximum number of cached agents that are bound to a tenant."""
 
 
 class ServedAgents:
@@ -27,87 +27,64 @@ class ServedAgents:
         agents: The agents.
 
     Raises:
-        AgentDefinitionError: No agent was given, two have one name, or their memories are not of one store.
+        AgentDefinitionError: The list is empty, two agents have the same name, or their memories have different stores.
     """
 
     def __init__(self, agents: Iterable[Agent[Any, Any] | LoadedAgent]) -> None:
-        agents = list(agents)
-        if wrong := [one for one in agents if not isinstance(one, Agent | LoadedAgent)]:
-            raise AgentDefinitionError(
-                f"server: expected agents, got {wrong[0]!r:.60}", name="agents", value=type(wrong[0]).__name__
-            )
-        loaded = [one if isinstance(one, LoadedAgent) else LoadedAgent(one, "") for one in agents]
-        self._agents = {one.name: one for one in loaded}
-        if not loaded:
-            raise AgentDefinitionError("server: expected at least one agent", name="agents", value=0)
-        if len(self._agents) < len(loaded):
-            names = sorted({one.name for one in loaded if [each.name for each in loaded].count(one.name) > 1})
-            raise AgentDefinitionError(
-                f"server: two agents are called {', '.join(names)}: give each a unique name",
-                name="agents",
-                value=", ".join(names),
-            )
-        stores = {id(memory._store): memory for one in loaded if isinstance(memory := one.agent.memory, Memory)}
-        if len(stores) > 1:
-            raise AgentDefinitionError(
-                "server: agents of one server share one store, so that a session may be gone on with by any of them: "
-                "give them the same memory",
-                name="memory",
-            )
-        self.memory: Memory | None = next(iter(stores.values()), None)
-        """The store of the agents that have one."""
-        scopes = {one.name: one.agent.memory.scope for one in loaded if isinstance(one.agent.memory, Memory)}
-        if narrow := [f"{name} has that of {scope}" for name, scope in scopes.items() if scope != Scope(scope.tenant)]:
-            raise AgentDefinitionError(
-                f"server: {', '.join(narrow)}: each request says whose memory is read, so give agents the memory of a "
-                "whole tenant",
-                name="memory",
-                value=", ".join(narrow),
-            )
-        self.tenants: frozenset[str] = frozenset([scope.tenant for scope in scopes.values()])
-        """The tenants whose memory the agents were given."""
+        self._agents = _by_name([_loaded(agent) for agent in agents])
+        memories = {
+            name: loaded.agent.memory
+            for name, loaded in self._agents.items()
+            if isinstance(loaded.agent.memory, Memory)
+        }
+        _check_memories(memories)
+        self.memory: Memory | None = next(iter(memories.values()), None)
+        """The memory of the first agent with a memory; all agents share its store."""
+        self.tenants: frozenset[str] = frozenset([memory.scope.tenant for memory in memories.values()])
+        """The tenants of the agents' memories."""
         self._bound: OrderedDict[tuple[str, str], Agent[Any, Any]] = OrderedDict()
+        """Agents by name and tenant; the least recently used agent is first."""
 
     def __iter__(self) -> Iterator[LoadedAgent]:
         return iter(self._agents.values())
 
     def replace(self, loaded: LoadedAgent) -> LoadedAgent:
-        """Take an agent in the place of the one of its name, for what begins from now on; return the one before.
+        """Replace the agent of the same name for later runs, and return the previous agent.
 
         Raises:
-            AgentDefinitionError: No agent has that name, or its memory is of another store.
+            AgentDefinitionError: The name is unknown, or the memory differs from the memory of the previous agent.
         """
-        before = self._agents.get(loaded.name)
-        if before is None:
+        previous = self._agents.get(loaded.name)
+        if previous is None:
             raise AgentDefinitionError(
-                f"the server has no agent {loaded.name!r}: start it anew to serve another one", name=loaded.name
+                f"the server has no agent {loaded.name!r}: restart the server to add an agent", name=loaded.name
             )
-        if before.memory is not loaded.memory:
-            raise AgentDefinitionError("the memory is another one: start the server anew to change it", name="memory")
+        if previous.memory is not loaded.memory:
+            raise AgentDefinitionError("the memory was changed: restart the server to change it", name="memory")
         self._agents[loaded.name] = loaded
         for key in [key for key in self._bound if key[0] == loaded.name]:
             del self._bound[key]
-        return before
+        return previous
 
     def names(self, caller: Caller) -> list[str]:
         """Return the names of the agents that a caller may use."""
         return [name for name in self._agents if caller.agents is None or name in caller.agents]
 
     def get(self, name: str, caller: Caller) -> LoadedAgent:
-        """Return an agent, as it was given.
+        """Return an agent with its original memory.
 
         Raises:
-            UnknownResource: The caller may use no agent of that name.
+            UnknownResource: The agent is unknown, or the caller may not use it.
         """
         names = self.names(caller)
         if name not in names:
             raise UnknownResource(
-                f"there is no agent {name!r:.80}{nearest(name[:80], names)}", param="model", code="model_not_found"
+                f"unknown agent {name!r:.80}{nearest(name[:80], names)}", param="model", code="model_not_found"
             )
         return self._agents[name]
 
     def of_tenant(self, name: str, tenant: str) -> Agent[Any, Any]:
-        """Return an agent that reads the memory of a tenant."""
+        """Return an agent with the memory of a tenant."""
         agent = self._agents[name].agent
         memory = agent.memory
         if not isinstance(memory, Memory) or memory.scope == Scope(tenant):
@@ -123,5 +100,47 @@ class ServedAgents:
 
     @staticmethod
     def scope(agent: Agent[Any, Any], tenant: str, user: str) -> Scope | None:
-        """Return whose memory a run without a session reads; None where the memory of the agent has no scopes."""
-        return Scope(tenant, user=user) if isinstance(agent.memory, Memory) else None
+        """Return the memory scope of a run without a session; None if the memory of the agent has no scopes."""
+        if isinstance(agent.memory, Memory):
+            return Scope(tenant, user=user)
+        return None
+
+
+def _loaded(agent: object) -> LoadedAgent:
+    if isinstance(agent, LoadedAgent):
+        return agent
+    if isinstance(agent, Agent):
+        return LoadedAgent(agent, "")
+    raise AgentDefinitionError(f"server: expected agents, got {agent!r:.60}", name="agents", value=type(agent).__name__)
+
+
+def _by_name(agents: list[LoadedAgent]) -> dict[str, LoadedAgent]:
+    if not agents:
+        raise AgentDefinitionError("server: expected at least one agent", name="agents", value=0)
+    counts = Counter([agent.name for agent in agents])
+    duplicates = ", ".join(sorted([name for name, count in counts.items() if count > 1]))
+    if duplicates:
+        raise AgentDefinitionError(
+            f"server: several agents have the name {duplicates}: give each agent a unique name",
+            name="agents",
+            value=duplicates,
+        )
+    return {agent.name: agent for agent in agents}
+
+
+def _check_memories(memories: Mapping[str, Memory]) -> None:
+    # Any agent may continue a session of another agent, so all agents must read the same store.
+    if len({id(memory._store) for memory in memories.values()}) > 1:
+        raise AgentDefinitionError(
+            "server: all agents of a server must share one store, because any agent can continue a session: give "
+            "them the same memory",
+            name="memory",
+        )
+    scopes = {name: memory.scope for name, memory in memories.items()}
+    narrow = ", ".join([f"{name} has {scope}" for name, scope in scopes.items() if scope != Scope(scope.tenant)])
+    if narrow:
+        raise AgentDefinitionError(
+            f"server: the memory of an agent must cover a whole tenant, because each request names its user; {narrow}",
+            name="memory",
+            value=narrow,
+        )

@@ -1,4 +1,4 @@
-"""The errors that a client gets from the server: each has its HTTP status and its type in OpenAI's shape."""
+"""Errors that the server sends to clients, each with its HTTP status and its type in OpenAI's format."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ __all__ = [
 
 
 _MAX_MESSAGE = 4_000
-"""Characters of an error that are sent: a request with ten thousand problems is not answered with a book."""
+"""Maximum characters of a message that is sent to a client."""
 
 
 class ServerError(AgentError):
-    """Base of what a request can be answered with in place of what it asked for.
+    """Base class of errors that the server sends to clients.
 
     Attributes:
-        param: The part of the request that is wrong, such as `messages[0].role`.
-        code: A word for programs.
+        param: The invalid part of the request, such as `messages[0].role`.
+        code: Machine-readable code.
         details: Further fields of the error object.
-        retry_after: Seconds after which it may go better.
+        retry_after: Seconds after which the client should retry.
     """
 
     status = 500
@@ -58,64 +58,64 @@ class ServerError(AgentError):
 
     @property
     def body(self) -> dict[str, Any]:
-        """The error in OpenAI's shape."""
+        """The error in OpenAI's format."""
         text = str(self)
         if len(text) > _MAX_MESSAGE:
             text = f"{text[:_MAX_MESSAGE]}... ({len(text) - _MAX_MESSAGE:,} more characters)"
-        known = {"message": text, "type": self.type, "param": self.param, "code": self.code}
-        return {"error": {**known, **self.details}}
+        fields = {"message": text, "type": self.type, "param": self.param, "code": self.code}
+        return {"error": {**fields, **self.details}}
 
 
 class BadRequest(ServerError):
-    """A request that no one could answer: 400."""
+    """Invalid request: 400."""
 
     status, type = 400, "invalid_request_error"
 
 
 class Unauthenticated(ServerError):
-    """There is no token, or an unknown one: 401."""
+    """Missing or unknown token: 401."""
 
     status, type = 401, "authentication_error"
 
 
 class AccessDenied(ServerError):
-    """The token may not do this: 403."""
+    """The token does not permit the request: 403."""
 
     status, type = 403, "permission_error"
 
 
 class UnknownResource(ServerError):
-    """There is nothing of that name that the tenant of the token may see: 404."""
+    """Unknown name, or a name of another tenant: 404."""
 
     status, type = 404, "invalid_request_error"
 
 
 class Conflict(ServerError):
-    """It does not fit what there is: 409."""
+    """Conflict of the request with the stored state: 409."""
 
     status, type = 409, "conflict_error"
 
 
 class TooLarge(ServerError):
-    """The body is longer than the server reads: 413."""
+    """The body is longer than `body_bytes`: 413."""
 
     status, type = 413, "invalid_request_error"
 
 
 class Unsupported(ServerError):
-    """The body is of another type than JSON: 415."""
+    """The body has a content type other than JSON: 415."""
 
     status, type = 415, "invalid_request_error"
 
 
 class Unprocessable(ServerError):
-    """A request whose values are missing or invalid, all of them named: 422."""
+    """Missing or invalid values; the message lists all of them: 422."""
 
     status, type = 422, "invalid_request_error"
 
 
 class QuotaExceeded(ServerError):
-    """The tenant has asked too often, or used what it may use: 429."""
+    """The tenant exceeded its rate limit or its quota: 429."""
 
     status, type = 429, "rate_limit_error"
 
@@ -127,10 +127,10 @@ class UpstreamFailed(ServerError):
 
 
 class ServerFull(ServerError):
-    """The server does as much as it may, or is shutting down: 503."""
+    """The server is at its limits, or is shutting down: 503."""
 
     status, type = 503, "server_error"
 
 
 class AccessFileError(AgentError, ValueError):
-    """The file with tenants and tokens cannot be used. Names every problem, with its line."""
+    """Invalid access file. The message lists every problem with its line."""

@@ -1,4 +1,4 @@
-"""`ServerOptions`: what one server allows."""
+"""`ServerOptions`: limits of a server."""
 
 from __future__ import annotations
 
@@ -29,41 +29,41 @@ def _origin(text: str) -> str:
 
 @options(AgentDefinitionError, unknown=UnknownOption, elsewhere=_ELSEWHERE, kw_only=True)
 class ServerOptions:
-    """What one server allows. Seconds are wall time.
+    """Limits of a server. Seconds are wall time.
 
     Raises:
-        AgentDefinitionError: Names every value that is out of range.
+        AgentDefinitionError: A value is out of range. The message lists all of them.
     """
 
     body_bytes: Count = 4 << 20
-    """Longest body of a request, in bytes; media are part of it, as base64."""
+    """Maximum bytes of a request body, including media as base64."""
     body_seconds: PositiveNumber = 30.0
-    """Until a whole body must have arrived."""
+    """Maximum seconds until the whole body of a request has arrived."""
     header_seconds: PositiveNumber = 10.0
-    """Until the headers of a request must have arrived."""
+    """Maximum seconds until the headers of a request have arrived."""
     write_seconds: PositiveNumber = 30.0
-    """How long a client may take none of an answer that is streamed: then its connection is closed."""
+    """Maximum seconds in which a client reads nothing of a response; then the connection is closed."""
     idle_seconds: PositiveNumber = 15.0
-    """Between requests on one connection; and between two signs of life on a stream where nothing happens."""
+    """Maximum seconds between two requests of a connection, and between two heartbeats of an idle stream."""
     run_seconds: PositiveNumber = 600.0
-    """Longest run, where the limits of its agent allow as much."""
+    """Maximum seconds of a run; the limits of the agent may be shorter."""
     concurrent: Count = 512
-    """Requests of all tenants at once that run agents."""
+    """Maximum concurrent requests of all tenants that run agents."""
     concurrent_per_tenant: Count = 256
-    """Requests of one tenant at once that run agents, unless the access file says otherwise."""
+    """Maximum concurrent requests of a tenant that run agents; the access file may override it."""
     requests_per_minute: PositiveNumber = 6000.0
-    """Requests of one tenant, unless the access file says otherwise. A second's share may come at once."""
+    """Maximum requests per minute of a tenant; the access file may override it."""
     background_runs: Count = 64
-    """Runs at once that were started by `POST /runs`; others wait in their order."""
+    """Maximum concurrent runs of `POST /runs`; further runs are queued."""
     runs_per_tenant: Count = 256
-    """Runs of one tenant that have not ended, those that wait for room among them."""
+    """Maximum unfinished runs of a tenant, including queued runs."""
     queued_runs: Count = 1000
-    """Runs of all tenants that may wait; more are refused."""
+    """Maximum queued runs of all tenants."""
     grace_seconds: PositiveNumber = 20.0
-    """What goes on when the server is stopped has so long to end; then runs are kept to be gone on with."""
+    """Seconds to finish requests on shutdown; unfinished runs are stored for the next server."""
     cors_origins: tuple[Annotated[str, AfterValidator(_origin)], ...] = ()
-    """Origins of web pages that may call the server, such as https://chat.example.com; none by default."""
+    """Origins of web pages that may call the server, such as https://chat.example.com."""
     sessions_in_memory: Count = 10_000
-    """Conversations that are kept where there is no store; more are refused."""
+    """Maximum number of sessions in a server without a store."""
     held_replies: Count = 10_000
-    """Replies of the OpenAI-compatible endpoints whose tools ran here, kept until the client answers its own calls."""
+    """Maximum number of replies that wait for tool results of a client of the OpenAI-compatible endpoints."""

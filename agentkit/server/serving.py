@@ -1,4 +1,4 @@
-"""`serve`: a server in this process, until it is stopped."""
+"""`serve`: runs a server in this process until it is stopped."""
 
 from __future__ import annotations
 
@@ -21,66 +21,73 @@ _BACKLOG = 2048
 
 
 class _TimedProtocol(H11Protocol):
-    """HTTP/1.1 that closes a connection whose request does not arrive, or whose answer is not taken."""
+    """HTTP/1.1 with time limits for the headers of a request and for a client that does not read."""
 
     header_seconds: float
     write_seconds: float
-    _waiting: asyncio.TimerHandle | None = None
-    _writing: asyncio.TimerHandle | None = None
+    _header_timer: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._wait()
+        self._start_header_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
-        self._stop_writing()
+        self._cancel_header_timer()
+        self._cancel_write_timer()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        if self._writing is None:
-            self._writing = self.loop.call_later(self.write_seconds, self.transport.abort)
+        if self._write_timer is None:
+            # `close` would wait until the buffer is sent to a client that does not read.
+            self._write_timer = self.loop.call_later(self.write_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
-        self._stop_writing()
+        self._cancel_write_timer()
         super().resume_writing()
 
-    def _stop_writing(self) -> None:
-        if self._writing is not None:
-            self._writing.cancel()
-            self._writing = None
+    def _cancel_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
     def data_received(self, data: bytes) -> None:
-        if self._waiting is None and (self.cycle is None or self.cycle.response_complete):
-            self._wait()  # the next request on this connection begins
-        before = self.cycle
+        # These may be the first bytes of the next request of this connection.
+        if self._header_timer is None and self._is_idle:
+            self._start_header_timer()
+        previous = self.cycle
         super().data_received(data)
-        if self.cycle is not before:  # its headers are complete
-            self._stop_waiting()
+        # uvicorn starts a new cycle as soon as the headers of a request are complete.
+        if self.cycle is not previous:
+            self._cancel_header_timer()
 
-    def _wait(self) -> None:
-        self._waiting = self.loop.call_later(self.header_seconds, self._close)
+    @property
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
 
-    def _stop_waiting(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
+    def _start_header_timer(self) -> None:
+        self._header_timer = self.loop.call_later(self.header_seconds, self._close_idle)
 
-    def _close(self) -> None:
-        self._waiting = None
-        if self.cycle is None or self.cycle.response_complete:
+    def _cancel_header_timer(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+    def _close_idle(self) -> None:
+        self._header_timer = None
+        if self._is_idle:
             self.transport.close()
 
 
 class RunningServer(StoppableServer):
-    """A uvicorn server that ends streams of events as soon as it is to stop."""
+    """A uvicorn server that finishes streams of events as soon as its shutdown starts."""
 
     def __init__(self, config: uvicorn.Config, server: Server) -> None:
         super().__init__(config, server.options.grace_seconds)
         self._served = server
         self.on_ready: Callable[[], object] = lambda: None
-        """Is called once it listens."""
+        """Called when the server listens."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -93,7 +100,7 @@ class RunningServer(StoppableServer):
 
     @property
     def port(self) -> int:
-        """The port that it listens on, once it has `started`."""
+        """The port of a started server."""
         return int(self.servers[0].sockets[0].getsockname()[1])
 
 
@@ -101,12 +108,12 @@ def uvicorn_server(server: Server, *, host: str = "127.0.0.1", port: int = 8000)
     """Return a server that is not started.
 
     Args:
-        server: What is served.
-        host: Where to listen.
-        port: Where to listen; 0 takes one that is free.
+        server: The server.
+        host: Host name or address to listen on.
+        port: Port to listen on; 0 selects a free port.
 
     Raises:
-        AgentDefinitionError: It would be open to other machines without asking for tokens.
+        AgentDefinitionError: Other machines could reach the server, and it requires no tokens.
     """
     check_types(
         AgentDefinitionError,
@@ -117,8 +124,8 @@ def uvicorn_server(server: Server, *, host: str = "127.0.0.1", port: int = 8000)
     )
     if server.access.is_open and not is_loopback(host):
         raise AgentDefinitionError(
-            f"serve: {host} is open to other machines, and no token is asked for: make tokens with `agentkit token`, "
-            "and serve with --access FILE",
+            f"serve: other machines can reach {host}, and the server requires no tokens: create tokens with "
+            "`agentkit token` and serve with --access FILE",
             name="host",
             value=host,
         )
@@ -147,9 +154,9 @@ def uvicorn_server(server: Server, *, host: str = "127.0.0.1", port: int = 8000)
 
 
 def serve(server: Server, *, host: str = "127.0.0.1", port: int = 8000) -> None:
-    """Serve until the process gets a signal to stop (SIGINT, SIGTERM). What goes on then has `grace_seconds` to end.
+    """Serve until SIGINT or SIGTERM. Running requests have `grace_seconds` to finish.
 
     Raises:
-        AgentDefinitionError: As `uvicorn_server` does.
+        AgentDefinitionError: Other machines could reach the server, and it requires no tokens.
     """
     uvicorn_server(server, host=host, port=port).run()

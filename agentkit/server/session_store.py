@@ -1,4 +1,4 @@
-"""`SessionStore`: the conversations of users, in the memory of the server, or in this process."""
+"""`SessionStore`: the sessions of users, in the memory of the server or in this process."""
 
 from __future__ import annotations
 
@@ -18,213 +18,231 @@ from agentkit_prompts.errors import MessageError
 
 __all__ = ["Owner", "SessionMessage", "SessionStore"]
 
-_MAX_READ = 8
-"""Stored conversations that stay open for whoever reads them again."""
+_MAX_OPEN = 8
+"""Maximum number of stored sessions that stay open for readers."""
 
 
 class Owner(NamedTuple):
-    """Whose conversation it is: a tenant, and a user of it."""
+    """Owner of a session: a tenant, or a user of the tenant."""
 
     tenant: str
     user: str = ""
 
 
 class SessionMessage(NamedTuple):
-    """A message of a conversation, and its number, from 1."""
+    """A message of a session and its number, from 1."""
 
     seq: int
     message: Message
 
 
 @dataclass(slots=True)
-class _Kept:
+class _LocalSession:
     session: Session
     created_at: float
     last_at: float | None = None
 
 
 class SessionStore:
-    """Opens conversations. Methods may wait for a disk: async code calls them in threads.
+    """Opens, lists, forks and deletes sessions. Methods may wait for a disk: async code calls them in threads.
 
     Args:
-        memory: Where they are kept; None keeps them as long as the process lives.
-        most: How many of them then.
+        memory: Store of the sessions; None stores them in this process.
+        limit: Maximum number of sessions in this process.
     """
 
-    def __init__(self, memory: Memory | None, most: int) -> None:
+    def __init__(self, memory: Memory | None, limit: int) -> None:
         self.memory = memory
-        self._most = most
-        self._kept: dict[tuple[Owner, str], _Kept] = {}
-        self._read: OrderedDict[tuple[Owner, str], StoredSession] = OrderedDict()
-        """Those that were read last, the newest at the end."""
+        self._limit = limit
+        self._local: dict[tuple[Owner, str], _LocalSession] = {}
+        """Sessions of this process, if the server has no memory."""
+        self._open: OrderedDict[tuple[Owner, str], StoredSession] = OrderedDict()
+        """Open stored sessions; the most recently read session is last."""
         self._lock = Lock()
 
     def open(self, owner: Owner, name: str) -> SessionProtocol:
-        """Return a conversation, begun if missing.
+        """Return a session; start it if it is missing.
 
         Raises:
-            ServerFull: There are as many as may be kept.
+            ServerFull: The server has the maximum number of sessions.
             StoreError: The database cannot be read or written.
         """
         if self.memory is not None:
             return self._within(owner).session(name)
         with self._lock:
-            known = self._kept.get((owner, name))
-            if known is None:
+            local = self._local.get((owner, name))
+            if local is None:
                 self._check_room()
-                known = self._kept[owner, name] = _Kept(Session(name), time.time())
-            known.last_at = time.time()
-            return known.session
+                local = self._local[owner, name] = _LocalSession(Session(name), time.time())
+            local.last_at = time.time()
+            return local.session
 
     def read(self, owner: Owner, name: str) -> SessionProtocol:
-        """Return a conversation as it is now, only to be read: those that were read last are not read again.
+        """Return a session for reading. Recently read sessions stay open and load only new messages.
 
         Raises:
-            UnknownResource: The owner has none of that name.
+            UnknownResource: The owner has no session of this name.
             StoreError: The database cannot be read.
         """
         if self.memory is None:
-            if (kept := self._kept.get((owner, name))) is None:
+            local = self._local.get((owner, name))
+            if local is None:
                 raise _unknown(name)
-            return kept.session
+            return local.session
         try:
             self.get(owner, name)
         except UnknownResource:
             self._drop(owner, name)
             raise
-        with self._lock:
-            found = self._read.get((owner, name))
-        try:
-            if found is not None:
-                found.refresh()
-        except NotFound:  # it was deleted, and another one has its name now
-            found = None
-        if found is None:
-            found = self._within(owner).session(name)
+        session = self._refreshed(owner, name)
+        if session is None:
+            session = self._within(owner).session(name)
             self._drop_deleted()
         with self._lock:
-            self._read[owner, name] = found
-            self._read.move_to_end((owner, name))
-            while len(self._read) > _MAX_READ:
-                self._read.popitem(last=False)
-        return found
+            self._open[owner, name] = session
+            self._open.move_to_end((owner, name))
+            while len(self._open) > _MAX_OPEN:
+                self._open.popitem(last=False)
+        return session
+
+    def _refreshed(self, owner: Owner, name: str) -> StoredSession | None:
+        """Return an open session with its newest messages; None if it is not open or was deleted."""
+        with self._lock:
+            session = self._open.get((owner, name))
+        if session is None:
+            return None
+        try:
+            session.refresh()
+        except NotFound:
+            # The session was deleted, and a new session has its name.
+            return None
+        return session
 
     def page(self, owner: Owner, *, after: str = "", limit: int = 50) -> Sequence[SessionInfo]:
-        """Return the conversations of an owner, by name."""
+        """Return a page of the sessions of an owner, by name."""
         if self.memory is not None:
             return self._within(owner).sessions(after=after, limit=limit)
         with self._lock:
-            names = sorted(name for whose, name in self._kept if whose == owner and name > after)[:limit]
-            return [_info(name, self._kept[owner, name]) for name in names]
+            names = sorted(name for other, name in self._local if other == owner and name > after)[:limit]
+            return [_info(name, self._local[owner, name]) for name in names]
 
     def newest(self, owner: Owner, limit: int) -> Sequence[tuple[Owner, str]]:
-        """Return the conversations used last, the newest first; of a tenant, also those of its users."""
+        """Return the most recently used sessions; for a tenant, including the sessions of its users."""
         if self.memory is not None:
-            found = self._within(owner).newest_sessions(limit=limit)
-            return [(Owner(owner.tenant, user), name) for user, name in found]
+            rows = self._within(owner).newest_sessions(limit=limit)
+            return [(Owner(owner.tenant, user), name) for user, name in rows]
         with self._lock:
-            mine = [
-                (kept.last_at or kept.created_at, whose, name)
-                for (whose, name), kept in self._kept.items()
-                if whose.tenant == owner.tenant and owner.user in ("", whose.user)
+            sessions = [
+                (local.last_at or local.created_at, other, name)
+                for (other, name), local in self._local.items()
+                if other.tenant == owner.tenant and owner.user in ("", other.user)
             ]
-        return [(whose, name) for _, whose, name in sorted(mine, reverse=True)[:limit]]
+        return [(other, name) for _, other, name in sorted(sessions, reverse=True)[:limit]]
 
     def get(self, owner: Owner, name: str) -> SessionInfo:
-        """Return what there is to know of a conversation.
+        """Return the name, length and times of a session.
 
         Raises:
-            UnknownResource: The owner has none of that name.
+            UnknownResource: The owner has no session of this name.
         """
         if self.memory is not None:
-            found = next(iter(self._within(owner).sessions(name=name, limit=1)), None)
-        else:
-            kept = self._kept.get((owner, name))
-            found = None if kept is None else _info(name, kept)
-        if found is None:
+            for info in self._within(owner).sessions(name=name, limit=1):
+                return info
             raise _unknown(name)
-        return found
+        local = self._local.get((owner, name))
+        if local is None:
+            raise _unknown(name)
+        return _info(name, local)
 
     def messages(self, owner: Owner, name: str, *, after: int = 0, limit: int = 50) -> Sequence[SessionMessage]:
-        """Return the first messages of a conversation behind number `after`.
+        """Return at most `limit` messages of a session that follow message number `after`.
 
         Raises:
-            UnknownResource: The owner has no such conversation.
+            UnknownResource: The owner has no session of this name.
         """
         self.get(owner, name)
         if self.memory is not None:
             page = self._within(owner).session(name, load=False).page(after=after, limit=limit)
-            return [SessionMessage(one.seq, one.message) for one in page]
-        conversation = self._kept[owner, name].session.conversation
-        return [SessionMessage(at + 1, conversation[at]) for at in range(after, min(after + limit, len(conversation)))]
+            return [SessionMessage(row.seq, row.message) for row in page]
+        conversation = self._local[owner, name].session.conversation
+        end = min(after + limit, len(conversation))
+        return [SessionMessage(index + 1, conversation[index]) for index in range(after, end)]
 
     def delete(self, owner: Owner, name: str) -> None:
-        """Delete a conversation, and all that was made of it.
+        """Delete a session with its index entries and facts.
 
         Raises:
-            UnknownResource: The owner has no such conversation.
+            UnknownResource: The owner has no session of this name.
         """
         if self.memory is not None:
             is_deleted = self._within(owner).delete_session(name)
-            self._drop(owner, name)  # behind the deletion: whoever reads meanwhile would keep it
+            # After the deletion: a concurrent reader could open the session again before it.
+            self._drop(owner, name)
             if not is_deleted:
                 raise _unknown(name)
             return
         with self._lock:
-            if self._kept.pop((owner, name), None) is None:
+            if self._local.pop((owner, name), None) is None:
                 raise _unknown(name)
 
-    def fork(self, owner: Owner, name: str, to: str, at: int | None) -> SessionInfo:
-        """Begin another conversation with the first `at` messages of this one; with all where it is None.
+    def fork(self, owner: Owner, name: str, new_name: str, at: int | None) -> SessionInfo:
+        """Start a session with the first `at` messages of another session; None copies all messages.
 
         Raises:
-            UnknownResource: The owner has no such conversation, or it has fewer messages.
-            Conflict: There is a conversation of the new name, or tool calls would be cut from their results.
-            ServerFull: There are as many as may be kept.
+            UnknownResource: The owner has no session of this name.
+            Conflict: The new name is in use, the session has fewer messages, or the copy would separate tool calls
+                from their results.
+            ServerFull: The server has the maximum number of sessions.
         """
         self.get(owner, name)
         source: Any = self.open(owner, name)
+        if self._has(owner, new_name):
+            raise Conflict(f"the session {new_name!r:.80} already exists: choose another name", param="name")
+        if at is None:
+            at = len(source.conversation)
         try:
-            self.get(owner, to)
-        except UnknownResource:
-            pass
-        else:
-            raise Conflict(f"there is a conversation {to!r:.80} already: choose another name", param="name")
-        try:
-            conversation = source.conversation.until(len(source.conversation) if at is None else at)
+            # An invalid `at` is refused here, before the new session is stored.
+            conversation = source.conversation.until(at)
             if self.memory is not None:
-                made = self._within(owner).session(to)
-                made.append(*conversation)
+                target = self._within(owner).session(new_name)
+                target.append(*conversation)
                 if source.additional_kwargs:
-                    made.keep_kwargs(source.additional_kwargs)
+                    target.keep_kwargs(source.additional_kwargs)
             else:
-                made_here = source.fork(to, at)
+                fork = source.fork(new_name, at)
                 with self._lock:
                     self._check_room()
-                    self._kept[owner, to] = _Kept(made_here, time.time(), time.time())
+                    self._local[owner, new_name] = _LocalSession(fork, time.time(), time.time())
         except (MessageError, NotFound, AlreadyUsed) as error:
-            raise Conflict(f"it cannot be forked there: {error}", param="at") from error
-        return self.get(owner, to)
+            raise Conflict(f"the session cannot be forked there: {error}", param="at") from error
+        return self.get(owner, new_name)
+
+    def _has(self, owner: Owner, name: str) -> bool:
+        try:
+            self.get(owner, name)
+        except UnknownResource:
+            return False
+        return True
 
     def _drop_deleted(self) -> None:
-        """Close the conversations that another process deleted since they were read."""
+        """Close the sessions that another process deleted since they were read."""
         with self._lock:
-            known = list(self._read.items())
-        for (owner, name), session in known:
+            sessions = list(self._open.items())
+        for (owner, name), session in sessions:
             try:
                 session.refresh()
             except NotFound:
                 self._drop(owner, name)
 
     def _drop(self, owner: Owner, name: str) -> None:
-        """Close a conversation that stays open for readers."""
+        """Close an open session."""
         with self._lock:
-            self._read.pop((owner, name), None)
+            self._open.pop((owner, name), None)
 
     def _check_room(self) -> None:
-        if len(self._kept) >= self._most:
+        if len(self._local) >= self._limit:
             raise ServerFull(
-                f"the server keeps {self._most:,} conversations in memory, and no more: delete some, or serve with a "
+                f"the server has {self._limit:,} sessions in memory, the maximum: delete sessions, or serve with a "
                 "store",
                 code="too_many_sessions",
             )
@@ -234,9 +252,9 @@ class SessionStore:
         return self.memory.within(Scope(owner.tenant, user=owner.user))
 
 
-def _info(name: str, kept: _Kept) -> SessionInfo:
-    return SessionInfo(name, len(kept.session.conversation), kept.created_at, kept.last_at)
+def _info(name: str, local: _LocalSession) -> SessionInfo:
+    return SessionInfo(name, len(local.session.conversation), local.created_at, local.last_at)
 
 
 def _unknown(name: str) -> UnknownResource:
-    return UnknownResource(f"there is no session {name!r:.80}", code="session_not_found")
+    return UnknownResource(f"unknown session {name!r:.80}", code="session_not_found")

@@ -189,14 +189,14 @@ def test_an_answer_that_decides_too_little_or_something_else_is_refused_and_the_
         both = answering(waiting, yes, yes)
         for refused, what in (
             (answering(waiting[:1], yes), f"no answer to the interrupt {waiting[1].id!r}"),
-            (answering([*waiting, waiting[0]], yes, yes, no), "answered twice"),
+            (answering([*waiting, waiting[0]], yes, yes, no), "several answers"),
             (answering(waiting, "yes", {"approved": "yes"}), "resume[1].payload: approved"),
-            (answering(waiting, {"approved": True, "reason": "x"}, yes), "reason: only where approved is false"),
+            (answering(waiting, {"approved": True, "reason": "x"}, yes), "reason: only valid if approved is false"),
             (answering(waiting, {"approved": True, "extra": 1}, yes), "extra: unknown field"),
             (both.model_copy(update={"messages": asked("New").messages}), "new message"),
             (
                 both.model_copy(update={"forwarded_props": {"additional_kwargs": {"a": 1}}}),
-                "leave",
+                "omit them",
             ),
         ):
             answer = sent(client, refused)
@@ -307,9 +307,9 @@ def test_kwargs_typed_answers_and_what_cannot_be_are_told_before_anything_is_str
         for more, what in (
             ({"forwarded_props": {"kwargs": 1}}, "kwargs: unknown field"),
             ({"forwarded_props": 3}, "expected an object"),
-            ({"state": {"x": 1}}, "state: agents keep no state"),
+            ({"state": {"x": 1}}, "state: agents do not store state"),
             ({"resume": [{"interrupt_id": "i", "status": "resolved"}]}, "unknown run"),
-            ({"messages": []}, "no message to answer"),
+            ({"messages": []}, "expected at least one message"),
             ({"messages": [Answer(id="a", role="assistant", tool_calls=[OPEN])]}, "the calls o1 have no result"),
             ({"tools": [Tool(name="a b", description="")]}, "tools[0].name"),
         ):

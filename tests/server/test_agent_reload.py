@@ -60,7 +60,7 @@ def test_a_changed_file_is_taken_for_the_next_run_and_a_broken_one_changes_nothi
         for text, problem in (
             (FILE + "toolz: []\n", "agent.yaml, line 6: toolz: unknown key"),
             (FILE.replace("shop", "stall"), "no agent 'stall'"),
-            (FILE.replace("memory: true", "memory: {home: other}"), "start the server anew"),
+            (FILE.replace("memory: true", "memory: {home: other}"), "restart the server"),
         ):
             assert problem in str(written(file, text))
             assert asked() == ("You sell pens.", "31")

@@ -193,7 +193,7 @@ def test_a_tool_of_the_agent_that_needs_a_person_is_denied_with_the_reason() -> 
     for one in shop(calls(("pay", '{"amount": 3}')), "I may not.", tools=[pay]):
         done = one.openai.chat.completions.create(model="shop", messages=HI)
         assert done.choices[0].message.content == "I may not."
-        assert ran == [] and "nobody can approve it here" in one.sent[-1]["content"]
+        assert ran == [] and "this endpoint has no approval" in one.sent[-1]["content"]
 
 
 class City(BaseModel):

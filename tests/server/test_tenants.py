@@ -87,7 +87,7 @@ def test_without_tokens_callers_are_the_tenant_whose_memory_the_agents_have(tmp_
         with raises(
             AgentDefinitionError,
             name="memory",
-            value="adas has that of Scope(tenant='acme', user='ada', session='', agent='')",
+            value="adas has Scope(tenant='acme', user='ada', session='', agent='')",
         ):
             Server([Agent(model, name="adas", memory=memory.within(Scope("acme", user="ada")))])
 

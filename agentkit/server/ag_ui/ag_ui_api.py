@@ -1,8 +1,8 @@
-"""`/agents/{agent}/ag-ui`: what chat front ends ask that speak AG-UI. Needs the extra `ag-ui`."""
+"""`/agents/{agent}/ag-ui`: the endpoint of AG-UI chat front ends. Needs the extra `ag-ui`."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -22,24 +22,24 @@ from agentkit.server.ag_ui.ag_ui_interrupts import decisions_of, interrupted_run
 from agentkit.server.endpoints.exchange import EventStream, read_json, sse, validated
 from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs
 from agentkit.server.openai_endpoints.openai_requests import ToolName, UserId
+from agentkit.server.request_runs.client_tools import ClientTool
+from agentkit.server.request_runs.request_run import PausedRun, RequestRun, messages_of
+from agentkit.server.request_runs.request_runner import RequestRunner
 from agentkit.server.served_agents import ServedAgents
-from agentkit.server.server_errors import BadRequest, Conflict, ServerError, UnknownResource, Unprocessable
+from agentkit.server.server_errors import BadRequest, Conflict, UnknownResource, Unprocessable
 from agentkit.server.server_options import ServerOptions
-from agentkit.server.turns.answering import Turns
-from agentkit.server.turns.client_tools import ClientTool
-from agentkit.server.turns.turn import Turn, Waited, messages_of
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["AGUIEndpoints"]
 
 _MAX_TOOLS = 128
-_UNSENT = ("activity", "reasoning")
-"""Messages of the front end that no model is sent."""
+_DISPLAY_ROLES = ("activity", "reasoning")
+"""Roles of messages that are only displayed and never sent to a model."""
 
 
 class _Props(BaseModel):
-    """What `forwardedProps` may hold."""
+    """Fields of `forwardedProps`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -60,103 +60,120 @@ class _Tools(BaseModel):
 
 
 class AGUIEndpoints:
-    """The endpoint of the protocol.
+    """The endpoint of the AG-UI protocol.
 
     Args:
         agents: The agents.
-        store: Where runs wait for a person.
-        executor: Executes the runs of the server.
-        turns: Answers.
-        options: What the server allows.
+        store: Store of the paused runs.
+        executor: Executor of the server; its worker resumes paused runs.
+        runner: Executes the runs.
+        options: Limits of the server.
     """
 
     def __init__(
-        self, agents: ServedAgents, store: RunStore, executor: Executor, turns: Turns, options: ServerOptions
+        self, agents: ServedAgents, store: RunStore, executor: Executor, runner: RequestRunner, options: ServerOptions
     ) -> None:
         self._agents = agents
         self._store = store
         self._executor = executor
-        self._turns = turns
+        self._runner = runner
         self._options = options
 
     def endpoints(self) -> list[Endpoint]:
         """Return the endpoints."""
         path = "/agents/{agent}/ag-ui"
-        what = "A run as events of AG-UI"
-        return [Endpoint("POST", path, self.run, what, "run", RunAgentInput, media="text/event-stream")]
+        summary = "A run as events of AG-UI"
+        return [Endpoint("POST", path, self.run, summary, "run", RunAgentInput, media="text/event-stream")]
 
     async def run(self, request: Request, caller: Caller) -> Response:
         """Run an agent."""
         loaded = self._agents.get(request.path_params["agent"], caller)
-        asked = validated(RunAgentInput, await read_json(request, self._options))
-        props = validated(_Props, {} if asked.forwarded_props is None else asked.forwarded_props)
-        if asked.state:
-            raise Unprocessable("state: agents keep no state of the front end: leave it out", param="state")
-        turn = Turn(
+        body = validated(RunAgentInput, await read_json(request, self._options))
+        props = _Props()
+        if body.forwarded_props is not None:
+            props = validated(_Props, body.forwarded_props)
+        if body.state:
+            raise Unprocessable("state: agents do not store state of the front end: omit it", param="state")
+        messages: tuple[Message, ...] = ()
+        if not body.resume:
+            messages = await _messages(body)
+        run = RequestRun(
             agents=self._agents,
             name=loaded.name,
             tenant=caller.tenant,
             user=caller.as_user(props.user),
-            messages=() if asked.resume else await _messages(asked),
+            messages=messages,
             kwargs=props.additional_kwargs,
-            tools=_tools(asked),
-            can_wait="approve" in caller.permissions,
+            tools=_tools(body),
+            can_pause="approve" in caller.permissions,
         )
-        calls: tuple[str, ...] = ()
-        if asked.resume:
-            turn.waited = waited = await self._waited(asked, asked.resume, turn, caller)
-            turn.run_id, calls = waited.record.run_id, tuple([call.call_id for call in waited.record.waiting])
-        written = AGUIEvents(asked.thread_id, asked.run_id, turn.run_id, streams_text=turn.streams_text, waited=calls)
+        calls: list[str] = []
+        if body.resume:
+            run.paused = paused = await self._paused_run(body, body.resume, run, caller)
+            run.run_id = paused.record.run_id
+            calls = [call.call_id for call in paused.record.waiting]
+        writer = AGUIEvents(body.thread_id, body.run_id, run.run_id, streams_text=run.streams_text, started=calls)
+        return EventStream(
+            self._stream(run, caller, writer),
+            self._options,
+            ending=lambda error: b"".join(_bytes(writer.error(str(error.body["error"]["message"]), error.code))),
+        )
 
-        async def pieces() -> AsyncGenerator[bytes, None]:
-            async with aclosing(streaming(partial(self._turns.answered, turn, caller))) as events:
-                async for event in events:
-                    for piece in _bytes(written.of(event)):
-                        yield piece
-            if turn.answered.waiting:
-                await self._turns.kept()  # before it can be answered
-            for piece in _bytes(written.end(turn.answered)):
-                yield piece
+    async def _stream(self, run: RequestRun, caller: Caller, writer: AGUIEvents) -> AsyncGenerator[bytes, None]:
+        async with aclosing(streaming(partial(self._runner.execute, run, caller))) as events:
+            async for event in events:
+                for data in _bytes(writer.events_of(event)):
+                    yield data
+        # A client may answer an interrupt as soon as it has it: the run must be stored before.
+        if run.result.waiting:
+            await self._runner.wait_stored()
+        for data in _bytes(writer.end(run.result)):
+            yield data
 
-        def ending(error: ServerError) -> bytes:
-            return b"".join(_bytes(written.failed(str(error.body["error"]["message"]), error.code)))
-
-        return EventStream(pieces(), self._options, ending=ending)
-
-    async def _waited(self, asked: RunAgentInput, resume: Sequence[ResumeEntry], turn: Turn, caller: Caller) -> Waited:
+    async def _paused_run(
+        self, body: RunAgentInput, resume: Sequence[ResumeEntry], run: RequestRun, caller: Caller
+    ) -> PausedRun:
         """Return the run whose interrupts a request answers.
 
         Raises:
             UnknownResource: The caller has no such run of this agent.
-            Conflict: It does not wait any more.
-            Unprocessable: An interrupt has no answer, or the request asks for something else besides.
+            Conflict: The run does not wait for a decision.
+            Unprocessable: An interrupt has no answer, or the request changes the input of the run.
         """
         caller.check("approve")
         run_id = interrupted_run(resume)
-        await self._turns.kept()
+        await self._runner.wait_stored()
         record = await in_thread(self._store.get, run_id, tenant=caller.tenant)
-        if record.agent != turn.name or record.user != turn.user:
+        if record.agent != run.name or record.user != run.user:
             raise UnknownResource(f"unknown run {run_id!r:.80}", code="run_not_found")
         if record.session is not None:
-            raise Conflict(f"resume: the run is one of a session: POST /runs/{run_id}/decisions", code="not_waiting")
+            raise Conflict(
+                f"resume: the run belongs to a session: use POST /runs/{run_id}/decisions", code="not_waiting"
+            )
         if record.state != "waiting":
             raise Conflict(f"resume: the run does not wait for a decision: it is {record.state}", code="not_waiting")
         decisions = decisions_of(resume, record)
-        given = record.input or UserInput()
-        last = asked.messages[-1] if asked.messages else None
-        if last is not None and last.role == "user" and _text(last) != given.text:
+        _check_input(body, run, record.input or UserInput())
+        journal = await in_thread(self._store.journal, run_id)
+        # A run that waits has started, so it has a journal.
+        assert journal is not None
+        return PausedRun(record, journal, decisions, self._store, self._executor.worker)
+
+
+def _check_input(body: RunAgentInput, run: RequestRun, user_input: UserInput) -> None:
+    """Check that a request which resumes a run does not change the input of the run."""
+    if body.messages:
+        last = body.messages[-1]
+        if last.role == "user" and _text(last) != user_input.text:
             raise Unprocessable(
-                "messages: a run that waits is gone on with as it was: send the new message once it has ended",
+                "messages: a paused run resumes with its original input: send the new message after the run",
                 param="messages",
             )
-        if turn.kwargs and dict(turn.kwargs) != given.additional_kwargs:
-            raise Unprocessable(
-                "forwardedProps.additional_kwargs: a run that waits is gone on with as it was: leave them out",
-                param="forwardedProps",
-            )
-        journal = await in_thread(self._store.journal, run_id)
-        assert journal is not None  # a run that waits has begun
-        return Waited(record, journal, decisions, self._store, self._executor.worker)
+    if run.kwargs and dict(run.kwargs) != user_input.additional_kwargs:
+        raise Unprocessable(
+            "forwardedProps.additional_kwargs: a paused run resumes with its original input: omit them",
+            param="forwardedProps",
+        )
 
 
 def _bytes(events: Iterator[BaseEvent]) -> Iterator[bytes]:
@@ -166,49 +183,61 @@ def _bytes(events: Iterator[BaseEvent]) -> Iterator[bytes]:
 
 def _text(message: Any) -> str:
     content = message.content
-    return content if isinstance(content, str) else "".join([getattr(part, "text", "") for part in content])
+    if isinstance(content, str):
+        return content
+    return "".join([getattr(part, "text", "") for part in content])
 
 
-def _tools(asked: RunAgentInput) -> list[ClientTool]:
-    given = [tool.model_dump(by_alias=True) for tool in asked.tools or ()]
-    known = validated(_Tools, {"tools": given}).tools
-    return [ClientTool(tool.name, tool.description, tool.parameters) for tool in known]
+def _tools(body: RunAgentInput) -> list[ClientTool]:
+    data = [tool.model_dump(by_alias=True) for tool in body.tools or ()]
+    tools = validated(_Tools, {"tools": data}).tools
+    return [ClientTool(tool.name, tool.description, tool.parameters) for tool in tools]
 
 
-async def _messages(asked: RunAgentInput) -> tuple[Message, ...]:
-    """Return the conversation of a request, behind what it has as context."""
-    given = [_chat_form(at, one.model_dump(mode="json", by_alias=True)) for at, one in enumerate(asked.messages)]
-    sent = [one for one in given if one is not None]
-    if not sent:
-        raise BadRequest("messages: there is no message to answer", param="messages", code="invalid_messages")
-    results = {one.get("tool_call_id") for one in sent}
-    open_calls = [call["id"] for one in sent for call in one.get("tool_calls", ()) if call["id"] not in results]
-    if open_calls:
+async def _messages(body: RunAgentInput) -> tuple[Message, ...]:
+    """Return the context of a request as a system message, followed by its conversation."""
+    forms = []
+    for index, message in enumerate(body.messages):
+        if message.role not in _DISPLAY_ROLES:
+            forms.append(_chat_form(index, message.model_dump(mode="json", by_alias=True)))
+    if not forms:
+        raise BadRequest("messages: expected at least one message", param="messages", code="invalid_messages")
+    _check_results(forms)
+    messages = await messages_of(forms, "messages", "openai")
+    context = "\n\n".join([f"{item.description}:\n{item.value}" for item in body.context or ()])
+    if context:
+        return (Message("system", context), *messages)
+    return messages
+
+
+def _check_results(messages: Sequence[Mapping[str, Any]]) -> None:
+    results = {message.get("tool_call_id") for message in messages}
+    calls = [call["id"] for message in messages for call in message.get("tool_calls", ())]
+    unanswered = ", ".join([call for call in calls if call not in results])
+    if unanswered:
         raise Unprocessable(
-            f"messages: the calls {', '.join(open_calls):.500} have no result: answer their interrupts in resume, or "
-            "send a tool message for each",
+            f"messages: the calls {unanswered:.500} have no result: answer their interrupts in resume, or send a tool "
+            "message for each call",
             param="messages",
             code="unanswered_calls",
         )
-    messages = await messages_of(sent, "messages", "openai")
-    about = "\n\n".join([f"{one.description}:\n{one.value}" for one in asked.context or ()])
-    return (Message("system", about), *messages) if about else messages
 
 
-def _chat_form(at: int, message: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a message in the form of chat completions; None for one that no model is sent."""
+def _chat_form(index: int, message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message in the format of chat completions."""
     role, content = message["role"], message.get("content")
-    if role in _UNSENT:
-        return None
     if isinstance(content, list):
-        content = [_part(f"messages[{at}].content[{place}]", part) for place, part in enumerate(content)]
+        content = [_part(f"messages[{index}].content[{number}]", part) for number, part in enumerate(content)]
     if role == "tool":
         error = message.get("error")
         return {"role": "tool", "tool_call_id": message["toolCallId"], "content": content or error or ""}
-    made = {"role": "system" if role == "developer" else role, "content": content}
-    if calls := message.get("toolCalls"):
-        made["tool_calls"] = [{name: call[name] for name in ("id", "type", "function")} for call in calls]
-    return made
+    if role == "developer":
+        role = "system"
+    form = {"role": role, "content": content}
+    calls = message.get("toolCalls")
+    if calls:
+        form["tool_calls"] = [{name: call[name] for name in ("id", "type", "function")} for call in calls]
+    return form
 
 
 def _part(where: str, part: dict[str, Any]) -> dict[str, Any]:
@@ -220,7 +249,8 @@ def _part(where: str, part: dict[str, Any]) -> dict[str, Any]:
     if part["type"] == "image" and source["type"] == "data":
         return {"type": "image_url", "image_url": {"url": f"data:{source['mimeType']};base64,{source['value']}"}}
     raise BadRequest(
-        f"{where}: expected text, or an image of a url or of data, got {part['type']} of a {source['type']}",
+        f"{where}: expected text, or an image with a source of type url or data, got {part['type']} with a source of "
+        f"type {source['type']}",
         param="messages",
         code="invalid_messages",
     )

@@ -1,4 +1,4 @@
-"""Events of a run in the form of AG-UI, for chat front ends."""
+"""Events of a run in the format of AG-UI."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ from ag_ui.core import (
     ToolCallStartEvent,
 )
 
+from agentkit.models.model import Usage
 from agentkit.run.engine import events
 from agentkit.server.ag_ui.ag_ui_interrupts import interrupt_of, outer_call
-from agentkit.server.turns.turn import TurnAnswer
+from agentkit.server.request_runs.request_run import RequestAnswer
 from agentkit_prompts.context.messages import ToolCall
 
 __all__ = ["AGUIEvents"]
@@ -43,93 +44,84 @@ class AGUIEvents:
     """Writes the events of one run.
 
     Args:
-        thread: The conversation, as the client calls it.
-        run: The run, as the client calls it.
-        id: Our id of the run: ids of messages and calls begin with it, as those of a model may come again.
-        streams_text: Whether the text of the model is the answer as it comes.
-        waited: Ids of the calls that an earlier request of this run ended with: they began there.
+        thread: Id of the conversation at the client.
+        run: Id of the run at the client.
+        id: Id of the run on the server. It prefixes the ids of messages and calls, because ids of a model may repeat.
+        streams_text: True if text deltas of the model are the answer.
+        started: Ids of the calls that an earlier request of this run reported.
     """
 
-    def __init__(self, thread: str, run: str, id: str, *, streams_text: bool, waited: Iterable[str] = ()) -> None:
+    def __init__(self, thread: str, run: str, id: str, *, streams_text: bool, started: Iterable[str] = ()) -> None:
         self._thread, self._run, self._id = thread, run, id
         self._streams_text = streams_text
-        self._has_begun = False
+        self._has_started = False
         self._step = 0
         self._text: str | None = None
-        """Id of the text message that is open."""
+        """Id of the open text message."""
         self._thought: str | None = None
-        """Id of the reasoning message that is open."""
+        """Id of the open reasoning message."""
         self._has_text = False
-        self._called_already = {outer_call(call) for call in waited}
+        self._started_calls = {outer_call(call) for call in started}
 
-    def begin(self) -> Iterator[BaseEvent]:
-        """Yield what begins a run, once."""
-        if not self._has_begun:
-            self._has_begun = True
+    def start(self) -> Iterator[BaseEvent]:
+        """Yield the event that starts the run; nothing after the first call."""
+        if not self._has_started:
+            self._has_started = True
             yield RunStartedEvent(thread_id=self._thread, run_id=self._run, protocol_version=PROTOCOL_VERSION)
 
-    def of(self, event: events.Event[Any]) -> Iterator[BaseEvent]:
-        """Yield what an event of the run is here; nothing for those that the protocol has no form of."""
-        yield from self.begin()
+    def events_of(self, event: events.Event[Any]) -> Iterator[BaseEvent]:
+        """Yield the AG-UI events of an event of the run; nothing if the protocol has no equivalent."""
+        yield from self.start()
         if isinstance(event, events.PromptComposed):
-            yield from self._closed()
-            yield from self._step_ended()
+            yield from self._close_messages()
+            yield from self._finish_step()
             self._step = event.step
             yield StepStartedEvent(step_name=f"step {event.step}")
         elif isinstance(event, events.TextDelta) and self._streams_text:
-            yield from self._written(event.text)
+            yield from self._text_delta(event.text)
         elif isinstance(event, events.ThinkingDelta) and event.text:
-            if self._thought is None:
-                yield from self._closed()
-                self._thought = f"{self._id}-thought-{event.step}"
-                yield ReasoningStartEvent(message_id=self._thought)
-                yield ReasoningMessageStartEvent(message_id=self._thought)
-            yield ReasoningMessageContentEvent(message_id=self._thought, delta=event.text)
+            yield from self._thinking_delta(event)
         elif isinstance(event, events.ToolStarted):
-            yield from self._closed()
-            yield from self._own_call(event.call)
+            yield from self._close_messages()
+            yield from self._agent_call(event.call)
         elif isinstance(event, events.ToolFinished):
-            yield from self._closed()
+            yield from self._close_messages()
             call = self._call_id(event.result.call_id)
             text = event.result.message.text
             yield ToolCallResultEvent(message_id=f"{call}-result", tool_call_id=call, content=text, role="tool")
 
-    def end(self, answer: TurnAnswer) -> Iterator[BaseEvent]:
-        """Yield what ends a run: what was not streamed, the calls that it waits for, and what it took."""
-        yield from self.begin()
+    def end(self, answer: RequestAnswer) -> Iterator[BaseEvent]:
+        """Yield the last events of a run: text that was not streamed, open calls, outcome and usage."""
+        yield from self.start()
         if answer.text and not self._has_text:
-            yield from self._written(answer.text)
-        yield from self._closed()
+            yield from self._text_delta(answer.text)
+        yield from self._close_messages()
         for call in answer.calls:
-            yield from self._called(call, call.id)
+            yield from self._call(call, call.id)
         for call in answer.waiting:
-            if outer_call(call.id) == call.id:  # that of an agent inside belongs to a call that has begun
-                yield from self._own_call(call)
-        yield from self._step_ended()
-        used = answer.usage
-        usage = TokenUsage(
-            input_tokens=used.input_tokens,
-            output_tokens=used.output_tokens,
-            total_tokens=used.input_tokens + used.output_tokens,
-            cached_input_tokens=used.cached_tokens,
-        )
-        pending = [call.id for call in answer.calls] or None
-        outcome: RunFinishedInterruptOutcome | RunFinishedSuccessOutcome
-        if answer.waiting:
-            outcome = RunFinishedInterruptOutcome(interrupts=[interrupt_of(self._id, call) for call in answer.waiting])
-        else:
-            outcome = RunFinishedSuccessOutcome(pending_tool_call_ids=pending)
+            # A call of an inner agent belongs to the call of its tool, which has started already.
+            if outer_call(call.id) == call.id:
+                yield from self._agent_call(call)
+        yield from self._finish_step()
+        result = None
+        if not self._streams_text and not answer.calls:
+            result = answer.output
         yield RunFinishedEvent(
             thread_id=self._thread,
             run_id=self._run,
-            result=None if self._streams_text or answer.calls else answer.output,
-            outcome=outcome,
-            usage=[usage],
+            result=result,
+            outcome=self._outcome(answer),
+            usage=[_usage(answer.usage)],
         )
 
-    def failed(self, message: str, code: str | None) -> Iterator[BaseEvent]:
-        """Yield what ends a run that failed."""
-        yield from self._closed()
+    def _outcome(self, answer: RequestAnswer) -> RunFinishedInterruptOutcome | RunFinishedSuccessOutcome:
+        if answer.waiting:
+            return RunFinishedInterruptOutcome(interrupts=[interrupt_of(self._id, call) for call in answer.waiting])
+        return RunFinishedSuccessOutcome(pending_tool_call_ids=[call.id for call in answer.calls] or None)
+
+    def error(self, message: str, code: str | None) -> Iterator[BaseEvent]:
+        """Yield the last events of a failed run."""
+        yield from self._close_messages()
         yield RunErrorEvent(message=message, code=code)
 
     def _message_id(self) -> str:
@@ -138,29 +130,37 @@ class AGUIEvents:
     def _call_id(self, call: str) -> str:
         return f"{self._id}-{call}"
 
-    def _written(self, text: str) -> Iterator[BaseEvent]:
+    def _thinking_delta(self, event: events.ThinkingDelta) -> Iterator[BaseEvent]:
+        if self._thought is None:
+            yield from self._close_messages()
+            self._thought = f"{self._id}-thought-{event.step}"
+            yield ReasoningStartEvent(message_id=self._thought)
+            yield ReasoningMessageStartEvent(message_id=self._thought)
+        yield ReasoningMessageContentEvent(message_id=self._thought, delta=event.text)
+
+    def _text_delta(self, text: str) -> Iterator[BaseEvent]:
         if not text:
             return
         if self._text is None:
-            yield from self._closed()
+            yield from self._close_messages()
             self._text = self._message_id()
             yield TextMessageStartEvent(message_id=self._text, role="assistant")
         self._has_text = True
         yield TextMessageContentEvent(message_id=self._text, delta=text)
 
-    def _own_call(self, call: ToolCall) -> Iterator[BaseEvent]:
-        """Yield a call of the agent, once."""
-        if call.id not in self._called_already:
-            self._called_already.add(call.id)
-            yield from self._called(call, self._call_id(call.id))
+    def _agent_call(self, call: ToolCall) -> Iterator[BaseEvent]:
+        """Yield the events of a call of the agent's tools; nothing if they were sent before."""
+        if call.id not in self._started_calls:
+            self._started_calls.add(call.id)
+            yield from self._call(call, self._call_id(call.id))
 
-    def _called(self, call: ToolCall, id: str) -> Iterator[BaseEvent]:
+    def _call(self, call: ToolCall, id: str) -> Iterator[BaseEvent]:
         yield ToolCallStartEvent(tool_call_id=id, tool_call_name=call.name, parent_message_id=self._message_id())
         yield ToolCallArgsEvent(tool_call_id=id, delta=call.arguments)
         yield ToolCallEndEvent(tool_call_id=id)
 
-    def _closed(self) -> Iterator[BaseEvent]:
-        """Yield the end of the message that is open."""
+    def _close_messages(self) -> Iterator[BaseEvent]:
+        """Yield the end of the open message."""
         if self._text is not None:
             yield TextMessageEndEvent(message_id=self._text)
         if self._thought is not None:
@@ -168,6 +168,15 @@ class AGUIEvents:
             yield ReasoningEndEvent(message_id=self._thought)
         self._text = self._thought = None
 
-    def _step_ended(self) -> Iterator[BaseEvent]:
+    def _finish_step(self) -> Iterator[BaseEvent]:
         if self._step:
             yield StepFinishedEvent(step_name=f"step {self._step}")
+
+
+def _usage(usage: Usage) -> TokenUsage:
+    return TokenUsage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        total_tokens=usage.input_tokens + usage.output_tokens,
+        cached_input_tokens=usage.cached_tokens,
+    )

@@ -1,4 +1,4 @@
-"""Interrupts of AG-UI: calls that wait for a person, and what the person decided."""
+"""Interrupts of AG-UI: calls that wait for a decision, and the decisions about them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from agentkit_prompts.context.messages import ToolCall
 
 __all__ = ["decisions_of", "interrupt_of", "interrupted_run", "outer_call"]
 
-_MAX_SHOWN = 500
+_MAX_ARGUMENTS = 500
+"""Maximum characters of arguments in the message of an interrupt."""
 _SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "approved": {"type": "boolean"},
-        "editedArgs": {"type": "object", "description": "Takes the place of all arguments of the call."},
-        "reason": {"type": "string", "description": "Why it is denied: the model reads it."},
+        "editedArgs": {"type": "object", "description": "Replaces all arguments of the call."},
+        "reason": {"type": "string", "description": "Reason of a denial, which the model receives."},
     },
     "required": ["approved"],
     "additionalProperties": False,
 }
-"""What answers an interrupt."""
+"""JSON Schema of the answer to an interrupt."""
 _ABANDONED = "the person left it undecided"
 
 
@@ -41,17 +42,19 @@ class _Payload(BaseModel):
 
 
 def interrupt_of(run_id: str, call: ToolCall) -> Interrupt:
-    """Return what a front end asks a person about a call.
+    """Return the interrupt of a call that needs approval.
 
     Args:
-        run_id: Our id of the run.
-        call: The call; that of an agent that runs as a tool is bound to the call of that tool.
+        run_id: Id of the run on the server.
+        call: The call. A call of an inner agent is attached to the call of the agent's tool.
     """
-    shown = call.arguments if len(call.arguments) <= _MAX_SHOWN else f"{call.arguments[:_MAX_SHOWN]}..."
+    arguments = call.arguments
+    if len(arguments) > _MAX_ARGUMENTS:
+        arguments = f"{arguments[:_MAX_ARGUMENTS]}..."
     return Interrupt(
         id=f"{run_id}-{call.id}",
         reason="tool_call",
-        message=f"Run {call.name} with {shown}?",
+        message=f"Run {call.name} with {arguments}?",
         tool_call_id=f"{run_id}-{outer_call(call.id)}",
         response_schema=_SCHEMA,
         metadata={"name": call.name, "arguments": call.arguments},
@@ -59,57 +62,60 @@ def interrupt_of(run_id: str, call: ToolCall) -> Interrupt:
 
 
 def outer_call(call_id: str) -> str:
-    """Return the id of the call that the model of the run made: one inside is `outer/inner`."""
+    """Return the id of the outermost call. The id of a call of an inner agent is `outer/inner`."""
     return call_id.partition("/")[0]
 
 
 def interrupted_run(resume: Sequence[ResumeEntry]) -> str:
-    """Return our id of the run whose interrupts are answered.
+    """Return the server's id of the run whose interrupts a request answers.
 
     Raises:
-        Unprocessable: They are of several runs, or one is answered twice.
+        Unprocessable: The interrupts belong to several runs, or an interrupt has two answers.
     """
     ids = Counter([entry.interrupt_id for entry in resume])
-    runs = {one.partition("-")[0] for one in ids}
+    runs = {interrupt.partition("-")[0] for interrupt in ids}
     if len(runs) > 1:
-        raise Unprocessable("resume: it answers interrupts of several runs: send one request for each", param="resume")
-    if twice := [one for one, count in ids.items() if count > 1]:
-        raise Unprocessable(f"resume: {', '.join(twice):.200} is answered twice", param="resume")
+        raise Unprocessable("resume: the interrupts belong to several runs: send a request per run", param="resume")
+    duplicates = ", ".join([interrupt for interrupt, count in ids.items() if count > 1])
+    if duplicates:
+        raise Unprocessable(f"resume: several answers to {duplicates:.200}", param="resume")
     return runs.pop()
 
 
 def decisions_of(resume: Sequence[ResumeEntry], record: RunRecord) -> dict[str, Decision]:
-    """Return the decision about each call that waits, by the id of the call.
+    """Return the decision about each waiting call, by the id of the call.
 
     Raises:
-        Unprocessable: Names each interrupt that has no answer, and each answer that is invalid or of no interrupt.
+        Unprocessable: An interrupt has no answer, or an answer is invalid. The error lists all problems.
     """
     problems: list[str] = []
-    made: dict[str, Decision] = {}
+    decisions: dict[str, Decision] = {}
     waiting = {f"{record.run_id}-{call.call_id}": call.call_id for call in record.waiting}
-    for at, entry in enumerate(resume):
-        where = f"resume[{at}]"
+    for index, entry in enumerate(resume):
         call = waiting.pop(entry.interrupt_id, None)
         if call is None:
-            problems.append(f"{where}.interruptId: the run waits for no {entry.interrupt_id!r:.100}")
-        elif entry.status == "cancelled":
-            made[call] = Denied(_ABANDONED)
-            if entry.payload is not None:
-                problems.append(f"{where}.payload: a cancelled interrupt has none")
-        else:
-            try:
-                made[call] = _decision(validated(_Payload, entry.payload))
-            except Unprocessable as error:
-                problems.append(f"{where}.payload: {error}")
-    problems += [f"resume: no answer to the interrupt {one!r}" for one in waiting]
+            problems.append(f"resume[{index}].interruptId: unknown interrupt {entry.interrupt_id!r:.100}")
+            continue
+        try:
+            decisions[call] = _decision(entry)
+        except Unprocessable as error:
+            problems.append(f"resume[{index}].payload: {error}")
+    problems += [f"resume: no answer to the interrupt {interrupt!r}" for interrupt in waiting]
     if problems:
         raise Unprocessable("; ".join(problems), param="resume", code="invalid_resume")
-    return made
+    return decisions
 
 
-def _decision(given: _Payload) -> Decision:
-    if given.approved and given.reason is not None:
-        raise Unprocessable("reason: only where approved is false")
-    if not given.approved and given.edited_args is not None:
-        raise Unprocessable("editedArgs: only where approved is true")
-    return Approved(given.edited_args) if given.approved else Denied(given.reason or "")
+def _decision(entry: ResumeEntry) -> Decision:
+    if entry.status == "cancelled":
+        if entry.payload is not None:
+            raise Unprocessable("a cancelled interrupt has no payload")
+        return Denied(_ABANDONED)
+    payload = validated(_Payload, entry.payload)
+    if payload.approved:
+        if payload.reason is not None:
+            raise Unprocessable("reason: only valid if approved is false")
+        return Approved(payload.edited_args)
+    if payload.edited_args is not None:
+        raise Unprocessable("editedArgs: only valid if approved is true")
+    return Denied(payload.reason or "")

@@ -1,1 +1,1 @@
-"""Endpoints of our own: runs, sessions, operations, the inspector."""
+"""Endpoints of runs, sessions, operations and the inspector."""

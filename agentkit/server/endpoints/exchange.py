@@ -1,4 +1,4 @@
-"""One request and its answer: bodies that are read within limits, JSON, and streams of events."""
+"""Request bodies with limits, JSON answers and streams of events."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
@@ -17,9 +18,9 @@ from starlette.types import Message, Receive, Scope, Send
 from agentkit.ground.graceful_shutdown.ended_requests import STOPPED
 from agentkit.ground.request_json import request_json
 from agentkit.runs.run_rows import json_text
+from agentkit.server.request_runs.request_errors import server_error
 from agentkit.server.server_errors import BadRequest, ServerError, ServerFull, TooLarge, Unprocessable, Unsupported
 from agentkit.server.server_options import ServerOptions
-from agentkit.server.turns.turn_errors import server_error
 from agentkit_prompts.errors import brief
 from agentkit_prompts.names import nearest
 
@@ -28,21 +29,21 @@ __all__ = ["EventStream", "JSONAnswer", "error_answer", "read_json", "sse", "sto
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 _log = logging.getLogger("agentkit.server")
-_BEAT = b": still here\n\n"
+_HEARTBEAT = b": still here\n\n"
 _MAX_PROBLEMS = 50
 
 
 class JSONAnswer(Response):
-    """An answer as JSON."""
+    """A JSON answer."""
 
     media_type = "application/json"
 
     def __init__(self, data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(json_text(data).encode(), status, dict(headers) if headers else None)
+        super().__init__(json_text(data).encode(), status, headers)
 
 
 def error_answer(error: ServerError) -> JSONAnswer:
-    """Return an error as an answer, in OpenAI's shape."""
+    """Return an error as an answer in OpenAI's format."""
     headers = {}
     if error.retry_after is not None:
         headers["Retry-After"] = str(max(1, round(error.retry_after)))
@@ -55,41 +56,43 @@ async def read_body(request: Request, options: ServerOptions) -> bytes:
     """Return the body of a request.
 
     Raises:
-        TooLarge: It is longer than the server reads.
-        BadRequest: It did not arrive in time.
+        TooLarge: The body is longer than `body_bytes`.
+        BadRequest: The body did not arrive within `body_seconds`.
     """
-    most = options.body_bytes
-    announced = request.headers.get("content-length")
-    if announced is not None and announced.isdecimal() and int(announced[:20]) > most:
-        raise _too_large(most)
-    pieces: list[bytes] = []
+    limit = options.body_bytes
+    length = request.headers.get("content-length")
+    # 20 digits are more than any limit; `int` of a longer header would take noticeable time.
+    if length is not None and length.isdecimal() and int(length[:20]) > limit:
+        raise _too_large(limit)
+    chunks: list[bytes] = []
     size = 0
     try:
         async with asyncio.timeout(options.body_seconds):
-            async for piece in request.stream():
-                size += len(piece)
-                if size > most:
-                    raise _too_large(most)
-                pieces.append(piece)
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > limit:
+                    raise _too_large(limit)
+                chunks.append(chunk)
     except TimeoutError:
         raise BadRequest(
             f"the body did not arrive within {options.body_seconds:g} seconds", code="body_timeout"
         ) from None
-    return b"".join(pieces)
+    return b"".join(chunks)
 
 
-def _too_large(most: int) -> TooLarge:
-    return TooLarge(f"the body is longer than the {most:,} bytes that are read", code="body_too_large")
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(f"the body is longer than the limit of {limit:,} bytes", code="body_too_large")
 
 
 async def read_json(request: Request, options: ServerOptions) -> Any:
-    """Return the body of a request that is JSON.
+    """Return the JSON body of a request.
 
     Raises:
-        Unsupported: The body is of another type: a web page could send it without being asked.
-        BadRequest: It is not JSON, has too many values, or a number that no float can hold.
-        TooLarge: It is longer than the server reads.
+        Unsupported: The content type is not JSON.
+        BadRequest: The body is invalid JSON, has too many values, or a number that overflows a float.
+        TooLarge: The body is longer than `body_bytes`.
     """
+    # A web page can send other content types to any server without a preflight request of the browser.
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Unsupported(f"expected Content-Type: application/json, got {kind or 'none'!r:.80}", code="media_type")
@@ -97,67 +100,73 @@ async def read_json(request: Request, options: ServerOptions) -> Any:
     try:
         return request_json(body)
     except ValueError as error:
-        raise BadRequest(f"the body is not JSON that is read here: {error}", code="invalid_json") from None
+        raise BadRequest(f"invalid JSON in the body: {error}", code="invalid_json") from None
 
 
 def validated(model: type[M], data: Any) -> M:
     """Return JSON data as a model.
 
     Raises:
-        Unprocessable: Names everything that is missing, unknown or invalid, each with its place.
+        Unprocessable: A value is missing, unknown or invalid. The error lists all problems with their paths.
     """
     if not isinstance(data, Mapping):
         raise Unprocessable(f"the body: expected an object, got {brief(data, 40)}", code="invalid_body")
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        items = error.errors(include_url=False, include_context=False)[:_MAX_PROBLEMS]
         problems: dict[str, str] = {}
-        for item in items:
-            place = _place(item["loc"], data)
-            if item["type"] == "extra_forbidden":
-                what = f"unknown field{nearest(str(item['loc'][-1]), _fields(model))}"
-            elif item["type"] == "missing":
-                what = "is missing"
-            else:
-                what = f"{item['msg']}, got {brief(item['input'], 60)}"
-            problems[place] = f"{problems[place]}; or {what}" if place in problems else what
-        text = "; ".join(f"{place}: {what}" for place, what in problems.items())
+        for details in error.errors(include_url=False, include_context=False)[:_MAX_PROBLEMS]:
+            path = _path(details["loc"], data)
+            problem = _problem(details, model)
+            # A value that fits no alternative of a union has a problem per alternative.
+            if path in problems:
+                problem = f"{problems[path]}; or {problem}"
+            problems[path] = problem
+        text = "; ".join([f"{path}: {problem}" for path, problem in problems.items()])
         raise Unprocessable(text, param=next(iter(problems)), code="invalid_body") from None
 
 
-def _place(loc: tuple[str | int, ...], data: Any) -> str:
-    """Return where a value stands in the body; the arms of a union are left out."""
-    shown, found = "", data
-    for at, step in enumerate(loc):
-        is_last = at == len(loc) - 1
-        if isinstance(step, int) and isinstance(found, list) and step < len(found):
-            shown, found = f"{shown}[{step}]", found[step]
-        elif isinstance(found, Mapping) and (step in found or (is_last and not isinstance(step, int))):
-            shown = f"{shown}.{step}" if shown else str(step)
-            found = found.get(step)
-    return shown[:200] or "body"
+def _problem(details: ErrorDetails, model: type[BaseModel]) -> str:
+    if details["type"] == "extra_forbidden":
+        fields = [field.alias or name for name, field in model.model_fields.items()]
+        return f"unknown field{nearest(str(details['loc'][-1]), fields)}"
+    if details["type"] == "missing":
+        return "is missing"
+    return f"{details['msg']}, got {brief(details['input'], 60)}"
 
 
-def _fields(model: type[BaseModel]) -> list[str]:
-    return [field.alias or name for name, field in model.model_fields.items()]
+def _path(loc: tuple[str | int, ...], data: Any) -> str:
+    """Return the path of a value in the body, without the names of union alternatives that pydantic adds."""
+    path, value = "", data
+    for index, step in enumerate(loc):
+        if isinstance(step, int):
+            if isinstance(value, list) and step < len(value):
+                path, value = f"{path}[{step}]", value[step]
+        elif isinstance(value, Mapping) and (step in value or index == len(loc) - 1):
+            path = f"{path}.{step}".removeprefix(".")
+            value = value.get(step)
+    return path[:200] or "body"
 
 
 def sse(data: Any, *, event: str | None = None, id: int | None = None) -> bytes:
-    """Return one server-sent event whose data is JSON, on one line."""
-    head = b"" if id is None else b"id: %d\n" % id
-    head += b"" if event is None else b"event: %s\n" % event.encode()
-    return head + b"data: %s\n\n" % (data if isinstance(data, bytes) else json_text(data).encode())
+    """Return one server-sent event with JSON data on one line."""
+    lines = []
+    if id is not None:
+        lines.append(b"id: %d\n" % id)
+    if event is not None:
+        lines.append(b"event: %s\n" % event.encode())
+    lines.append(b"data: %s\n\n" % json_text(data).encode())
+    return b"".join(lines)
 
 
 class EventStream(Response):
-    """A stream of server-sent events. It ends when the client leaves, and when it takes nothing for too long.
+    """A stream of server-sent events. It stops when the client leaves, or reads nothing for `write_seconds`.
 
     Args:
-        events: The events as bytes. It is closed when the stream ends, however it does.
-        options: How long to wait for the client, and after how long without an event to send a sign of life.
-        ending: Makes the last event of what `events` raises behind the first of them, None for none; what it raises
-            before is answered as an error.
+        events: The events as bytes; closed when the stream stops.
+        options: Maximum seconds without a read of the client, and seconds between heartbeats of an idle stream.
+        ending: Returns the last event for an error after the first event; None for no event. An error before the first
+            event is an error answer.
     """
 
     media_type = "text/event-stream"
@@ -185,7 +194,8 @@ class EventStream(Response):
         cancelled: asyncio.CancelledError | None = None
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            failure = sending.result() if sending.done() else None
+            if sending.done():
+                failure = sending.result()
         except (ClientDisconnect, OSError):
             _log.debug("a client left its stream")
         except asyncio.CancelledError as error:
@@ -194,7 +204,8 @@ class EventStream(Response):
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-        if failure is not None and not writer.has_begun:
+        # The headers are sent with the first event: before it, an error still has its own status.
+        if failure is not None and not writer.has_started:
             await error_answer(failure)(scope, receive, send)
         elif failure is not None:
             if self._ending is not None:
@@ -204,12 +215,13 @@ class EventStream(Response):
             raise cancelled
 
     async def _send_all(self, writer: _Writer) -> ServerError | None:
-        """Send the events; return what went wrong."""
+        """Send the events, and return the error of their source."""
         try:
             async with aclosing(self._events) as events:
-                async for piece in events:
-                    await writer.write(piece)
+                async for event in events:
+                    await writer.write(event)
         except OSError:
+            # The client left. Errors of the source are never bare OSErrors that a client should see.
             raise
         except Exception as error:
             return server_error(error)
@@ -218,59 +230,63 @@ class EventStream(Response):
 
 
 class _Writer:
-    """Writes a stream to a client, and notices when it takes nothing."""
+    """Writes a stream to a client, and detects a client that does not read."""
 
-    __slots__ = ("_lock", "_send", "_start", "_taking", "_wrote", "has_begun")
+    __slots__ = ("_lock", "_send", "_start", "_write_start", "_written_at", "has_started")
 
     def __init__(self, send: Send, start: Message) -> None:
         self._send = send
         self._start = start
         self._lock = asyncio.Lock()
-        self._taking: float | None = None
-        self._wrote = time.monotonic()
-        self.has_begun = False
+        self._write_start: float | None = None
+        """Start of the current write; None between writes."""
+        self._written_at = time.monotonic()
+        self.has_started = False
 
     async def write(self, body: bytes, *, more: bool = True) -> None:
-        """Send a piece, behind the headers."""
+        """Send bytes, after the headers."""
         async with self._lock:
-            self._taking = time.monotonic()
-            if not self.has_begun:
-                self.has_begun = True
+            self._write_start = time.monotonic()
+            if not self.has_started:
+                self.has_started = True
                 await self._send(self._start)
             await self._send({"type": "http.response.body", "body": body, "more_body": more})
-            self._taking, self._wrote = None, time.monotonic()
+            self._write_start, self._written_at = None, time.monotonic()
 
     async def watch(self, options: ServerOptions) -> None:
-        """Send signs of life while nothing happens; return when the client takes too long to take something."""
+        """Send heartbeats while the stream is idle; return when the client reads nothing for `write_seconds`."""
         step = min(options.write_seconds, options.idle_seconds) / 4
         while True:
             await asyncio.sleep(step)
             now = time.monotonic()
-            if self._taking is not None:
-                if now - self._taking > options.write_seconds:
-                    _log.info("a client took nothing of its stream for %g seconds", options.write_seconds)
+            if self._write_start is not None:
+                if now - self._write_start > options.write_seconds:
+                    _log.info("a client read nothing of its stream for %g seconds", options.write_seconds)
                     return
-            elif now - self._wrote > options.idle_seconds:
-                beat = asyncio.ensure_future(self.write(_BEAT))
-                try:
-                    await asyncio.wait((beat,), timeout=options.write_seconds)
-                finally:
-                    is_taken = beat.done()
-                    beat.cancel()
-                if not is_taken:
-                    return
+            elif now - self._written_at > options.idle_seconds and not await self._beat(options.write_seconds):
+                return
+
+    async def _beat(self, timeout: float) -> bool:
+        """Send a heartbeat; return True if the client read it in time."""
+        beat = asyncio.ensure_future(self.write(_HEARTBEAT))
+        try:
+            await asyncio.wait((beat,), timeout=timeout)
+        finally:
+            is_done = beat.done()
+            beat.cancel()
+        return is_done
 
 
 def stopped() -> ServerFull:
-    """Return the error of a request that had not ended when the server did."""
+    """Return the error of a request that was unfinished when the server stopped."""
     return ServerFull(STOPPED, code="stopped")
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine does, which is cancelled when the client leaves.
+    """Return the result of a coroutine, which is cancelled when the client leaves.
 
     Raises:
-        ClientDisconnect: It did.
+        ClientDisconnect: The client left.
     """
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_left(request.receive))

@@ -1,4 +1,4 @@
-"""`Endpoint`: one path of the server: who may ask, what it takes, and what it answers with."""
+"""`Endpoint`: a path of the server with its permission, parameters, body and answer."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def _storable(kwargs: dict[str, Any]) -> dict[str, Any]:
     try:
         to_json(kwargs)
     except ContextError as error:
-        raise ValueError("; ".join([what for _, what in error.problems])) from None
+        raise ValueError("; ".join([problem for _, problem in error.problems])) from None
     return kwargs
 
 
 Kwargs: TypeAlias = Annotated[dict[str, Any], AfterValidator(_storable)]
-"""Additional kwargs that a journal can hold: they nest 100 levels at most."""
+"""Additional kwargs that can be stored in a journal: JSON with at most 100 levels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ class Endpoint:
     call: Call
     summary: str
     permission: Permission | None
-    """What the token must allow; None where no token is needed."""
+    """Required permission of the token; None if no token is required."""
     body: type[BaseModel] | None = None
-    """What the body is, or None."""
+    """Type of the body; None without a body."""
     answers: Mapping[str, Any] = field(default_factory=lambda: {"type": "object"})
     """JSON Schema of the answer."""
     status: int = 200
@@ -64,48 +64,53 @@ class Endpoint:
     headers: tuple[Parameter, ...] = ()
 
 
-def checked_name(name: str, what: str) -> str:
-    """Return a name that clients give, of a session or a user: it holds nothing that could be a path.
+def checked_name(name: str, param: str) -> str:
+    """Return the name of a session or a user after validation. A valid name is safe as a part of a path.
+
+    Args:
+        name: The name.
+        param: The field of the request, for errors.
 
     Raises:
-        Unprocessable: It is empty, too long, or holds other characters than letters, digits and `._~@:+=-`.
+        Unprocessable: The name is empty, too long, or has characters other than letters, digits and `._~@:+=-`.
     """
     if not _NAME.fullmatch(name):
         raise Unprocessable(
-            f"{what}: expected up to 128 of A-Z a-z 0-9 . _ ~ @ : + = -, no dot first, got {name!r:.60}",
-            param=what,
+            f"{param}: expected 1 to 128 characters of A-Z a-z 0-9 . _ ~ @ : + = - without a dot at the start, got "
+            f"{name!r:.60}",
+            param=param,
             code="invalid_name",
         )
     return name
 
 
-def number(request: Request, name: str, default: int, least: int, most: int) -> int:
-    """Return a whole number out of the query.
+def number(request: Request, name: str, default: int, minimum: int, maximum: int) -> int:
+    """Return an integer of the query.
 
     Raises:
-        Unprocessable: It is not a whole number, or out of range.
+        Unprocessable: The value is not an integer, or out of range.
     """
-    given = request.query_params.get(name)
-    if given is None:
+    value = request.query_params.get(name)
+    if value is None:
         return default
-    if not re.fullmatch(r"[0-9]{1,18}", given, re.ASCII) or not least <= int(given) <= most:
+    if not re.fullmatch(r"[0-9]{1,18}", value, re.ASCII) or not minimum <= int(value) <= maximum:
         raise Unprocessable(
-            f"{name}: expected a whole number from {least} to {most}, got {given!r:.40}",
+            f"{name}: expected an integer from {minimum} to {maximum}, got {value!r:.40}",
             param=name,
             code="invalid_query",
         )
-    return int(given)
+    return int(value)
 
 
 def text(request: Request, name: str) -> str | None:
-    """Return text out of the query; None where it is not given.
+    """Return a text of the query; None if it is missing or empty.
 
     Raises:
-        Unprocessable: It is too long, or holds control characters.
+        Unprocessable: The text is too long, or has control characters.
     """
-    given = request.query_params.get(name)
-    if given is not None and (len(given) > _MAX_TEXT or not given.isprintable()):
+    value = request.query_params.get(name)
+    if value is not None and (len(value) > _MAX_TEXT or not value.isprintable()):
         raise Unprocessable(
             f"{name}: expected at most {_MAX_TEXT} printable characters", param=name, code="invalid_query"
         )
-    return given or None
+    return value or None

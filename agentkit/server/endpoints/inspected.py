@@ -1,4 +1,4 @@
-"""What the inspector shows of a server: the agents, runs and sessions of one caller."""
+"""`CallerSource`: the agents, runs and sessions of a caller for the inspector."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agentkit.runs.run_store import RunStore
 from agentkit.server.access import Caller, Permission
 from agentkit.server.endpoints.runs_api import RunEndpoints, StartRun
 from agentkit.server.served_agents import ServedAgents
-from agentkit.server.served_runs.public_errors import shown_error
+from agentkit.server.served_runs.public_errors import with_public_error
 from agentkit.server.server_errors import AccessDenied, ServerError, UnknownResource
 from agentkit.server.session_store import Owner, SessionStore
 from agentkit_memory import Memory
@@ -31,7 +31,7 @@ __all__ = ["CallerSource", "as_http"]
 
 
 class CallerSource:
-    """An `InspectorSource` of one caller. What its token may not do is refused; what is of others is not there."""
+    """An `InspectorSource` of one caller: it contains only data of the caller and checks the permissions."""
 
     def __init__(
         self,
@@ -59,57 +59,67 @@ class CallerSource:
     ) -> Sequence[RunRecord]:
         wanted = RunsWanted(tenant=self._caller.tenant, user=self._caller.user or None, ids=ids, limit=limit)
         if session is not None:
-            if (place := self._place(session)) is None:
+            key = self._session_key(session)
+            if key is None:
                 return []
-            wanted = replace(wanted, user=place[0].user, session=place[1])
-        names = set(self._agents.names(self._caller))
-        return [self._named_run(one) for one in await in_thread(self._store.page, wanted) if one.agent in names]
+            owner, name = key
+            wanted = replace(wanted, user=owner.user, session=name)
+        agents = set(self._agents.names(self._caller))
+        records = await in_thread(self._store.page, wanted)
+        return [self._visible_run(record) for record in records if record.agent in agents]
 
     async def run(self, run_id: str) -> RunRecord | None:
         try:
             record = await self._endpoints.record(run_id, self._caller)
         except RunNotFound:
             return None
-        return replace(self._named_run(record), journal=await in_thread(self._store.journal, run_id))
+        return replace(self._visible_run(record), journal=await in_thread(self._store.journal, run_id))
 
     async def sessions(self, *, limit: int) -> Sequence[str]:
-        found = await in_thread(self._sessions.newest, self._owner, limit)
-        return [self._named(owner.user, name) for owner, name in found]
+        keys = await in_thread(self._sessions.newest, self._owner, limit)
+        return [self._visible_name(owner.user, name) for owner, name in keys]
 
     async def session(self, name: str) -> SessionProtocol | None:
-        if (place := self._place(name)) is None:
+        key = self._session_key(name)
+        if key is None:
             return None
-        owner, own = place
         try:
-            return await in_thread(self._sessions.read, owner, own)
+            return await in_thread(self._sessions.read, *key)
         except UnknownResource:
             return None
 
-    def _place(self, name: str) -> tuple[Owner, str] | None:
-        """Return whose session a name is, and its own name; None where it can be none of the caller.
+    def _session_key(self, name: str) -> tuple[Owner, str] | None:
+        """Return the owner and the stored name of a session; None if the caller cannot have this session.
 
-        For a caller without a user those of the users are `user/name`.
+        A caller without a user sees the sessions of all users of the tenant as `user/name`.
         """
-        user, slash, own = name.rpartition("/")
-        if slash and self._caller.user:
+        user, slash, stored_name = name.rpartition("/")
+        if not slash:
+            return self._owner, stored_name
+        if self._caller.user:
             return None
-        return (Owner(self._owner.tenant, user) if slash else self._owner), own
+        return Owner(self._owner.tenant, user), stored_name
 
-    def _named(self, user: str, session: str) -> str:
-        """Return what a session is called here; see `_place`."""
-        return f"{user}/{session}" if user and not self._caller.user else session
+    def _visible_name(self, user: str, session: str) -> str:
+        """Return the name of a session in the inspector; see `_session_key`."""
+        if user and not self._caller.user:
+            return f"{user}/{session}"
+        return session
 
-    def _named_run(self, record: RunRecord) -> RunRecord:
-        """Return a run as the caller may see it: its session has the name that it has here."""
-        record = shown_error(record)
+    def _visible_run(self, record: RunRecord) -> RunRecord:
+        """Return a run with its public error and the visible name of its session."""
+        record = with_public_error(record)
         if record.session is None:
             return record
-        return replace(record, session=self._named(record.user, record.session))
+        return replace(record, session=self._visible_name(record.user, record.session))
 
     async def memory(self, agent: str) -> RecallSource | None:
-        memory = self._agents.of_tenant(self._agents.get(agent, self._caller).name, self._caller.tenant).memory
-        scope = ServedAgents.scope(self._agents.get(agent, self._caller).agent, *self._owner)
-        return memory.within(scope) if isinstance(memory, Memory) and scope is not None else memory
+        loaded = self._agents.get(agent, self._caller)
+        memory = self._agents.of_tenant(loaded.name, self._caller.tenant).memory
+        scope = ServedAgents.scope(loaded.agent, *self._owner)
+        if isinstance(memory, Memory) and scope is not None:
+            return memory.within(scope)
+        return memory
 
     def _check(self, permission: Permission) -> None:
         try:
@@ -120,16 +130,22 @@ class CallerSource:
     async def start(self, agent: str, user_input: UserInput, session: str | None) -> str:
         self._check("run")
         if not isinstance(user_input.input, str):
-            raise AgentError("runs are started here with text only")
-        kwargs = dict(user_input.additional_kwargs)
-        user, _, session = (None, "", session) if session is None else session.rpartition("/")
-        asked = StartRun(
-            agent=agent, input=user_input.input, session=session, user=user or None, additional_kwargs=kwargs
+            raise AgentError("expected text as the input of a run of the inspector")
+        user = ""
+        if session is not None:
+            user, _, session = session.rpartition("/")
+        body = StartRun(
+            agent=agent,
+            input=user_input.input,
+            session=session,
+            user=user or None,
+            additional_kwargs=dict(user_input.additional_kwargs),
         )
         try:
-            return (await self._endpoints.begin(self._caller, asked)).run_id
+            record = await self._endpoints.start_run(self._caller, body)
         except ServerError as error:
             raise as_http(error) from error
+        return record.run_id
 
     async def decide(self, run_id: str, decisions: Mapping[str, Decision]) -> None:
         self._check("approve")
@@ -141,5 +157,5 @@ class CallerSource:
 
 
 def as_http(error: ServerError) -> HTTPException:
-    """Return an error as the routes of the inspector know it."""
+    """Return an error of the server as an error of the inspector's routes."""
     return HTTPException(error.status, str(error))

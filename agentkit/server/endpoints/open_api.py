@@ -1,4 +1,4 @@
-"""The OpenAPI description of a server, made of its endpoints."""
+"""OpenAPI document of a server, built from its endpoints."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import agentkit
 from agentkit.server.endpoints.http_endpoint import Endpoint, Parameter
 
-__all__ = ["described"]
+__all__ = ["openapi_document"]
 
-_PLACE = re.compile(r"\{(\w+)\}")
+_PATH_PARAMETER = re.compile(r"\{(\w+)\}")
 _SCHEMAS = "#/components/schemas/"
 _ERROR = {
     "type": "object",
@@ -29,22 +29,33 @@ _ERROR = {
         }
     },
 }
-_FAILURES = {400: "Bad request", 401: "No token", 403: "Not allowed", 404: "Not found", 405: "Another method"}
-_FAILURES |= {409: "Conflict", 413: "Too large", 415: "Not JSON", 422: "Invalid values", 429: "Too many requests"}
-_FAILURES |= {502: "The model failed", 503: "Not now"}
+_FAILURES = {
+    400: "Bad request",
+    401: "Missing or unknown token",
+    403: "Not permitted",
+    404: "Not found",
+    405: "Unsupported method",
+    409: "Conflict",
+    413: "Body too large",
+    415: "Not JSON",
+    422: "Invalid values",
+    429: "Too many requests",
+    502: "Failure of the model",
+    503: "Server is full, is stopping or has no store",
+}
 
 
-def described(endpoints: Iterable[Endpoint], *, is_open: bool) -> dict[str, Any]:
-    """Return the description.
+def openapi_document(endpoints: Iterable[Endpoint], *, is_open: bool) -> dict[str, Any]:
+    """Return the OpenAPI document of endpoints.
 
     Args:
         endpoints: The endpoints.
-        is_open: Whether no token is asked for.
+        is_open: True if requests need no token.
     """
     schemas: dict[str, Any] = {"Error": _ERROR}
     paths: dict[str, Any] = {}
-    for one in endpoints:
-        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, schemas, is_open)
+    for endpoint in endpoints:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, schemas, is_open)
     return {
         "openapi": "3.1.0",
         "info": {"title": "agentkit", "version": agentkit.__version__},
@@ -53,36 +64,58 @@ def described(endpoints: Iterable[Endpoint], *, is_open: bool) -> dict[str, Any]
     }
 
 
-def _operation(one: Endpoint, schemas: dict[str, Any], is_open: bool) -> dict[str, Any]:
-    name = f"{one.method.lower()}_{re.sub(r'[^a-z0-9]+', '_', one.path.lower()).strip('_')}"
-    answer: dict[str, Any] = {"description": one.summary}
-    if one.status != 204:
-        schema = one.answers if one.media == "application/json" else {**one.answers, "type": "string"}
-        answer["content"] = {one.media: {"schema": schema}}
-    failed = {"application/json": {"schema": {"$ref": f"{_SCHEMAS}Error"}}}
-    responses = {str(one.status): answer}
-    if one.path == "/readyz":
-        responses["503"] = answer
-    for status, what in _FAILURES.items():
-        responses.setdefault(str(status), {"description": what, "content": failed})
-    operation: dict[str, Any] = {"operationId": name, "summary": one.summary, "responses": responses}
-    parameters = [_parameter(Parameter(place, ""), "path", required=True) for place in _PLACE.findall(one.path)]
-    parameters += [_parameter(parameter, "query") for parameter in one.query]
-    parameters += [_parameter(parameter, "header") for parameter in one.headers]
+def _operation(endpoint: Endpoint, schemas: dict[str, Any], is_open: bool) -> dict[str, Any]:
+    """Return the operation of an endpoint, and add the schemas of its body to `schemas`."""
+    name = f"{endpoint.method.lower()}_{re.sub(r'[^a-z0-9]+', '_', endpoint.path.lower()).strip('_')}"
+    operation: dict[str, Any] = {
+        "operationId": name,
+        "summary": endpoint.summary,
+        "responses": _responses(endpoint),
+    }
+    parameters = _parameters(endpoint)
     if parameters:
         operation["parameters"] = parameters
-    if one.body is not None:
-        body: dict[str, Any] = one.body.model_json_schema(ref_template=_SCHEMAS + "{model}")
+    if endpoint.body is not None:
+        body: dict[str, Any] = endpoint.body.model_json_schema(ref_template=_SCHEMAS + "{model}")
+        # A reference of one body must resolve in the whole document: nested definitions move to its components.
         schemas.update(body.pop("$defs", {}))
-        schemas[one.body.__name__] = body
-        content = {"application/json": {"schema": {"$ref": _SCHEMAS + one.body.__name__}}}
+        schemas[endpoint.body.__name__] = body
+        content = {"application/json": {"schema": {"$ref": _SCHEMAS + endpoint.body.__name__}}}
         operation["requestBody"] = {"required": True, "content": content}
-    if one.permission is not None and not is_open:
+    if endpoint.permission is not None and not is_open:
         operation["security"] = [{"token": []}]
-        operation["x-agentkit-scope"] = one.permission
+        operation["x-agentkit-scope"] = endpoint.permission
     return operation
 
 
-def _parameter(parameter: Parameter, where: str, *, required: bool = False) -> dict[str, Any]:
-    found = {"name": parameter.name, "in": where, "required": required, "schema": dict(parameter.schema)}
-    return {**found, "description": parameter.description} if parameter.description else found
+def _responses(endpoint: Endpoint) -> dict[str, Any]:
+    success: dict[str, Any] = {"description": endpoint.summary}
+    if endpoint.status != 204:
+        schema = dict(endpoint.answers)
+        if endpoint.media != "application/json":
+            schema["type"] = "string"
+        success["content"] = {endpoint.media: {"schema": schema}}
+    responses = {str(endpoint.status): success}
+    # /readyz reports its problems with 503 in the same form.
+    if endpoint.path == "/readyz":
+        responses["503"] = success
+    error = {"application/json": {"schema": {"$ref": f"{_SCHEMAS}Error"}}}
+    for status, description in _FAILURES.items():
+        responses.setdefault(str(status), {"description": description, "content": error})
+    return responses
+
+
+def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
+    names = _PATH_PARAMETER.findall(endpoint.path)
+    return [
+        *[_parameter(Parameter(name, ""), "path", required=True) for name in names],
+        *[_parameter(parameter, "query") for parameter in endpoint.query],
+        *[_parameter(parameter, "header") for parameter in endpoint.headers],
+    ]
+
+
+def _parameter(parameter: Parameter, location: str, *, required: bool = False) -> dict[str, Any]:
+    form = {"name": parameter.name, "in": location, "required": required, "schema": dict(parameter.schema)}
+    if parameter.description:
+        form["description"] = parameter.description
+    return form

@@ -1,8 +1,9 @@
-"""What agents need, what tenants used, and how the server is."""
+"""Endpoints of agents, usage, health and metrics."""
 
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
@@ -23,11 +24,12 @@ from agentkit.server.served_runs.tenant_limits import TenantLimits, today
 __all__ = ["Measures", "OperationEndpoints"]
 
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-_NOTHING: dict[str, Any] = {"type": "object", "properties": {}}
+"""Upper bounds of the histogram of seconds."""
+_EMPTY_SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 class Measures:
-    """Counts requests for `/metrics`: by path and status, and how long they took until their answer began."""
+    """Counts of requests for `/metrics`, by path and status, with the seconds until the answer started."""
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str, int]] = Counter()
@@ -35,10 +37,17 @@ class Measures:
         self.sums: defaultdict[str, float] = defaultdict(float)
 
     def count(self, method: str, path: str, status: int, seconds: float) -> None:
-        """Count a request. `path` is that of the route, so that names in it make no new series."""
+        """Count a request.
+
+        Args:
+            method: The HTTP method.
+            path: The path of the route; a path with names would create a time series per name.
+            status: The status of the answer.
+            seconds: Seconds until the answer started.
+        """
         self.requests[method, path, status] += 1
         counts = self.seconds.setdefault(path, [0] * (len(_BUCKETS) + 1))
-        counts[next((at for at, most in enumerate(_BUCKETS) if seconds <= most), len(_BUCKETS))] += 1
+        counts[bisect_left(_BUCKETS, seconds)] += 1
         self.sums[path] += seconds
 
     def lines(self) -> list[str]:
@@ -47,30 +56,30 @@ class Measures:
         for (method, path, status), count in sorted(self.requests.items()):
             lines.append(f'agentkit_requests_total{{method="{method}",path="{path}",status="{status}"}} {count}')
         lines += [
-            "# HELP agentkit_request_seconds Seconds until an answer began.",
+            "# HELP agentkit_request_seconds Seconds until an answer started.",
             "# TYPE agentkit_request_seconds histogram",
         ]
         for path, counts in sorted(self.seconds.items()):
             total = 0
-            for most, count in zip((*map(str, _BUCKETS), "+Inf"), counts, strict=True):
+            for bound, count in zip((*map(str, _BUCKETS), "+Inf"), counts, strict=True):
                 total += count
-                lines.append(f'agentkit_request_seconds_bucket{{path="{path}",le="{most}"}} {total}')
+                lines.append(f'agentkit_request_seconds_bucket{{path="{path}",le="{bound}"}} {total}')
             lines.append(f'agentkit_request_seconds_sum{{path="{path}"}} {self.sums[path]:.6f}')
             lines.append(f'agentkit_request_seconds_count{{path="{path}"}} {total}')
         return lines
 
 
 class OperationEndpoints:
-    """The endpoints of those who build on the server, and of those who run it.
+    """The endpoints of agents, usage, health, metrics and the OpenAPI document.
 
     Args:
         agents: The agents.
         access: The tokens.
-        runs: What runs.
-        store: Where usage is counted.
-        limits: Counts.
+        runs: Executor of the runs.
+        store: Store of the usage.
+        limits: Counts of requests and usage per tenant.
         measures: Counts for `/metrics`.
-        description: Returns the OpenAPI description.
+        description: Returns the OpenAPI document.
     """
 
     def __init__(
@@ -90,7 +99,7 @@ class OperationEndpoints:
         self._limits = limits
         self._measures = measures
         self._description = description
-        self._began = time.time()
+        self._started_at = time.time()
         self.is_closing = False
 
     def endpoints(self) -> list[Endpoint]:
@@ -98,12 +107,12 @@ class OperationEndpoints:
         return [
             Endpoint("GET", "/agents", self.agents, "The agents", "read"),
             Endpoint("GET", "/agents/{agent}", self.agent, "An agent", "read"),
-            Endpoint("GET", "/agents/{agent}/schema", self.schema, "What its prompts require of an input", "read"),
-            Endpoint("GET", "/usage", self.usage, "What the tenant used, per day", "read"),
-            Endpoint("GET", "/healthz", self.health, "Whether the process answers", None),
-            Endpoint("GET", "/readyz", self.ready, "Whether it can do its work", None),
-            Endpoint("GET", "/metrics", self.metrics, "Counts, for Prometheus", "metrics", media="text/plain"),
-            Endpoint("GET", "/openapi.json", self.description, "This description", None),
+            Endpoint("GET", "/agents/{agent}/schema", self.schema, "JSON Schema of the additional kwargs", "read"),
+            Endpoint("GET", "/usage", self.usage, "Usage of the tenant per day", "read"),
+            Endpoint("GET", "/healthz", self.health, "Liveness of the process", None),
+            Endpoint("GET", "/readyz", self.ready, "Readiness of the server", None),
+            Endpoint("GET", "/metrics", self.metrics, "Metrics for Prometheus", "metrics", media="text/plain"),
+            Endpoint("GET", "/openapi.json", self.description, "The OpenAPI document", None),
         ]
 
     async def agents(self, request: Request, caller: Caller) -> Response:
@@ -132,46 +141,54 @@ class OperationEndpoints:
         return JSONAnswer(self._schema(request.path_params["agent"], caller))
 
     def _schema(self, name: str, caller: Caller) -> dict[str, Any]:
-        return dict(self._agents.get(name, caller).agent.additional_kwargs_schema or _NOTHING)
+        return dict(self._agents.get(name, caller).agent.additional_kwargs_schema or _EMPTY_SCHEMA)
 
     async def usage(self, request: Request, caller: Caller) -> Response:
-        """Return what the tenant used."""
+        """Return the usage of the tenant."""
         del request
-        await self._limits.written()
-        days = await in_thread(self._store.usage.of, caller.tenant)
-        found = [{"day": day, "runs": runs, **usage_form(usage)} for day, (runs, usage) in days.items()]
-        return JSONAnswer({"tenant": caller.tenant, "days": found})
+        await self._limits.wait_written()
+        usage = await in_thread(self._store.usage.of, caller.tenant)
+        days = [{"day": day, "runs": runs, **usage_form(used)} for day, (runs, used) in usage.items()]
+        return JSONAnswer({"tenant": caller.tenant, "days": days})
 
     async def health(self, request: Request, caller: Caller) -> Response:
-        """Answer."""
+        """Return 200 while the process runs."""
         del request, caller
         return JSONAnswer({"status": "ok"})
 
     async def ready(self, request: Request, caller: Caller) -> Response:
-        """Answer 200 where the store can be read, tokens are those of the file, and the server is not stopping."""
+        """Return 200 if the store can be read, the access file is valid and the server is not stopping; or else 503."""
         del request, caller
-        problems = ["the server is stopping"] if self.is_closing else []
+        problems: list[str] = []
+        if self.is_closing:
+            problems.append("the server is stopping")
         if self._access.problem is not None:
-            problems.append("the access file is broken; the tokens before it are in use")
+            problems.append("the access file is invalid; the previous tokens are in use")
         try:
             await in_thread(self._store.usage.of, "", since=today())
         except Exception:
             problems.append("the store of the runs cannot be read")
-        return JSONAnswer({"status": "not ready" if problems else "ok", "problems": problems}, 503 if problems else 200)
+        if problems:
+            return JSONAnswer({"status": "not ready", "problems": problems}, 503)
+        return JSONAnswer({"status": "ok", "problems": []})
 
     async def metrics(self, request: Request, caller: Caller) -> Response:
-        """Return counts."""
+        """Return metrics in the text format of Prometheus."""
         del request, caller
         lines = self._measures.lines()
-        for name, what, value in (
+        for name, description, value in (
             ("requests_running", "Requests that run agents now.", self._limits.running),
-            ("runs_live", "Background runs that go on, or wait for room.", self._runs.live),
-            ("up_seconds", "Seconds since the server began.", round(time.time() - self._began, 3)),
+            ("runs_live", "Running and queued background runs.", self._runs.live),
+            ("up_seconds", "Seconds since the start of the server.", round(time.time() - self._started_at, 3)),
         ):
-            lines += [f"# HELP agentkit_{name} {what}", f"# TYPE agentkit_{name} gauge", f"agentkit_{name} {value}"]
+            lines += [
+                f"# HELP agentkit_{name} {description}",
+                f"# TYPE agentkit_{name} gauge",
+                f"agentkit_{name} {value}",
+            ]
         return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
 
     async def description(self, request: Request, caller: Caller) -> Response:
-        """Return the OpenAPI description."""
+        """Return the OpenAPI document."""
         del request, caller
         return JSONAnswer(self._description())

@@ -1,4 +1,4 @@
-"""`/runs`: runs that go on whoever listens: start, watch, decide, cancel."""
+"""`/runs`: endpoints that start, list, watch, decide about, cancel and delete background runs."""
 
 from __future__ import annotations
 
@@ -23,42 +23,44 @@ from agentkit.server.endpoints.exchange import EventStream, JSONAnswer, read_jso
 from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs, Parameter, checked_name, number, text
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.event_form import call_form
-from agentkit.server.served_runs.public_errors import shown_error
+from agentkit.server.served_runs.public_errors import with_public_error
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import BadRequest, Conflict, UnknownResource, Unprocessable
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import Owner, SessionStore
 from agentkit_prompts.context.prompt_context import UserInput
 
-__all__ = ["Decisions", "RunEndpoints", "StartRun"]
+__all__ = ["DecisionsBody", "RunEndpoints", "StartRun"]
 
 _MAX_LIMIT = 200
-_LIMIT = Parameter("limit", "Most to return.", {"type": "integer", "minimum": 1, "maximum": _MAX_LIMIT, "default": 50})
+_LIMIT = Parameter(
+    "limit", "Maximum number of runs.", {"type": "integer", "minimum": 1, "maximum": _MAX_LIMIT, "default": 50}
+)
 _CallId = Annotated[str, StringConstraints(min_length=1, max_length=300)]
 
 
 _TEXT = {"type": "string"}
 _TEXT_OR_NULL = {"type": ["string", "null"]}
 _ANSWER = {
-    "output": {"description": "The answer: text, or what the output type of the agent has as JSON."},
+    "output": {"description": "The answer: text, or the typed output of the agent as JSON."},
     "finish_reason": _TEXT_OR_NULL,
     "citations": {
-        "description": "The documents that the answer names by their labels in brackets, in order.",
+        "description": "Documents whose labels in brackets are in the answer, in order.",
         "type": "array",
         "items": {
             "type": "object",
             "properties": {
                 "label": _TEXT,
-                "start": {"type": "integer", "description": "Where the label begins in the text, in characters."},
-                "end": {"type": "integer", "description": "Where it ends there."},
-                "source": {"type": "string", "description": "The file or address that the document is from."},
+                "start": {"type": "integer", "description": "Start of the label in the text, in characters."},
+                "end": {"type": "integer", "description": "End of the label in the text, in characters."},
+                "source": {"type": "string", "description": "File or address of the document."},
                 "title": _TEXT,
-                "text": {"type": "string", "description": "The text of the document, as it was recalled."},
+                "text": {"type": "string", "description": "Text of the recalled document."},
             },
         },
     },
     "unknown_labels": {
-        "description": "What looks like a label in the answer, and is that of no document that was sent.",
+        "description": "Labels in the answer that match no document of the prompt.",
         "type": "array",
         "items": _TEXT,
     },
@@ -72,14 +74,14 @@ _RUN = {
         **{name: {"type": "number", "description": "Seconds since 1970."} for name in ("created_at", "updated_at")},
         "input": {"type": ["object", "null"]},
         **_ANSWER,
-        "error": {"type": ["object", "null"], "description": "`type` and `message` of what ended it."},
+        "error": {"type": ["object", "null"], "description": "`type` and `message` of the error."},
         "waiting": {"type": "array", "items": {"type": "object"}, "description": "The calls that wait for a decision."},
         "usage": {"type": "object", "description": "Tokens, and `money` in US dollars or null."},
     },
 }
 _EVENTS = {
     "description": (
-        "Server-sent events, each with `id`, `event` (its kind) and `data` (JSON). The last of a run that finished is "
+        "Server-sent events, each with `id`, `event` (its kind) and `data` (JSON). The last event of a finished run is "
         f"`run_finished`, with {', '.join(f'`{name}`' for name in _ANSWER)}, `steps` and `usage`."
     )
 }
@@ -93,17 +95,17 @@ class StartRun(_Part):
     """A run to start."""
 
     agent: str = Field(max_length=200)
-    input: str | None = Field(default=None, description="What to ask; null goes on with a session without an answer.")
-    session: str | None = Field(default=None, description="A conversation to go on with, or to begin.")
+    input: str | None = Field(default=None, description="Text of the user; null answers the last message of a session.")
+    session: str | None = Field(default=None, description="Name of a new session, or of a session to continue.")
     user: str | None = Field(default=None, description="The user whose memory is read, within the tenant.")
-    additional_kwargs: Kwargs = Field(default={}, description="What the prompts of the agent require.")
+    additional_kwargs: Kwargs = Field(default={}, description="Values that the prompts of the agent require.")
 
     @model_validator(mode="after")
-    def _has_something_to_do(self) -> StartRun:
+    def _check_input(self) -> StartRun:
         if self.input is None and self.session is None:
-            raise ValueError("input: give it, or a session to go on with")
+            raise ValueError("input: required without a session")
         if self.input is None and self.additional_kwargs:
-            raise ValueError("additional_kwargs: are of an input: give one")
+            raise ValueError("additional_kwargs: only valid with an input")
         return self
 
 
@@ -111,26 +113,36 @@ class _Decision(_Part):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     approve: bool
-    reason: str | None = Field(default=None, description="What the model reads where it is denied.")
-    arguments: dict[str, Any] | None = Field(default=None, description="In place of those of the model.")
+    reason: str | None = Field(default=None, description="Reason of a denial, which the model receives.")
+    arguments: dict[str, Any] | None = Field(default=None, description="Arguments that replace the model's arguments.")
 
     @model_validator(mode="after")
-    def _fits(self) -> _Decision:
+    def _check_fields(self) -> _Decision:
         if self.approve and self.reason is not None:
-            raise ValueError("reason: only where approve is false, as it would be ignored")
+            raise ValueError("reason: only valid if approve is false")
         if not self.approve and self.arguments is not None:
-            raise ValueError("arguments: only where approve is true, as they would be ignored")
+            raise ValueError("arguments: only valid if approve is true")
         return self
 
 
-class Decisions(_Part):
-    """Decisions about calls that wait."""
+class DecisionsBody(_Part):
+    """Decisions about waiting calls."""
 
-    decisions: dict[_CallId, _Decision] = Field(min_length=1, description="By the ids of the calls.")
+    decisions: dict[_CallId, _Decision] = Field(min_length=1, description="Decisions by the ids of the calls.")
 
 
 class RunEndpoints:
-    """The endpoints under `/runs`; `runs` starts them, and `kept` waits until those are kept that were answered."""
+    """The endpoints under `/runs`.
+
+    Args:
+        runs: Executor of the runs.
+        store: Store of the runs.
+        agents: The agents.
+        sessions: The sessions.
+        limits: Counts of requests and usage per tenant.
+        options: Limits of the server.
+        wait_stored: Waits until finished runs of the other endpoints are stored.
+    """
 
     def __init__(
         self,
@@ -140,10 +152,10 @@ class RunEndpoints:
         sessions: SessionStore,
         limits: TenantLimits,
         options: ServerOptions,
-        kept: Callable[[], Awaitable[None]],
+        wait_stored: Callable[[], Awaitable[None]],
     ) -> None:
         self._runs = runs
-        self._kept = kept
+        self._wait_stored = wait_stored
         self._agents, self._sessions = agents, sessions
         self._store, self._limits = store, limits
         self._options = options
@@ -151,65 +163,76 @@ class RunEndpoints:
     def endpoints(self) -> list[Endpoint]:
         """Return the endpoints."""
         statuses = {"type": "string", "enum": [*STATES]}
-        listed = (
-            Parameter("agent", "Only those of this agent."),
-            Parameter("session", "Only those on this session."),
-            Parameter("user", "Only those of this user."),
-            Parameter("status", "Only those in this status.", statuses),
-            Parameter("before", "Only those that are older than the run of this id."),
+        filters = (
+            Parameter("agent", "Only runs of this agent."),
+            Parameter("session", "Only runs of this session."),
+            Parameter("user", "Only runs of this user."),
+            Parameter("status", "Only runs in this status.", statuses),
+            Parameter("before", "Only runs that are older than the run with this id."),
             _LIMIT,
         )
-        after = {"type": "integer", "minimum": 0}
-        resumed = Parameter("after", "Only events after this number; or the header Last-Event-ID.", after)
-        key = Parameter("Idempotency-Key", "The same key with the same run starts it once.")
+        number_schema = {"type": "integer", "minimum": 0}
+        after = Parameter("after", "Only events after this number; or the header Last-Event-ID.", number_schema)
+        key = Parameter("Idempotency-Key", "Requests with the same key and the same run start one run.")
         events = "text_delta while the model writes, then model_replied"
         if not self._runs.has_deltas:
             events = "whole replies and results; these runs are durable, and have no text_delta"
         page = {"type": "object", "properties": {"runs": {"type": "array", "items": _RUN}}}
-        read, run = "/runs/{run}", self
+        path = "/runs/{run}"
         return [
-            Endpoint("POST", "/runs", run.start, "Start a run", "run", StartRun, _RUN, status=202, headers=(key,)),
-            Endpoint("GET", "/runs", run.page, "Runs, the newest first", "read", answers=page, query=listed),
-            Endpoint("GET", read, run.get, "A run", "read", answers=_RUN),
-            Endpoint("DELETE", read, run.delete, "Forget a run that has ended", "run", status=204),
+            Endpoint("POST", "/runs", self.start, "Start a run", "run", StartRun, _RUN, status=202, headers=(key,)),
+            Endpoint("GET", "/runs", self.page, "Runs, newest first", "read", answers=page, query=filters),
+            Endpoint("GET", path, self.get, "A run", "read", answers=_RUN),
+            Endpoint("DELETE", path, self.delete, "Delete a finished run", "run", status=204),
             Endpoint(
                 "GET",
-                f"{read}/events",
-                run.events,
-                f"The events of a run, until it ends or waits: {events}",
+                f"{path}/events",
+                self.events,
+                f"Events of a run until it finishes or pauses: {events}",
                 "read",
                 answers=_EVENTS,
                 media="text/event-stream",
-                query=(resumed,),
+                query=(after,),
             ),
-            Endpoint("GET", f"{read}/journal", run.journal, "The journal of a run", "read", media="text/plain"),
+            Endpoint("GET", f"{path}/journal", self.journal, "The journal of a run", "read", media="text/plain"),
             Endpoint(
-                "POST", f"{read}/decisions", run.decide, "Decide about calls that wait", "approve", Decisions, _RUN
+                "POST",
+                f"{path}/decisions",
+                self.decide,
+                "Decide about waiting calls",
+                "approve",
+                DecisionsBody,
+                _RUN,
             ),
-            Endpoint("POST", f"{read}/cancel", run.cancel, "Cancel a run", "run", answers=_RUN),
+            Endpoint("POST", f"{path}/cancel", self.cancel, "Cancel a run", "run", answers=_RUN),
         ]
 
     async def start(self, request: Request, caller: Caller) -> Response:
         """Start a run."""
-        asked = validated(StartRun, await read_json(request, self._options))
-        record = await self.begin(caller, asked, request.headers.get("idempotency-key"))
+        body = validated(StartRun, await read_json(request, self._options))
+        record = await self.start_run(caller, body, request.headers.get("idempotency-key"))
         return JSONAnswer(run_form(record), 202, {"Location": f"/runs/{record.run_id}"})
 
-    async def begin(self, caller: Caller, asked: StartRun, key: str | None = None) -> RunRecord:
-        """Start a run, once all that it needs is there.
+    async def start_run(self, caller: Caller, body: StartRun, key: str | None = None) -> RunRecord:
+        """Start a run.
 
         Raises:
-            ServerError: It cannot begin.
+            ServerError: The run cannot start.
         """
-        loaded = self._agents.get(asked.agent, caller)
-        user = caller.as_user(None if asked.user is None else checked_name(asked.user, "user"))
-        session = None if asked.session is None else checked_name(asked.session, "session")
+        loaded = self._agents.get(body.agent, caller)
+        if body.user is not None:
+            checked_name(body.user, "user")
+        user = caller.as_user(body.user)
+        if body.session is not None:
+            checked_name(body.session, "session")
         if key is not None:
             checked_name(key, "Idempotency-Key")
         await self._limits.check_quota(caller)
-        await self._check_input(loaded.name, caller, asked, user)
+        user_input = None
+        if body.input is not None:
+            user_input = UserInput(body.input, additional_kwargs=body.additional_kwargs)
+            await self._check_input(loaded.name, body.session, Owner(caller.tenant, user), user_input)
         now = time.time()
-        given = None if asked.input is None else UserInput(asked.input, additional_kwargs=asked.additional_kwargs)
         return await self._runs.start(
             RunRecord(
                 run_id=os.urandom(16).hex(),
@@ -219,32 +242,31 @@ class RunEndpoints:
                 created_at=now,
                 updated_at=now,
                 user=user,
-                session=session,
+                session=body.session,
                 key=key,
-                input=given,
+                input=user_input,
             )
         )
 
-    async def _check_input(self, name: str, caller: Caller, asked: StartRun, user: str) -> None:
-        """Refuse what the prompts do not have, before anything is kept."""
-        text = asked.input
-        if text is None:
-            return
-        agent = self._agents.of_tenant(name, caller.tenant)
+    async def _check_input(self, name: str, session: str | None, owner: Owner, user_input: UserInput) -> None:
+        """Check the additional kwargs of a run with the kwargs of its session, before anything is stored."""
+        agent = self._agents.of_tenant(name, owner.tenant)
 
         def check() -> None:
-            kept: dict[str, Any] = {}
-            if asked.session is not None:
-                owner = Owner(caller.tenant, user)
-                try:
-                    self._sessions.get(owner, asked.session)
-                except UnknownResource:
-                    pass
-                else:
-                    kept = dict(getattr(self._sessions.open(owner, asked.session), "additional_kwargs", {}))
-            agent.chain.preflight(UserInput(text, additional_kwargs={**kept, **asked.additional_kwargs}))
+            kwargs = {**self._session_kwargs(owner, session), **user_input.additional_kwargs}
+            agent.chain.preflight(UserInput(user_input.text, additional_kwargs=kwargs))
 
         await in_thread(check)
+
+    def _session_kwargs(self, owner: Owner, session: str | None) -> dict[str, Any]:
+        if session is None:
+            return {}
+        try:
+            self._sessions.get(owner, session)
+        except UnknownResource:
+            # The run will start this session: opening it here would store it even if the run is refused.
+            return {}
+        return dict(getattr(self._sessions.open(owner, session), "additional_kwargs", {}))
 
     async def page(self, request: Request, caller: Caller) -> Response:
         """List runs."""
@@ -260,28 +282,28 @@ class RunEndpoints:
             before=text(request, "before"),
             limit=number(request, "limit", 50, 1, _MAX_LIMIT),
         )
-        await self._kept()
-        found = await in_thread(self._store.page, wanted)
-        return JSONAnswer({"runs": [run_form(record) for record in found if _is_seen(record, caller)]})
+        await self._wait_stored()
+        records = await in_thread(self._store.page, wanted)
+        return JSONAnswer({"runs": [run_form(record) for record in records if _is_visible(record, caller)]})
 
     async def get(self, request: Request, caller: Caller) -> Response:
         """Return a run."""
         return JSONAnswer(run_form(await self.record(request.path_params["run"], caller)))
 
     async def record(self, run_id: str, caller: Caller) -> RunRecord:
-        """Return a run that the caller may see.
+        """Return the record of a run of the caller.
 
         Raises:
-            RunNotFound: The caller has no such run.
+            RunNotFound: The caller has no run with this id.
         """
-        await self._kept()
+        await self._wait_stored()
         record = await in_thread(self._store.get, run_id, tenant=caller.tenant)
-        if not _is_seen(record, caller):
+        if not _is_visible(record, caller):
             raise RunNotFound(run_id)
         return record
 
     async def delete(self, request: Request, caller: Caller) -> Response:
-        """Forget a run."""
+        """Delete a run."""
         record = await self.record(request.path_params["run"], caller)
         if not record.has_ended:
             raise Conflict(f"the run {record.run_id} is {record.state}: cancel it first", code="run_not_ended")
@@ -292,31 +314,33 @@ class RunEndpoints:
         """Stream the events of a run."""
         record = await self.record(request.path_params["run"], caller)
         after = number(request, "after", 0, 0, 2**53)
-        if (last := request.headers.get("last-event-id")) is not None:
+        last = request.headers.get("last-event-id")
+        if last is not None:
             if not (last.isascii() and last.isdigit() and len(last) < 17):
                 raise BadRequest(f"Last-Event-ID: expected the number of an event, got {last!r:.40}")
             after = max(after, int(last))
+        return EventStream(self._stream(record, after, caller), self._options)
 
-        async def stream() -> AsyncGenerator[bytes, None]:
-            async for event in self._runs.events(record, after):
-                yield sse(event.data, event=event.kind, id=event.seq)
-            now = await self.record(record.run_id, caller)
-            yield sse({"status": now.state}, event="end" if now.has_ended else "pause")
-
-        return EventStream(stream(), self._options)
+    async def _stream(self, record: RunRecord, after: int, caller: Caller) -> AsyncGenerator[bytes, None]:
+        async for event in self._runs.events(record, after):
+            yield sse(event.data, event=event.kind, id=event.seq)
+        record = await self.record(record.run_id, caller)
+        # The last event shows the client whether it should connect again after a decision.
+        kind = "end" if record.has_ended else "pause"
+        yield sse({"status": record.state}, event=kind)
 
     async def journal(self, request: Request, caller: Caller) -> Response:
-        """Return the journal of a run, as lines of JSON."""
+        """Return the journal of a run as lines of JSON."""
         record = await self.record(request.path_params["run"], caller)
         lines = await in_thread(self._store.journal_text, record.run_id)
         return PlainTextResponse(lines)
 
     async def decide(self, request: Request, caller: Caller) -> Response:
-        """Decide about calls that wait."""
+        """Decide about waiting calls."""
         record = await self.record(request.path_params["run"], caller)
-        asked = validated(Decisions, await read_json(request, self._options))
-        made = {call: read_decision(one.model_dump()) for call, one in asked.decisions.items()}
-        return JSONAnswer(run_form(await self._runs.decide(record, made)))
+        body = validated(DecisionsBody, await read_json(request, self._options))
+        decisions = {call: read_decision(decision.model_dump()) for call, decision in body.decisions.items()}
+        return JSONAnswer(run_form(await self._runs.decide(record, decisions)))
 
     async def cancel(self, request: Request, caller: Caller) -> Response:
         """Cancel a run."""
@@ -326,7 +350,12 @@ class RunEndpoints:
 
 def run_form(record: RunRecord) -> dict[str, Any]:
     """Return a run as JSON data."""
-    asked, error = record.input, shown_error(record).error
+    user_input = error = None
+    if record.input is not None:
+        user_input = {"text": record.input.text, "additional_kwargs": dict(record.input.additional_kwargs)}
+    public = with_public_error(record).error
+    if public is not None:
+        error = public._asdict()
     return {
         "id": record.run_id,
         "agent": record.agent,
@@ -335,17 +364,18 @@ def run_form(record: RunRecord) -> dict[str, Any]:
         "user": record.user or None,
         "created_at": record.created_at,
         "updated_at": record.updated_at,
-        "input": None if asked is None else {"text": asked.text, "additional_kwargs": dict(asked.additional_kwargs)},
+        "input": user_input,
         "output": record.output,
-        "citations": [dict(one) for one in record.citations],
+        "citations": [dict(citation) for citation in record.citations],
         "unknown_labels": list(record.unknown_labels),
         "finish_reason": record.finish_reason,
-        "error": None if error is None else error._asdict(),
-        "waiting": [call_form(one.call) for one in record.waiting],
+        "error": error,
+        "waiting": [call_form(waiting.call) for waiting in record.waiting],
         "usage": asdict(record.usage),
     }
 
 
-def _is_seen(record: RunRecord, caller: Caller) -> bool:
-    is_own = not caller.user or record.user == caller.user
-    return is_own and (caller.agents is None or record.agent in caller.agents)
+def _is_visible(record: RunRecord, caller: Caller) -> bool:
+    if caller.user and record.user != caller.user:
+        return False
+    return caller.agents is None or record.agent in caller.agents

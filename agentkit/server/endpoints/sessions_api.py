@@ -1,4 +1,4 @@
-"""`/sessions`: the conversations of a tenant, or of a user of it."""
+"""`/sessions`: endpoints of the sessions of a tenant or of a user."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ from agentkit_memory.store.records import SessionInfo
 __all__ = ["SessionEndpoints"]
 
 _MAX_LIMIT = 500
-_LIMIT = Parameter("limit", "Most to return.", {"type": "integer", "minimum": 1, "maximum": _MAX_LIMIT, "default": 50})
-_USER = Parameter("user", "A user of the tenant; none for what belongs to the tenant itself.")
+_LIMIT = Parameter(
+    "limit", "Maximum number of results.", {"type": "integer", "minimum": 1, "maximum": _MAX_LIMIT, "default": 50}
+)
+_USER = Parameter("user", "A user of the tenant; omit it for sessions of the tenant itself.")
 _BUSY: tuple[RunState, ...] = ("queued", "running")
 
 
@@ -35,26 +37,26 @@ class _Part(BaseModel):
 
 
 class NewSession(_Part):
-    """A session to begin; one that is there already stays as it is."""
+    """A session to start; an existing session is not changed."""
 
     name: str
     user: str | None = None
 
 
 class ForkSession(_Part):
-    """A session to begin with messages of another one."""
+    """A session to start with the first messages of another session."""
 
     name: str
-    at: int | None = Field(default=None, ge=0, description="How many of the first messages; all where it is null.")
+    at: int | None = Field(default=None, ge=0, description="Number of messages to copy; null copies all messages.")
 
 
 class SessionEndpoints:
     """The endpoints under `/sessions`.
 
     Args:
-        sessions: Where they are.
-        store: Where runs are: a session that has one is not deleted.
-        options: What the server allows.
+        sessions: The sessions.
+        store: Store of the runs: a session with an unfinished run is not deleted.
+        options: Limits of the server.
     """
 
     def __init__(self, sessions: SessionStore, store: RunStore, options: ServerOptions) -> None:
@@ -64,43 +66,47 @@ class SessionEndpoints:
 
     def endpoints(self) -> list[Endpoint]:
         """Return the endpoints."""
-        one = "/sessions/{session}"
-        after = Parameter("after", "Only names after this one.")
+        path = "/sessions/{session}"
+        after = Parameter("after", "Only sessions whose name sorts after this name.")
         seq = Parameter("after", "Only messages after this number.", {"type": "integer", "minimum": 0})
         return [
-            Endpoint("POST", "/sessions", self.begin, "Begin a session", "run", NewSession, status=201, query=()),
-            Endpoint("GET", "/sessions", self.page, "Sessions, by name", "read", query=(_USER, after, _LIMIT)),
-            Endpoint("GET", one, self.get, "A session", "read", query=(_USER,)),
-            Endpoint("DELETE", one, self.delete, "Delete a session", "run", status=204, query=(_USER,)),
-            Endpoint("GET", f"{one}/messages", self.messages, "Its messages", "read", query=(_USER, seq, _LIMIT)),
-            Endpoint("POST", f"{one}/fork", self.fork, "Fork it", "run", ForkSession, status=201, query=(_USER,)),
+            Endpoint("POST", "/sessions", self.start, "Start a session", "run", NewSession, status=201),
+            Endpoint("GET", "/sessions", self.page, "Sessions by name", "read", query=(_USER, after, _LIMIT)),
+            Endpoint("GET", path, self.get, "A session", "read", query=(_USER,)),
+            Endpoint("DELETE", path, self.delete, "Delete a session", "run", status=204, query=(_USER,)),
+            Endpoint(
+                "GET", f"{path}/messages", self.messages, "Messages of a session", "read", query=(_USER, seq, _LIMIT)
+            ),
+            Endpoint(
+                "POST", f"{path}/fork", self.fork, "Fork a session", "run", ForkSession, status=201, query=(_USER,)
+            ),
         ]
 
-    async def begin(self, request: Request, caller: Caller) -> Response:
-        """Begin a session."""
-        asked = validated(NewSession, await read_json(request, self._options))
-        owner = _owner(caller, asked.user)
-        name = checked_name(asked.name, "name")
+    async def start(self, request: Request, caller: Caller) -> Response:
+        """Start a session."""
+        body = validated(NewSession, await read_json(request, self._options))
+        owner = _owner(caller, body.user)
+        name = checked_name(body.name, "name")
         await in_thread(self._sessions.open, owner, name)
         return JSONAnswer(_form(await in_thread(self._sessions.get, owner, name)), 201)
 
     async def page(self, request: Request, caller: Caller) -> Response:
         """List sessions."""
-        found: Sequence[SessionInfo] = await in_thread(
+        sessions: Sequence[SessionInfo] = await in_thread(
             self._sessions.page,
             _owner(caller, text(request, "user")),
             after=text(request, "after") or "",
             limit=number(request, "limit", 50, 1, _MAX_LIMIT),
         )
-        return JSONAnswer({"sessions": [_form(one) for one in found]})
+        return JSONAnswer({"sessions": [_form(session) for session in sessions]})
 
     async def get(self, request: Request, caller: Caller) -> Response:
         """Return a session."""
-        return JSONAnswer(_form(await in_thread(self._sessions.get, *_named(request, caller))))
+        return JSONAnswer(_form(await in_thread(self._sessions.get, *_session_key(request, caller))))
 
     async def delete(self, request: Request, caller: Caller) -> Response:
         """Delete a session."""
-        owner, name = _named(request, caller)
+        owner, name = _session_key(request, caller)
         for state in _BUSY:
             wanted = RunsWanted(tenant=owner.tenant, user=owner.user, session=name, state=state, limit=1)
             if running := await in_thread(self._store.page, wanted):
@@ -115,7 +121,7 @@ class SessionEndpoints:
         """Return messages of a session."""
         page = partial(
             self._sessions.messages,
-            *_named(request, caller),
+            *_session_key(request, caller),
             after=number(request, "after", 0, 0, 2**31 - 1),
             limit=number(request, "limit", 50, 1, _MAX_LIMIT),
         )
@@ -125,17 +131,19 @@ class SessionEndpoints:
 
     async def fork(self, request: Request, caller: Caller) -> Response:
         """Fork a session."""
-        owner, name = _named(request, caller)
-        asked = validated(ForkSession, await read_json(request, self._options))
-        to = checked_name(asked.name, "name")
-        return JSONAnswer(_form(await in_thread(self._sessions.fork, owner, name, to, asked.at)), 201)
+        owner, name = _session_key(request, caller)
+        body = validated(ForkSession, await read_json(request, self._options))
+        new_name = checked_name(body.name, "name")
+        return JSONAnswer(_form(await in_thread(self._sessions.fork, owner, name, new_name, body.at)), 201)
 
 
 def _owner(caller: Caller, user: str | None) -> Owner:
-    return Owner(caller.tenant, caller.as_user(None if user is None else checked_name(user, "user")))
+    if user is not None:
+        checked_name(user, "user")
+    return Owner(caller.tenant, caller.as_user(user))
 
 
-def _named(request: Request, caller: Caller) -> tuple[Owner, str]:
+def _session_key(request: Request, caller: Caller) -> tuple[Owner, str]:
     name = checked_name(request.path_params["session"], "session")
     return _owner(caller, text(request, "user")), name
 

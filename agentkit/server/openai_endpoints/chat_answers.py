@@ -1,4 +1,4 @@
-"""Chat completions as answers: whole, and in chunks."""
+"""Answers as chat completions, whole and in chunks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from agentkit.models.model import Usage
-from agentkit.server.turns.turn import TurnAnswer
+from agentkit.server.request_runs.request_run import RequestAnswer
 
 __all__ = ["ChatAnswers"]
 
@@ -23,32 +23,34 @@ class ChatAnswers:
     def __init__(self, id: str, model: str) -> None:
         self._head = {"id": id, "created": int(time.time()), "model": model, "system_fingerprint": None}
 
-    def whole(self, answer: TurnAnswer) -> dict[str, Any]:
+    def whole(self, answer: RequestAnswer) -> dict[str, Any]:
         """Return a whole completion."""
-        message: dict[str, Any] = {
-            "role": "assistant",
-            "content": None if answer.refusal or (answer.calls and not answer.text) else answer.text,
-            "refusal": answer.text if answer.refusal else None,
-        }
+        message: dict[str, Any] = {"role": "assistant", "content": answer.text, "refusal": None}
+        if answer.refusal:
+            message |= {"content": None, "refusal": answer.text}
+        elif answer.calls and not answer.text:
+            message["content"] = None
         if answer.calls:
             message["tool_calls"] = _calls(answer)
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _reason(answer)}
         return {**self._head, "object": "chat.completion", "choices": [choice], "usage": _usage(answer.usage)}
 
     def first(self) -> dict[str, Any]:
-        """Return the chunk that begins a message."""
+        """Return the chunk that starts a message."""
         return self._chunk({"role": "assistant", "content": ""})
 
     def text(self, text: str) -> dict[str, Any]:
         """Return a chunk of text."""
         return self._chunk({"content": text})
 
-    def last(self, answer: TurnAnswer, *, has_text: bool, include_usage: bool) -> Iterator[dict[str, Any]]:
-        """Yield the chunks behind the text: what was not streamed, the calls, why it ended, and what it took."""
+    def last(self, answer: RequestAnswer, *, has_text: bool, include_usage: bool) -> Iterator[dict[str, Any]]:
+        """Yield the last chunks: text that was not streamed, calls, finish reason and usage."""
         if answer.text and not has_text:
-            yield self._chunk({"refusal": answer.text} if answer.refusal else {"content": answer.text})
+            field = "refusal" if answer.refusal else "content"
+            yield self._chunk({field: answer.text})
         if answer.calls:
-            yield self._chunk({"tool_calls": [{"index": at, **call} for at, call in enumerate(_calls(answer))]})
+            calls = [{"index": index, **call} for index, call in enumerate(_calls(answer))]
+            yield self._chunk({"tool_calls": calls})
         yield self._chunk({}, _reason(answer))
         if include_usage:
             yield {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": _usage(answer.usage)}
@@ -58,15 +60,17 @@ class ChatAnswers:
         return {**self._head, "object": "chat.completion.chunk", "choices": [choice]}
 
 
-def _calls(answer: TurnAnswer) -> list[dict[str, Any]]:
+def _calls(answer: RequestAnswer) -> list[dict[str, Any]]:
     return [
         {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
         for call in answer.calls
     ]
 
 
-def _reason(answer: TurnAnswer) -> str:
-    return answer.finish_reason if answer.finish_reason in ("length", "content_filter", "tool_calls") else "stop"
+def _reason(answer: RequestAnswer) -> str:
+    if answer.finish_reason in ("length", "content_filter", "tool_calls"):
+        return answer.finish_reason
+    return "stop"
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""`/v1`: what OpenAI's clients ask. The agents are the models."""
+"""`/v1`: endpoints for OpenAI clients. Each agent is a model."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
@@ -32,12 +32,12 @@ from agentkit.server.endpoints.http_endpoint import Endpoint
 from agentkit.server.openai_endpoints.chat_answers import ChatAnswers
 from agentkit.server.openai_endpoints.openai_requests import ChatRequest, ResponsesRequest
 from agentkit.server.openai_endpoints.response_answers import ResponseAnswers
+from agentkit.server.request_runs.client_tools import HeldReplies
+from agentkit.server.request_runs.request_run import RequestAnswer, RequestRun, messages_of
+from agentkit.server.request_runs.request_runner import RequestRunner
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import BadRequest, ServerError, UnknownResource, Unprocessable
 from agentkit.server.server_options import ServerOptions
-from agentkit.server.turns.answering import Turns
-from agentkit.server.turns.client_tools import HeldReplies
-from agentkit.server.turns.turn import Turn, TurnAnswer, messages_of
 from agentkit_prompts.context.messages import Message
 
 __all__ = ["OpenAIEndpoints"]
@@ -50,18 +50,18 @@ class OpenAIEndpoints:
 
     Args:
         agents: The agents.
-        store: Where responses are kept, as runs.
-        turns: Answers.
-        options: What the server allows.
+        store: Store of responses, as runs.
+        runner: Executes the runs.
+        options: Limits of the server.
     """
 
-    def __init__(self, agents: ServedAgents, store: RunStore, turns: Turns, options: ServerOptions) -> None:
+    def __init__(self, agents: ServedAgents, store: RunStore, runner: RequestRunner, options: ServerOptions) -> None:
         self._agents = agents
         self._store = store
-        self._turns = turns
+        self._runner = runner
         self._options = options
-        self._held = HeldReplies(options.held_replies)
-        self._began = int(time.time())
+        self._held_replies = HeldReplies(options.held_replies)
+        self._started_at = int(time.time())
 
     def endpoints(self) -> list[Endpoint]:
         """Return the endpoints."""
@@ -73,115 +73,133 @@ class OpenAIEndpoints:
         ]
 
     async def models(self, request: Request, caller: Caller) -> Response:
-        """List the agents that the caller may use."""
+        """List the permitted agents of the caller."""
         del request
         return JSONAnswer({"object": "list", "data": [self._model(name) for name in self._agents.names(caller)]})
 
     async def model(self, request: Request, caller: Caller) -> Response:
-        """Describe one of them."""
+        """Describe an agent."""
         return JSONAnswer(self._model(self._agents.get(request.path_params["model"], caller).name))
 
     def _model(self, name: str) -> dict[str, Any]:
-        return {"id": name, "object": "model", "created": self._began, "owned_by": "agentkit"}
+        return {"id": name, "object": "model", "created": self._started_at, "owned_by": "agentkit"}
 
     async def chat(self, request: Request, caller: Caller) -> Response:
         """Answer a chat completion."""
-        asked = _validated(ChatRequest, await read_json(request, self._options))
-        if asked.stream_options is not None and not asked.stream:
-            raise BadRequest("stream_options: only with stream: true", param="stream_options", code="invalid_value")
-        messages = await messages_of(asked.messages, "messages", "openai")
-        turn = self._turn(asked, caller, messages)
-        answers = ChatAnswers(f"chatcmpl-{turn.run_id}", asked.model)
-        if not asked.stream:
-            return JSONAnswer(answers.whole(await while_connected(request, self._answered(turn, caller))))
-        include_usage = asked.stream_options is not None and asked.stream_options.include_usage
+        body = _validated(ChatRequest, await read_json(request, self._options))
+        if body.stream_options is not None and not body.stream:
+            raise BadRequest(
+                "stream_options: only valid with stream: true", param="stream_options", code="invalid_value"
+            )
+        messages = await messages_of(body.messages, "messages", "openai")
+        run = self._request_run(body, caller, messages)
+        answers = ChatAnswers(f"chatcmpl-{run.run_id}", body.model)
+        if not body.stream:
+            return JSONAnswer(answers.whole(await while_connected(request, self._execute(run, caller))))
+        include_usage = body.stream_options is not None and body.stream_options.include_usage
+        chunks = self._chat_chunks(run, caller, answers, include_usage)
+        return EventStream(chunks, self._options, ending=lambda error: sse(error.body))
 
-        async def chunks() -> AsyncGenerator[bytes, None]:
-            has_text = False
-            async with aclosing(streaming(partial(self._answered, turn, caller))) as pieces:
-                async for piece in pieces:
-                    if not has_text:
-                        yield sse(answers.first())
-                        has_text = True
-                    yield sse(answers.text(piece))
-            if not has_text:
-                yield sse(answers.first())
-            for chunk in answers.last(turn.answered, has_text=has_text, include_usage=include_usage):
-                yield sse(chunk)
-            yield _DONE
-
-        return EventStream(chunks(), self._options, ending=lambda error: sse(error.body))
+    async def _chat_chunks(
+        self, run: RequestRun, caller: Caller, answers: ChatAnswers, include_usage: bool
+    ) -> AsyncGenerator[bytes, None]:
+        has_text = False
+        async with aclosing(streaming(partial(self._execute, run, caller))) as texts:
+            async for text in texts:
+                # Nothing is sent before the first text: an error until then is an error answer with its status.
+                if not has_text:
+                    yield sse(answers.first())
+                    has_text = True
+                yield sse(answers.text(text))
+        if not has_text:
+            yield sse(answers.first())
+        for chunk in answers.last(run.result, has_text=has_text, include_usage=include_usage):
+            yield sse(chunk)
+        yield _DONE
 
     async def responses(self, request: Request, caller: Caller) -> Response:
         """Answer a request of the Responses API."""
-        asked = _validated(ResponsesRequest, await read_json(request, self._options))
-        given = [{"role": "user", "content": asked.input}] if isinstance(asked.input, str) else asked.input
-        before: tuple[Message, ...] = ()
-        if asked.previous_response_id is not None:
-            before = await self._before(asked.previous_response_id, caller, asked.user)
-        messages = (*before, *await messages_of(given, "input", "responses", before))
-        if asked.instructions:
-            messages = (Message("system", asked.instructions), *messages)
-        turn = self._turn(asked, caller, messages)
-        turn.is_kept = asked.store is not False
-        answers = ResponseAnswers(f"resp_{turn.run_id}", asked)
-        if not asked.stream:
-            return JSONAnswer(answers.whole(await while_connected(request, self._answered(turn, caller))))
-
-        async def events() -> AsyncGenerator[bytes, None]:
-            has_begun = False
-            async with aclosing(streaming(partial(self._answered, turn, caller))) as pieces:
-                async for piece in pieces:
-                    if not has_begun:
-                        has_begun = True
-                        for kind, data in answers.begin():
-                            yield sse(data, event=kind)
-                    for kind, data in answers.text(piece):
-                        yield sse(data, event=kind)
-            for kind, data in (*(() if has_begun else answers.begin()), *answers.end(turn.answered)):
-                yield sse(data, event=kind)
+        body = _validated(ResponsesRequest, await read_json(request, self._options))
+        data = body.input
+        if isinstance(data, str):
+            data = [{"role": "user", "content": data}]
+        previous: tuple[Message, ...] = ()
+        if body.previous_response_id is not None:
+            previous = await self._previous_messages(body.previous_response_id, caller, body.user)
+        messages = (*previous, *await messages_of(data, "input", "responses", previous))
+        if body.instructions:
+            messages = (Message("system", body.instructions), *messages)
+        run = self._request_run(body, caller, messages)
+        run.is_stored = body.store is not False
+        answers = ResponseAnswers(f"resp_{run.run_id}", body)
+        if not body.stream:
+            return JSONAnswer(answers.whole(await while_connected(request, self._execute(run, caller))))
 
         def ending(error: ServerError) -> bytes:
-            kind, data = answers.failed(error.body["error"])
-            return sse(data, event=kind)
+            kind, event = answers.failed(error.body["error"])
+            return sse(event, event=kind)
 
-        return EventStream(events(), self._options, ending=ending)
+        return EventStream(self._response_events(run, caller, answers), self._options, ending=ending)
 
-    def _turn(self, asked: ChatRequest | ResponsesRequest, caller: Caller, messages: tuple[Message, ...]) -> Turn:
-        loaded = self._agents.get(asked.model, caller)
-        user = caller.as_user(asked.user)
-        messages = self._held.restored((caller.tenant, user, loaded.name), messages)
+    async def _response_events(
+        self, run: RequestRun, caller: Caller, answers: ResponseAnswers
+    ) -> AsyncGenerator[bytes, None]:
+        has_started = False
+        async with aclosing(streaming(partial(self._execute, run, caller))) as texts:
+            async for text in texts:
+                # As for chat completions, an error before the first text is an error answer.
+                if not has_started:
+                    has_started = True
+                    for kind, data in answers.start():
+                        yield sse(data, event=kind)
+                for kind, data in answers.text(text):
+                    yield sse(data, event=kind)
+        if not has_started:
+            for kind, data in answers.start():
+                yield sse(data, event=kind)
+        for kind, data in answers.end(run.result):
+            yield sse(data, event=kind)
+
+    def _request_run(
+        self, body: ChatRequest | ResponsesRequest, caller: Caller, messages: tuple[Message, ...]
+    ) -> RequestRun:
+        loaded = self._agents.get(body.model, caller)
+        user = caller.as_user(body.user)
+        messages = self._held_replies.restore((caller.tenant, user, loaded.name), messages)
         if not messages:
-            raise BadRequest("there is no message to answer", param="messages", code="invalid_messages")
-        return Turn(
+            raise BadRequest("messages: expected at least one message", param="messages", code="invalid_messages")
+        return RequestRun(
             agents=self._agents,
             name=loaded.name,
             tenant=caller.tenant,
             user=user,
             messages=messages,
-            kwargs=asked.additional_kwargs,
-            tools=asked.client_tools,
-            settings=asked.settings(),
-            schema=asked.schema_of_answer,
+            kwargs=body.additional_kwargs,
+            tools=body.client_tools,
+            settings=body.settings(),
+            schema=body.answer_schema,
         )
 
-    async def _answered(self, turn: Turn, caller: Caller, on_text: PassOn[str] | None = None) -> TurnAnswer:
-        """Run a turn, and hold what the client does not see of it until it has answered the calls of its tools."""
-        answer = await self._turns.answered(turn, caller, None if on_text is None else turn.texts_to(on_text))
-        if turn.reply is not None:
-            self._held.hold((turn.tenant, turn.user, turn.name), turn.before, turn.reply)
+    async def _execute(self, run: RequestRun, caller: Caller, on_text: PassOn[str] | None = None) -> RequestAnswer:
+        """Execute a run, and hold messages that the client does not receive until it sends results of its tools."""
+        listener = None
+        if on_text is not None:
+            listener = run.text_listener(on_text)
+        answer = await self._runner.execute(run, caller, listener)
+        if run.reply is not None:
+            self._held_replies.add((run.tenant, run.user, run.name), run.before, run.reply)
         return answer
 
-    async def _before(self, response_id: str, caller: Caller, user: str | None) -> tuple[Message, ...]:
-        """Return the conversation until the end of a response.
+    async def _previous_messages(self, response_id: str, caller: Caller, user: str | None) -> tuple[Message, ...]:
+        """Return the conversation of a stored response, including the response.
 
         Raises:
-            UnknownResource: The user has no such response of an agent that the caller may use.
+            UnknownResource: The user has no response with this id of a permitted agent.
         """
-        await self._turns.kept()
+        await self._runner.wait_stored()
         run_id = response_id.removeprefix("resp_")
         unknown = UnknownResource(
-            f"there is no response {response_id!r:.80}",
+            f"unknown response {response_id!r:.80}",
             param="previous_response_id",
             code="previous_response_not_found",
         )
@@ -198,7 +216,7 @@ class OpenAIEndpoints:
 
 
 def _validated(model: Any, data: Any) -> Any:
-    """Return a request of OpenAI's clients, which know wrong values as 400."""
+    """Return a validated request; invalid values are status 400 as at OpenAI, not 422."""
     try:
         return validated(model, data)
     except Unprocessable as error:
@@ -206,14 +224,16 @@ def _validated(model: Any, data: Any) -> Any:
 
 
 def _conversation(record: RunRecord, text: str) -> tuple[Message, ...]:
-    """Return the conversation that a run ended with; instructions hold for one response only."""
+    """Return the conversation of a finished run."""
     journal = Journal.loads(text)
-    given: Iterable[Message] = (*journal.context.conversation, *journal.messages)
-    messages = tuple([message for message in given if message.role != "system"])
+    # Instructions of a request are valid for one response only, so system messages are not continued.
+    history = (*journal.context.conversation, *journal.messages)
+    messages = tuple([message for message in history if message.role != "system"])
     if not record.waiting:
         return messages
-    ids = iter(record.waiting)
+    # The client knows the calls by the unique ids of the record, the journal has the ids of the model.
+    ids = iter([call.call_id for call in record.waiting])
     names = {call.tool for call in record.waiting}
     replies = [step.answer.message for step in journal.steps() if step.kind == "model"]
-    calls = [replace(call, id=next(ids).call_id) for call in replies[-1].tool_calls if call.name in names]
+    calls = [replace(call, id=next(ids)) for call in replies[-1].tool_calls if call.name in names]
     return (*messages, replace(replies[-1], tool_calls=tuple(calls)))

@@ -1,4 +1,4 @@
-"""What OpenAI-compatible requests may say: what would be ignored is refused."""
+"""Types of OpenAI-compatible requests. Fields and values that the server would ignore are refused."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.settings import ModelSettings
 from agentkit.server.endpoints.http_endpoint import Kwargs
+from agentkit.server.request_runs.client_tools import ClientTool
 from agentkit.server.server_errors import BadRequest
-from agentkit.server.turns.client_tools import ClientTool
 
 __all__ = ["ChatRequest", "ResponsesRequest", "ToolName", "UserId"]
 
@@ -35,7 +35,7 @@ class _Function(_Part):
 
     @property
     def tool(self) -> ClientTool:
-        """The tool that it declares."""
+        """The declared tool."""
         return ClientTool(self.name, self.description or "", self.parameters)
 
 
@@ -96,11 +96,16 @@ class _Common(_Part):
     user: UserId | None = Field(default=None, description="The user whose memory is read, within the tenant.")
     service_tier: Literal["auto", "default"] | None = None
     prompt_cache_key: str | None = None
-    additional_kwargs: Kwargs = Field(default={}, description="What the prompts of the agent require.")
+    additional_kwargs: Kwargs = Field(default={}, description="Values that the prompts of the agent require.")
 
-    def _settings(self, **more: Any) -> dict[str, Any]:
-        names = ("temperature", "top_p", "parallel_tool_calls", "prompt_cache_key")
-        return {**{name: getattr(self, name) for name in names}, **more}
+    def _settings(self, **settings: Any) -> dict[str, Any]:
+        return {
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "parallel_tool_calls": self.parallel_tool_calls,
+            "prompt_cache_key": self.prompt_cache_key,
+            **settings,
+        }
 
 
 class ChatRequest(_Common):
@@ -126,26 +131,29 @@ class ChatRequest(_Common):
     @property
     def client_tools(self) -> list[ClientTool]:
         """The tools of the client."""
-        return [one.function.tool for one in self.tools or ()]
+        return [tool.function.tool for tool in self.tools or ()]
 
     @property
-    def schema_of_answer(self) -> Mapping[str, Any] | None:
+    def answer_schema(self) -> Mapping[str, Any] | None:
         """JSON Schema of the answer; None for text."""
-        form = self.response_format
-        return form.json_schema.schema_ if isinstance(form, _ChatSchemaFormat) else None
+        if isinstance(self.response_format, _ChatSchemaFormat):
+            return self.response_format.json_schema.schema_
+        return None
 
     def settings(self) -> ModelSettings | None:
-        """Return how the model is to answer; None where the request leaves it open."""
+        """Return the model settings of the request; None if it has none."""
         if self.max_tokens is not None and self.max_completion_tokens is not None:
-            raise BadRequest("max_tokens and max_completion_tokens: give one of them", param="max_tokens")
-        choice = self.tool_choice
+            raise BadRequest("max_tokens and max_completion_tokens: only one may be set", param="max_tokens")
+        choice: Any = self.tool_choice
+        if isinstance(choice, _ChatChoice):
+            choice = choice.function.name
         return settings_of(
             self._settings(
                 max_tokens=self.max_completion_tokens or self.max_tokens,
                 stop=self.stop or None,
                 seed=self.seed,
                 effort=self.reasoning_effort,
-                tool_choice=choice.function.name if isinstance(choice, _ChatChoice) else choice,
+                tool_choice=choice,
             )
         )
 
@@ -164,7 +172,7 @@ class ResponsesRequest(_Common):
     """A response."""
 
     input: str | Annotated[list[dict[str, Any]], Field(min_length=1)]
-    instructions: str | None = Field(default=None, description="Stands after the prompts of the agent.")
+    instructions: str | None = Field(default=None, description="Text after the prompts of the agent.")
     previous_response_id: str | None = None
     tools: list[_ResponsesTool] | None = Field(default=None, max_length=128)
     tool_choice: Literal["none", "auto", "required"] | _ResponsesChoice | None = None
@@ -182,36 +190,36 @@ class ResponsesRequest(_Common):
     @property
     def client_tools(self) -> list[ClientTool]:
         """The tools of the client."""
-        return [one.tool for one in self.tools or ()]
+        return [tool.tool for tool in self.tools or ()]
 
     @property
-    def schema_of_answer(self) -> Mapping[str, Any] | None:
+    def answer_schema(self) -> Mapping[str, Any] | None:
         """JSON Schema of the answer; None for text."""
-        form = self.text.format if self.text is not None else None
-        return form.schema_ if isinstance(form, _ResponsesSchemaFormat) else None
+        if self.text is not None and isinstance(self.text.format, _ResponsesSchemaFormat):
+            return self.text.format.schema_
+        return None
 
     def settings(self) -> ModelSettings | None:
-        """Return how the model is to answer; None where the request leaves it open."""
-        choice = self.tool_choice
-        return settings_of(
-            self._settings(
-                max_tokens=self.max_output_tokens,
-                effort=None if self.reasoning is None else self.reasoning.effort,
-                tool_choice=choice.name if isinstance(choice, _ResponsesChoice) else choice,
-            )
-        )
+        """Return the model settings of the request; None if it has none."""
+        choice: Any = self.tool_choice
+        if isinstance(choice, _ResponsesChoice):
+            choice = choice.name
+        effort = None
+        if self.reasoning is not None:
+            effort = self.reasoning.effort
+        return settings_of(self._settings(max_tokens=self.max_output_tokens, effort=effort, tool_choice=choice))
 
 
-def settings_of(given: Mapping[str, Any]) -> ModelSettings | None:
-    """Return settings of what is given; None where nothing is.
+def settings_of(values: Mapping[str, Any]) -> ModelSettings | None:
+    """Return model settings of the values that are not None; None without such values.
 
     Raises:
         BadRequest: A value is out of range.
     """
-    named = {name: value for name, value in given.items() if value is not None}
-    if not named:
+    settings = {name: value for name, value in values.items() if value is not None}
+    if not settings:
         return None
     try:
-        return ModelSettings(**named)
+        return ModelSettings(**settings)
     except AgentDefinitionError as error:
         raise BadRequest(str(error), code="invalid_value") from error

@@ -1,1 +1,1 @@
-"""Runs of the server: started, kept, listed, limited per tenant."""
+"""Execution of runs by the server, limits per tenant, and the form of events and errors for clients."""

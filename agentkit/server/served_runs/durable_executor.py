@@ -1,4 +1,4 @@
-"""`DurableExecutor`: runs that outlive the server: any worker on their database continues them."""
+"""`DurableExecutor`: executes runs on a database of durable runs, where any worker continues them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from agentkit.runs.run_record import RunEvent, RunRecord, RunsWanted, usage_sinc
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.event_form import call_form, event_form, usage_form
 from agentkit.server.served_runs.process_executor import check_decisions, check_room, same_run
-from agentkit.server.served_runs.public_errors import shown_error
+from agentkit.server.served_runs.public_errors import with_public_error
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import Conflict
 from agentkit.server.server_options import ServerOptions
@@ -41,32 +41,32 @@ from agentkit_memory import Scope
 __all__ = ["DurableExecutor"]
 
 _MIN_WAIT, _MAX_WAIT = 0.05, 1.0
-_ADOPT_EVERY = 5.0
-"""Seconds after which a server looks again for requests that a stopped server left."""
+_ADOPT_SECONDS = 5.0
+"""Seconds between two searches for unfinished requests of stopped servers."""
 _STEP = 1_000
-"""Between the numbers of events of two entries of a journal: an entry has an event for each decision in it, and what is
-no entry comes after the last one."""
+"""Difference of the event numbers of two journal entries. An entry may have several events, and the last event of a run
+has a number after its last entry."""
 _log = logging.getLogger("agentkit.server")
 
 
 class DurableExecutor:
     """An `Executor` on a database of durable runs.
 
-    Runs of one session are executed in the order in which they came, one at a time. The server has a worker, unless the
-    database has its one worker already; a run continues with the agents of any worker that has them by name and
-    version. Events are whole replies and results: they come from the journal.
+    Runs of a session are executed in the order of their requests, one at a time. The server starts a worker, unless
+    the database permits only one worker and has it. A run continues on any worker that has its agent by name and
+    version. Events are whole replies and results from the journal.
 
     Args:
         runs: The durable runs.
         agents: The agents.
-        sessions: Where conversations are.
-        limits: Counts what runs use.
-        options: What the server allows.
+        sessions: The sessions.
+        limits: Counts of requests and usage per tenant.
+        options: Limits of the server.
         version: One version of all agents, for agents that are replaced while the server runs: a run continues with the
-            agent as it is then. None for one that changes with what the model is sent; see `Runs.add`.
+            current agent. None derives the version from the requests to the model; see `Runs.add`.
 
     Raises:
-        AgentDefinitionError: The server has no memory: what is not stored cannot continue elsewhere.
+        AgentDefinitionError: The server has no memory, so another process could not read the sessions.
     """
 
     has_deltas = False
@@ -82,7 +82,7 @@ class DurableExecutor:
     ) -> None:
         if sessions.memory is None:
             raise AgentDefinitionError(
-                "server: durable runs need a memory: a session in one process is lost with it", name="memory"
+                "server: durable runs require a memory, because other processes must read the sessions", name="memory"
             )
         self._memory = sessions.memory
         self._agents, self._sessions = agents, sessions
@@ -90,21 +90,24 @@ class DurableExecutor:
         self._runs, self._store, self._rows = runs, runs.store, runs.store.rows
         self._added: dict[str, AddedAgent] = {}
         for loaded in agents:
-            agent = _OfTenants(agents, loaded.name)
+            agent = _TenantAgent(agents, loaded.name)
             runs.add(agent, sessions=self._session, version=version)
             self._added[loaded.name] = runs.agents.latest(agent)
         self._worker: Any = None
         self._starting: list[str] = []
         """Tenants of the runs that are being stored."""
         self._live: dict[str, _LiveRun] = {}
-        """The runs that this server started or continued, until they end or wait for decisions, by their ids."""
+        """Runs that this server started or resumed, by id, until they finish or pause."""
         self._watching: asyncio.Task[None] | None = None
         self._adopting: asyncio.Task[None] | None = None
         self._is_closing = False
 
     @property
     def worker(self) -> str | None:
-        return None if self._worker is None else self._worker.id
+        if self._worker is None:
+            return None
+        worker_id: str = self._worker.id
+        return worker_id
 
     @property
     def live(self) -> int:
@@ -117,21 +120,22 @@ class DurableExecutor:
             self._worker = worker
         except WorkerError as error:
             _log.warning("runs are left to another worker: %s", error)
-        await self._adopt_all(await in_thread(self._rows.requeue_interrupted, await in_thread(self._alive)))
+        alive = await in_thread(self._alive_workers)
+        await self._adopt_all(await in_thread(self._rows.requeue_interrupted, alive))
         self._adopting = asyncio.get_running_loop().create_task(self._adopt_abandoned())
 
-    def _alive(self) -> list[str]:
+    def _alive_workers(self) -> list[str]:
         return [worker.id for worker in self._store.workers.all() if worker.is_alive]
 
     async def _adopt_abandoned(self) -> None:
-        """Continue what other servers left when they stopped: a server may never start again."""
+        """Continue unfinished requests of stopped servers, which may never start again."""
         while True:
-            await asyncio.sleep(_ADOPT_EVERY)
+            await asyncio.sleep(_ADOPT_SECONDS)
             try:
-                alive = await in_thread(self._alive)
+                alive = await in_thread(self._alive_workers)
                 await self._adopt_all(await in_thread(self._rows.requeue_abandoned, alive, self._added))
             except Exception:
-                _log.exception("requests of stopped servers could not be looked for")
+                _log.exception("requests of stopped servers could not be read")
 
     async def _adopt_all(self, records: Sequence[RunRecord]) -> None:
         for record in records:
@@ -140,48 +144,52 @@ class DurableExecutor:
                 self._watch(record, record.usage)
 
     def _adopt(self, record: RunRecord) -> None:
-        """Have workers continue a run of a request, which its server left."""
-        self._store.queue.adopt(self._started(record).new())
+        """Add an unfinished run of a request to the queue of the workers."""
+        self._store.queue.adopt(self._queued_run(record).new())
 
     async def start(self, record: RunRecord) -> RunRecord:
-        if record.key is not None:  # the same key is the same run
+        if record.key is not None:
+            # The id is derived from the key, so that two servers cannot start two runs with one key.
             record = replace(record, run_id=_id_of(record.tenant, record.key))
-            if (known := await in_thread(self._known, record)) is not None:
-                return known
-        live = [*self._starting, *(one.tenant for one in self._live.values())]
-        check_room(record.tenant, live, self._options, is_closing=self._is_closing)
+            existing = await in_thread(self._existing, record)
+            if existing is not None:
+                return existing
+        tenants = [*self._starting, *(live.tenant for live in self._live.values())]
+        check_room(record.tenant, tenants, self._options, is_closing=self._is_closing)
         self._starting.append(record.tenant)
         try:
-            begun, is_new = await in_thread(self._start, record)
+            stored, is_new = await in_thread(self._start, record)
         finally:
             self._starting.remove(record.tenant)
         if is_new:
-            self._watch(begun, NO_USAGE)
-        return begun
+            self._watch(stored, NO_USAGE)
+        return stored
 
-    def _known(self, record: RunRecord) -> RunRecord | None:
-        """Return the run that the tenant began under the key of this one, if it has."""
+    def _existing(self, record: RunRecord) -> RunRecord | None:
+        """Return the run that the tenant started with the same key; None without such a run."""
         try:
             return same_run(self._rows.get(record.run_id, tenant=record.tenant), record)
         except RunNotFound:
             return None
 
     def _start(self, record: RunRecord) -> tuple[RunRecord, bool]:
-        started = self._started(record)
+        """Store a run; return its record, and False if another server stored it first."""
         try:
-            self._store.enqueue([started])
-        except RunIdTaken:  # another server was first
+            self._store.enqueue([self._queued_run(record)])
+        except RunIdTaken:
             return same_run(self._rows.get(record.run_id, tenant=record.tenant), record), False
         return self._rows.get(record.run_id), True
 
-    def _started(self, record: RunRecord) -> StartedRun:
-        """Return a run as workers take it."""
+    def _queued_run(self, record: RunRecord) -> StartedRun:
+        """Return a run for the queue of the workers."""
         options: RunOptions[Any, Any] = {"run_id": record.run_id, "tenant": record.tenant, "user": record.user}
         agent = self._agents.of_tenant(record.agent, record.tenant)
         if record.session is not None:
             options["session"] = self._sessions.open(Owner(record.tenant, record.user), record.session)
-        elif (scope := ServedAgents.scope(agent, record.tenant, record.user)) is not None:
-            options["scope"] = scope
+        else:
+            scope = ServedAgents.scope(agent, record.tenant, record.user)
+            if scope is not None:
+                options["scope"] = scope
         return self._runs.requested(replace(self._added[record.agent], agent=agent), record.input, options)
 
     async def decide(self, record: RunRecord, decisions: Mapping[str, Decision]) -> RunRecord:
@@ -190,7 +198,8 @@ class DurableExecutor:
             await in_thread(self._adopt, record)
         try:
             await in_thread(self._rows.decide, record.run_id, decisions, queue=self._store.queue_leg)
-        except ApprovalError as error:  # another one was first
+        except ApprovalError as error:
+            # Another request decided first.
             raise Conflict(str(error), code="not_waiting") from error
         if decisions.keys() >= {call.call_id for call in record.waiting}:
             self._watch(record, record.usage)
@@ -205,24 +214,26 @@ class DurableExecutor:
         await in_thread(self._store.delete, [record.run_id])
 
     async def events(self, record: RunRecord, after: int) -> AsyncGenerator[RunEvent, None]:
-        wait, has_begun = _MIN_WAIT, False
+        wait, has_started = _MIN_WAIT, False
         while record.executor == "dbos":
             try:
-                now = await in_thread(self._rows.get, record.run_id)
+                current = await in_thread(self._rows.get, record.run_id)
                 journal = await in_thread(self._store.journal, record.run_id)
             except SQLAlchemyError:
-                if not has_begun or self._is_closing:
+                # A started stream survives a restart of the database; before, the client receives the error.
+                if not has_started or self._is_closing:
                     raise
                 await asyncio.sleep(_MAX_WAIT)
                 continue
-            has_begun = True
-            fresh = [event for event in _events(journal, shown_error(now)) if event.seq > after]
-            for event in fresh:
-                yield event
-                after = event.seq
-            if now.has_ended or now.state == "waiting" or self._is_closing:
+            has_started = True
+            wait = min(wait * 1.5, _MAX_WAIT)
+            for event in _events(journal, with_public_error(current)):
+                if event.seq > after:
+                    yield event
+                    after = event.seq
+                    wait = _MIN_WAIT
+            if current.has_ended or current.state == "waiting" or self._is_closing:
                 return
-            wait = _MIN_WAIT if fresh else min(wait * 1.5, _MAX_WAIT)
             await asyncio.sleep(wait)
 
     def stop_listening(self) -> None:
@@ -235,63 +246,77 @@ class DurableExecutor:
                 task.cancel()
         if self._worker is not None:
             await in_thread(self._worker.stop)
-        await self._count_ended()
+        await self._count_finished()
 
     def _session(self, name: SessionName) -> SessionProtocol:
         """Open the session of a run."""
         return self._memory.within(Scope(*(name.scope or ()))).session(name.id, branch=name.branch or "main")
 
     def _watch(self, record: RunRecord, counted: Usage) -> None:
-        """Count what a run used once it ends or waits; `counted` is what was counted of it before."""
-        known = self._live.get(record.run_id)
-        self._live[record.run_id] = _LiveRun(record.tenant, counted if known is None else known.counted)
+        """Count the usage of a run when it finishes or pauses.
+
+        Args:
+            record: The run.
+            counted: Usage of the run that was counted before.
+        """
+        live = self._live.get(record.run_id)
+        if live is not None:
+            counted = live.counted
+        # A new object, so that `_count_finished` detects a run that was resumed during its queries.
+        self._live[record.run_id] = _LiveRun(record.tenant, counted)
         if self._watching is None or self._watching.done():
             self._watching = asyncio.get_running_loop().create_task(self._count())
 
     async def _count(self) -> None:
         while self._live:
             await asyncio.sleep(_MAX_WAIT)
-            await self._count_ended()
+            await self._count_finished()
 
-    async def _count_ended(self) -> None:
+    async def _count_finished(self) -> None:
         live = dict(self._live)
         if not live:
             return
         try:
             wanted = RunsWanted(ids=[*live], limit=len(live))
-            found = {record.run_id: record for record in await in_thread(self._rows.page, wanted)}
-            for run_id, watched in live.items():
-                record = found.get(run_id)
-                if record is not None and not (record.has_ended or record.state == "waiting"):
-                    continue
-                total = await in_thread(self._usage, run_id, record)
-                if self._live[run_id] is watched:  # no request continued it in between
-                    del self._live[run_id]
-                    used = usage_since(watched.counted, total)
-                    self._limits.used(watched.tenant, used, has_ended=record is None or record.has_ended)
+            records = {record.run_id: record for record in await in_thread(self._rows.page, wanted)}
+            for run_id, run in live.items():
+                await self._count_if_finished(run_id, run, records.get(run_id))
         except Exception:
-            _log.exception("what %d runs used could not be counted", len(live))
+            _log.exception("the usage of %d runs could not be counted", len(live))
+
+    async def _count_if_finished(self, run_id: str, live: _LiveRun, record: RunRecord | None) -> None:
+        """Count a run that is finished, paused or deleted (`record` is None)."""
+        has_ended = record is None or record.has_ended
+        if not has_ended and record is not None and record.state != "waiting":
+            return
+        usage = await in_thread(self._usage, run_id, record)
+        # Otherwise a request resumed the run during the queries: it is counted at its next end.
+        if self._live[run_id] is live:
+            del self._live[run_id]
+            self._limits.add_usage(live.tenant, usage_since(live.counted, usage), has_ended=has_ended)
 
     def _usage(self, run_id: str, record: RunRecord | None) -> Usage:
-        """Return what a run used; `record` is None if it was deleted, which it may be as soon as it has ended."""
         try:
             journal = self._rows.journal(run_id)
-        except JournalError as error:  # the run still has to make room for others
-            _log.warning("run %s: what it used since it waited or began is not known: %s", run_id, error)
+        except JournalError as error:
+            # The run must leave `_live` even if its journal is corrupt: it would use the room of other runs.
+            _log.warning("run %s: its usage since its start or its pause is unknown: %s", run_id, error)
             journal = None
         if journal is not None:
             return journal.usage
-        return NO_USAGE if record is None else record.usage
+        if record is not None:
+            return record.usage
+        return NO_USAGE
 
 
 class _LiveRun(NamedTuple):
     tenant: str
     counted: Usage
-    """What it used until this server began to watch it."""
+    """Usage that was counted before."""
 
 
-class _OfTenants:
-    """An agent of a server as it is now, as a worker has it: each run reads the memory of its own tenant."""
+class _TenantAgent:
+    """The current agent of a name for workers: each run reads the memory of its tenant."""
 
     def __init__(self, agents: ServedAgents, name: str) -> None:
         self.name = name
@@ -300,38 +325,56 @@ class _OfTenants:
 
     @property
     def definition(self) -> AgentDefinition[Any]:
-        return next(one for one in self._agents if one.name == self.name).agent.definition
+        return next(loaded for loaded in self._agents if loaded.name == self.name).agent.definition
 
     def resume(self, journal: Journal, /, **options: Any) -> Coroutine[Any, Any, RunResult[Any]]:
         """Resume a run; see `Agent.resume`."""
-        tenant = journal.scope[0] if journal.scope else ""
+        tenant = ""
+        if journal.scope:
+            tenant = journal.scope[0]
         return self._agents.of_tenant(self.name, tenant).resume(journal, **options)
 
 
 def _id_of(tenant: str, key: str) -> str:
-    """Return the id of the run that a tenant begins under a key."""
+    """Return the id of the run of a tenant and a key."""
     return hashlib.blake2b(f"{tenant}\0{key}".encode(), digest_size=16, person=b"agentkit.run.key").hexdigest()
 
 
 def _events(journal: Journal, record: RunRecord) -> list[RunEvent]:
-    """Return the events of a run so far: those of its journal, and how it ended or why it waits."""
-    found = [
-        RunEvent((number + 1) * _STEP + at, *event_form(event))
-        for number, events in entry_events(journal)
-        for at, event in enumerate(events)
+    """Return the events of the journal of a run, and the event of its outcome or pause."""
+    events = [
+        RunEvent((number + 1) * _STEP + offset, *event_form(event))
+        for number, entry in entry_events(journal)
+        for offset, event in enumerate(entry)
     ]
-    usage = {"usage": usage_form(record.usage)}
-    last: tuple[str, dict[str, Any]] | None = None
-    if record.state == "finished":
-        steps = sum(step.kind == "model" for step in journal.steps())
-        answer = {name: getattr(record, name) for name in ("output", "finish_reason", "citations", "unknown_labels")}
-        last = "run_finished", {**answer, "steps": steps}
-    elif record.state == "waiting":
-        last = "run_waiting", {"calls": [call_form(one.call) for one in record.waiting]}
-    elif record.state == "failed":
-        last = "run_failed", {} if record.error is None else record.error._asdict()
-    elif record.state == "cancelled":
-        last = "run_cancelled", {}
+    last = _last_event(journal, record)
     if last is not None:
-        found.append(RunEvent(len(journal.entries) * _STEP + _STEP // 2, last[0], {**last[1], **usage}))
-    return found
+        kind, data = last
+        data = {**data, "usage": usage_form(record.usage)}
+        events.append(RunEvent(len(journal.entries) * _STEP + _STEP // 2, kind, data))
+    return events
+
+
+def _last_event(journal: Journal, record: RunRecord) -> tuple[str, dict[str, Any]] | None:
+    """Return the kind and data of the event of an outcome or pause; None for a running run."""
+    match record.state:
+        case "finished":
+            data = {
+                "output": record.output,
+                "finish_reason": record.finish_reason,
+                "citations": record.citations,
+                "unknown_labels": record.unknown_labels,
+                "steps": sum(step.kind == "model" for step in journal.steps()),
+            }
+            return "run_finished", data
+        case "waiting":
+            return "run_waiting", {"calls": [call_form(waiting.call) for waiting in record.waiting]}
+        case "failed":
+            error: dict[str, Any] = {}
+            if record.error is not None:
+                error = record.error._asdict()
+            return "run_failed", error
+        case "cancelled":
+            return "run_cancelled", {}
+        case _:
+            return None

@@ -38,23 +38,23 @@ def event_form(event: Event) -> tuple[str, dict[str, Any]]:
 
 
 def usage_form(usage: Usage) -> dict[str, Any]:
-    """Return what a run used: tokens, and `money` in US dollars or None."""
+    """Return usage as JSON data: tokens, and `money` in US dollars or None."""
     return asdict(usage)
 
 
 def call_form(call: ToolCall) -> dict[str, Any]:
-    """Return a tool call: its id, the name of the tool, and the arguments as JSON text."""
+    """Return a tool call as JSON data: its id, the name of the tool, and the arguments as JSON text."""
     return {"id": call.id, "name": call.name, "arguments": call.arguments}
 
 
 def message_form(message: Message) -> dict[str, Any]:
-    """Return a message as JSON data, without what only a provider understands."""
-    found: dict[str, Any] = _MESSAGE.dump_python(message, mode="json", exclude={"opaque"})
-    return found
+    """Return a message as JSON data, without the opaque data of the provider."""
+    form: dict[str, Any] = _MESSAGE.dump_python(message, mode="json", exclude={"opaque"})
+    return form
 
 
 def output_form(output: Any) -> Any:
-    """Return an answer as JSON data; what has no JSON form becomes text."""
+    """Return an output as JSON data; values without a JSON form become text."""
     if isinstance(output, str | int | float | bool | None):
         return output
     if isinstance(output, BaseModel):
@@ -67,8 +67,8 @@ def _fields(event: Any) -> dict[str, Any]:
 
 
 def _composed(event: events.PromptComposed) -> dict[str, Any]:
-    made = event.composition
-    return {"step": event.step, "messages": len(made.messages), "prefix_hash": made.prefix_hash}
+    composition = event.composition
+    return {"step": event.step, "messages": len(composition.messages), "prefix_hash": composition.prefix_hash}
 
 
 def _replied(event: events.ModelReplied) -> dict[str, Any]:
@@ -86,8 +86,10 @@ def _replied(event: events.ModelReplied) -> dict[str, Any]:
 def _recalled(event: events.Recalled) -> dict[str, Any]:
     return {
         "query": event.query,
-        "documents": [{"source": one.source, "id": one.id, "score": one.score} for one in event.documents],
-        "messages": [{"session": one.session, "position": one.position} for one in event.recalled],
+        "documents": [
+            {"source": document.source, "id": document.id, "score": document.score} for document in event.documents
+        ],
+        "messages": [{"session": message.session, "position": message.position} for message in event.recalled],
         "facts": len(event.knowledge),
         "degraded": list(event.degraded),
     }
@@ -109,7 +111,7 @@ def answer_form(result: RunResult[Any]) -> dict[str, Any]:
     return {
         "output": output_form(result.output),
         "finish_reason": result.finish_reason,
-        "citations": [citation_form(one) for one in result.citations],
+        "citations": [citation_form(citation) for citation in result.citations],
         "unknown_labels": list(result.unknown_labels),
     }
 

@@ -1,4 +1,4 @@
-"""`LiveRun`: a run of this process: its task, and the events it has had since it began or went on."""
+"""`LiveRun`: a running or queued run of this process with its task and its events."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _log = logging.getLogger("agentkit.server")
 
 
 class LiveRun:
-    """A run that goes on.
+    """A running or queued run with the events since it was started or resumed.
 
     Args:
         record: The run.
-        store: Where its events are kept.
-        base: The number of the last event it had before.
+        store: Store of its events.
+        base: Number of its last event before.
     """
 
     __slots__ = (
-        "_more",
+        "_changed",
         "_store",
         "_writing",
         "_written",
@@ -43,49 +43,50 @@ class LiveRun:
         self.record = record
         self.base = base
         self.attempt: Attempt | None = None
-        """What may store something of it, once it has begun."""
+        """The attempt that executes the run, once it has started."""
         self.events: list[RunEvent] = []
         self.task: asyncio.Task[None] | None = None
         self.is_cancelled = False
-        """Whether a client cancelled it, as opposed to a server that stops."""
+        """True if a client cancelled the run; False if the server cancels it to stop."""
         self._store = store
         self._written = 0
+        """Number of stored events."""
         self._writing: asyncio.Task[None] | None = None
-        self._more = asyncio.Event()
+        self._changed = asyncio.Event()
 
-    def heard(self, event: Any) -> None:
-        """Add an event of the run itself."""
+    def on_event(self, event: Any) -> None:
+        """Add an event of the agent."""
         self.add(*event_form(event))
 
     def add(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Add an event; it is kept soon, together with those that come meanwhile."""
+        """Add an event. A task stores it soon, together with the events of the meantime."""
         self.events.append(RunEvent(self.base + len(self.events) + 1, kind, data))
-        self.wake()
+        self.notify()
         if self._writing is None or self._writing.done():
             self._writing = asyncio.get_running_loop().create_task(self._write())
 
     def after(self, seq: int) -> list[RunEvent]:
-        """Return the events behind a number, which is not below `base`."""
+        """Return the events after a number, which is at least `base`."""
         return self.events[seq - self.base :]
 
-    def wake(self) -> None:
-        """Wake those who wait for something to happen."""
-        self._more.set()
-        self._more = asyncio.Event()
+    def notify(self) -> None:
+        """Wake all callers of `wait_change`."""
+        self._changed.set()
+        self._changed = asyncio.Event()
 
-    async def more(self) -> None:
-        """Wait until something happens."""
-        await self._more.wait()
+    async def wait_change(self) -> None:
+        """Wait for an event, the start of the task, or the end of the run."""
+        await self._changed.wait()
 
-    async def written(self) -> None:
-        """Wait until all events so far are kept."""
+    async def wait_written(self) -> None:
+        """Wait until the current events are stored."""
         if self._writing is not None:
             await self._writing
 
     async def _write(self) -> None:
-        while fresh := self.events[self._written :]:
-            self._written += len(fresh)
+        while events := self.events[self._written :]:
+            self._written += len(events)
             try:
-                await in_thread(self._store.events.add, self.record.run_id, fresh)
+                await in_thread(self._store.events.add, self.record.run_id, events)
             except Exception:
                 _log.exception("run %s: events could not be stored", self.record.run_id)

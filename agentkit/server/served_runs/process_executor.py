@@ -1,4 +1,4 @@
-"""`ProcessExecutor`: executes runs as tasks of this process; the next server continues what it leaves."""
+"""`ProcessExecutor`: executes runs as tasks of this process; the next server continues unfinished runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agentkit.runs.run_store import Attempt, RunStore
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.event_form import answer_form, call_form, usage_form
 from agentkit.server.served_runs.live_run import LiveRun
-from agentkit.server.served_runs.public_errors import OUR_ERRORS, public_error
+from agentkit.server.served_runs.public_errors import PUBLIC_ERRORS, public_error
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import Conflict, QuotaExceeded, ServerFull, Unprocessable
 from agentkit.server.server_options import ServerOptions
@@ -32,22 +32,21 @@ __all__ = ["ProcessExecutor", "check_decisions", "check_room", "not_waiting", "s
 
 _log = logging.getLogger("agentkit.server")
 _GAP = 1_000
-"""Numbers that are left free between the events before and after a restart: a client may have seen a few more than
-were stored."""
+"""Difference of the event numbers before and after a restart: clients may have events that were not stored."""
 _PAGE = 500
-_CANCELLED_SECONDS = 7.0
-"""How long a cancelled run has to end when the server stops."""
+_CANCEL_SECONDS = 7.0
+"""Seconds for cancelled runs to finish when the server stops."""
 
 
 class ProcessExecutor:
     """An `Executor` of this process. A session has one run at a time.
 
     Args:
-        store: Where the runs are.
+        store: Store of the runs.
         agents: The agents.
-        sessions: Where conversations are.
-        limits: Counts what runs use.
-        options: What the server allows.
+        sessions: The sessions.
+        limits: Counts of requests and usage per tenant.
+        options: Limits of the server.
     """
 
     has_deltas = True
@@ -65,9 +64,9 @@ class ProcessExecutor:
         self._store, self._limits = store, limits
         self._options = options
         self._live: dict[str, LiveRun] = {}
-        """By the ids of the runs."""
+        """Running and queued runs by id."""
         self._busy: dict[tuple[Owner, str], str] = {}
-        """Sessions that have a run, and its id."""
+        """Ids of the runs that use a session, by session."""
         self._deciding = asyncio.Lock()
         self._room = asyncio.Semaphore(self._options.background_runs)
         self._is_closing = False
@@ -77,13 +76,15 @@ class ProcessExecutor:
         return len(self._live)
 
     async def open(self) -> None:
-        known = {one.name for one in self._agents}
+        names = {loaded.name for loaded in self._agents}
         for record in await in_thread(self._store.requeue_interrupted):
-            if record.agent in known:
-                last = await self._last_event(record)
-                self._begin(LiveRun(record, self._store, last + _GAP if last else 0))
+            if record.agent in names:
+                base = await self._last_event(record)
+                if base:
+                    base += _GAP
+                self._begin(LiveRun(record, self._store, base))
             else:
-                error = RunError("UnknownAgent", f"the server has no agent {record.agent!r} any more")
+                error = RunError("UnknownAgent", f"the server no longer has the agent {record.agent!r}")
                 await in_thread(self._fail, record, error)
 
     def _fail(self, record: RunRecord, error: RunError) -> None:
@@ -93,41 +94,46 @@ class ProcessExecutor:
 
     async def start(self, record: RunRecord) -> RunRecord:
         if record.key is not None:
-            known = await in_thread(self._store.find, record.tenant, record.key)
-            if known is not None:
-                return same_run(known, record)
+            existing = await in_thread(self._store.find, record.tenant, record.key)
+            if existing is not None:
+                return same_run(existing, record)
         tenants = [live.record.tenant for live in self._live.values()]
         check_room(record.tenant, tenants, self._options, is_closing=self._is_closing)
         live = LiveRun(record, self._store, 0)
         self._reserve(live)
-        self._live[record.run_id] = live  # at once, so that concurrent requests cannot begin more runs than the limit
+        # Before the first await, so that concurrent requests cannot start more runs than the limit.
+        self._live[record.run_id] = live
         try:
-            kept = await in_thread(self._store.add, record)
+            stored = await in_thread(self._store.add, record)
         except BaseException:
             self._forget(live)
             raise
-        if kept is not record:
+        if stored is not record:
+            # A concurrent request stored a run with this key first.
             self._forget(live)
-            return same_run(kept, record)
+            return same_run(stored, record)
         self._begin(live)
         return record
 
     async def decide(self, record: RunRecord, decisions: Mapping[str, Decision]) -> RunRecord:
-        async with self._deciding:  # no decision is lost if two clients decide about different calls
-            return await self._decided(record.run_id, decisions)
+        # Two clients may decide about different calls: the second must see the decisions of the first.
+        async with self._deciding:
+            return await self._decide(record.run_id, decisions)
 
-    async def _decided(self, run_id: str, decisions: Mapping[str, Decision]) -> RunRecord:
-        if (live := self._live.get(run_id)) is not None:
+    async def _decide(self, run_id: str, decisions: Mapping[str, Decision]) -> RunRecord:
+        live = self._live.get(run_id)
+        if live is not None:
             raise not_waiting(live.record)
         record = await in_thread(self._store.get, run_id)
         check_decisions(record, decisions)
-        left = tuple([call for call in record.waiting if call.call_id not in decisions])
-        if left:
+        undecided = tuple([call for call in record.waiting if call.call_id not in decisions])
+        if undecided:
             await in_thread(self._store.decide, run_id, decisions)
-            return replace(record, waiting=left)
+            return replace(record, waiting=undecided)
         live = LiveRun(replace(record, state="queued", waiting=()), self._store, 0)
         self._reserve(live)
-        self._live[run_id] = live  # at once: no other request decides about it now
+        # Before the next await, so that no other request decides about the run.
+        self._live[run_id] = live
         try:
             live.base = await self._last_event(record)
             try:
@@ -145,8 +151,9 @@ class ProcessExecutor:
         while True:
             live = self._live.get(run_id)
             if live is not None:
-                if live.task is None:  # the run is being stored
-                    await live.more()
+                if live.task is None:
+                    # The run is being stored: its task starts after that.
+                    await live.wait_change()
                     continue
                 # A task that is cancelled before its first step runs nothing: the run would stay live.
                 await asyncio.sleep(0)
@@ -154,12 +161,15 @@ class ProcessExecutor:
                 live.task.cancel()
                 await asyncio.wait((live.task,))
             async with self._deciding:
-                if run_id in self._live:  # a decision came in between: it continues
+                # A decision may have resumed the run in the meantime.
+                if run_id in self._live:
                     continue
                 last = await self._last_event(record)
-                if await in_thread(self._store.cancel, run_id):  # it waited for decisions
+                # True for a paused run only: a running run was cancelled with its task.
+                if await in_thread(self._store.cancel, run_id):
                     await in_thread(self._store.events.add, run_id, [RunEvent(last + 1, "run_cancelled", {})])
-                    self._limits.used(record.tenant, NO_USAGE)  # the run; what it used is counted
+                    # Counts the run; its usage was counted when it paused.
+                    self._limits.add_usage(record.tenant, NO_USAGE)
                 return await in_thread(self._store.get, run_id)
 
     async def delete(self, record: RunRecord) -> None:
@@ -169,92 +179,98 @@ class ProcessExecutor:
         while True:
             live = self._live.get(record.run_id)
             if live is not None and after >= live.base:
-                fresh = live.after(after)
-                if not fresh:
+                events = live.after(after)
+                if not events:
                     if self._is_closing:
                         return
-                    await live.more()
+                    await live.wait_change()
             else:
-                fresh = list(await in_thread(self._store.events.after, record.run_id, after, limit=_PAGE))
-                if not fresh:
+                # Events of an earlier process or attempt are only in the store.
+                events = list(await in_thread(self._store.events.after, record.run_id, after, limit=_PAGE))
+                if not events:
                     if live is None:
                         return
                     after = live.base
-            for event in fresh:
+            for event in events:
                 yield event
                 after = event.seq
 
     def stop_listening(self) -> None:
         self._is_closing = True
         for live in self._live.values():
-            live.wake()
+            live.notify()
 
     async def close(self) -> None:
         self.stop_listening()
         tasks = [live.task for live in self._live.values() if live.task is not None]
-        if tasks:
-            _, left = await asyncio.wait(tasks, timeout=self._options.grace_seconds)
-            for task in left:
-                task.cancel()
-            if left:
-                _, left = await asyncio.wait(left, timeout=_CANCELLED_SECONDS)
-            if left:
-                _log.warning("%d runs do not end: the next server goes on with them", len(left))
+        if not tasks:
+            return
+        _, unfinished = await asyncio.wait(tasks, timeout=self._options.grace_seconds)
+        for task in unfinished:
+            task.cancel()
+        if unfinished:
+            _, unfinished = await asyncio.wait(unfinished, timeout=_CANCEL_SECONDS)
+        if unfinished:
+            _log.warning("%d runs do not stop: the next server continues them", len(unfinished))
 
     def _reserve(self, live: LiveRun) -> None:
-        """Have the session of a run to itself.
+        """Reserve the session of a run.
 
         Raises:
-            Conflict: It has another run.
+            Conflict: Another run uses the session.
         """
-        if (place := of_session(live.record)) is not None:
-            running = self._busy.setdefault(place, live.record.run_id)
-            if running != live.record.run_id:
-                raise Conflict(
-                    f"the session {place[1]!r} is in use by the run {running}: wait until it has ended",
-                    code="session_busy",
-                )
+        key = _session_key(live.record)
+        if key is None:
+            return
+        running = self._busy.setdefault(key, live.record.run_id)
+        if running != live.record.run_id:
+            raise Conflict(
+                f"the session {live.record.session!r} is in use by the run {running}: wait until it has finished",
+                code="session_busy",
+            )
 
     def _forget(self, live: LiveRun) -> None:
         self._live.pop(live.record.run_id, None)
-        place = of_session(live.record)
-        if place is not None and self._busy.get(place) == live.record.run_id:
-            del self._busy[place]
-        live.wake()
+        key = _session_key(live.record)
+        if key is not None and self._busy.get(key) == live.record.run_id:
+            del self._busy[key]
+        live.notify()
 
     def _begin(self, live: LiveRun) -> None:
-        if (place := of_session(live.record)) is not None:
-            self._busy[place] = live.record.run_id
+        key = _session_key(live.record)
+        if key is not None:
+            self._busy[key] = live.record.run_id
         self._live[live.record.run_id] = live
         live.task = asyncio.get_running_loop().create_task(self._drive(live))
-        live.wake()
+        live.notify()
 
     async def _drive(self, live: LiveRun) -> None:
-        """Run to the end, or until it waits, and store how it ended."""
+        """Execute a run until it finishes or pauses, and store its outcome."""
         before = live.record.usage
         changes, last = await self._outcome(live)
         live.record = replace(live.record, **changes, updated_at=time.time())
         if last is not None:
             live.add(last.kind, {**last.data, "usage": usage_form(live.record.usage)})
-        storing = asyncio.ensure_future(self._stored(live))
+        storing = asyncio.ensure_future(self._store_outcome(live))
         while not storing.done():
-            with suppress(asyncio.CancelledError):  # the end is stored even if the task is cancelled
+            # The outcome is stored even if the task is cancelled.
+            with suppress(asyncio.CancelledError):
                 await asyncio.shield(storing)
         usage = usage_since(before, live.record.usage)
-        self._limits.used(live.record.tenant, usage, has_ended=live.record.has_ended)
+        self._limits.add_usage(live.record.tenant, usage, has_ended=live.record.has_ended)
         self._forget(live)
 
-    async def _stored(self, live: LiveRun) -> None:
+    async def _store_outcome(self, live: LiveRun) -> None:
         try:
-            await live.written()
+            await live.wait_written()
             attempt = live.attempt or await in_thread(self._store.begin_attempt, live.record.run_id)
             if attempt is not None:
                 await in_thread(self._store.end_attempt, attempt, live.record)
         except Exception:
-            _log.exception("run %s: its end could not be stored", live.record.run_id)
+            _log.exception("run %s: its outcome could not be stored", live.record.run_id)
 
     async def _outcome(self, live: LiveRun) -> tuple[dict[str, Any], RunEvent | None]:
-        """Run, and return what changes in the record, and the last event if the run itself has none."""
+        """Execute a run; return the changes of its record, and its last event if the agent does not send it."""
         run_id = live.record.run_id
         try:
             async with self._room:
@@ -264,42 +280,40 @@ class ProcessExecutor:
                 live.record = replace(live.record, state="running", updated_at=time.time())
                 try:
                     journal = await in_thread(self._store.journal, run_id)
-                except JournalError as error:  # perhaps of a newer version: a server that can read it continues it
-                    _log.error("run %s is left as it is: %s", run_id, error)
+                except JournalError as error:
+                    # A newer version may have written the journal: a server that can read it continues the run.
+                    _log.error("run %s is not changed: %s", run_id, error)
                     return {"state": "queued", "error": public_error(error)}, None
-                result = await self._answer(live, live.attempt, journal)
+                result = await self._execute(live, live.attempt, journal)
         except Paused as paused:
-            waiting = tuple([WaitingCall.of(call, paused.agents.get(call.id, "")) for call in paused.calls])
-            calls = [call_form(call) for call in paused.calls]
-            return {"state": "waiting", "waiting": waiting, "usage": _usage_of(paused)}, _last(
-                "run_waiting", calls=calls
-            )
+            return _paused_outcome(paused)
         except asyncio.CancelledError as error:
             usage = _usage_of(error, live.record.usage)
             if live.is_cancelled:
-                return {"state": "cancelled", "usage": usage}, _last("run_cancelled")
-            return {"state": "queued", "usage": usage}, None  # the server stops: it is continued later
+                return {"state": "cancelled", "usage": usage}, _event("run_cancelled")
+            # The server stops: the next server continues the run.
+            return {"state": "queued", "usage": usage}, None
         except Exception as error:
-            if not isinstance(error, OUR_ERRORS):
+            if not isinstance(error, PUBLIC_ERRORS):
                 _log.exception("run %s failed", run_id)
             failure, usage = public_error(error), _usage_of(error, live.record.usage)
-            return {"state": "failed", "error": failure, "usage": usage}, _last("run_failed", **failure._asdict())
-        ended = {"state": "finished", "usage": result.usage, "steps": result.steps, "error": None}
-        return {**ended, **answer_form(result)}, None
+            return {"state": "failed", "error": failure, "usage": usage}, _event("run_failed", **failure._asdict())
+        changes = {"state": "finished", "usage": result.usage, "steps": result.steps, "error": None}
+        return {**changes, **answer_form(result)}, None
 
-    async def _answer(self, live: LiveRun, attempt: Attempt, journal: Journal | None) -> RunResult[Any]:
+    async def _execute(self, live: LiveRun, attempt: Attempt, journal: Journal | None) -> RunResult[Any]:
         record = live.record
         agent = self._agents.of_tenant(record.agent, record.tenant)
         options: dict[str, Any] = {
-            "on_event": live.heard,
+            "on_event": live.on_event,
             "journal": lambda line: self._store.add_lines(attempt, [(line, ())]),
         }
         if record.session is not None:
             owner = Owner(record.tenant, record.user)
             options["session"] = await in_thread(self._sessions.open, owner, record.session)
-        limit = asyncio.timeout(self._options.run_seconds)
+        timeout = asyncio.timeout(self._options.run_seconds)
         try:
-            async with limit:
+            async with timeout:
                 if journal is not None:
                     decisions = await in_thread(self._store.decisions, record.run_id, journal)
                     return await agent.resume(journal, approve=decisions or None, **options)
@@ -308,9 +322,11 @@ class ProcessExecutor:
                     options["scope"] = scope
                 return await agent.run(record.input, run_id=record.run_id, **options)
         except TimeoutError as error:
-            if not limit.expired():
+            if not timeout.expired():
                 raise
-            failure = AgentError(f"the run took longer than the server allows, {self._options.run_seconds:g} seconds")
+            failure = AgentError(
+                f"the run took longer than the server's limit of {self._options.run_seconds:g} seconds"
+            )
             failure.usage = _usage_of(error.__cause__ or error)
             raise failure from error
 
@@ -318,23 +334,32 @@ class ProcessExecutor:
         return await in_thread(self._store.events.last, record.run_id)
 
 
-def of_session(record: RunRecord) -> tuple[Owner, str] | None:
-    """Return the session of a run, with its owner; None without one."""
-    return None if record.session is None else (Owner(record.tenant, record.user), record.session)
+def _session_key(record: RunRecord) -> tuple[Owner, str] | None:
+    """Return the owner and name of the session of a run; None without a session."""
+    if record.session is None:
+        return None
+    return Owner(record.tenant, record.user), record.session
+
+
+def _paused_outcome(paused: Paused) -> tuple[dict[str, Any], RunEvent]:
+    waiting = tuple([WaitingCall.of(call, paused.agents.get(call.id, "")) for call in paused.calls])
+    changes = {"state": "waiting", "waiting": waiting, "usage": _usage_of(paused)}
+    return changes, _event("run_waiting", calls=[call_form(call) for call in paused.calls])
 
 
 def check_decisions(record: RunRecord, decisions: Mapping[str, Decision]) -> None:
-    """Refuse decisions about calls that do not wait.
+    """Check that all decided calls of a run wait for a decision.
 
     Raises:
-        Conflict: The run does not wait.
-        Unprocessable: No call of that id waits.
+        Conflict: The run does not wait for a decision.
+        Unprocessable: A decision has an unknown call id.
     """
     if record.state != "waiting":
         raise not_waiting(record)
-    if unknown := sorted(decisions.keys() - {call.call_id for call in record.waiting}):
+    unknown = sorted(decisions.keys() - {call.call_id for call in record.waiting})
+    if unknown:
         raise Unprocessable(
-            f"no call waits with the id {', '.join(map(repr, unknown)):.200}; those that wait: "
+            f"unknown call ids: {', '.join(map(repr, unknown)):.200}; waiting calls: "
             f"{', '.join([call.call_id for call in record.waiting])}",
             param="decisions",
             code="unknown_call",
@@ -342,54 +367,61 @@ def check_decisions(record: RunRecord, decisions: Mapping[str, Decision]) -> Non
 
 
 def check_room(tenant: str, live: Sequence[str], options: ServerOptions, *, is_closing: bool) -> None:
-    """Refuse a run for which there is no room.
+    """Check that the server may start another run of a tenant.
 
     Args:
-        tenant: Whose run it is.
-        live: The tenants of the runs that go on or wait for room, one for each run.
-        options: What the server allows.
-        is_closing: Whether the server stops.
+        tenant: The tenant of the new run.
+        live: The tenants of the running and queued runs, one entry per run.
+        options: Limits of the server.
+        is_closing: True if the server stops.
 
     Raises:
-        ServerFull: The server stops, or too many runs wait already.
-        QuotaExceeded: The tenant has too many runs that have not ended.
+        ServerFull: The server stops, or its queue is full.
+        QuotaExceeded: The tenant has too many unfinished runs.
     """
     if is_closing:
-        raise ServerFull("the server is shutting down: try again", code="shutting_down", retry_after=5.0)
+        raise ServerFull("the server is shutting down: retry", code="shutting_down", retry_after=5.0)
     if len(live) >= options.background_runs + options.queued_runs:
-        raise ServerFull(f"{len(live)} runs wait already: try again", code="overloaded", retry_after=5.0)
-    own = live.count(tenant)
-    if own >= options.runs_per_tenant:
+        raise ServerFull(
+            f"the server has {len(live)} running and queued runs, the maximum: retry",
+            code="overloaded",
+            retry_after=5.0,
+        )
+    count = live.count(tenant)
+    if count >= options.runs_per_tenant:
         raise QuotaExceeded(
-            f"the tenant {tenant!r} has {own} runs that have not ended, the most it may have: wait for one",
+            f"the tenant {tenant!r} has {count} unfinished runs, the maximum: wait for a run to finish",
             code="concurrency_limit_exceeded",
             retry_after=5.0,
         )
 
 
-def same_run(known: RunRecord, asked: RunRecord) -> RunRecord:
-    """Return the run that a tenant began under a key.
+def same_run(existing: RunRecord, record: RunRecord) -> RunRecord:
+    """Return the existing run of an idempotency key, if it equals the requested run.
 
     Raises:
-        Conflict: It was another one.
+        Conflict: The key was used for a different run.
     """
-    if any(getattr(known, name) != getattr(asked, name) for name in ("agent", "input", "session", "user")):
+    if any(getattr(existing, name) != getattr(record, name) for name in ("agent", "input", "session", "user")):
         raise Conflict(
-            f"the idempotency key {asked.key!r:.80} was used for another run: give each run its own",
+            f"the idempotency key {record.key!r:.80} was used for a different run: use a unique key per run",
             code="idempotency_key_reused",
         )
-    return known
+    return existing
 
 
-def _usage_of(error: BaseException, otherwise: Usage = NO_USAGE) -> Usage:
+def _usage_of(error: BaseException, default: Usage = NO_USAGE) -> Usage:
     usage = getattr(error, "usage", None)
-    return usage if isinstance(usage, Usage) else otherwise
+    if isinstance(usage, Usage):
+        return usage
+    return default
 
 
 def not_waiting(record: RunRecord) -> Conflict:
-    """Return the error of a decision about a run that waits for none."""
+    """Return the error of a decision about a run that waits for no decision."""
     return Conflict(f"the run {record.run_id} does not wait for a decision: it is {record.state}", code="not_waiting")
 
 
-def _last(kind: str, **data: Any) -> RunEvent:
+def _event(kind: str, **data: Any) -> RunEvent:
+    # `LiveRun.add` numbers the event.
     return RunEvent(0, kind, data)

@@ -1,4 +1,4 @@
-"""`public_error`: what clients of the server read about the error of a run."""
+"""`public_error`: errors of runs as clients of the server receive them."""
 
 from __future__ import annotations
 
@@ -12,30 +12,33 @@ from agentkit_memory import StoreError
 from agentkit_prompts.errors import PromptError
 from agentkit_tools.errors import ToolError
 
-__all__ = ["OUR_ERRORS", "public_error", "shown_error"]
+__all__ = ["PUBLIC_ERRORS", "public_error", "with_public_error"]
 
-OUR_ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError)
-"""Errors whose text may be shown to clients."""
+PUBLIC_ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError)
+"""Classes of errors whose message is sent to clients."""
 
 
 def public_error(error: BaseException) -> RunError:
-    """Return what clients read about an error; of a class that is not ours, its name only."""
+    """Return an error for clients; a class outside `PUBLIC_ERRORS` has a general message."""
     name = type(error).__name__
-    if isinstance(error, OUR_ERRORS):
+    if isinstance(error, PUBLIC_ERRORS):
         return RunError(name, str(error))
-    return RunError(name, "an internal error ended the run; the log of the server has more")
+    return RunError(name, "internal error; see the log of the server")
 
 
-def shown_error(record: RunRecord) -> RunRecord:
-    """Return a run with the error that clients read: workers store errors as they are."""
+def with_public_error(record: RunRecord) -> RunRecord:
+    """Return a run with an error for clients."""
     error = record.error
-    if error is None or record.executor != "dbos" or error.type in {one.__name__ for one in _ours(OUR_ERRORS)}:
+    # Only workers of durable runs store internal errors as they are.
+    if error is None or record.executor != "dbos":
         return record
-    what = "an internal error ended the run; see `agentkit runs show`"
-    return replace(record, error=RunError(error.type, what))
+    if error.type in {kind.__name__ for kind in _with_subclasses(PUBLIC_ERRORS)}:
+        return record
+    message = "internal error; see `agentkit runs show`"
+    return replace(record, error=RunError(error.type, message))
 
 
-def _ours(kinds: tuple[type[BaseException], ...]) -> Iterator[type[BaseException]]:
+def _with_subclasses(kinds: tuple[type[BaseException], ...]) -> Iterator[type[BaseException]]:
     for kind in kinds:
         yield kind
-        yield from _ours(tuple(kind.__subclasses__()))
+        yield from _with_subclasses(tuple(kind.__subclasses__()))

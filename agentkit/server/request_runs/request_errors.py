@@ -1,4 +1,4 @@
-"""What ended a run, as an answer to the request that began it: without the address of a model or an inner text."""
+"""Errors of runs as errors of the server, without addresses of models and internal details."""
 
 from __future__ import annotations
 
@@ -38,16 +38,13 @@ _log = logging.getLogger("agentkit.server")
 
 
 def server_error(error: BaseException) -> ServerError:
-    """Return an error as the server answers it; what is not the client's to know is logged."""
+    """Return the error that a client receives; internal errors are logged and replaced."""
     if isinstance(error, ServerError):
         return error
     if isinstance(error, KwargsError):
-        shown = islice(error.problems.items(), _MAX_PROBLEMS)
-        kwargs = {name: {"problem": what, "required_by": list(paths)} for name, (what, paths) in shown}
-        details = {"additional_kwargs": kwargs}
-        return Unprocessable(str(error), param="additional_kwargs", code="invalid_kwargs", details=details)
+        return _kwargs_error(error)
     if isinstance(error, ModelError):
-        return _of_model(error)
+        return _model_error(error)
     if isinstance(error, BudgetError):
         return BadRequest(str(error), code="context_length_exceeded")
     if isinstance(error, RunNotFound):
@@ -62,28 +59,34 @@ def server_error(error: BaseException) -> ServerError:
         return BadRequest(str(error), code="invalid_request")
     if isinstance(error, AgentError):
         return Conflict(str(error), code=type(error).__name__)
+    # Any other error may contain addresses, paths or SQL: the client receives a general message.
     _log.error("a request failed", exc_info=error)
     if isinstance(error, StoreError | SQLAlchemyError):
-        return ServerFull(
-            "the store of the server cannot be used now: try again", code="store_unavailable", retry_after=5.0
-        )
-    return ServerError("an internal error; the log of the server has more", code="internal_error")
+        return ServerFull("the store of the server is not available: retry", code="store_unavailable", retry_after=5.0)
+    return ServerError("internal error; see the log of the server", code="internal_error")
 
 
-def _of_model(error: ModelError) -> ServerError:
+def _kwargs_error(error: KwargsError) -> ServerError:
+    problems = islice(error.problems.items(), _MAX_PROBLEMS)
+    kwargs = {name: {"problem": message, "required_by": list(paths)} for name, (message, paths) in problems}
+    details = {"additional_kwargs": kwargs}
+    return Unprocessable(str(error), param="additional_kwargs", code="invalid_kwargs", details=details)
+
+
+def _model_error(error: ModelError) -> ServerError:
     _log.warning("a model failed: %s", error)
     if isinstance(error, ModelRateLimited):
         return QuotaExceeded(
-            "the model of the agent is asked too often, or its quota is used up",
+            "the model of the agent exceeded its rate limit or quota",
             code="model_rate_limited",
             retry_after=error.retry_after,
         )
     if isinstance(error, ModelRequestError) and error.status is not None:
-        return BadRequest("the model of the agent cannot accept this request", code="model_request_refused")
+        return BadRequest("the model of the agent refused this request", code="model_request_refused")
     if isinstance(error, ModelReplyCut):
-        return BadRequest("the reply was cut at its limit of tokens: allow more", code="length")
+        return BadRequest("the reply was cut at its token limit: raise the limit", code="length")
     if isinstance(error, ModelInterrupted):
-        return UpstreamFailed("the reply of the model broke off: ask again", code="model_interrupted")
+        return UpstreamFailed("the reply of the model was interrupted: retry", code="model_interrupted")
     if isinstance(error, ModelAuthError):
-        return UpstreamFailed("the server may not ask the model of the agent", code="model_refused_server")
-    return UpstreamFailed("the model of the agent cannot be reached, or failed: ask again", code="model_unavailable")
+        return UpstreamFailed("the model of the agent refused the server's key", code="model_refused_server")
+    return UpstreamFailed("the model of the agent failed or cannot be reached: retry", code="model_unavailable")

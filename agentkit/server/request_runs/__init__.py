@@ -1,0 +1,1 @@
+"""Execution of requests that wait for their answer, each as a run."""

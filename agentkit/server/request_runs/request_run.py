@@ -1,0 +1,411 @@
+"""`RequestRun`: the run of one request of an OpenAI-compatible or AG-UI endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeAlias
+
+from agentkit.agent.agent import Agent
+from agentkit.errors import AgentDefinitionError, ApprovalError, OutputStopped, Paused
+from agentkit.ground.threads import in_thread
+from agentkit.models.model import NO_USAGE, Usage
+from agentkit.models.settings import ModelSettings
+from agentkit.output.output_spec import OutputSpec
+from agentkit.run.engine.events import Event, TextDelta
+from agentkit.run.engine.loop import RunResult
+from agentkit.run.journal.journal import Journal
+from agentkit.run.parts.decisions import Decision
+from agentkit.run.parts.session import Session
+from agentkit.runs.run_record import ENDED, RunRecord, WaitingCall, usage_since
+from agentkit.runs.run_store import Attempt, RunStore
+from agentkit.server.request_runs.client_tools import (
+    ClientTool,
+    approver,
+    client_calls,
+    with_client_tools,
+    with_unique_ids,
+)
+from agentkit.server.served_agents import ServedAgents
+from agentkit.server.served_runs.event_form import answer_form, output_form
+from agentkit.server.served_runs.public_errors import public_error
+from agentkit.server.server_errors import BadRequest, Conflict
+from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.prompt_context import PromptContext, UserInput
+from agentkit_prompts.context.wire.read_messages import read_messages
+from agentkit_prompts.errors import MessageError
+
+__all__ = ["OnEvent", "PausedRun", "RequestAnswer", "RequestRun", "messages_of"]
+
+OnEvent: TypeAlias = Callable[[Event], Awaitable[None] | None]
+_MAX_READ_INLINE = 200
+"""Maximum number of messages that are validated on the event loop; longer lists are validated in a thread."""
+
+_SEPARATOR = "\n\n"
+"""Text between the replies of two steps."""
+
+
+@dataclass(slots=True)
+class RequestAnswer:
+    """Answer to a request."""
+
+    text: str
+    """The text of all replies of this run."""
+    calls: tuple[ToolCall, ...]
+    """Calls of client tools; empty if the run finished with an answer."""
+    finish_reason: str
+    usage: Usage
+    """Usage of the model calls of this request."""
+    refusal: bool = False
+    output: Any = None
+    """The output of the agent as JSON data."""
+    waiting: tuple[ToolCall, ...] = ()
+    """Calls of the agent that wait for a decision; empty if the run finished."""
+
+
+@dataclass(slots=True)
+class PausedRun:
+    """A paused run with the decisions of a request that resumes it."""
+
+    record: RunRecord
+    journal: Journal
+    decisions: Mapping[str, Decision]
+    """Decisions by the ids of the calls."""
+    store: RunStore
+    """The store of the run."""
+    worker: str | None
+    """Id of the worker of this server; see `Executor.worker`."""
+    attempt: Attempt | None = None
+    """The attempt that resumes the run, once it is claimed."""
+
+    async def claim(self) -> None:
+        """Store the decisions and start the attempt that resumes the run.
+
+        Raises:
+            Conflict: Another request resumed the run.
+        """
+        run_id = self.record.run_id
+        try:
+            await in_thread(self.store.decide, run_id, self.decisions)
+            self.attempt = await in_thread(self.store.begin_attempt, run_id, worker=self.worker)
+        except ApprovalError:
+            self.attempt = None
+        if self.attempt is None:
+            raise Conflict(f"the run {run_id} no longer waits for a decision", code="not_waiting")
+
+    def add_line(self, line: str) -> None:
+        """Store a line of the journal of the run."""
+        assert self.attempt is not None
+        self.store.add_lines(self.attempt, [(line, ())])
+
+
+async def messages_of(data: Any, name: str, form: str, before: Sequence[Message] = ()) -> tuple[Message, ...]:
+    """Return the messages of a request.
+
+    Args:
+        data: The messages as JSON data.
+        name: The field of the request, for errors.
+        form: The wire format of the messages.
+        before: The messages before them, which results of tool calls may refer to.
+
+    Raises:
+        BadRequest: A message is invalid. The error lists all problems.
+    """
+    read = partial(read_messages, data, where=name, form=form, before=before)
+    try:
+        if len(data) < _MAX_READ_INLINE:
+            return read()
+        return await in_thread(read)
+    except MessageError as error:
+        raise BadRequest(str(error), param=name, code="invalid_messages") from error
+
+
+@dataclass(slots=True, kw_only=True)
+class RequestRun:
+    """The run of one request.
+
+    If the last message is from the user, it is the input of the run and the messages before it are the conversation.
+    If the client sends tool results, the run continues after them.
+    """
+
+    agents: ServedAgents
+    name: str
+    """Name of the agent."""
+    tenant: str
+    user: str
+    messages: tuple[Message, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """Additional kwargs of the prompts."""
+    tools: Sequence[ClientTool] = ()
+    settings: ModelSettings | None = None
+    schema: Mapping[str, Any] | None = None
+    """JSON Schema of the answer, if the request has one."""
+    run_id: str = field(default_factory=lambda: os.urandom(16).hex())
+    is_stored: bool = True
+    """True if the run is stored after it."""
+    can_pause: bool = False
+    """True if a call that needs a decision pauses the run; otherwise such a call is denied."""
+    paused: PausedRun | None = None
+    """The paused run that is resumed; `messages` are ignored then."""
+
+    _has_text: bool = False
+    _step: int = 0
+    _created_at: float = field(default_factory=time.time)
+    result: RequestAnswer = field(init=False)
+    """The whole answer, once the run has finished."""
+    journal: Journal | None = None
+    """The journal, once the run has finished, failed or paused."""
+    before: tuple[Message, ...] = ()
+    """Messages between the input and `reply`."""
+    reply: Message | None = None
+    """The reply with calls of client tools, if the run finished with them."""
+    _outcome: dict[str, Any] = field(default_factory=dict)
+    """Changes of the stored record by the outcome of the run; empty before."""
+
+    @property
+    def streams_text(self) -> bool:
+        """True if text deltas of the model are the answer. Typed output is validated before it is sent."""
+        return self.schema is None and self.agents.of_tenant(self.name, self.tenant).chain.output is str
+
+    def text_listener(self, send: Callable[[str], Awaitable[None]]) -> OnEvent | None:
+        """Return a listener that sends each text delta; None if the run does not stream text."""
+        if not self.streams_text:
+            return None
+        return partial(self._send_text, send)
+
+    async def answer(self, on_event: OnEvent | None = None) -> RequestAnswer:
+        """Execute the run and return the whole answer.
+
+        Args:
+            on_event: Listener of the events.
+
+        Raises:
+            Exception: The error that ended the run.
+        """
+        agent: Agent[Any, Any] = self.agents.of_tenant(self.name, self.tenant)
+        names = [tool.name for tool in self.tools]
+        options = self._options(agent, names)
+        if on_event is not None:
+            options["on_event"] = on_event
+        if self.paused is not None:
+            await self.paused.claim()
+        try:
+            result = await self._run(agent, options)
+        except Paused as paused:
+            return self._pause(paused, names)
+        except OutputStopped as stopped:
+            self._fail(stopped)
+            return self._stopped_answer(stopped)
+        except BaseException as error:
+            self._fail(error)
+            raise
+        self.journal = self._with_conversation(result.journal)
+        self._outcome = {
+            "state": "finished",
+            **answer_form(result),
+            "steps": result.steps,
+            "usage": result.usage,
+        }
+        text = _as_json(result.output)
+        if self.streams_text:
+            text = _text(result.journal.messages)
+        return RequestAnswer(
+            text,
+            (),
+            result.finish_reason,
+            self.usage,
+            refusal=result.finish_reason == "refusal",
+            output=self._outcome["output"],
+        )
+
+    async def _run(self, agent: Agent[Any, Any], options: dict[str, Any]) -> RunResult[Any]:
+        if self.paused is not None:
+            return await agent.resume(self.paused.journal, **options)
+        return await agent.run(self._input(agent, options), run_id=self.run_id, **options)
+
+    def _stopped_answer(self, stopped: OutputStopped) -> RequestAnswer:
+        """Return the answer of a reply that a client expects as an answer, not as an error."""
+        if stopped.reason == "refusal":
+            return RequestAnswer(stopped.text, (), "stop", self.usage, refusal=True)
+        if stopped.reason in ("content_filter", "length"):
+            return RequestAnswer(stopped.text, (), stopped.reason, self.usage)
+        raise stopped
+
+    def _pause(self, paused: Paused, names: list[str]) -> RequestAnswer:
+        """Finish the run with calls of client tools; without such calls, pause it for decisions."""
+        self.journal = self._with_conversation(paused.journal)
+        if not any(call.name in names for call in paused.calls):
+            self._outcome = {"state": "waiting", "waiting": _waiting(paused.calls), "usage": paused.usage}
+            return RequestAnswer(_text(paused.messages), (), "tool_calls", self.usage, waiting=paused.calls)
+        self.reply = reply = with_unique_ids(client_calls(paused, names))
+        messages = tuple(paused.messages)
+        # The first message of a new run is its input, which the client has already.
+        self.before = messages if paused.journal.continues_session else messages[1:]
+        self._outcome = {
+            "state": "finished",
+            "finish_reason": "tool_calls",
+            "waiting": _waiting(reply.tool_calls),
+            "usage": paused.usage,
+        }
+        return RequestAnswer(_text((*paused.messages, reply)), reply.tool_calls, "tool_calls", self.usage)
+
+    def _with_conversation(self, journal: Journal) -> Journal:
+        """Return a journal with the conversation of the client.
+
+        A run after tool results reads a session of this request, which is not stored.
+        """
+        if journal.session is None:
+            return journal
+        copy = journal.copy()
+        user_input = UserInput("", additional_kwargs=dict(self.kwargs))
+        copy.session = None
+        copy.context = journal.context.evolve(user_input=user_input, conversation=Conversation(self.messages))
+        return copy
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the run is finished, failed or cancelled; a paused or requeued run is not."""
+        return self._outcome.get("state") in ENDED
+
+    @property
+    def usage(self) -> Usage:
+        """Usage of the model calls of this request."""
+        usage = self._outcome.get("usage")
+        if not isinstance(usage, Usage):
+            return NO_USAGE
+        if self.paused is not None:
+            return usage_since(self.paused.journal.usage, usage)
+        return usage
+
+    def record(self) -> RunRecord:
+        """Return the record of the run for the store."""
+        if self.paused is not None:
+            record = replace(self.paused.record, waiting=(), error=None, updated_at=time.time())
+            return replace(record, **{"state": "failed", **self._outcome})
+        user_input = None
+        if self.messages and self.messages[-1].role == "user":
+            user_input = UserInput(self.messages[-1].text, additional_kwargs=dict(self.kwargs))
+        return RunRecord(
+            run_id=self.run_id,
+            tenant=self.tenant,
+            agent=self.name,
+            user=self.user,
+            created_at=self._created_at,
+            updated_at=time.time(),
+            input=user_input,
+            **{"state": "failed", **self._outcome},
+        )
+
+    def _fail(self, error: BaseException) -> None:
+        usage: Any = NO_USAGE
+        if self.paused is not None:
+            self.journal = self.paused.journal
+            usage = self.paused.journal.usage
+        # Errors of a started run have its journal and usage.
+        journal = getattr(error, "journal", None)
+        if isinstance(journal, Journal):
+            self.journal = self._with_conversation(journal)
+        usage = getattr(error, "usage", usage)
+        self._outcome = {"state": "failed", "error": public_error(error)}
+        if isinstance(error, asyncio.CancelledError):
+            self._outcome = {"state": "cancelled"}
+        self._outcome["usage"] = usage if isinstance(usage, Usage) else NO_USAGE
+
+    def requeue(self) -> None:
+        """Leave a resumed run to the next server when this server stops.
+
+        Its decisions and its journal are stored. A run without decisions is not requeued: its client sends the request
+        again.
+        """
+        if self.paused is not None and self._outcome:
+            self._outcome = {**self._outcome, "state": "queued"}
+
+    def _options(self, agent: Agent[Any, Any], names: list[str]) -> dict[str, Any]:
+        options: dict[str, Any] = {}
+        if not self.can_pause:
+            options["approve"] = approver(names)
+        if self.settings is not None:
+            _check_tool_choice(self.settings, {*names, *agent.tools})
+            options["settings"] = self.settings
+        if self.tools:
+            options["tools"] = with_client_tools(agent, self.tools)
+        if self.schema is not None:
+            options["output"] = _output_spec(agent, self.schema)
+        if self.paused is not None:
+            return {**options, "approve": dict(self.paused.decisions), "journal": self.paused.add_line}
+        scope = ServedAgents.scope(agent, self.tenant, self.user)
+        if scope is not None:
+            options["scope"] = scope
+        return options
+
+    def _input(self, agent: Agent[Any, Any], options: dict[str, Any]) -> PromptContext | None:
+        """Return the input of the run with its conversation; after tool results, return None and add a session."""
+        last = self.messages[-1]
+        # Invalid kwargs are refused before the run starts, so that nothing of it is stored.
+        agent.chain.preflight(UserInput("", additional_kwargs=dict(self.kwargs)))
+        if last.role == "user":
+            user_input = UserInput(last.content, additional_kwargs=dict(self.kwargs))
+            return PromptContext(user_input=user_input, conversation=Conversation(self.messages[:-1]))
+        if last.role != "tool":
+            raise BadRequest(
+                f"messages[{len(self.messages) - 1}]: expected the role 'user' or 'tool' in the last message, got "
+                f"{last.role!r}",
+                param="messages",
+                code="invalid_messages",
+            )
+        session = Session(conversation=Conversation(self.messages))
+        if self.kwargs:
+            session.keep_kwargs(self.kwargs)
+        options["session"] = session
+        return None
+
+    def _send_text(self, send: Callable[[str], Awaitable[None]], event: Event) -> Awaitable[None] | None:
+        if type(event) is not TextDelta:
+            return None
+        text = event.text
+        if event.step != self._step:
+            if self._step and self._has_text:
+                text = _SEPARATOR + text
+            self._step = event.step
+        self._has_text = True
+        return send(text)
+
+
+def _check_tool_choice(settings: ModelSettings, names: Collection[str]) -> None:
+    choice = settings.tool_choice
+    if choice not in (None, "auto", "none", "required") and choice not in names:
+        raise BadRequest(
+            f"tool_choice: unknown tool {choice!r:.80}; expected a tool of the client or of the agent",
+            param="tool_choice",
+            code="invalid_value",
+        )
+
+
+def _output_spec(agent: Agent[Any, Any], schema: Mapping[str, Any]) -> OutputSpec[Any]:
+    if agent.chain.output is not str:
+        raise BadRequest("response_format: the agent defines its own output type", param="response_format")
+    try:
+        return OutputSpec(schema)
+    except AgentDefinitionError as error:
+        raise BadRequest(str(error), param="response_format", code="invalid_value") from error
+
+
+def _waiting(calls: Sequence[ToolCall]) -> tuple[WaitingCall, ...]:
+    return tuple([WaitingCall.of(call) for call in calls])
+
+
+def _text(messages: Sequence[Message]) -> str:
+    """Return the text of all replies of a run."""
+    return _SEPARATOR.join([message.text for message in messages if message.role == "assistant" and message.text])
+
+
+def _as_json(output: Any) -> str:
+    if isinstance(output, str):
+        return output
+    return json.dumps(output_form(output), ensure_ascii=False)

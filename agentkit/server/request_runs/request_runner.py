@@ -1,0 +1,77 @@
+"""`RequestRunner`: executes the runs of requests, counts their usage and stores them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from agentkit.ground.threads import in_thread
+from agentkit.runs.run_store import RunStore
+from agentkit.server.access import Caller
+from agentkit.server.request_runs.request_run import OnEvent, RequestAnswer, RequestRun
+from agentkit.server.served_runs.tenant_limits import TenantLimits
+from agentkit.server.server_options import ServerOptions
+
+__all__ = ["RequestRunner"]
+
+_log = logging.getLogger("agentkit.server")
+
+
+class RequestRunner:
+    """Executes, counts and stores the runs of requests.
+
+    Args:
+        store: Store of the runs, which the inspector shows.
+        limits: Counts of requests and usage per tenant.
+        options: Limits of the server.
+    """
+
+    def __init__(self, store: RunStore, limits: TenantLimits, options: ServerOptions) -> None:
+        self._store = store
+        self._limits = limits
+        self._options = options
+        self.is_closing = False
+        """True if the server stops: a decided run is left to the next server."""
+        self._unstored: list[RequestRun] = []
+        self._storing: asyncio.Task[None] | None = None
+
+    async def execute(self, run: RequestRun, caller: Caller, on_event: OnEvent | None = None) -> RequestAnswer:
+        """Execute a run, count its usage and store it; see `RequestRun.answer`."""
+        try:
+            async with self._limits.running_one(caller), asyncio.timeout(self._options.run_seconds):
+                run.result = await run.answer(on_event)
+                return run.result
+        except asyncio.CancelledError:
+            if self.is_closing:
+                run.requeue()
+            raise
+        finally:
+            # Without a journal the run was refused before it started: it is not counted.
+            if run.journal is not None:
+                self._limits.add_usage(caller.tenant, run.usage, has_ended=run.has_ended)
+            if run.journal is not None and run.is_stored:
+                self._unstored.append(run)
+                if self._storing is None or self._storing.done():
+                    self._storing = asyncio.get_running_loop().create_task(self._store_pending())
+
+    async def wait_stored(self) -> None:
+        """Wait until all finished runs are stored."""
+        if self._storing is not None:
+            await asyncio.shield(self._storing)
+
+    async def _store_pending(self) -> None:
+        # Runs that finish during a write are written together by the next one.
+        while runs := self._unstored:
+            self._unstored = []
+            await in_thread(self._store_all, runs)
+
+    def _store_all(self, runs: list[RequestRun]) -> None:
+        for run in runs:
+            assert run.journal is not None
+            try:
+                if run.paused is None:
+                    self._store.add(run.record(), run.journal.dumps())
+                elif run.paused.attempt is not None:
+                    self._store.end_attempt(run.paused.attempt, run.record())
+            except Exception:
+                _log.exception("run %s could not be stored", run.run_id)

@@ -1,1 +1,0 @@
-"""A request that waits for its answer, as one run."""
