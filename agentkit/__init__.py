@@ -28,7 +28,7 @@ __getattr__, __dir__, __all__ = exports(
             "Nested PartialOutput PromptComposed Recalled RunFinished TextDelta ThinkingDelta ToolFinished "
             "ToolProgress ToolStarted"
         ),
-        "agentkit.run.engine.loop": "RunResult",
+        "agentkit.run.engine.run_result": "RunResult",
         "agentkit.run.engine.run_options": "RunOptions",
         "agentkit.run.journal.journal": "Journal",
         "agentkit.run.parts.chain": "Chain",

@@ -37,8 +37,8 @@ from agentkit.run.engine.events import ThinkingDelta as ThinkingDelta
 from agentkit.run.engine.events import ToolFinished as ToolFinished
 from agentkit.run.engine.events import ToolProgress as ToolProgress
 from agentkit.run.engine.events import ToolStarted as ToolStarted
-from agentkit.run.engine.loop import RunResult as RunResult
 from agentkit.run.engine.run_options import RunOptions as RunOptions
+from agentkit.run.engine.run_result import RunResult as RunResult
 from agentkit.run.journal.journal import Journal as Journal
 from agentkit.run.parts.chain import Chain as Chain
 from agentkit.run.parts.citations import Citation as Citation

@@ -19,6 +19,7 @@ DOORS = {
     "agentkit.prompts.prompters": "Prompters",
     "agentkit.tools": "Tools",
     "agentkit.memory": "Memory",
+    "agentkit.memory.recall": "Parts of recall",
     "agentkit.inspector": "Inspector",
     "agentkit.models": "Models",
     "agentkit.durable": "Durable runs",

@@ -9,7 +9,8 @@ import pytest
 
 from agentkit import AnthropicModel, Limits, OpenAIModel, OpenAIResponsesModel, OutputSpec, RecallOptions, Trim
 from agentkit.errors import UnknownOption
-from agentkit.memory import FactDraft, Gate, IngestOptions, RecallFilter, RecallPolicy, StoreError
+from agentkit.memory import FactDraft, Gate, IngestOptions, RecallFilter, StoreError
+from agentkit.memory.recall import RecallPolicy
 from agentkit.models import DeepSeekModel, GeminiModel, ModelSettings, Price
 from agentkit.prompts import Budget, Layers, MemoPrompt, PromptContext, PromptError, Size, UserInput
 from agentkit.server import ServerOptions

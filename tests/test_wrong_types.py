@@ -13,6 +13,7 @@ import agentkit
 import agentkit.agent_files
 import agentkit.durable
 import agentkit.memory
+import agentkit.memory.recall
 import agentkit.models
 import agentkit.observing
 import agentkit.prompts
@@ -40,6 +41,7 @@ ROOMS = (
     agentkit.agent_files,
     agentkit.durable,
     agentkit.memory,
+    agentkit.memory.recall,
     agentkit.models,
     agentkit.observing,
     agentkit.prompts,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, aclosing, closing
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from agentkit.output.output_spec import OutputSpec
     from agentkit.run.engine.event_sink import PassOn
     from agentkit.run.engine.events import Event
-    from agentkit.run.engine.loop import RunResult
     from agentkit.run.engine.run_options import AgentOptions
+    from agentkit.run.engine.run_result import RunResult
     from agentkit.run.journal.journal import Journal
     from agentkit.run.parts.compaction import Compaction
     from agentkit.run.parts.recaller import RecallOptions, RecallSource
@@ -404,6 +404,31 @@ class Agent(Generic[Deps, Output]):
         The run waits for who reads the events once a few are waiting. Leaving early cancels it: close the generator.
         """
         return streamed(self._passing_on(user_input, options))
+
+    async def stream_text(
+        self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
+    ) -> AsyncGenerator[str, None]:
+        """Answer one user input, yielding the text of the model in pieces. Raises the errors of `run`. See `stream`.
+
+        It yields the text of all steps, also text before a tool call; thinking and arguments of tools are left out.
+        """
+        from agentkit.run.engine.events import TextDelta
+
+        async with aclosing(self.stream(user_input, **options)) as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    yield event.text
+
+    def stream_text_sync(
+        self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
+    ) -> Generator[str, None, None]:
+        """Answer one user input from code that is not async, yielding text. See `stream_text`."""
+        from agentkit.run.engine.events import TextDelta
+
+        with closing(self.stream_sync(user_input, **options)) as events:
+            for event in events:
+                if isinstance(event, TextDelta):
+                    yield event.text
 
     def _passing_on(
         self, user_input: Input | None, options: Any

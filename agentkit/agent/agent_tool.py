@@ -19,7 +19,7 @@ from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
 if TYPE_CHECKING:
-    from agentkit.run.engine.loop import RunResult
+    from agentkit.run.engine.run_result import RunResult
     from agentkit_tools.calling.tool_policy import PolicyOptions
 
 __all__ = ["AgentAsTool", "History"]

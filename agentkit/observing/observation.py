@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from agentkit.errors import AgentDefinitionError, Paused
 from agentkit.models.model import NO_USAGE, Model, Reply
 from agentkit.models.providers import PROVIDERS
-from agentkit.run.engine.loop import RunResult
 from agentkit.run.engine.observed import OnToolEnd, current_observer, set_observer
+from agentkit.run.engine.run_result import RunResult
 from agentkit.run.journal.journal import Journal
 from agentkit.run.journal.sent_layers import SentLayers
 from agentkit.run.journal.trace import (

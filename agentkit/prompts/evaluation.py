@@ -9,7 +9,7 @@ __getattr__, __dir__, __all__ = exports(
         "agentkit.model_evaluation.row_files": "load_rows",
         "agentkit.model_evaluation.run_evaluation": "run run_sync",
         "agentkit.model_evaluation.scores": "choice_match exact_match numeric_match",
-        "agentkit_memory": "BM25Retriever",
+        "agentkit_memory.recall.retrievers": "BM25Retriever",
     },
     all_of=("agentkit_prompts.evaluation",),
 )

@@ -8,5 +8,5 @@ from agentkit.model_evaluation.run_evaluation import run_sync as run_sync
 from agentkit.model_evaluation.scores import choice_match as choice_match
 from agentkit.model_evaluation.scores import exact_match as exact_match
 from agentkit.model_evaluation.scores import numeric_match as numeric_match
-from agentkit_memory import BM25Retriever as BM25Retriever
+from agentkit_memory.recall.retrievers import BM25Retriever as BM25Retriever
 from agentkit_prompts.evaluation import *

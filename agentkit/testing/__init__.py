@@ -7,7 +7,8 @@ controlled time, the effects of a run, a probe of the store of a memory, and str
 """
 
 from agentkit.models.http.no_real_models import no_real_models
-from agentkit.models.offline.scripted_model import CutOff, Delayed
+from agentkit.models.offline.offline_model import OfflineModel
+from agentkit.models.offline.scripted_model import CutOff, Delayed, ScriptedModel
 from agentkit.testing.controlled_time import Clock, controlled_time
 from agentkit.testing.forgery import ATTACKS, CANARY, ForgeryFound, assert_no_forged_roles
 from agentkit.testing.golden import UPDATE, assert_golden, golden_text
@@ -23,9 +24,11 @@ __all__ = [
     "CutOff",
     "Delayed",
     "ForgeryFound",
+    "OfflineModel",
     "RecordedModel",
     "ReplayError",
     "ReplayModel",
+    "ScriptedModel",
     "StoreProbe",
     "assert_effects",
     "assert_golden",

@@ -27,6 +27,7 @@ DOORS = (
     "agentkit.observing",
     "agentkit.agent_files",
     "agentkit.inspector",
+    "agentkit.memory.recall",
     "agentkit.prompts.chat_templates",
     "agentkit.prompts.evaluation",
     "agentkit.prompts.example_selectors",

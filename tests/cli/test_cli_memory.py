@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from agentkit.memory import Memory, Point, Scope
+from agentkit.memory import Memory, Scope
+from agentkit.memory.recall import Point
 from agentkit.prompts import File, Message, Text
 from agentkit.testing import StoreProbe
 from agentkit_memory.terms.bm25_vectors import document_vector

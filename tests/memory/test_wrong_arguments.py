@@ -10,20 +10,8 @@ from typing import Any
 
 import pytest
 
-from agentkit.memory import (
-    BM25Retriever,
-    DenseRetriever,
-    Gate,
-    IngestError,
-    IngestOptions,
-    InvalidArgument,
-    Memory,
-    RecallFilter,
-    RecallPolicy,
-    RecencyScorer,
-    Scope,
-    StoreError,
-)
+from agentkit.memory import Gate, IngestError, IngestOptions, InvalidArgument, Memory, RecallFilter, Scope, StoreError
+from agentkit.memory.recall import BM25Retriever, DenseRetriever, RecallPolicy, RecencyScorer
 from agentkit.prompts import Message
 from tests.cases import for_cases
 from tests.memory.embedders.word_embedder import Words

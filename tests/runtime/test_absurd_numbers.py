@@ -11,7 +11,8 @@ import pytest
 
 from agentkit import Limits, ModelSettings, Usage
 from agentkit.errors import AgentDefinitionError
-from agentkit.memory import DateScorer, EmbedderError, Gate, InvalidArgument, OpenAIEmbedder, RecallPolicy
+from agentkit.memory import EmbedderError, Gate, InvalidArgument, OpenAIEmbedder
+from agentkit.memory.recall import DateScorer, RecallPolicy
 from agentkit.models import Price
 from agentkit.prompts import Budget, ContextError, Document, PromptError
 from agentkit.prompts.example_selectors import MMRSelector

@@ -34,9 +34,9 @@ from agentkit import (
     UserInput,
     tool,
 )
-from agentkit.errors import AgentDefinitionError
+from agentkit.errors import AgentDefinitionError, UnknownOption
 from agentkit.ground import sync_driver
-from agentkit.models import ModelRateLimited, ModelUnavailable
+from agentkit.models import ModelError, ModelRateLimited, ModelUnavailable
 from agentkit.prompts import Fact, Image, KnowledgePrompt, MemoPrompt, Text, TextPrompt
 from tests.raising import raises
 from tests.runtime.scripts import Library, calling, roles
@@ -531,3 +531,24 @@ def test_the_last_event_carries_the_result() -> None:
     events: list[object] = []
     result = Agent(ScriptedModel(["ok"])).run_sync("hi", on_event=events.append)
     assert isinstance(events[-1], RunFinished) and events[-1].result is result
+
+
+def test_the_text_of_a_result_is_its_answer() -> None:
+    assert str(Agent(ScriptedModel(["Four."])).run_sync("2 + 2?")) == "Four."
+    assert str(Agent(ScriptedModel(["4"]), output=int).run_sync("2 + 2?")) == "4"
+
+
+async def test_a_stream_of_text_yields_the_text_of_the_model_only() -> None:
+    agent = Agent(ScriptedModel.repeat("Two and two is four."))
+    assert "".join([text async for text in agent.stream_text("2 + 2?")]) == "Two and two is four."
+    assert "".join(agent.stream_text_sync("2 + 2?")) == "Two and two is four."
+
+
+async def test_a_stream_of_text_raises_the_error_of_the_run() -> None:
+    agent = Agent(ScriptedModel([ModelError("down"), ModelError("down")]))
+    with pytest.raises(ModelError):
+        [text async for text in agent.stream_text("2 + 2?")]
+    with pytest.raises(ModelError):
+        list(agent.stream_text_sync("2 + 2?"))
+    with pytest.raises(UnknownOption):
+        next(agent.stream_text_sync("2 + 2?", nonsense=1))  # type: ignore[call-arg]

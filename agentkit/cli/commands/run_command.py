@@ -30,7 +30,7 @@ from agentkit.cli.options import (
 from agentkit.cli.screen import note, put, put_json, tool_line
 from agentkit.errors import Paused
 from agentkit.run.engine.events import Event, TextDelta, ToolFinished, ToolStarted
-from agentkit.run.engine.loop import RunResult
+from agentkit.run.engine.run_result import RunResult
 from agentkit.run.journal.journal import Journal
 from agentkit.server.served_runs.event_form import answer_form, call_form, output_form, usage_form
 from agentkit_prompts.context.prompt_context import UserInput

@@ -29,7 +29,7 @@ from agentkit.cli.screen import (
 from agentkit.errors import Paused
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.engine.events import Event, PromptComposed, Recalled, TextDelta, ToolFinished, ToolStarted
-from agentkit.run.engine.loop import RunResult
+from agentkit.run.engine.run_result import RunResult
 from agentkit.run.parts.decisions import Approved, Decision, Denied
 from agentkit.server.served_runs.event_form import output_form, usage_form
 from agentkit_memory import Memory

@@ -13,7 +13,8 @@ from agentkit.run.engine.current_run import CurrentRun
 from agentkit.run.engine.event_sink import EventSink
 from agentkit.run.engine.events import RunFinished
 from agentkit.run.engine.journalled import Journalled
-from agentkit.run.engine.loop import RunResult, run_loop
+from agentkit.run.engine.loop import run_loop
+from agentkit.run.engine.run_result import RunResult
 from agentkit.run.engine.run_setup import RunSetup
 from agentkit.run.engine.run_steps import RunSteps
 from agentkit.run.journal.journal_file import keeping

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeAlias
 from typing_extensions import TypeVar
 
 from agentkit.models.model import Delta, Reply
-from agentkit.run.engine.loop import RunResult
+from agentkit.run.engine.run_result import RunResult
 from agentkit.run.parts.decisions import Decision
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import ToolCall

@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple
 
 from agentkit.errors import LimitExceeded, NothingToContinue, OutputError, OutputStopped, RunIdReused
 from agentkit.models.model import NO_USAGE, Reply, Usage
 from agentkit.run.engine.call_ids import with_unique_ids
+from agentkit.run.engine.run_result import RunResult
 from agentkit.run.engine.run_setup import RunSetup
 from agentkit.run.engine.steps import Steps, ToolRound
-from agentkit.run.journal.journal import Journal
-from agentkit.run.journal.trace import TraceSpan
 from agentkit.run.parts.chain import Chain, Output
-from agentkit.run.parts.citations import Citation, citations, unknown_labels
 from agentkit.run.parts.decisions import Decision
 from agentkit.run.parts.recaller import Found
 from agentkit.run.parts.repairs import is_repair, repair_message
@@ -27,65 +24,12 @@ from agentkit_prompts.composition.select_examples import needs_selection
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
-from agentkit_prompts.context.short_repr import short_repr
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
 
-__all__ = ["RunResult", "remembering", "run_loop", "visible"]
+__all__ = ["remembering", "run_loop", "visible"]
 
 _NO_DECISIONS: Mapping[str, Decision] = MappingProxyType({})
-
-
-@dataclass(slots=True, repr=False)
-class RunResult(Generic[Output]):
-    """Result of a run. Immutable by convention: a frozen dataclass would take longer to create."""
-
-    __repr__ = short_repr
-
-    output: Output
-    """The answer. If a limit ended the run: its last text, or None if the output type is not text."""
-    messages: tuple[Message, ...]
-    """Messages that the run added to the conversation, starting with the user message."""
-    composition: Composition
-    """The last sent prompt. If a limit ended the run before its first request: its prompt, without recalled items."""
-    usage: Usage
-    """Usage of all model calls, including the calls of agents that ran as tools."""
-    steps: int
-    """Number of model calls."""
-    finish_reason: str
-    """`stop`, or `length` if the answer was cut; see `Reply`."""
-    run_id: str
-    journal: Journal = field(repr=False, compare=False)
-    """Record of all steps, from which `Agent.resume` can resume the run."""
-    limit: LimitExceeded | None = None
-    """The limit that ended the run, if `Limits.on_limit` is `return`."""
-    listener_errors: Sequence[Exception] = ()
-    """Errors of `on_event`, if `on_event_error` is `report`; at most the first 16."""
-
-    @property
-    def cost(self) -> float | None:
-        """US dollars of all model calls; None if a price is unknown."""
-        return self.usage.money
-
-    def trace(self) -> TraceSpan:
-        """Return the run as spans, as JSON data; see `TraceSpan`."""
-        return self.journal.trace()
-
-    @property
-    def citations(self) -> tuple[Citation, ...]:
-        """Labels of documents in the answer, `[source#chunk]`, in order, with their documents and positions."""
-        return citations(self._text, self.composition)
-
-    @property
-    def unknown_labels(self) -> tuple[str, ...]:
-        """Labels in the answer that match no document of the prompt."""
-        return unknown_labels(self._text, self.composition)
-
-    @property
-    def _text(self) -> str:
-        """Text of the last reply; the output can have another type."""
-        replies = (message for message in reversed(self.messages) if message.role == "assistant" and message.text)
-        return next((message.text for message in replies), "")
 
 
 async def run_loop(run: RunSetup[Output], steps: Steps) -> RunResult[Output]:

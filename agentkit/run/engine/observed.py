@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from agentkit.models.model import Model, Reply
 from agentkit.run.engine.current_run import CurrentRun
-from agentkit.run.engine.loop import RunResult
+from agentkit.run.engine.run_result import RunResult
 from agentkit.run.engine.run_setup import RunSetup
 from agentkit.run.engine.run_steps import RunSteps
 from agentkit.run.engine.steps import OnResult, ToolRound

@@ -12,8 +12,8 @@ from agentkit.ground.threads import in_thread
 from agentkit.run.engine.attempt import Attempt
 from agentkit.run.engine.current_run import CurrentRun
 from agentkit.run.engine.event_sink import EventSink
-from agentkit.run.engine.loop import RunResult
 from agentkit.run.engine.observed import ObservedSteps, current_observer
+from agentkit.run.engine.run_result import RunResult
 from agentkit.run.engine.run_setup import RunSetup
 from agentkit.run.engine.run_steps import RunSteps
 from agentkit.run.journal.journal import Journal

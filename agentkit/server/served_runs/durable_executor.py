@@ -20,8 +20,8 @@ from agentkit.durable.stored.run_request import SessionName
 from agentkit.errors import AgentDefinitionError, ApprovalError, JournalError
 from agentkit.ground.threads import in_thread
 from agentkit.models.model import NO_USAGE, Usage
-from agentkit.run.engine.loop import RunResult
 from agentkit.run.engine.run_options import RunOptions
+from agentkit.run.engine.run_result import RunResult
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.agent_definition import AgentDefinition
 from agentkit.run.parts.decisions import Decision

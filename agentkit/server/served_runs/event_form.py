@@ -12,7 +12,7 @@ from pydantic import BaseModel, TypeAdapter
 from agentkit.models.model import Usage
 from agentkit.run.engine import events
 from agentkit.run.engine.events import Event
-from agentkit.run.engine.loop import RunResult
+from agentkit.run.engine.run_result import RunResult
 from agentkit.run.parts.citations import citation_form
 from agentkit.run.parts.decisions import decision_data
 from agentkit_prompts.context.messages import Message, ToolCall

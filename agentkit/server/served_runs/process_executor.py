@@ -13,7 +13,7 @@ from typing import Any
 from agentkit.errors import AgentError, ApprovalError, JournalError, Paused
 from agentkit.ground.threads import in_thread
 from agentkit.models.model import NO_USAGE, Usage
-from agentkit.run.engine.loop import RunResult
+from agentkit.run.engine.run_result import RunResult
 from agentkit.run.journal.journal import Journal
 from agentkit.run.parts.decisions import Decision
 from agentkit.runs.run_errors import AttemptEnded

@@ -62,6 +62,12 @@ _CHUNKS = (
 )
 
 
+def _content_source(content: str | bytes) -> str:
+    """Return the source of a document without a name."""
+    data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+    return f"text-{hashlib.blake2b(data, digest_size=8).hexdigest()}"
+
+
 class Documents:
     """The documents of one scope. `changed` is called after a change, to have it indexed."""
 
@@ -81,7 +87,8 @@ class Documents:
             content: Text; bytes, which are read as a file with the ending of the source is (`.pdf`, `.html`, `.md`,
                 ...; text with any other); or a `Document`, whose source, title and metadata count where none are given.
                 A document with an `image` is that image, by its alt text, which is the text of the document.
-            source: Its name, such as an address or a path; shown with each chunk.
+            source: Name of the document, such as an address or a path; shown with each chunk. Without a name, the
+                source is a hash of the content: the same content again is the same document.
             metadata: Kept with each chunk, to filter by; anything JSON can hold.
 
         Raises:
@@ -92,6 +99,8 @@ class Documents:
         if isinstance(content, Document):
             metadata, image = {**content.metadata, **(metadata or {})}, content.image
             source, title, content = source or content.source or content.id, content.title, content.text
+        if not source and isinstance(content, str | bytes):
+            source = _content_source(content)
         meta = self._check(content, source, metadata)
         alt = ""
         if image is not None:

@@ -11,7 +11,8 @@ from random import Random
 
 import pytest
 
-from agentkit.memory import IndexBroken, Memory, Point, StoreUnavailable, VectorIndex
+from agentkit.memory import IndexBroken, Memory, StoreUnavailable
+from agentkit.memory.recall import Point, VectorIndex
 from agentkit.prompts import Message
 from agentkit.testing import StoreProbe
 from agentkit_memory.index.qdrant_edge import EdgeIndex

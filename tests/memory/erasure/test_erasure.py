@@ -17,17 +17,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert
 
-from agentkit.memory import (
-    InvalidArgument,
-    Memory,
-    NotFound,
-    Pool,
-    Question,
-    RecallPolicy,
-    Scope,
-    StoreCorrupt,
-    StoreError,
-)
+from agentkit.memory import InvalidArgument, Memory, NotFound, Scope, StoreCorrupt, StoreError
+from agentkit.memory.recall import Pool, Question, RecallPolicy
 from agentkit.prompts import Message, ToolCall
 from agentkit.testing import StoreProbe
 from agentkit_memory.database.engine import Database

@@ -15,17 +15,8 @@ from typing import Any
 
 import pytest
 
-from agentkit.memory import (
-    FactDraft,
-    IndexBroken,
-    IndexUnavailable,
-    InvalidArgument,
-    Memory,
-    Scope,
-    StoredFact,
-    Turn,
-    VectorIndex,
-)
+from agentkit.memory import FactDraft, IndexBroken, IndexUnavailable, InvalidArgument, Memory, Scope, StoredFact, Turn
+from agentkit.memory.recall import VectorIndex
 from agentkit.prompts import Message
 from agentkit.testing import StoreProbe
 from agentkit_memory.database.engine import Database

@@ -21,7 +21,8 @@ import pytest
 import qdrant_edge
 from sqlalchemy import text
 
-from agentkit.memory import Hit, IndexBroken, IndexUnavailable, Memory, Point, StoreClosed, StoreUnavailable
+from agentkit.memory import IndexBroken, IndexUnavailable, Memory, StoreClosed, StoreUnavailable
+from agentkit.memory.recall import Hit, Point
 from agentkit.prompts import Message
 from agentkit.testing import StoreProbe
 from agentkit_memory.index import index_worker as worker

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from qdrant_client import QdrantClient, models
 
-from agentkit.memory import IndexBroken, IndexUnavailable, Memory, Point, StoreClosed, StoreUnavailable, qdrant_indexes
+from agentkit.memory import IndexBroken, IndexUnavailable, Memory, StoreClosed, StoreUnavailable, qdrant_indexes
+from agentkit.memory.recall import Point
 from agentkit.testing import StoreProbe
 from agentkit_memory.index import qdrant_server
 from agentkit_memory.index.opening import edge_indexes

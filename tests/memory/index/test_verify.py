@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentkit.memory import IndexUnavailable, Memory, Point
+from agentkit.memory import IndexUnavailable, Memory
+from agentkit.memory.recall import Point
 from agentkit.testing import StoreProbe
 from agentkit_memory.terms.bm25_vectors import document_vector
 

@@ -13,16 +13,8 @@ import pytest
 from qdrant_client import QdrantClient
 from sqlalchemy import delete, insert, select, update
 
-from agentkit.memory import (
-    EmbedderError,
-    HeadMoved,
-    IndexBroken,
-    IndexUnavailable,
-    Memory,
-    Point,
-    StoreUnavailable,
-    VectorIndex,
-)
+from agentkit.memory import EmbedderError, HeadMoved, IndexBroken, IndexUnavailable, Memory, StoreUnavailable
+from agentkit.memory.recall import Point, VectorIndex
 from agentkit.prompts import Message
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.tables import items, scopes, vector_spaces, vector_state

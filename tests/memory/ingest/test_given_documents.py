@@ -88,7 +88,7 @@ def test_a_long_document_is_given_and_paged(memory: Memory) -> None:
     ("content", "options", "problems"),
     [
         (3, {"source": ""}, ["expected text, bytes or a Document", "name the document"]),
-        ("x", {}, ["name the document"]),
+        ("x", {"source": 3}, ["name the document"]),
         ("x", {"source": "a\0"}, ["NUL"]),
         ("x", {"source": "a" * 5000}, ["too long"]),
         ("x", {"source": "a", "metadata": {"deep": object()}}, ["not JSON"]),
@@ -107,6 +107,13 @@ def test_what_cannot_be_added_names_every_problem_and_changes_nothing(
         memory.documents.add(content, **options)
     assert all(problem in str(raised.value) for problem in problems), raised.value
     assert memory.documents.list() == ()
+
+
+def test_a_document_without_a_source_is_named_by_its_content(memory: Memory) -> None:
+    first, again = memory.documents.add("The tower is high."), memory.documents.add("The tower is high.")
+    other = memory.documents.add(b"The river is long.")
+    assert first.source == again.source != other.source
+    assert sorted(each.source for each in memory.documents.list()) == sorted([first.source, other.source])
 
 
 def test_an_ingested_file_is_listed_and_forgotten(memory: Memory, docs: Path) -> None:

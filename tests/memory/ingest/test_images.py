@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from agentkit import Agent, Chain, Layers, ScriptedModel
-from agentkit.memory import POLICIES, IngestError, IngestOptions, Memory, RecallFilter, Scope
+from agentkit.memory import IngestError, IngestOptions, Memory, RecallFilter, Scope
+from agentkit.memory.recall import POLICIES
 from agentkit.prompts import Document, Image, MemoPrompt, PromptContext
 from agentkit.testing import StoreProbe
 from agentkit_memory.recall.candidates import ScoredItem

@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from agentkit.memory import IndexUnavailable, Memory, Point, StoreClosed, StoreUnavailable, VectorIndex
+from agentkit.memory import IndexUnavailable, Memory, StoreClosed, StoreUnavailable
+from agentkit.memory.recall import Point, VectorIndex
 from agentkit.prompts import Message
 from agentkit.testing import StoreProbe
 from agentkit_memory.index.opening import edge_indexes

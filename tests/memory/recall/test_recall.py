@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from agentkit.memory import Hit, IndexUnavailable, Memory, VectorIndex
+from agentkit.memory import IndexUnavailable, Memory
+from agentkit.memory.recall import Hit, VectorIndex
 from agentkit.prompts import Document, Message
 from agentkit.testing import StoreProbe
 from agentkit_memory.index.qdrant_edge import EdgeIndex

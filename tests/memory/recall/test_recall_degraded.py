@@ -11,18 +11,8 @@ from sqlite3 import connect
 
 import pytest
 
-from agentkit.memory import (
-    Hit,
-    IndexBroken,
-    IndexUnavailable,
-    Memory,
-    RecallFilter,
-    Scope,
-    SparseVector,
-    StoreClosed,
-    StoreUnavailable,
-    VectorIndex,
-)
+from agentkit.memory import IndexBroken, IndexUnavailable, Memory, RecallFilter, Scope, StoreClosed, StoreUnavailable
+from agentkit.memory.recall import Hit, SparseVector, VectorIndex
 from agentkit.prompts import Message
 from agentkit_memory.index.qdrant_edge import EdgeIndex
 from tests.raising import raises

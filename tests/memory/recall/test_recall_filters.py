@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from agentkit.memory import POLICIES, InvalidArgument, Memory, RecallFilter
+from agentkit.memory import InvalidArgument, Memory, RecallFilter
+from agentkit.memory.recall import POLICIES
 from agentkit.prompts import Message
 from agentkit.testing import StoreProbe
 from agentkit_memory.recall.candidates import ScoredItem

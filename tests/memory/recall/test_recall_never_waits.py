@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
-from agentkit.memory import Memory, Pool, Question, RecallPolicy, Scope
+from agentkit.memory import Memory, Scope
+from agentkit.memory.recall import Pool, Question, RecallPolicy
 from agentkit.prompts import Message
 from agentkit.testing import StoreProbe
 from agentkit_memory.process.on_demand import OnDemand
@@ -187,7 +188,7 @@ async def test_an_append_does_not_wait_behind_recalls(home: Path) -> None:
             assert go_on.wait(2 * LONG)
             return [0.0] * len(pool)
 
-    from agentkit.memory import RecallPolicy
+    from agentkit.memory.recall import RecallPolicy
 
     with Memory(home) as memory:
         session = memory.session("s")

@@ -10,14 +10,8 @@ from typing import Any
 
 import pytest
 
-from agentkit.memory import (
-    POLICIES,
-    InvalidArgument,
-    Memory,
-    Pool,
-    Question,
-    RecencyScorer,
-)
+from agentkit.memory import InvalidArgument, Memory
+from agentkit.memory.recall import POLICIES, Pool, Question, RecencyScorer
 from agentkit.prompts import Message
 from agentkit_memory.recall.question import MAX_CHARACTERS
 from agentkit_memory.recall.term_weights import term_weights

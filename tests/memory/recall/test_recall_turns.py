@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentkit.memory import POLICIES, Memory, Scope, StoredSession
+from agentkit.memory import Memory, Scope, StoredSession
+from agentkit.memory.recall import POLICIES
 from agentkit.prompts import Message
 
 DAY = 86_400.0

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentkit.memory import InvalidArgument, Memory, Point, Scope
+from agentkit.memory import InvalidArgument, Memory, Scope
+from agentkit.memory.recall import Point
 from agentkit.prompts import Message
 from agentkit.testing import StoreProbe
 from agentkit_memory.index import qdrant_edge

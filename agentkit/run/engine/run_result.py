@@ -1,0 +1,76 @@
+"""`RunResult`: the answer of a run, with its messages, costs and journal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Generic
+
+from agentkit.errors import LimitExceeded
+from agentkit.models.model import Usage
+from agentkit.run.journal.journal import Journal
+from agentkit.run.journal.trace import TraceSpan
+from agentkit.run.parts.chain import Output
+from agentkit.run.parts.citations import Citation, citations, unknown_labels
+from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.short_repr import short_repr
+from agentkit_prompts.hints import Hinted
+
+__all__ = ["RunResult"]
+
+
+@dataclass(slots=True, repr=False)
+class RunResult(Generic[Output], metaclass=Hinted):
+    """Result of a run; `str(result)` is the answer. Immutable by convention: a frozen class takes longer to create."""
+
+    __repr__ = short_repr
+
+    output: Output
+    """The answer. If a limit ended the run: its last text, or None if the output type is not text."""
+    messages: tuple[Message, ...]
+    """Messages that the run added to the conversation, starting with the user message."""
+    composition: Composition
+    """The last sent prompt. If a limit ended the run before its first request: its prompt, without recalled items."""
+    usage: Usage
+    """Usage of all model calls, including the calls of agents that ran as tools."""
+    steps: int
+    """Number of model calls."""
+    finish_reason: str
+    """`stop`, or `length` if the answer was cut; see `Reply`."""
+    run_id: str
+    journal: Journal = field(repr=False, compare=False)
+    """Record of all steps, from which `Agent.resume` can resume the run."""
+    limit: LimitExceeded | None = None
+    """The limit that ended the run, if `Limits.on_limit` is `return`."""
+    listener_errors: Sequence[Exception] = ()
+    """Errors of `on_event`, if `on_event_error` is `report`; at most the first 16."""
+
+    def __str__(self) -> str:
+        """Return the answer as text."""
+        return str(self.output)
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars of all model calls; None if a price is unknown."""
+        return self.usage.money
+
+    def trace(self) -> TraceSpan:
+        """Return the run as spans, as JSON data; see `TraceSpan`."""
+        return self.journal.trace()
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """Labels of documents in the answer, `[source#chunk]`, in order, with their documents and positions."""
+        return citations(self._text, self.composition)
+
+    @property
+    def unknown_labels(self) -> tuple[str, ...]:
+        """Labels in the answer that match no document of the prompt."""
+        return unknown_labels(self._text, self.composition)
+
+    @property
+    def _text(self) -> str:
+        """Text of the last reply; the output can have another type."""
+        replies = (message for message in reversed(self.messages) if message.role == "assistant" and message.text)
+        return next((message.text for message in replies), "")
