@@ -15,11 +15,11 @@ _WAITING = (*_BETWEEN, "threading", "queue", "concurrent")
 """Packages that are skipped to find the caller of a thread that waits."""
 
 waiting_thread: ContextVar[int | None] = ContextVar("agentkit_waiting_thread", default=None)
-"""Id of the thread that waits for this code, which runs in a background loop."""
+"""Id of the thread that waits for this code in a background loop."""
 
 
 def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line outside of these packages that led here, with a text and its category, or with a warning."""
+    """Warn at the calling line outside of these packages, with a text and its category, or with a warning."""
     frame = caller()
     names = frame.f_globals
     registry = names.setdefault("__warningregistry__", {})
@@ -28,11 +28,11 @@ def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:
 
 
 def caller() -> FrameType:
-    """Return the frame of the code outside of these packages that led to the function that calls this."""
+    """Return the frame of the nearest caller outside of these packages."""
     frame = _outside(sys._getframe(1), _BETWEEN)
     waiting = waiting_thread.get()
     if waiting is not None and frame.f_globals.get("__name__") == "threading":
-        # The stack of a background loop begins in the thread of the loop; the caller is in the thread that waits.
+        # The stack of a background loop starts in the thread of the loop; the caller is in the waiting thread.
         top = sys._current_frames().get(waiting)
         if top is not None:
             return _outside(top, _WAITING)

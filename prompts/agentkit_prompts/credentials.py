@@ -1,4 +1,4 @@
-"""Keys and passwords: addresses without them, because requests may be logged, and foreign texts without them."""
+"""Removal of keys and passwords from addresses and foreign texts, which can be logged."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ __all__ = ["BareAddress", "masked", "spellings"]
 
 
 class BareAddress(NamedTuple):
-    """An address without user and password, and user and password."""
+    """An address without its credentials, and the credentials."""
 
     url: str
     auth: tuple[str, str] | None
 
     @classmethod
     def of(cls, url: str) -> BareAddress:
-        """Take an address apart.
+        """Split an address.
 
         Raises:
-            ValueError: It is not an address.
+            ValueError: The text is not an address.
         """
         parts = urlsplit(url)
         userinfo, mark, host = parts.netloc.rpartition("@")
@@ -32,7 +32,7 @@ class BareAddress(NamedTuple):
 
 
 def spellings(key: str) -> tuple[str, ...]:
-    """Return the forms in which a text can repeat a key: as it is, as JSON or Python write it, or as in an address."""
+    """Return the spellings of a key in a text: plain, escaped in JSON or Python, or encoded in an address."""
     if not key:
         return ()
     return tuple({key, json.dumps(key)[1:-1], repr(key)[1:-1], quote(key, safe="")})
@@ -41,6 +41,6 @@ def spellings(key: str) -> tuple[str, ...]:
 def masked(text: str, secrets: Iterable[str]) -> str:
     """Return a text with stars instead of secrets, in all of their spellings."""
     for form in sorted({form for secret in secrets for form in spellings(secret)}, key=len, reverse=True):
-        # The longest first: one form can be the beginning of another.
+        # Longest spelling first, because one spelling can be a prefix of another.
         text = text.replace(form, "***")
     return text

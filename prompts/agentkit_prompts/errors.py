@@ -1,6 +1,6 @@
-"""Everything that can go wrong while a prompt is declared, rendered or composed.
+"""Errors of the declaration, rendering and composition of prompts.
 
-Every message has what went wrong, where, what was expected and what to do about it.
+Every message contains the problem, its place, the expected value and advice.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ def raise_problems(
 
     Args:
         error: The class of the error.
-        subject: What has the problems; may be empty.
+        subject: Subject of the message; can be empty.
         problems: All problems.
         advice: Text after the problems.
-        cause: The error that the problems were found in.
+        cause: Error that caused the problems.
         **place: More arguments of the error.
     """
     problems = list(problems)
@@ -117,7 +117,8 @@ class Picklable(Exception):
             known.
         name: Name of the argument, field, option or object at fault, if it has one; a comma joins several names.
         line: Line in the file or template, counted from 1, if known.
-        value: The invalid value, or the type of one that is no text or number, if the error is about a value.
+        value: The invalid value, or the type of a value that is neither text nor a number, if the error is about a
+            value.
         problems: Every problem with its place, if the error can list several.
         suggestion: The valid name that is nearest to `name`, if one is near.
     """
@@ -141,7 +142,7 @@ class Picklable(Exception):
 
 def _remade(kind: type[Picklable], args: tuple[Any, ...], state: Mapping[str, Any]) -> Picklable:
     error = kind.__new__(kind)
-    # The constructors of some classes take other arguments than a message.
+    # The constructors of some classes have other parameters than a message.
     error.args = args
     error.__dict__.update(state)
     return error
@@ -157,7 +158,7 @@ class PromptError(Picklable):
     prompt: str | None = None
 
     def at(self, prompt: str) -> PromptError:
-        """Put a step of the path in front: the error happened in `prompt`, inside the prompt that calls this."""
+        """Prepend a step to the path: the error was raised in `prompt`, inside the calling prompt."""
         message = ""
         if self.args:
             message = str(self.args[0])
@@ -203,7 +204,7 @@ class PromptFilesError(PromptError):
     """Prompt files that cannot be used. Names all of them at once.
 
     Attributes:
-        errors: What is wrong, each a `TemplateError` with file and line where there is one file to blame.
+        errors: The errors, each a `TemplateError` with file and line if known.
     """
 
     def __init__(self, errors: Iterable[PromptError]) -> None:
@@ -228,7 +229,7 @@ class MediaError(PromptError):
 
 
 class MessageError(PromptError, ValueError):
-    """A message, part or conversation that no model could be sent."""
+    """A message, part or conversation that cannot be sent to a model."""
 
 
 class ContextError(PromptError, ValueError):
@@ -252,7 +253,7 @@ class KwargsError(PromptError):
     """Additional kwargs that prompts require are missing or invalid. Names all of them at once.
 
     Attributes:
-        problems: Kwarg name -> (what is wrong, paths of the prompts that need it).
+        problems: Kwarg name -> (problem, paths of the prompts that require it).
     """
 
     def __init__(self, problems: Mapping[str, tuple[str, tuple[str, ...]]]) -> None:
@@ -261,19 +262,19 @@ class KwargsError(PromptError):
             for name, (what, paths) in problems.items()
         )
         super().__init__(
-            f"additional_kwargs of the user input are not what the prompts need: {needs}. Give them with the input, "
+            f"additional_kwargs of the user input do not match the prompts: {needs}. Pass them with the input, "
             "UserInput(text, additional_kwargs={...}), or for a whole session with keep_kwargs"
         )
         self.problems = dict(problems)
 
 
 class BudgetError(PromptError):
-    """The least that must be sent does not fit the budget.
+    """The minimum of a composition exceeds the budget.
 
     Attributes:
-        required: Tokens of what must be sent.
+        required: Tokens of the minimum.
         limit: Tokens of the budget.
-        parts: Tokens of each part of what must be sent, by prompt path, `tools`, or `overhead`.
+        parts: Tokens of each part of the minimum, by prompt path, `tools`, or `overhead`.
     """
 
     def __init__(
@@ -296,7 +297,7 @@ class ChatTemplateError(PromptError, ValueError):
 
     Attributes:
         template: Name or file of the template, if known.
-        refusal: Message that the template gave to `raise_exception`, if it refuses the conversation.
+        refusal: Message that the template passed to `raise_exception`, if it refuses the conversation.
     """
 
     def __init__(
@@ -315,8 +316,8 @@ class ControlTokenError(ChatTemplateError):
     """Untrusted text that would become a control token of the chat template.
 
     Attributes:
-        found: (token, where in the context it is from), for every token and place. Empty if the template itself
-            writes other tokens for one text than for another, or cannot be followed.
+        found: (token, path of its text in the context) for every token and place. Empty if the tokens of the template
+            depend on untrusted text, or taint cannot be tracked.
     """
 
     def __init__(self, message: str, found: Iterable[tuple[str, str]] = (), **place: Unpack[Place]) -> None:
@@ -325,15 +326,15 @@ class ControlTokenError(ChatTemplateError):
 
 
 class PrompterError(PromptError, ValueError):
-    """A prompter that was given what it has no place for, or not given what it needs."""
+    """Arguments of a prompter are missing or have no place in it."""
 
 
 class InContextError(PromptError, ValueError):
-    """An evaluation prompt, meta template or retriever that is declared wrongly or lacks what it needs."""
+    """An evaluation prompt, meta template or retriever is invalid or incomplete."""
 
 
 class InContextWarning(UserWarning):
-    """Something of an evaluation prompt is left out, as its format demands; the message names it.
+    """A part of an evaluation prompt is left out, as its format requires; the message names the part.
 
     Attributes:
         name: The column, role, section, key or label that the warning is about, if known.
@@ -345,20 +346,20 @@ class InContextWarning(UserWarning):
 
 
 class ToolFormWarning(UserWarning):
-    """A tool that a provider does not take as it is: its description is cut, or it is not strict there."""
+    """A provider does not accept a tool unchanged: its description is shortened, or strict mode is not used."""
 
 
 class LiteralTextWarning(UserWarning):
-    """A plain str that reads like a template. It is literal text: a template is declared with `Template`."""
+    """A plain str that looks like a template. It is literal text: a template is declared with `Template`."""
 
 
 def brief(value: object, most: int = MAX_SHOWN_CHARS) -> str:
     """Return the representation of a value, cut to at most `most` characters."""
     try:
         return repr(value)[:most]
-    # Such as a number of more digits than Python writes.
+    # For example a number with more digits than Python writes.
     except Exception:
-        return f"a {type(value).__name__} that cannot be written out"
+        return f"a {type(value).__name__} without a representation"
 
 
 def kind_of(value: object) -> str:
@@ -379,10 +380,9 @@ def check_types(
     """Raise `error` if an argument has another type. The message, and `problems` of a prompt error, list all of them.
 
     Args:
-        error: Makes the exception from its message.
-        where: What the arguments were given to.
-        **given: For each argument its value, the types it may have, and what they are called. True and False are
-            of no other type than `bool`.
+        error: Function that creates the exception from its message.
+        where: Name of the function or class in errors.
+        **given: Value, valid types and name of the types for each argument. True and False have only the type `bool`.
     """
     problems = [
         Problem(name, f"expected {expected}, got {kind_of(value)}")

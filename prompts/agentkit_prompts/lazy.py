@@ -1,4 +1,4 @@
-"""Packages that export many names, and import a module only when one of its names is read."""
+"""Lazy exports: a package imports a module when one of its names is first read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def exports(
 
 def _unknown_name(package: str, name: str, public: list[str]) -> Exception:
     """Return the error about a name that a package does not export."""
-    # Only errors need these modules.
+    # Import late: only errors need these modules.
     from agentkit_prompts.hints import module_hint
     from agentkit_prompts.names import nearest
 

@@ -45,15 +45,15 @@ MAX_COUNT = 2**63 - 1
 MAX_ENTRIES = 20_000
 """Entries of a list: files of a folder, imports of a configuration, tools of a server."""
 MAX_FOREIGN_NAME_CHARS = 1_000
-"""Characters of a name that came from outside: an attribute in a template, a tool of a server, a type in a schema."""
+"""Characters of an external name: an attribute in a template, a tool of a server, a type in a schema."""
 MAX_PATH_CHARS = 4_096
 """Characters of a path or a web address."""
 MAX_WIRE_NAME_CHARS = 64
-"""Characters of the name of a tool or of a property that every provider takes."""
+"""Characters of the name of a tool or of a property that every provider accepts."""
 MAX_INPUT_BYTES = 64_000_000
 """Bytes of one answer, message or configuration file of a program or server."""
 
-# Size of what people write.
+# Size of files and texts that users write.
 MAX_FILE_BYTES = 1 << 20
 """Bytes of a prompt file."""
 MAX_SOURCE_CHARS = 1_000_000

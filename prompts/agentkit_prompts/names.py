@@ -14,16 +14,16 @@ from agentkit_prompts.limits import MAX_NAME_CHARS
 __all__ = ["misnamed", "nearest", "reject_unknown_fields", "similar", "unknown_fields"]
 
 _MAX_NAMES = 100
-"""Valid names that a name is compared with."""
+"""Maximum number of valid names to compare with a name."""
 _MAX_LISTED = 12
-"""Valid names in a message."""
+"""Maximum number of valid names in a message."""
 
 C = TypeVar("C", bound=type)
 
 
 def similar(name: str, names: Iterable[str], likeness: float = 0.6) -> str | None:
-    """Return the valid name that is most similar to `name`, if the similarity is at least `likeness`, of 1."""
-    # Only errors need it, and the import takes time.
+    """Return the valid name that is most similar to `name`, if the similarity is at least `likeness` (0 to 1)."""
+    # Import late: only errors need this module, and its import is slow.
     from difflib import get_close_matches
 
     matches = get_close_matches(name[:MAX_NAME_CHARS], list(names)[:_MAX_NAMES], 1, likeness)
@@ -40,12 +40,12 @@ def nearest(name: str, names: Iterable[str]) -> str:
         shown += ", ..."
     match = similar(name, valid)
     if match is None:
-        return f"; there is: {shown}"
-    return f"; did you mean {match!r}? There is: {shown}"
+        return f"; valid names: {shown}"
+    return f"; did you mean {match!r}? Valid names: {shown}"
 
 
 def misnamed(what: str, given: Iterable[Any], names: Iterable[str]) -> list[str]:
-    """Return a problem for each of `given` that is not in `names`; `what` is the start of its text."""
+    """Return a problem for each name in `given` that is not in `names`; `what` is the start of its text."""
     valid = list(names)
     return [f"{what} {name!r}{nearest(str(name), valid)}" for name in given if name not in valid]
 

@@ -31,16 +31,16 @@ Text: TypeAlias = Annotated[str, Field(pattern=r"\S")]
 """Text that is not only white space."""
 
 Error: TypeAlias = Callable[[str], Exception]
-"""Returns the exception with a message."""
+"""Function that returns the exception for a message."""
 UnknownError: TypeAlias = Callable[[str, Mapping[str, str | None]], Exception]
-"""Returns the exception with a message, and with the option that may be meant by each unknown option."""
+"""Function that returns the exception for a message and the nearest option of each unknown option."""
 
 T = TypeVar("T")
 
 _CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 _UNKNOWN = "unexpected_keyword_argument"
 _SAYS_ALL = ("missing", "string_pattern_mismatch", "string_too_short", "string_unicode")
-"""Types of errors whose message needs no value."""
+"""Types of errors whose message does not show the value."""
 _EXPECTED = {
     "bool_type": "True or False",
     "callable_type": "a function",
@@ -75,16 +75,16 @@ def options(
     elsewhere: Mapping[str, str] = {},
     kw_only: bool = False,
 ) -> Callable[[type[T]], type[T]]:
-    """Return a decorator that makes a frozen dataclass, whose fields pydantic checks in strict mode.
+    """Return a decorator that creates a frozen dataclass whose fields pydantic checks in strict mode.
 
     Text is never read as a number. A whole number, a `Decimal` or a `Fraction` becomes a float in a field of type
     float, and validators of a field may convert its value. The fields of a dataclass that extends the class are checked
     by its own code.
 
     Args:
-        error: Makes the exception for invalid values.
-        unknown: Makes the exception if an option is unknown; `error` if it is not given.
-        elsewhere: Name of an option in other libraries -> name of our option.
+        error: Function that creates the exception for invalid values.
+        unknown: Function that creates the exception for unknown options; by default `error`.
+        elsewhere: Name of an option in other libraries -> name of the option here.
         kw_only: True if all options are keyword arguments.
     """
 
@@ -94,13 +94,13 @@ def options(
         init = made.__init__
         required = [one.name for one in fields(made) if one.default is MISSING and one.default_factory is MISSING]
         places = sum(not one.kw_only for one in fields(made))
-        # A validator takes milliseconds to build, and most programs use few of the classes.
+        # Build validators late: each takes milliseconds, and most programs use few of the classes.
         validator: Any = None
 
         @wraps(init)
         def checked_init(self: Any, *args: Any, **given: Any) -> None:
             nonlocal validator
-            # Modules make default options at their import, for which no validator needs to be built.
+            # Modules create default options at import, without a validator.
             if not args and not given and not required:
                 init(self)
                 return
@@ -136,7 +136,7 @@ def options(
 def unknown_option(
     where: str, name: str, valid: list[str], elsewhere: Mapping[str, str] = {}
 ) -> tuple[str, str | None]:
-    """Return the problem of an unknown option of `where`, and the name of the option that may be meant."""
+    """Return the problem of an unknown option of `where`, and the name of the nearest option."""
     hint = option_hint(where, name)
     if hint is not None:
         option = hint.partition("=")[0]
@@ -156,7 +156,7 @@ def _error_of(
     unknown: UnknownError | None,
     elsewhere: Mapping[str, str],
 ) -> Exception:
-    """Return our error, which lists all problems of a failed validation."""
+    """Return the error that lists all problems of a failed validation."""
     types = get_type_hints(cls)
     valid = [one.name for one in fields(cls)]
     details = failure.errors(include_url=False)
@@ -194,7 +194,7 @@ def _invalid(details: list[Any], names: list[str], types: Mapping[str, Any]) -> 
     for (name, inner), found in places.items():
         reason = found[0].get("ctx", {}).get("error")
         if isinstance(reason, Picklable) and reason.problems:
-            # A validator of one field can find several problems inside of its value.
+            # A validator of one field can report several problems inside its value.
             for place, text in reason.problems:
                 yield name + place, Problem(name + place, text)
             continue
@@ -231,13 +231,13 @@ def _text(details: list[Any], is_optional: bool) -> str:
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])
     if first["type"] == "multiple_argument_values":
-        return "is given twice"
+        return "is passed twice"
     expected = " or ".join(dict.fromkeys([_expected(detail) for detail in details]))
     if is_optional:
         expected += ", or None"
     if first["type"] in _SAYS_ALL:
         return f"expected {expected}"
-    # A value of another type may be a secret.
+    # A value of another type can be a secret.
     shown = brief(first["input"]) if first["type"] == "literal_error" else kind_of(first["input"])
     return f"expected {expected}, got {shown}"
 

@@ -1,6 +1,6 @@
-"""A YAML loader in which `no`, dates and times are text, keys come once, and nothing is written by alias.
+"""A YAML loader in which `no`, dates and times are text, keys are unique, and aliases are not allowed.
 
-Import this module where it is used: it imports yaml, which takes time.
+Import this module at its use: it imports yaml, which is slow.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _DROPPED = ("tag:yaml.org,2002:timestamp", _BOOL)
 
 
 class StrictLoader(yaml.SafeLoader):
-    """A safe loader in which `no`, dates and times are text, keys come once, and nothing is written by alias."""
+    """A safe loader in which `no`, dates and times are text, keys are unique, and aliases are not allowed."""
 
     depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         self.depth += 1
         if self.check_event(yaml.AliasEvent):
-            # Aliases of aliases grow without end.
-            self.refuse_event("aliases are not allowed: write it out")
+            # Nested aliases grow exponentially.
+            self.refuse_event("aliases are not allowed: repeat the value")
         if self.depth > MAX_DEPTH:
             self.refuse_event(f"nests deeper than {MAX_DEPTH} levels")
         node = super().compose_node(parent, index)
@@ -45,7 +45,7 @@ class StrictLoader(yaml.SafeLoader):
             return super().construct_object(node, deep=deep)
         except (ArithmeticError, LookupError, ValueError):
             # The message of the cause can contain the value, which is a secret in some files.
-            what = f"the value is no {node.tag.rpartition(':')[2][:40]}"
+            what = f"the value is not a {node.tag.rpartition(':')[2][:40]}"
             raise yaml.MarkedYAMLError(None, None, what, node.start_mark) from None
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
@@ -53,7 +53,7 @@ class StrictLoader(yaml.SafeLoader):
         if len(mapping) < len(node.value):
             counted = Counter(str(key.value) for key, _ in node.value)
             twice = ", ".join([key[:80] for key, count in counted.items() if count > 1][:10])
-            what = f"the key {twice} is here twice, with one value lost"
+            what = f"the key {twice} is duplicated"
             raise yaml.MarkedYAMLError(None, None, what, node.start_mark)
         return mapping
 
@@ -63,7 +63,7 @@ class StrictLoader(yaml.SafeLoader):
         if ":" in text:
             return text
         if len(text) > MAX_DIGITS:
-            what = f"a number has at most {MAX_DIGITS:,} digits: quote what is text"
+            what = f"a number has at most {MAX_DIGITS:,} digits: put text in quotes"
             raise yaml.MarkedYAMLError(None, None, what, node.start_mark)
         if node.tag == _FLOAT:
             return self.construct_yaml_float(node)

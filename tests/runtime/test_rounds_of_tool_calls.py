@@ -60,7 +60,7 @@ def test_an_unknown_tool_is_answered_with_the_nearest_names() -> None:
     (result,) = results(calling("ecko"), echo)
     assert (result.status, result.content) == (
         "error",
-        "There is no tool named 'ecko'; did you mean 'echo'? There is: echo.",
+        "There is no tool named 'ecko'; did you mean 'echo'? Valid names: echo.",
     )
 
 

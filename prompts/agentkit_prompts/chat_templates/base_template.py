@@ -1,4 +1,4 @@
-"""The class that the LMDeploy document derives templates from: sampling defaults, and three methods to override."""
+"""Base class of the templates in the LMDeploy document: sampling defaults, and three methods to override."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ _TYPES: dict[str, Callable[[object], bool]] = {
     "Sequence[str]": _is_texts,
     "list[str]": _is_texts,
 }
-"""Tests of the values of fields, by the name of a type in an annotation. A field of another type contains text."""
+"""Type name in an annotation -> test of a field value. A field of another type contains text."""
 
 
 class BaseTemplate:
-    """A chat template as the LMDeploy document writes it: a subclass defines the text of a prompt and a conversation.
+    """Chat template as in the LMDeploy document: a subclass defines the text of a prompt and of a conversation.
 
-    Fields are class attributes with a type, so a subclass may also just restate them, and every field is a keyword of
-    the constructor. `render`, which the rest of agentkit calls, goes through `messages2prompt`.
+    Fields are class attributes with a type. A subclass can redefine them, and every field is a keyword of the
+    constructor. The other packages call `render`, which calls `messages2prompt`.
 
     Raises:
-        ChatTemplateError: A keyword that is no field, or a value that is not of its type; names all of them.
+        ChatTemplateError: A keyword is unknown, or a value has the wrong type; names all of them.
     """
 
     session_len: int | None = 2048
-    """Tokens of context that the model has; None where that differs between models that share the template."""
+    """Maximum context tokens of the model; None if models with this template differ."""
     top_p: float | None = 0.8
     top_k: int | None = None
     temperature: float | None = 0.8
@@ -63,16 +63,16 @@ class BaseTemplate:
     stop_words: Sequence[str] | None = None
     """Texts that end a reply."""
     tool_call_format: str | None = None
-    """Format of the tool calls of the model; see `TOOL_CALL_FORMATS`. None for any of them."""
+    """Format of the tool calls of the model; see `TOOL_CALL_FORMATS`. None for any format."""
 
     label = ""
-    """The file that it is from, if any."""
+    """File of the template, if any."""
     rewrites_text: ClassVar[bool] = True
-    """True if `messages2prompt` may change the text of a message: then the finished text is checked as well."""
+    """True if `messages2prompt` can change the text of a message; the finished text is then checked, too."""
     marker_fields: ClassVar[tuple[str, ...]] = (
         *("system", "eosys", "user", "eoh", "assistant", "eoa", "separator", "tool", "eotool"),
     )
-    """Attributes that hold text put around messages, where a template has them."""
+    """Names of the attributes with text around messages."""
 
     def __init__(self, **fields: Any) -> None:
         check_template_fields(type(self).__name__, fields, self.fields())
@@ -86,7 +86,7 @@ class BaseTemplate:
 
     @classmethod
     def fields(cls) -> dict[str, str]:
-        """Return the fields of this class and the ones it derives from, each with its type."""
+        """Return the fields of this class and of its bases, each with its type."""
         kinds: dict[str, str] = {}
         for base in reversed(cls.__mro__):
             kinds |= {name: str(kind) for name, kind in inspect.get_annotations(base).items()}
@@ -94,15 +94,15 @@ class BaseTemplate:
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
-        """Texts that only the template may write: stop words, and the markers around messages."""
+        """Texts that only the template may write: stop words and message markers."""
         markers = [getattr(self, name, None) for name in self.marker_fields]
         return tokens_and_markers(self.stop_words or (), [marker for marker in markers if isinstance(marker, str)])
 
     def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
-        """Return the text for one prompt of the user: the prompt itself if the model only completes, else decorated.
+        """Return the text for one prompt of the user: unchanged if the model only completes text, else decorated.
 
-        `sequence_start` is True if it opens a conversation; a later one is sent to a server that has the earlier
-        turns in its cache.
+        `sequence_start` is True for the first prompt of a conversation; a later prompt is sent to a server that has
+        cached the earlier turns.
         """
         prompt = read_prompt(prompt, self.title)
         if self.capability == "completion":
@@ -110,20 +110,23 @@ class BaseTemplate:
         return self.decorate_prompt(prompt, sequence_start)
 
     def decorate_prompt(self, prompt: str, sequence_start: bool = True) -> str:
-        """Return the prompt with the markers of the model around it. To override; here the prompt itself."""
+        """Return the prompt between the markers of the model. Subclasses override this method; the default returns the
+        prompt.
+        """
         return prompt
 
     def messages2prompt(self, messages: str | Messages, sequence_start: bool = True) -> str:
-        """Return the text of a conversation that the model replies to. To override; here it takes one prompt as text.
+        """Return the text of a conversation for the model. Subclasses override this method; the default accepts one
+        prompt as text.
 
-        A model that only completes has no roles: it is given the texts of a conversation, one line after the other.
+        A model that only completes text has no roles: its input is the texts of a conversation, one per line.
         """
         if isinstance(messages, str):
             return self.get_prompt(messages, sequence_start)
         if self.capability == "completion":
             return "\n".join(turn["content"] for turn in read_turns(messages, self.title))
         raise ChatTemplateError(
-            f"{self.title}: does not say how a list of messages is written; override messages2prompt",
+            f"{self.title}: does not support a list of messages; override messages2prompt",
             template=self.title,
             name="messages2prompt",
         )
@@ -135,17 +138,17 @@ class BaseTemplate:
         add_generation_prompt: bool = True,
         **kwargs: Any,
     ) -> str:
-        """Return the text that `messages2prompt` makes of the conversation; it gets new plain dicts.
+        """Return the result of `messages2prompt` for the conversation, passed as new plain dicts.
 
-        Tools are passed on where `messages2prompt` has a parameter of that name, and so is every other keyword;
-        keywords it has no parameter for are for other templates and are left out. Without a parameter
-        `add_generation_prompt` the `assistant` marker at the end is taken off again.
+        Tools and other keywords are passed if `messages2prompt` has a parameter of that name; other keywords belong to
+        other templates and are ignored. Without a parameter `add_generation_prompt`, the `assistant` marker at the end
+        is removed.
 
         Raises:
             ChatTemplateError: The template has no place for a part of this conversation; names the reason.
         """
         title = self.title
-        # A subclass may accept any subset of these options, as the LMDeploy document shows.
+        # As in the LMDeploy document, a subclass can accept any subset of these options.
         parameters = inspect.signature(self.messages2prompt).parameters
         turns = read_turns(messages, title)
         if not turns:
@@ -171,14 +174,14 @@ class BaseTemplate:
     def _call_messages2prompt(self, turns: list[Turn], options: dict[str, Any]) -> str:
         title = self.title
         try:
-            # Copies, because a subclass may change the messages it is given.
+            # Copies, because a subclass can change its messages.
             text = self.messages2prompt([{**turn} for turn in turns], **options)
         except ChatTemplateError:
             raise
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
             raise ChatTemplateError(
-                f"{title}: messages2prompt failed with {problem}; it was given {len(turns)} messages", template=title
+                f"{title}: messages2prompt failed with {problem}; it received {len(turns)} messages", template=title
             ) from error
         if not isinstance(text, str):
             raise ChatTemplateError(
@@ -189,11 +192,11 @@ class BaseTemplate:
     def _without_opening(self, text: str, last: Mapping[str, Any]) -> str:
         """Remove the marker after the conversation with which `messages2prompt` opens the reply."""
         opening = getattr(self, "assistant", "")
-        # The last message may end in the same text: then it is unknown which of the two the marker is.
+        # If the last message ends with the same text, the position of the marker is ambiguous.
         if not opening or not text.endswith(opening) or last["content"].endswith(opening):
             raise ChatTemplateError(
-                f"{self.title}: does not know where the conversation ends and the reply starts; "
-                f"give messages2prompt a parameter `add_generation_prompt`",
+                f"{self.title}: cannot find the end of the conversation; add a parameter `add_generation_prompt` to "
+                f"messages2prompt",
                 template=self.title,
                 name="add_generation_prompt",
             )
@@ -214,13 +217,13 @@ def check_template_fields(
     """Check the fields of a template.
 
     Args:
-        title: What the fields are called in the error.
-        given: The values by name.
-        kinds: The annotations of the fields.
-        elsewhere: Where other fields belong, by name.
+        title: Title of the fields in errors.
+        given: Values by name.
+        kinds: Annotations of the fields.
+        elsewhere: Right place of misplaced fields, by name.
 
     Raises:
-        ChatTemplateError: A field is unknown, or a value is not of its type; names all of them.
+        ChatTemplateError: A field is unknown, or a value has the wrong type; names all of them.
     """
     unknown = unknown_fields(title, given, kinds, elsewhere or {})
     wrong = _wrong_types(given, kinds)
@@ -232,7 +235,7 @@ def check_template_fields(
 
 
 def _fits(value: object, kind: str) -> bool:
-    """Return True if a value is of the type in the annotation of a field."""
+    """True if a value has the type in the annotation of a field."""
     # Annotations are text here, because of `from __future__ import annotations`.
     return any(_is_of(value, alternative) for alternative in kind.split(" | "))
 

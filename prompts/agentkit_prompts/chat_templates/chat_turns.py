@@ -1,6 +1,6 @@
-"""Messages as a chat template reads them: plain dicts of a role and text, checked.
+"""Input messages of chat templates: checked plain dicts with a role and text.
 
-What has to change for that is a new dict; the caller's own are only read.
+Changed messages are new dicts; the caller's messages are only read.
 """
 
 from __future__ import annotations
@@ -47,18 +47,19 @@ class Turn(TypedDict):
     tool_calls: NotRequired[list[dict[str, Any]]]
     reasoning_content: NotRequired[str]
     is_silent: NotRequired[bool]
-    """With `first_text`: a message with tool calls has no content at all, which LMDeploy tells from an empty one."""
+    """With `first_text`: True if a message with tool calls has no content. LMDeploy distinguishes it from empty
+    content."""
 
 
 def plain_turns(messages: object, roles: Container[str] | None) -> list[Turn] | None:
-    """Return the messages if each is a plain dict of a role and text only, else None. They need no reading.
+    """Return the messages if each is a plain dict with only a role and text, else None.
 
     `roles` are the accepted roles; None for any.
     """
     if type(messages) is not list and type(messages) is not tuple:
         return None
     for message in messages:
-        # Written in line, because it runs for every message of every rendering.
+        # Inlined, because it runs for every message of every rendering.
         if type(message) is not dict or len(message) != 2:
             return None
         role, content = message.get("role"), message.get("content")
@@ -70,20 +71,20 @@ def plain_turns(messages: object, roles: Container[str] | None) -> list[Turn] | 
 
 
 def has_tool_traffic(turn: Turn) -> bool:
-    """Return True if a message calls tools or is the result of a tool."""
+    """True if a message has tool calls or is a tool result."""
     return "tool_calls" in turn or turn["role"] == "tool"
 
 
 def read_prompt(prompt: object, template: str) -> str:
-    """Return a prompt that is text.
+    """Check that a prompt is text, and return it.
 
     Raises:
-        ChatTemplateError: It is something else.
+        ChatTemplateError: The prompt is not text.
     """
     if not isinstance(prompt, str):
         kind = type(prompt).__name__
         raise ChatTemplateError(
-            f"{template}: expected a prompt as text, got {kind}; messages go to messages2prompt", template=template
+            f"{template}: expected a prompt as text, got {kind}; pass messages to messages2prompt", template=template
         )
     return prompt
 
@@ -91,7 +92,7 @@ def read_prompt(prompt: object, template: str) -> str:
 def no_messages(template: str) -> ChatTemplateError:
     """Return the error for an empty conversation."""
     return ChatTemplateError(
-        f"{template}: there are no messages; a conversation needs at least one",
+        f"{template}: the conversation is empty; pass at least one message",
         template=template,
         problems=[Problem("messages", "empty")],
     )
@@ -105,9 +106,9 @@ def read_turns(
     Args:
         messages: Messages, or mappings in the form of the chat-completions API.
         template: Name of the template, for errors.
-        roles: The roles it knows; None takes any.
-        first_text: Of a list of content parts keep the first text only, as LMDeploy does; otherwise all of them are
-            joined, media as their alt text.
+        roles: Accepted roles; None for any role.
+        first_text: Use only the first text of a list of content parts, as in LMDeploy; otherwise all parts are joined,
+            and media are replaced by their alt text.
 
     Raises:
         ChatTemplateError: Names every message that cannot be read.
@@ -115,7 +116,7 @@ def read_turns(
     if isinstance(messages, str | bytes | Mapping | Message) or not isinstance(messages, Iterable):
         kind = type(messages).__name__
         raise ChatTemplateError(
-            f"{template}: expected a list of messages, got {kind}; put it into a list",
+            f"{template}: expected a list of messages, got {kind}; wrap it in a list",
             template=template,
             problems=[Problem("messages", f"expected a list, got {kind}")],
         )
@@ -126,7 +127,7 @@ def read_turns(
         place = f"messages[{index}]"
         try:
             turns.append(reader.turn(message, place))
-        # A mapping of another class can raise anything.
+        # A custom mapping can raise any exception.
         except Exception as error:
             problems.append(Problem(place, f"cannot be read: {type(error).__name__}: {error}"))
     raise_problems(ChatTemplateError, template, problems, template=template)
@@ -148,24 +149,24 @@ def read_functions(tools: Tools, template: str) -> list[dict[str, Any]]:
 def calls_of(turn: Turn) -> list[tuple[str, Any]]:
     """Return the name and the arguments of each tool call.
 
-    The arguments are the object of their JSON text; text that is no JSON stays text, so that it is not lost.
+    The arguments are the object of their JSON text; text that is not JSON stays text.
     """
     functions = [call["function"] for call in turn.get("tool_calls", ())]
     return [(function["name"], _arguments(function["arguments"])) for function in functions]
 
 
 def call_text(call: ToolCall) -> str:
-    """Return a call as JSON text; arguments that are no JSON are text in it."""
+    """Return a call as JSON text; arguments that are not JSON are a string."""
     return json_text({"name": call.name, "arguments": _arguments(call.arguments)})
 
 
 def json_text(value: object, indent: int | None = None) -> str:
-    """Return `value` as the JSON that models were trained on: characters outside ASCII stay as they are."""
+    """Return `value` as the JSON of training data: characters outside ASCII are not escaped."""
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
 class _TurnReader(NamedTuple):
-    """Reads messages; problems are added to a list."""
+    """Reader of messages, which adds problems to a list."""
 
     problems: Problems
     roles: Collection[str] | None
@@ -187,7 +188,7 @@ class _TurnReader(NamedTuple):
         if calls:
             turn["tool_calls"] = [_wire(call) for call in calls]
             if self.first_text and content is None:
-                # LMDeploy writes a line break after an empty content, and none without content.
+                # LMDeploy writes a line break after empty content, but not without content.
                 turn["is_silent"] = True
         return cast("Turn", {**turn, **self._more_texts(message, place)})
 

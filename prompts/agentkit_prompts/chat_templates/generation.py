@@ -1,4 +1,6 @@
-"""Finds the text of the assistant in a rendered conversation: the spans of `{% generation %}`, or of its messages."""
+"""Loss spans: the text of the assistant in a rendered conversation, from `{% generation %}` blocks or from its
+messages.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +18,24 @@ if TYPE_CHECKING:
 __all__ = ["Spans", "has_generation", "marked_spans", "reply_spans", "shifted", "spans_of"]
 
 Spans: TypeAlias = list[tuple[int, int]]
-"""Start and end, in characters of the text, of what the assistant wrote."""
+"""Start and end, in characters, of each text of the assistant."""
 _Messages: TypeAlias = Sequence[Mapping[str, Any]]
 _Draw: TypeAlias = Callable[[_Messages, bool], str]
 
 
 def has_generation(source: str) -> bool:
-    """Return True if a template marks the text of the model with `{% generation %}`."""
+    """True if a template marks the text of the model with `{% generation %}`."""
     return "generation" in source and "endgeneration" in source
 
 
 def marked_spans(text: str, render: Callable[[tuple[str, str]], str]) -> Spans:
     """Return the spans of the `{% generation %}` blocks of a template in its text.
 
-    The conversation is rendered once more with two characters around each block that the text does not hold. What
-    the template does to the blocks afterwards must leave them where they are.
+    The conversation is rendered again with two unused characters around each block. The template must not move these
+    characters after it writes the block.
 
     Raises:
-        ChatTemplateError: The template changes the text of the blocks after they were written.
+        ChatTemplateError: The template changes the text of the blocks after writing them.
     """
     start, end = islice(unused(text), 2)
     marked = render((start, end))
@@ -41,16 +43,16 @@ def marked_spans(text: str, render: Callable[[tuple[str, str]], str]) -> Spans:
     if spans is None or marked.replace(start, "").replace(end, "") != text:
         raise ChatTemplateError(
             "the template changes the text of its {% generation %} blocks after writing them (by a filter around "
-            "them, or by testing it), so it is unknown where the model's words are; put the blocks outermost",
+            "them, or by testing it), so the loss spans are unknown; use {% generation %} as the outermost block",
             name="generation",
         )
     return spans
 
 
 def _between(text: str, start: str, end: str) -> Spans | None:
-    """Return the spans between marks, as places in the text without them; None if the marks are not in pairs.
+    """Return the spans between marks, as offsets in the text without marks; None if a mark has no partner.
 
-    Only the outermost pairs count. Spans that touch are one.
+    Only the outermost pairs count. Adjacent spans are merged.
     """
     spans: Spans = []
     opened: list[int] = []
@@ -77,13 +79,13 @@ def spans_of(
     tools: Sequence[Mapping[str, Any]] | None = None,
     **kwargs: Any,
 ) -> tuple[str, Spans]:
-    """Return the text of a finished conversation by any chat template, and where in it the assistant speaks.
+    """Return the text of a finished conversation in any chat template, and the spans of the assistant.
 
-    A template may have a method `spans(messages, tools, **kwargs)` of its own; others are asked what they
-    write before and after each reply.
+    A template can define `spans(messages, tools, **kwargs)`. For other templates, the text before and after each reply
+    is rendered.
 
     Raises:
-        ChatTemplateError: The template refuses the conversation, or writes it so that this is unknown.
+        ChatTemplateError: The template refuses the conversation, or the spans are unknown.
     """
     own = getattr(template, "spans", None)
     if callable(own):
@@ -94,10 +96,10 @@ def spans_of(
 
 
 def shifted(spans: Spans, text: str, escaped: str) -> Spans:
-    """Return the spans of `text` as those of `escaped`, which is the same with characters put in between.
+    """Convert spans of `text` to spans of `escaped`, which is `text` with inserted characters.
 
     Raises:
-        ChatTemplateError: It is another text.
+        ChatTemplateError: `escaped` contains different text.
     """
     if text == escaped:
         return spans
@@ -109,7 +111,7 @@ def shifted(spans: Spans, text: str, escaped: str) -> Spans:
         if at < 0:
             raise ChatTemplateError(
                 "the template writes the conversation differently once control tokens in it are escaped, so its loss "
-                "spans are unknown; take them out of the messages"
+                "spans are unknown; remove the tokens from the messages"
             )
         places.append(at)
         at += 1
@@ -117,16 +119,15 @@ def shifted(spans: Spans, text: str, escaped: str) -> Spans:
 
 
 def reply_spans(messages: _Messages, render: _Draw, control_tokens: Sequence[str]) -> tuple[str, Spans]:
-    """Return the text of a conversation whose template has no `{% generation %}`, and what the assistant wrote in it.
+    """Return the text of a conversation, and the spans of the assistant, for a template without `{% generation %}`.
 
-    A model that is asked after the messages before a reply sees those with the generation prompt; what it must write
-    to get to the conversation with the reply is the rest. Both are rendered, and where both are beginnings of the
-    whole text, the rest is the span. A template that writes earlier replies in another way than the last one, or has
-    no such prompt, is shown the reply with two characters around its content that the text does not hold: the span
-    is what stands between them, and the closing token. White space behind a closing token is the template's.
+    The messages before a reply are rendered with the generation prompt, and then with the reply. If both texts are
+    prefixes of the whole text, their difference is the span. If the template writes earlier replies differently, or has
+    no generation prompt, the reply is rendered with two unused characters around its content: the span is the text
+    between them, with the closing token. White space after a closing token is not a part of the span.
 
     Raises:
-        ChatTemplateError: Neither shows where a reply is.
+        ChatTemplateError: Both methods fail to find a reply.
     """
     text = render(messages, False)
     spans: Spans = []
@@ -138,8 +139,8 @@ def reply_spans(messages: _Messages, render: _Draw, control_tokens: Sequence[str
         if span is None:
             raise ChatTemplateError(
                 f"messages[{index}]: the template has no {{% generation %}} blocks, and writes this reply differently "
-                "once the conversation goes on or after a generation prompt, so its loss span is unknown; use the "
-                "training version of the template, with {% generation %} around what the assistant says",
+                "once the conversation continues or after a generation prompt, so its loss span is unknown; use the "
+                "training version of the template, with {% generation %} around the text of the assistant",
                 problems=[Problem(f"messages[{index}]", "unknown loss span")],
             )
         if span[1] > span[0]:
@@ -154,7 +155,7 @@ def _prompted(
         before, after = render(messages[:index], True), render(messages[: index + 1], False)
     except ChatTemplateError:
         return None
-    # Both must be beginnings of the whole text, or the template writes this reply in another way later.
+    # If one is not a prefix of the whole text, the template writes this reply differently later.
     if not (text.startswith(before) and text.startswith(after) and len(before) <= len(after)):
         return None
     reply = after[len(before) :]
@@ -186,6 +187,6 @@ def _marked(
 
 
 def _closed(reply: str, control_tokens: Sequence[str]) -> str:
-    """Return a text up to the control token that ends it, white space aside; nothing without such a token."""
+    """Return a text up to its last control token, if only white space follows; else None."""
     bare = reply.rstrip()
     return bare if bare.endswith(tuple(control_tokens)) else ""

@@ -1,4 +1,4 @@
-"""The words of the name of a model: those that do not change its chat template, and those that may."""
+"""Words in the name of a model that do not change its chat template, and words that can."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _MAKER = re.compile(
     r"|thudm|zai-org|zai|01-ai|lmsys|allenai|baichuan-inc|upstage|llava-hf|liuhaotian|wizardlmteam|unsloth"
     r"|lmstudio-community)_"
 )
-"""The maker, as those who convert models write it in front of the name."""
+"""Maker of a model before its name, as in the names of converted models."""
 _IN_FRONT = re.compile(r"meta|hf|ggml|unsloth|\d+")
 _KNOWN = re.compile(
     # numbers, dates, versions; sizes such as 7b, 8x7b, a3b, e4b, 16e, 128k, 1m
     r"\d+|v\d+|[ae]\d+|[ae]?\d+(x\d+)?[bmke]|tiny|mini|small|medium|large|lite"
-    # what its maker trained it for
+    # purpose of the training by its maker
     r"|base|pt|chat|instruct|it|hf|preview"
-    # in which numbers and which files it is stored
+    # number formats and file formats
     r"|gguf|ggml|awq|gptq|exl[23]|mlx|mlc|onnx|openvino|ov|hqq|aqlm|marlin|torchao|bnb|bitsandbytes|unsloth|imat|imatrix"
     r"|i1|ud|quantized|quant|dynamic|static|block|kv|qat|spinquant|qlora|dwq|eo8|autoround|nvfp4|mxfp4|delta|safetensors"
     r"|(bf|fp|f|int|nf|uint)\d+|w\d+a\d+(kv\d+)?|q\d+f\d+|i?q\d+|\d*bpw|\d+bits?|h\d+|g\d+|\d+g|gs\d+|bin|pth|of"
     r"|k|s|m|l|xs|xl|xxs|xxl|nl|ggmlv\d|\d+x\d+|pytorch|litert|lm|cuda|cpu|directml|unquantized"
-    # where it is kept, and what a server calls it
+    # storage places, and names on servers
     r"|models?|main|latest|text|free|turbo|final|merged|checkpoint|ckpt|snapshots?|output|weights|epoch|step"
-    # the same words, but for its refusals
+    # the same words, without refusals
     r"|abliterated"
 )
 _HASH = re.compile(r"[0-9a-f]{7,64}")
@@ -47,14 +47,14 @@ def parts_of(model: str) -> list[str]:
 
 
 def has_only_known(part: str) -> bool:
-    """Return whether no word of a part of a path names a model, as in `checkpoint-500`."""
+    """True if no word of a part of a path names a model, as in `checkpoint-500`."""
     return _HASH.fullmatch(part) is not None or not _others(part, _KNOWN)
 
 
 def other_words(part: str, start: int, end: int) -> list[str]:
-    """Return the words around `part[start:end]`, the name of a family of models, that may name another model.
+    """Return the words around the family name `part[start:end]` that can name another model.
 
-    Sizes, versions, quantisations and what makers call their own models, such as `instruct`, are none of them.
+    Sizes, versions, quantisations and common words of makers, such as `instruct`, are not included.
     """
     maker = _MAKER.match(part, 0, start)
     front = part[maker.end() if maker else 0 : start]
@@ -66,7 +66,7 @@ def other_words(part: str, start: int, end: int) -> list[str]:
 
 
 def of_another(template: str, words: list[str]) -> str:
-    """Return why a template does not fit a model whose name has other words, and what to do."""
+    """Return the reason why a template does not fit a model whose name has other words, with advice."""
     return (
         f"its name has {', '.join(map(repr, words))[:200]} beside what {template!r} fits, and a model made from "
         "another one may have a template of its own. Give the folder or file of the template that the model ships, or "

@@ -1,6 +1,6 @@
-"""Messages and tools as plain JSON data, in the shapes that a chat template understands.
+"""Conversion of messages and tools to plain JSON data, in the forms that a chat template reads.
 
-`plain` converts as `transformers` does; `normalised` brings messages of any common shape into the shape that a
+`plain` converts values as `transformers` does; `normalised` converts messages of any common form to the form that a
 template reads.
 """
 
@@ -29,11 +29,11 @@ _ATOMS = (str, int, float, bool, type(None))
 
 
 def plain(value: Any) -> Any:
-    """Return `value` rebuilt from plain JSON types; any other becomes a placeholder with the name of its type."""
+    """Return `value` rebuilt from plain JSON types; any other value becomes a placeholder with the name of its type."""
     kind = type(value)
     if kind in _ATOMS:
         return value
-    # Plain types first: asking an abstract class takes long.
+    # Plain types first, because `isinstance` with an abstract class is slow.
     if kind is dict:
         return {plain(key): plain(item) for key, item in value.items()}
     if kind is list:
@@ -47,7 +47,7 @@ def plain(value: Any) -> Any:
 
 
 def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message whose reasoning has every name that templates read it under."""
+    """Return a message with its reasoning under every name that templates read."""
     values = [message[name] for name in REASONING if message.get(name) is not None]
     if not values:
         return message
@@ -58,7 +58,7 @@ def as_mappings(messages: object) -> list[dict[str, Any]]:
     """Return messages as new plain dictionaries.
 
     Raises:
-        ChatTemplateError: They are not a list of messages; names every entry that is not.
+        ChatTemplateError: The value is not a list of messages; names every invalid entry.
     """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
         raise _refusal([Problem("messages", f"expected a list, got {type(messages).__name__}")])
@@ -100,10 +100,10 @@ def as_tools(tools: object) -> list[dict[str, Any]] | None:
 
 
 def flat(place: str, make: Callable[[], T]) -> T:
-    """Return the result of `make`, which walks through data from outside.
+    """Return the result of `make`, which reads external data.
 
     Raises:
-        ChatTemplateError: The data is cyclic, or nests too deeply, or its own code fails.
+        ChatTemplateError: The data is cyclic or nests too deeply, or code of its classes fails.
     """
     try:
         return make()
@@ -120,7 +120,7 @@ def _refusal(problems: Problems) -> ChatTemplateError:
 
 
 def template_message(message: Message) -> dict[str, Any]:
-    """Return a `Message` as templates read it: media as their alt text, thoughts as reasoning."""
+    """Return the template form of a `Message`: media as alt text, thinking as reasoning."""
     result: dict[str, Any] = {"role": message.role, "content": message.content}
     if type(message.content) is tuple:
         result["content"] = [_part(part) for part in message.content]
@@ -165,7 +165,7 @@ def _is_numpy_scalar(value: Any) -> bool:
 
 
 _CONVERTERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (
-    # The methods of the plain type, because a subclass may override them.
+    # Methods of the plain type, because a subclass can override them.
     (_is(str), str.__str__),
     (_is(int), int.__int__),
     (_is(float), float.__float__),
@@ -178,22 +178,22 @@ _CONVERTERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (
     (_is_model, lambda value: value.model_dump()),
     (_is_numpy_scalar, lambda value: value.item()),
 )
-"""Conversions of values of other classes; the first that fits is used."""
+"""Conversions of values of other classes; the first match is used."""
 
 
 def normalised(
     messages: list[dict[str, Any]], content: Callable[[str, str], Form], arguments: Callable[[], Form]
 ) -> list[dict[str, Any]]:
-    """Return messages in the shapes that a template understands; `messages` may be changed.
+    """Return messages in the forms that a template reads; `messages` can be changed.
 
-    Null content becomes empty text, other null fields and empty lists of calls are removed, tool calls get the type
-    and id they lack, and the results of tools the id and name of the call they answer.
+    Null content becomes empty text, other null fields and empty lists of calls are removed, missing types and ids of
+    tool calls are added, and tool results get the id and name of their call.
 
     Args:
         messages: Messages that `as_mappings` returned.
-        content: Returns the form in which the template reads content, given a role and the current form (`text` or
+        content: Function that returns the form of content for the template, for a role and the current form (`text` or
             `parts`).
-        arguments: Returns the form in which the template reads the arguments of tool calls.
+        arguments: Function that returns the form of tool call arguments for the template.
 
     Raises:
         ChatTemplateError: A message has no role, or content that is neither text nor parts. Names all of them.
@@ -213,7 +213,7 @@ class _OpenCall(NamedTuple):
 
 
 class _Normaliser:
-    """Normalises the messages of one conversation in their order."""
+    """Normaliser of the messages of one conversation, in order."""
 
     def __init__(self, content_form: Callable[[str, str], Form], arguments_form: Callable[[], Form]) -> None:
         self.problems: Problems = []
@@ -231,7 +231,7 @@ class _Normaliser:
         if "content" in message:
             message["content"] = self._content(message["content"], role, f"{place}.content")
         else:
-            # Some templates read the content of a message that has none.
+            # Some templates read `content` of every message, so add it if missing.
             message = {"role": role, "content": "", **message}
         if message.get("tool_calls"):
             message["tool_calls"] = self._calls(message["tool_calls"], f"{place}.tool_calls")
@@ -274,16 +274,18 @@ class _Normaliser:
                 self.problems.append(Problem(f"{place}[{index}].function.name", "missing"))
                 continue
             arguments = _arguments(function.get("arguments"), form)
-            # Nine digits: the one form of id that every family of templates accepts.
+            # Nine digits: the only form of id that all template families accept.
             defaults = {"id": f"{self._count + index:09d}", "type": "function"}
             result.append({**defaults, **normal, "function": {**function, "arguments": arguments}})
-        # Results answer the calls of the latest message with calls.
+        # Results belong to the latest message with calls.
         self._open = [_OpenCall(str(call["id"]), call["function"]["name"]) for call in result]
         self._count += len(result)
         return result
 
     def _answer(self, message: dict[str, Any]) -> None:
-        """Add the id and name of its call to a result: the call with its id, or else the first without a result."""
+        """Add the id and name of its call to a result: the call with its id, or else the first call without a
+        result.
+        """
         call_id = message.get("tool_call_id")
         for call in self._open:
             if call_id in (None, call.id):
@@ -302,7 +304,7 @@ def _plain_text(part: dict[str, Any]) -> str:
 
 
 def _wire_call(call: Any) -> dict[str, Any]:
-    """Return a call in the form of a chat-completions request; its name and arguments may also be outermost."""
+    """Return a call in the form of a chat-completions request; its name and arguments can also be top-level keys."""
     if not isinstance(call, dict):
         return {}
     if "function" not in call and "name" in call:
@@ -322,7 +324,7 @@ def _arguments(arguments: Any, form: Form) -> Any:
 
 
 def _as_object(arguments: str) -> Any:
-    """Return the object that a text is; other text as the model wrote it: the template prints it or fails."""
+    """Return the object in a JSON text; return other text unchanged: the template prints it or fails."""
     try:
         value = json.loads(arguments)
     except (ValueError, RecursionError):

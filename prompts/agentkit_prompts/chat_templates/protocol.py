@@ -1,4 +1,4 @@
-"""The protocol of a chat template: messages in, the text that one model was trained on out."""
+"""Protocol of a chat template, which converts messages to the text format of one model."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ Capability = Literal["chat", "completion", "infilling", "python"]
 
 
 FIELDS_ELSEWHERE = {
-    "session_len": "that is session_len= of CompletionModel, or session_len: under model: of an agent file",
+    "session_len": "use session_len= of CompletionModel, or session_len: under model: of an agent file",
     **dict.fromkeys(("counter", "tokenizer"), "tokens are counted by the counter of the agent: Agent(counter=...)"),
 }
-"""The right place of options that are no fields of a template, by name."""
+"""Right place of options that are not fields of a template, by name."""
 TOOLS_IN_PROMPT = (
-    "put the tools in the prompt with ToolPrompt, in a prompt file `kind: tools`, and say there how to write a call: "
-    "calls and results are text then"
+    "put the tools in the prompt with ToolPrompt, in a prompt file `kind: tools`, and describe there how to write a "
+    "call: calls and results are then text"
 )
 """Advice for a template without a place for tools."""
 
 
 class ChatTemplate(Protocol):
-    """Writes a conversation as the text that one model was trained on.
+    """Chat template of a model: converts a conversation to text.
 
-    A template may have `capability`, `session_len` and sampling defaults (`temperature`, `top_p`, `top_k`,
-    `repetition_penalty`) too, and `tool_call_format`: how the model writes tool calls, as `BaseTemplate` does.
-    With `rewrites_text = False` a template promises to write the same control tokens for all texts.
+    A template can also have `capability`, `session_len`, sampling defaults (`temperature`, `top_p`, `top_k`,
+    `repetition_penalty`) and `tool_call_format`, like `BaseTemplate`. With `rewrites_text = False`, a template
+    guarantees the same control tokens for all texts.
     """
 
     @property
@@ -41,7 +41,7 @@ class ChatTemplate(Protocol):
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
-        """Texts that only the template may write: stop words, bos and eos, and the markers around messages."""
+        """Texts that only the template may write: stop words, bos and eos, and message markers."""
         ...
 
     def render(
@@ -51,7 +51,7 @@ class ChatTemplate(Protocol):
         add_generation_prompt: bool = True,
         **kwargs: Any,
     ) -> str:
-        """Return the text of the conversation; with `add_generation_prompt` it ends where the model's reply begins.
+        """Return the text of the conversation; with `add_generation_prompt` it ends with the opening of the reply.
 
         Raises:
             ChatTemplateError: The template has no place for a part of the conversation; names the message.

@@ -1,4 +1,4 @@
-"""The tags around what a model thinks, which it writes into the text of its reply."""
+"""Tags around thinking in the text of a reply."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ REASONING_TAGS = (
     ("<|thought_start|>", "<|thought_end|>"),
     ("◁think▷", "◁/think▷"),
 )
-"""The texts that open and end a thought. The first is often the end of the prompt, and the second alone is written."""
+"""Texts that open and close thinking. The prompt often ends with the opening text, and the model writes only the
+closing text."""
 TRUSTED_TAGS = (
     *_COMMON,
     ("<thought>", "</thought>"),
     ("<|START_THINKING|>", "<|END_THINKING|>"),
 )
-"""Those that a chat template may read out of an earlier reply: they are the model's own there, not untrusted text."""
+"""Tags that a chat template can parse in an earlier reply, where they are trusted text of the model."""
 
 
 def opens_thought(prompt: str) -> bool:
-    """Return True if a prompt ends with the opening of a thought."""
+    """True if a prompt ends with the opening text of thinking."""
     return prompt.rstrip().endswith(tuple([opening for opening, _ in REASONING_TAGS]))

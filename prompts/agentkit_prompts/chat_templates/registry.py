@@ -1,4 +1,4 @@
-"""Chat templates by the name of their model."""
+"""Registry of chat templates, by model name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentkit_prompts.names import nearest, similar
 __all__ = ["CHAT_TEMPLATES", "ChatTemplateRegistry"]
 
 TemplateMaker: TypeAlias = Callable[..., ChatTemplate]
-"""A class or function that makes a template; its keywords override fields."""
+"""Class or function that creates a template; its keywords override fields."""
 
 Maker = TypeVar("Maker", bound=Callable[..., object])
 
@@ -27,14 +27,14 @@ class Fit(NamedTuple):
     name: str
     """Name of the template."""
     other_words: list[str]
-    """Words of the name that may belong to another model; none if the template fits."""
+    """Words of the name that can belong to another model; empty if the template fits."""
 
 
 class ChatTemplateRegistry:
-    """Names, and what makes the template of each.
+    """Template classes and functions by name.
 
     Args:
-        load: Returns templates to begin with and, by name, patterns of the names of their models; asked at first use.
+        load: Function that returns the initial templates and their patterns of model names; called at the first use.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class ChatTemplateRegistry:
         self._matches: dict[str, re.Pattern[str]] = {}
 
     def register_module(self, name: str, *, force: bool = False) -> Callable[[Maker], Maker]:
-        """Return a decorator that registers a class, or a function that makes a template, under `name`.
+        """Return a decorator that registers a class, or a function that creates a template, under `name`.
 
-        Decorators can be stacked: one template, several names. `force` replaces what has the name already; the names
-        that the LMDeploy document registers as its examples can be registered without it.
+        Decorators can be stacked: one template, several names. `force` replaces a registered template; it is not needed
+        for the example names of the LMDeploy document.
 
         Raises:
-            ChatTemplateError: The name is taken or no text, or what is decorated cannot be called.
+            ChatTemplateError: The name is registered already or is not text, or the decorated object is not callable.
         """
         if not isinstance(name, str) or not name.strip():
             raise ChatTemplateError(f"a chat template is registered under a name, got {name!r}", name=str(name))
@@ -70,7 +70,7 @@ class ChatTemplateRegistry:
                 f"choose another one, or replace it with force=True",
                 name=name,
             )
-        # The type of a decorated maker stays; what it returns is not known before it is called.
+        # Keep the type of the decorated object; the type of its result is unknown before a call.
         known[name] = maker  # type: ignore[assignment]
         self._matches.pop(name, None)
         return maker
@@ -91,22 +91,22 @@ class ChatTemplateRegistry:
     def best_match(self, model: str) -> str:
         """Return the name of the template that fits a model's name or path, such as `Qwen/Qwen2.5-7B-Instruct`.
 
-        The name of the model decides, never the organisation in front of it; of a path on disk, the last part that
-        says more than `checkpoint-500`. The template that recognises most of it fits. A name with a word beside that
-        is not of the maker, as in `Hermes-3-Llama-3.1-8B`, fits none: such a model often has a template of its own.
+        The organisation before the name is ignored. In a path, the last part that contains more than a word such as
+        `checkpoint-500` is used. The template with the longest match fits. A name with an unknown word, as in
+        `Hermes-3-Llama-3.1-8B`, fits no template: such a model often has a different template.
 
         Raises:
-            ChatTemplateError: No template is known to fit the model; says which words of its name are not known.
+            ChatTemplateError: No known template fits the model; names the unknown words.
         """
-        return self.fitting(model, f"no chat template is known to fit the model {str(model)!r:.100}")
+        return self.fitting(model, f"no known chat template fits the model {str(model)!r:.100}")
 
     def fitting(self, model: str, problem: str) -> str:
-        """Return the same as `best_match`; its error begins with `problem`."""
+        """Return the result of `best_match`; its error starts with `problem`."""
         closest = self.closest(model)
         if closest is None:
             raise ChatTemplateError(
-                f"{problem}{self._hints(model)}. Give a registered name (CHAT_TEMPLATES has them, "
-                "`agentkit templates` lists them), or the folder or file of the template that the model ships",
+                f"{problem}{self._hints(model)}. Pass a registered name (listed by CHAT_TEMPLATES and `agentkit "
+                f"templates`), or the folder or file of the template of the model",
                 name=str(model),
             )
         if closest.other_words:
@@ -117,11 +117,11 @@ class ChatTemplateRegistry:
     def _hints(self, model: str) -> str:
         last = next(iter(parts_of(str(model))), "")
         hints: list[str] = []
-        # All names are too many to list.
+        # Do not list all names.
         near = similar(last, self)
         if near is not None:
             hints.append(f"did you mean {near!r}?")
-        # Names of one or two letters, such as `yi`, are in too many words.
+        # Skip names of one or two letters, such as `yi`: too many words contain them.
         family = [name for name in self if len(name) > 2 and _family(name) in last]
         if family:
             hints.append(f"of the same family: {', '.join(family)}")
@@ -135,7 +135,7 @@ class ChatTemplateRegistry:
         for part in parts_of(str(model)):
             spans = {name: span for name in self._known() if (span := self._fit(name, part)) is not None}
             if spans:
-                # The template that recognises most of the name fits best.
+                # The longest match is the best match.
                 best = max(spans, key=lambda name: spans[name][1] - spans[name][0])
                 return Fit(best, others + other_words(part, *spans[best]))
             if not has_only_known(part):
@@ -153,8 +153,8 @@ class ChatTemplateRegistry:
         return len(self._known())
 
     def _fit(self, name: str, part: str) -> tuple[int, int] | None:
-        """Return the start and end of the text that a template recognises in a part of a path, or None."""
-        # A template without a pattern fits the model of its own name.
+        """Return the start and end of the match of a template in a part of a path, or None."""
+        # A template without a pattern fits the model with its name.
         pattern = self._matches.get(name) or re.compile(rf"\A{re.escape(name.lower())}\Z")
         match = pattern.search(part)
         return None if match is None else match.span()
@@ -170,7 +170,7 @@ class ChatTemplateRegistry:
 
 
 def _family(name: str) -> str:
-    """Return the letters that a name begins with."""
+    """Return the letters at the start of a name."""
     return "".join(takewhile(str.isalpha, name))
 
 

@@ -1,6 +1,6 @@
-"""The chat template of most models: a marker before and one after each message, as LMDeploy describes its models.
+"""Role-marker templates: a marker before and after each message, as in LMDeploy.
 
-`messages2prompt` writes what LMDeploy writes, also where that leaves something out. `render` leaves nothing out.
+`messages2prompt` writes the same text as LMDeploy, also if it leaves content out. `render` never leaves content out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from agentkit_prompts.limits import MAX_LISTED
 __all__ = ["RoleMarkerTemplate", "Task", "runs_of_results"]
 
 _PLAIN_ROLES = frozenset(("system", "user", "assistant"))
-"""The roles that every template has."""
+"""Roles of every template."""
 _HINT = "templates such as 'internlm2', 'llama3_1' and 'qwen2d5' have one"
 
 _WRITERS = frozenset(("piece", "write", "head", "render", "messages2prompt"))
@@ -37,7 +37,7 @@ _OWN = "agentkit_prompts.chat_templates."
 
 
 class Task(NamedTuple):
-    """The inputs of a template apart from the messages."""
+    """Inputs of a template except the messages."""
 
     markers: Mapping[str, tuple[str, str]]
     """The markers of the template, by role."""
@@ -48,64 +48,64 @@ class Task(NamedTuple):
     add_generation_prompt: bool = True
     enable_thinking: bool | None = None
     strict: bool = True
-    """True if nothing may be left out; otherwise the same is left out as in LMDeploy."""
+    """True to write all content; False to leave out the same content as LMDeploy."""
     is_plain: bool = False
-    """True if each message is text and a role that every template has."""
+    """True if each message is text with a role of every template."""
 
 
 class RoleMarkerTemplate(BaseTemplate):
-    """A template that is fields only. The built-in models are subclasses made of rows of data.
+    """Template defined by fields only. The built-in models are subclasses created from data rows.
 
     A message is written as the marker of its role, its text, and the end of its role: `system` and `eosys`, `user`
-    and `eoh`, `assistant` and `eoa` followed by `separator`, `tool` and `eotool`. A conversation without a system
-    message starts with `meta_instruction` as one, if there is any. When the last message is the assistant's, the
-    model continues it: it is left open.
+    and `eoh`, `assistant` and `eoa` followed by `separator`, `tool` and `eotool`. If a conversation has no system
+    message, it starts with `meta_instruction` as a system message, if not None. If the last message is an assistant
+    message, it is left open and the model continues it.
     """
 
     session_len: int | None = None
     system: str = ""
     meta_instruction: str | None = ""
-    """The system message of a conversation that has none; None for no system message, "" for an empty one."""
+    """Default system message; None for no system message, "" for an empty system message."""
     eosys: str = ""
     user: str = ""
     eoh: str = ""
     assistant: str = ""
     eoa: str = ""
     separator: str = ""
-    """Text between a turn of the assistant and the next turn."""
+    """Text between an assistant message and the next message."""
     tool: str = ""
     eotool: str = ""
     bos: str = ""
-    """Opens a sequence."""
+    """Text that opens a sequence."""
     bos_always: bool = False
-    """True if a list of messages starts with `bos` also when it does not open a sequence."""
+    """True if a list of messages starts with `bos` even if it does not open a sequence."""
     trim_opening: Literal["", "chat", "always"] = ""
-    """If the marker that opens the reply is written without the space at its end: in `get_prompt` with the
-    capability `chat`, or with any; in a list of messages always."""
+    """Capabilities for which `get_prompt` removes the space at the end of the marker that opens the reply: `chat`, or
+    any. In a list of messages the space is always removed."""
     reply_start: str = ""
     """Text after the marker that opens the reply to a list of messages, such as `<think>`."""
     reply_start_when: Literal["always", "sequence_start", "thinking", "not thinking"] = "always"
     special_tokens: Sequence[str] = ()
-    """Special tokens of the model that are no stop words and no markers, such as bos and eos."""
+    """Special tokens of the model that are neither stop words nor markers, such as bos and eos."""
 
     roles: ClassVar[tuple[str, ...]] = ("system", "user", "assistant", "tool")
     writes_tools: ClassVar[bool] = False
     """True if the template has a place for tools and tool calls."""
     leaves_open: ClassVar[bool] = True
-    """True if a message of the assistant at the end is left open, so that the model continues it."""
+    """True if an assistant message at the end is left open, so that the model continues it."""
     code_tokens: ClassVar[tuple[str, ...]] = ()
-    """Control tokens that are in none of the fields."""
+    """Control tokens that are not in other fields."""
     model_tokens: ClassVar[tuple[str, ...]] = ()
-    """Special tokens of the models, as their tokenizers have them; one without its end stands for all that begin so."""
+    """Special tokens of the tokenizers; a token without its end means all tokens with this start."""
     signs: ClassVar[tuple[str, ...] | None] = ()
-    """A message of one text that holds none of these is that text between its markers; None where this is not known,
-    as for a class with its own `piece` that does not say."""
+    """Texts with a special meaning in a message: a message without them is its text between markers. None if unknown,
+    as for a custom class with its own `piece`."""
 
     rewrites_text: ClassVar[bool] = False
-    """True if the template may change the text of a message, as a subclass that writes messages may."""
+    """True if the template can change the text of a message, as a subclass with custom methods can."""
 
     def __init_subclass__(cls) -> None:
-        # A class of a user that overrides one of these methods may change texts, unless it sets this.
+        # A custom class that overrides one of these methods can change texts, unless it sets `rewrites_text`.
         if not _WRITERS.isdisjoint(vars(cls)) and not cls.__module__.startswith(_OWN):
             cls.rewrites_text = "rewrites_text" not in vars(cls) or cls.rewrites_text
         if "piece" in vars(cls) and "signs" not in vars(cls):
@@ -113,7 +113,7 @@ class RoleMarkerTemplate(BaseTemplate):
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
-        """Texts that only the template may write: stop words, special tokens, and the markers around messages."""
+        """Texts that only the template may write: stop words, special tokens, and message markers."""
         tokens = [*(self.stop_words or ()), self.bos, *self.special_tokens, *self.code_tokens, *self.model_tokens]
         return tokens_and_markers(tokens, [getattr(self, name) for name in (*self.marker_fields, "bos", "reply_start")])
 
@@ -125,16 +125,16 @@ class RoleMarkerTemplate(BaseTemplate):
         return tuple([word for text, word in begun if word and not is_at_line_start(text[: text.rindex(word)])])
 
     def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
-        """Return the text for one prompt of the user: the prompt itself if the model only completes, else decorated."""
+        """Return the text for one prompt of the user: unchanged if the model only completes text, else decorated."""
         prompt = read_prompt(prompt, self.title)
         if self.capability != "completion":
             return self.decorate_prompt(prompt, sequence_start)
         return self.bos + prompt if sequence_start else prompt
 
     def decorate_prompt(self, prompt: str, sequence_start: bool = True) -> str:
-        """Return the prompt as a turn of the user and the marker that opens the reply.
+        """Return the prompt as a user message, followed by the marker that opens the reply.
 
-        If it opens a sequence, the system message is before it, otherwise the separator of turns.
+        If it opens a sequence, the system message precedes it, otherwise the separator.
         """
         opening = self.assistant
         if self.trim_opening == "always" or (self.trim_opening == "chat" and self.capability == "chat"):
@@ -154,10 +154,10 @@ class RoleMarkerTemplate(BaseTemplate):
         enable_thinking: bool | None = None,
         **kwargs: Any,
     ) -> str:
-        """Return the text of a conversation, byte for byte as LMDeploy writes it.
+        """Return the text of a conversation, byte for byte equal to the text of LMDeploy.
 
-        That leaves out what its templates have no place for: tools where `writes_tools` is false, and of a list of
-        content parts all but the first text. `render` writes all of it or raises.
+        This text leaves out tools if `writes_tools` is False, and all content parts after the first text. `render`
+        writes all content or raises.
 
         Raises:
             ChatTemplateError: A role is unknown, or a message cannot be read.
@@ -180,15 +180,16 @@ class RoleMarkerTemplate(BaseTemplate):
         enable_thinking: bool | None = None,
         **kwargs: Any,
     ) -> str:
-        """Return the text of the whole conversation; with `add_generation_prompt` it ends where the reply begins.
+        """Return the text of the whole conversation; with `add_generation_prompt` it ends with the opening of the
+        reply.
 
-        Without it the text ends where the last message does. `sequence_start` is True if the messages open a
-        sequence. Keywords it does not know are for other templates.
+        Without it the text ends with the last message. `sequence_start` is True if the messages open a
+        sequence. Unknown keywords are ignored: they belong to other templates.
 
         Raises:
-            ChatTemplateError: The template has no place for something; names every message or tool at fault.
+            ChatTemplateError: The template cannot represent a message or a tool; names all of them.
         """
-        # A subclass writes conversations itself.
+        # The subclass overrides `messages2prompt`.
         if type(self).messages2prompt is not RoleMarkerTemplate.messages2prompt:
             known = {"sequence_start": sequence_start, "enable_thinking": enable_thinking}
             return super().render(messages, tools, add_generation_prompt, **known, **kwargs)
@@ -213,7 +214,7 @@ class RoleMarkerTemplate(BaseTemplate):
         return self.write(turns, task)
 
     def _undecorated(self, turns: list[Turn], tools: Tools | None, sequence_start: bool) -> str:
-        """Return the texts of messages without roles, one line after the other, for a model that does not chat."""
+        """Return the texts of messages without roles, one per line, for a model that only completes text."""
         name = self.title
         if not turns:
             raise no_messages(name)
@@ -226,14 +227,14 @@ class RoleMarkerTemplate(BaseTemplate):
             )
         if self.capability != "completion" and len(turns) > 1:
             raise ChatTemplateError(
-                f"{name}: with the capability {self.capability!r} it takes one prompt, got {len(turns)} messages",
+                f"{name}: with the capability {self.capability!r} it accepts one prompt, got {len(turns)} messages",
                 template=name,
                 problems=[Problem("messages", f"expected 1, got {len(turns)}")],
             )
         return self.get_prompt("\n".join(turn["content"] for turn in turns), sequence_start)
 
     def task(self, tools: Tools | None = None, **asked: Any) -> Task:
-        """Return the inputs of the template apart from the messages: the markers, the tools, and fields by name."""
+        """Return the inputs of the template except the messages: the markers, the tools, and fields by name."""
         if tools is None:
             return Task(self.markers(), **asked)
         functions = read_functions(tools, self.title)
@@ -271,14 +272,14 @@ class RoleMarkerTemplate(BaseTemplate):
 
     @property
     def is_message_by_message(self) -> bool:
-        """True if `render` writes each message on its own, by `piece`, and leaves the texts as they are."""
+        """True if `render` writes each message separately with `piece`, and does not change texts."""
         own, kind = RoleMarkerTemplate, type(self)
         if self.rewrites_text or self.capability not in (None, "chat"):
             return False
         return kind.render is own.render and kind.messages2prompt is own.messages2prompt and kind.write is own.write
 
     def markers(self) -> dict[str, tuple[str, str]]:
-        """Return the texts before and after a message, by role; other forms of a role are called `ROLE FORM`."""
+        """Return the texts before and after a message, by role; other forms of a role have the key `ROLE FORM`."""
         return {
             "system": (self.system, self.eosys),
             "user": (self.user, self.eoh),
@@ -297,7 +298,7 @@ class RoleMarkerTemplate(BaseTemplate):
     def head(self, turns: Sequence[Turn], task: Task) -> list[str]:
         """Return the text before all other messages: one piece, then three for each system message in it.
 
-        The first three are the default system message, or the system message that is the first turn.
+        The first three are the default system message, or the system message at the start.
         """
         bos = self.opening(task)
         if turns and turns[0]["role"] == "system":
@@ -311,12 +312,12 @@ class RoleMarkerTemplate(BaseTemplate):
     def piece(self, turn: Turn, task: Task, recent: bool = False) -> tuple[str, str, str]:
         """Return a message in three pieces: the text before its content, the content, and the text after it.
 
-        It must not read the tools of the task. The texts around the content are one pair of the `markers`.
+        It must not read the tools of the task. The texts around the content are a pair of `markers`.
 
         Args:
             turn: The message.
-            task: The inputs apart from the messages.
-            recent: True if no message of the user follows.
+            task: Inputs except the messages.
+            recent: True if no user message follows.
         """
         begin, end = task.markers[turn["role"]]
         return begin, turn["content"], end
@@ -353,7 +354,7 @@ class RoleMarkerTemplate(BaseTemplate):
         return pieces
 
     def _enclose_results(self, pieces: list[str], first: int, turns: Sequence[Turn]) -> None:
-        """Put the texts around neighbouring results; the pieces of `turns` begin at `first`."""
+        """Add the texts around neighbouring results; the pieces of `turns` start at index `first`."""
         opening, closing = self.results()
         if not opening and not closing:
             return
@@ -368,7 +369,7 @@ class RoleMarkerTemplate(BaseTemplate):
             return end.removesuffix(self.separator)
         if not end and not task.strict:
             return self.ending(task)
-        # LMDeploy opens a thought here too, if the template does so at the start of a sequence.
+        # LMDeploy also opens thinking here, if the template opens thinking at the start of a sequence.
         if not task.strict and self.reply_start_when == "sequence_start":
             return self._reply_start(task)
         return ""
@@ -413,9 +414,9 @@ def runs_of_results(roles: Sequence[str]) -> list[tuple[int, int]]:
 def _set_apart(pieces: list[str]) -> None:
     """Put a line break between two messages that have no marker between them.
 
-    `pieces` are one before all messages, then three for each message.
+    `pieces` contains one piece before all messages, then three for each message.
     """
-    # Every message begins with a marker, or every message ends with one.
+    # Every message starts with a marker, or every message ends with a marker.
     if all(pieces[1::3]) or all(pieces[3::3]):
         return
     for index in range(3, len(pieces) - 1, 3):
@@ -424,7 +425,7 @@ def _set_apart(pieces: list[str]) -> None:
 
 
 def _last_question(turns: Sequence[Turn]) -> int:
-    """Return the position of the last message of the user; the number of messages without one."""
+    """Return the position of the last message of the user; the number of messages if no user message exists."""
     for position in reversed(range(len(turns))):
         if turns[position]["role"] == "user":
             return position

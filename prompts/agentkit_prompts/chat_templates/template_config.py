@@ -1,4 +1,4 @@
-"""A chat template in a file: fields that override those of a registered template, or make a new one."""
+"""Chat template in a file: fields that override a registered template, or define a new template."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __all__ = ["ChatTemplateConfig"]
 @reject_unknown_fields(ChatTemplateError, FIELDS_ELSEWHERE)
 @dataclass(frozen=True, slots=True)
 class ChatTemplateConfig:
-    """The JSON file that LMDeploy takes for a chat template.
+    """Fields of the JSON file of LMDeploy for a chat template.
 
-    `model_name` is a registered template, whose fields the given ones (all that are not None) override, or a name of
-    your own for a template of role markers; that one is not registered, and needs `user` or `assistant`. Without a
-    name the template is the one that fits `model_path`.
+    `model_name` is the name of a registered template, whose fields are overridden by all fields that are not None, or a
+    new name for a role-marker template, which is not registered and requires `user` or `assistant`. Without a name, the
+    template fits `model_path`.
     """
 
     model_name: str | None = None
     model_path: str | None = None
-    """Name or path of the model, whose template is taken where `model_name` is not given."""
+    """Name or path of the model, which selects the template without `model_name`."""
     system: str | None = None
     meta_instruction: str | None = None
     eosys: str | None = None
@@ -50,7 +50,7 @@ class ChatTemplateConfig:
         """Read a file, or JSON text.
 
         Raises:
-            ChatTemplateError: There is no such file, or it holds no JSON object of these fields.
+            ChatTemplateError: The file does not exist, or contains no JSON object with these fields.
         """
         text, where = _read(source)
         try:
@@ -71,11 +71,10 @@ class ChatTemplateConfig:
 
     @property
     def chat_template(self) -> ChatTemplate:
-        """A new template of these fields.
+        """New template with these fields.
 
         Raises:
-            ChatTemplateError: The name is unknown and neither `user` nor `assistant` is given, or the template has no
-                such field.
+            ChatTemplateError: The name is unknown and both `user` and `assistant` are missing, or a field is unknown.
         """
         given = {name: value for name, value in asdict(self).items() if value is not None}
         given.pop("model_path", None)
@@ -88,24 +87,24 @@ class ChatTemplateConfig:
         return RoleMarkerTemplate(**given)
 
     def _require_marker(self) -> None:
-        # Without a marker the name is more likely a misspelt name than a new template.
+        # Without a marker the name is probably misspelt.
         if self.user is None and self.assistant is None:
             near = nearest(str(self.model_name), CHAT_TEMPLATES)
             raise ChatTemplateError(
-                f"model_name {self.model_name!r} is no registered template{near}. "
-                f"A new template needs the markers `user` and `assistant`",
+                f"model_name {self.model_name!r} is not a registered template{near}. "
+                f"A new template requires the markers `user` and `assistant`",
                 name=self.model_name,
             )
 
 
 def _read(source: str | PathLike[str]) -> tuple[str, str]:
-    """Return the text, and what to call it in an error. Text that opens a bracket is JSON, other text is a path."""
+    """Return the text, and its name in errors. Text that starts with a bracket is JSON, other text is a path."""
     if isinstance(source, str) and source.lstrip().startswith(("{", "[")):
         return source, "the JSON text"
     try:
         return read_regular_text(source), str(source)
     except (OSError, ValueError, TypeError) as error:
         raise ChatTemplateError(
-            f"{str(source)[:200]!r}: cannot be read ({error}); give a path or a JSON object as text",
+            f"{str(source)[:200]!r}: cannot be read ({error}); pass a path or a JSON object as text",
             template=str(source),
         ) from error

@@ -1,4 +1,4 @@
-"""Finds a chat template by its name, its model or its file."""
+"""Search for a chat template by name, model or file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agentkit_prompts.system.regular_files import read_regular_text
 __all__ = ["GivenTemplate", "find_chat_template"]
 
 GivenTemplate: TypeAlias = Union["ChatTemplate", ChatTemplateConfig, Path, str]
-"""A chat template, the name of a registered one, the name of a model, a file or the folder of a model."""
+"""A chat template, the name of a registered template or of a model, a file, or the folder of a model."""
 
 _CONFIG = "tokenizer_config.json"
 _BINARY = (".gguf", ".safetensors", ".bin", ".pt")
@@ -28,18 +28,18 @@ def find_chat_template(given: GivenTemplate | None, model: str = "") -> ChatTemp
     """Return the chat template.
 
     Args:
-        given: A template; the name of a registered one; the name of a model that one is registered for; a file: a
-            Jinja template, a `tokenizer_config.json`, or the fields of a `ChatTemplateConfig` as JSON; the folder of a
-            model. None takes the one that fits `model`.
+        given: A template; the name of a registered template or of its model; a file (a Jinja template, a
+            `tokenizer_config.json`, or the fields of a `ChatTemplateConfig` as JSON); or the folder of a model. None
+            selects the template that fits `model`.
         model: Name or path of the model.
 
     Raises:
-        ChatTemplateError: There is no such template, or it cannot be read; says which fit, and what can be given.
+        ChatTemplateError: The template is unknown or cannot be read; lists valid values.
     """
     check_types(ChatTemplateError, "chat_template", model=(model, str, "the name or path of a model"))
     match given:
         case None:
-            return _of_model(model, f"chat_template: none is known to fit the model {model!r:.100}")
+            return _of_model(model, f"chat_template: no known template fits the model {model!r:.100}")
         case ChatTemplateConfig():
             return given.chat_template
         case Path():
@@ -51,15 +51,15 @@ def find_chat_template(given: GivenTemplate | None, model: str = "") -> ChatTemp
 
 
 def _checked(given: ChatTemplate) -> ChatTemplate:
-    # The class is asked first: a property of the instance may take time.
+    # Look at the class first, because a property of the instance can be slow.
     has_tokens = hasattr(type(given), "control_tokens") or hasattr(given, "control_tokens")
     if isinstance(given, type) or not (has_tokens and hasattr(given, "render")):
-        what = repr(given)[:80]
+        received = repr(given)[:80]
         if isinstance(given, type):
-            what = f"the class {given.__name__}, which has to be called"
+            received = f"the class {given.__name__}, pass an instance"
         raise ChatTemplateError(
-            "expected a chat template (with `render` and `control_tokens`) or the name of a registered one, the name "
-            f"of a model, a ChatTemplateConfig or a file, got {what}",
+            "expected a chat template (with `render` and `control_tokens`), the name of a registered template "
+            f"or of a model, a ChatTemplateConfig or a file, got {received}",
             name="chat_template",
         )
     return given
@@ -68,20 +68,22 @@ def _checked(given: ChatTemplate) -> ChatTemplate:
 def _named(name: str) -> ChatTemplate:
     if name in CHAT_TEMPLATES:
         return CHAT_TEMPLATES.get(name)()
-    # Users pass the source of a template here.
+    # A common mistake is the source of a template.
     if "{%" in name or "{{" in name:
         raise ChatTemplateError(
-            f"chat_template: {name[:40]!r}... is the text of a template, expected a name or a file: "
-            "give JinjaChatTemplate(text)",
+            f"chat_template: {name[:40]!r}... is the text of a template, expected a name or a file: pass "
+            f"JinjaChatTemplate(text)",
             name="chat_template",
         )
     if _exists(name):
         return _of_path(Path(name))
-    return _of_model(name, f"unknown chat template {name!r:.100}; nor is it a file, and none fits a model of that name")
+    return _of_model(
+        name, f"unknown chat template {name!r:.100}; it is not a file, and no template fits a model with that name"
+    )
 
 
 def _of_model(model: str, problem: str) -> ChatTemplate:
-    """Return the template that fits a model: the one in its folder, or a registered one."""
+    """Return the template that fits a model: the template in its folder, or a registered template."""
     if model and _exists(model):
         return _of_path(Path(model))
     return CHAT_TEMPLATES.get(CHAT_TEMPLATES.fitting(model, problem))()
@@ -92,7 +94,8 @@ def _of_path(path: Path) -> ChatTemplate:
 
     if path.suffix.lower() in _BINARY:
         raise ChatTemplateError(
-            f"{path}: holds the weights of a model; give the file of its chat template, or a name", template=str(path)
+            f"{path}: contains the weights of a model; pass the file of its chat template, or a name",
+            template=str(path),
         )
     if path.suffix.lower() == ".json" and path.name != _CONFIG and not _has_template(path):
         return _of_fields(path)
@@ -106,7 +109,7 @@ def _of_path(path: Path) -> ChatTemplate:
 
 
 def _name_of_folder(path: Path) -> str | None:
-    """Return the registered template of the folder of a model, which may be older than templates in folders."""
+    """Return the registered template for the folder of a model, because folders of old models contain no template."""
     if not path.is_dir():
         return None
     fit = CHAT_TEMPLATES.closest(str(path.resolve()))
@@ -134,5 +137,5 @@ def _has_template(path: Path) -> bool:
 def _exists(name: str) -> bool:
     try:
         return bool(name) and Path(name).exists()
-    except (OSError, ValueError):  # too long, or a character that no path has
+    except (OSError, ValueError):  # too long, or an invalid character
         return False

@@ -1,4 +1,4 @@
-"""Columns of a row put where a text names them in braces, in one pass: the text of a column is never read again."""
+"""Replacement of `{column}` in a text by values of a row, in one pass: inserted text is not read again."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ Tokens = tuple[tuple[str, str], ...]
 def safe_format(text: str, row: Mapping[str, Any] | None = None, /, **columns: Any) -> str:
     """Return `text` with each `{column}` replaced by `str()` of its value.
 
-    Nothing else in braces means anything: unknown names, `{x!r}`, `{x:>5}` and `{ x }` stay, and `{{x}}` is `{x}`
-    filled within braces. A value that holds `{column}` stays as it is.
+    All other text in braces is unchanged: unknown names, `{x!r}`, `{x:>5}` and `{ x }`. `{{x}}` is the filled `{x}`
+    within braces. A value that contains `{column}` is unchanged.
 
     Args:
         text: Any text.
         row: Column name to value.
-        columns: More of them.
+        columns: Additional columns.
 
     Raises:
-        InContextError: A column has no name that could stand in braces, or its value cannot become text.
+        InContextError: The name of a column cannot be used in braces, or its value cannot become text.
     """
     values = {**(row or {}), **columns}
     return slots(text, tuple(values)).fill(values)
 
 
 class Slots(NamedTuple):
-    """A text cut open where columns go."""
+    """A text split at its columns."""
 
     text: str
-    """As a `%` format; the text itself when no column goes into it."""
+    """The text as a `%` format; the text itself without columns."""
     names: tuple[str, ...]
-    """The columns, in order, as often as they are used."""
+    """The columns, once per use, in order."""
 
     def fill(self, row: Mapping[str, Any]) -> str:
         """Return the text with the columns of `row`.
@@ -57,7 +57,7 @@ class Slots(NamedTuple):
 
 
 def slots(text: str, names: tuple[str, ...], tokens: Tokens = ()) -> Slots:
-    """Cut `text` at each `{name}` of one of these names, and at each token that stands for one."""
+    """Split `text` at each `{name}` of these names, and at each token of a column."""
     pattern, columns = _pattern(names, tokens)
     if pattern is None:
         return Slots(text, ())
@@ -77,7 +77,7 @@ def _pattern(names: tuple[str, ...], tokens: Tokens) -> tuple[re.Pattern[str] | 
     columns.update({token: name for token, name in tokens if name in names})
     if not columns:
         return None, columns
-    # An alternative matches before a longer one that begins with it: the longest has to come first.
+    # Longest alternative first, because a shorter alternative would match its start.
     longest_first = sorted(columns, key=len, reverse=True)
     return re.compile(f"({'|'.join(map(re.escape, longest_first))})"), columns
 
@@ -97,7 +97,7 @@ def _no_text(row: Mapping[str, Any], names: tuple[str, ...], error: Exception) -
     for name in dict.fromkeys(names):
         problems += _problems_of_value(name, row[name])
     shown = "; ".join([problem.text for problem in problems]) or f"{type(error).__name__}: {error}"
-    text = f"columns that cannot become text: {shown}; give strings, or values whose str() works"
+    text = f"columns that cannot become text: {shown}; pass strings, or values whose str() works"
     return InContextError(text, problems=problems)
 
 

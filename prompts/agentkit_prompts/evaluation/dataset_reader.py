@@ -1,4 +1,4 @@
-"""`DatasetReader`: which columns of a dataset are asked, which one is the answer, and which rows are read."""
+"""`DatasetReader`: input columns, answer column, and rows of a dataset."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ class DatasetReader:
         object.__setattr__(self, "input_columns", tuple(names))
 
     def split(self, dataset: Mapping[str, Sequence[Row]] | Sequence[Row]) -> tuple[Sequence[Row], Sequence[Row]]:
-        """Return the rows to take examples from and the rows to ask, each within its range.
+        """Return the training rows and the test rows, each within its range.
 
         Args:
-            dataset: Name of a split to its rows; or rows, which are both.
+            dataset: Rows by split name; or rows for both splits.
 
         Raises:
-            InContextError: A split is not there, or no row has one of the columns; names everything at once.
+            InContextError: A split is missing, or no row contains one of the columns; names all problems.
         """
         train: Sequence[Row]
         test: Sequence[Row]
@@ -81,7 +81,7 @@ class DatasetReader:
         return part_of(train, self.train_range), part_of(test, self.test_range)
 
     def check(self, train: Sequence[Row], test: Sequence[Row]) -> None:
-        """Check that every declared column is in a row of each split; the answer may be unknown in `test`.
+        """Check that a row of each split contains every declared column; `test` can lack the answer.
 
         Raises:
             InContextError: Columns are missing; names all of them.
@@ -115,7 +115,7 @@ class DatasetReader:
         return " ".join([str(row[name]) for name in self.input_columns])
 
     def example(self, number: int, row: Row) -> Example:
-        """Return a row as a worked example, whose id is its number: retrievers choose from these."""
+        """Return a row as a worked example for retrievers; its id is its number."""
         answer = ""
         if self.output_template is not None:
             answer = str(self.output_template.item(row))
@@ -153,7 +153,7 @@ def _problems_of_split(split: str, rows: Sequence[Row], columns: Sequence[str]) 
 
 
 def part_of(rows: Sequence[Any], size: float | str | None) -> Sequence[Any]:
-    """Return some of `rows`, always the same ones.
+    """Return a deterministic subset of `rows`.
 
     Args:
         rows: The rows of a split.
@@ -161,7 +161,7 @@ def part_of(rows: Sequence[Any], size: float | str | None) -> Sequence[Any]:
             such as `"[:16]"`. As in OpenCompass, 0 and numbers that are too large mean all.
 
     Raises:
-        InContextError: `size` is something else.
+        InContextError: `size` is invalid.
     """
     if size is None:
         return rows

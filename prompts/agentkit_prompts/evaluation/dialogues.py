@@ -1,4 +1,4 @@
-"""Rows that are asked as dialogues by an inferencer for chats, whatever their template is."""
+"""Dialogues of an inferencer for chats, for rows of any template."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ _ROLES = {"system": "SYSTEM", "user": "HUMAN", "assistant": REPLY}
 def dialogue_requests(
     template: RowTemplate, reader: DatasetReader, row: Row, infer_mode: InferMode
 ) -> Generator[Any, str | None, list[str | None]]:
-    """Return a generator of the prompts of a dialogue, which is sent the answers: `MultiTurnPromptTemplate.requests`.
+    """Return a generator that yields the prompts of a dialogue and receives the answers, see
+    `MultiTurnPromptTemplate.requests`.
 
-    Of other templates a row whose columns are texts is one turn, one whose columns are lists of texts has a turn for
-    each entry, and a column of messages is the dialogue itself (OpenCompass, `ChatInferencer`).
+    For other templates, a row with text columns is one turn, a row with columns of lists of texts has a turn per entry,
+    and a column of messages is the dialogue (OpenCompass, `ChatInferencer`).
 
     Raises:
-        InContextError: The row makes no turns, or the template cannot be filled.
+        InContextError: The row has no turns, or the template cannot be filled.
     """
     if isinstance(template, MultiTurnPromptTemplate):
         return template.requests(row, infer_mode)
@@ -41,7 +42,7 @@ def _chat(template: RowTemplate, reader: DatasetReader, row: Row) -> list[Item]:
     if len(reader.input_columns) == 1:
         column = reader.input_columns[0]
     messages = columns.get(column)
-    # An empty list is one of texts: it has as many turns as the lists of the other columns.
+    # An empty list counts as a list of texts: the other columns define the number of turns.
     if messages and is_messages(messages):
         return [*_of_messages(messages, f"column {column!r}")]
     if _are(str, columns.values()):
@@ -56,7 +57,7 @@ def _are_lists_of_texts(values: Collection[Any]) -> bool:
 
 
 def _are(kind: type | UnionType, values: Collection[object]) -> bool:
-    """True if there are values, and all of them are of a type."""
+    """True if all values have a type; False without values."""
     return bool(values) and all(isinstance(value, kind) for value in values)
 
 
@@ -97,7 +98,7 @@ def _role_items(prompt: Any) -> list[dict[str, Any]]:
     if isinstance(prompt, str):
         return [_with_role(prompt)]
     if isinstance(prompt, PromptList):
-        # Sections have no meaning here: the turns of all rows become one `round`.
+        # Ignore sections: the turns of all rows become one `round`.
         return [_with_role(item) for item in prompt if item and not is_marker(item)]
     return _of_messages(prompt, "the template")
 

@@ -1,4 +1,4 @@
-"""`InContext`: the prompts of one evaluation, row by row: template, worked examples, and how a model is sent both."""
+"""`InContext`: prompts of one evaluation, from templates, worked examples and the format of a model."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class RowPrompt(NamedTuple):
     ids: tuple[int, ...]
     """Positions of the worked examples among the training rows."""
     prompt: Any
-    """Text, a `PromptList`, or messages: what the template made, before a model is known."""
+    """Result of the template, independent of a model: text, a `PromptList`, or messages."""
     final: Any
     """The input of the model; without a model the prompt itself."""
     turn: int = 0
@@ -64,17 +64,17 @@ class InContext:
     """The prompts of one evaluation (`infer_cfg` and `reader_cfg` of the OpenCompass and AISBench documents).
 
     Args:
-        reader: Which columns are asked, and which one is the answer, which prompts do not show.
-        prompt_template: How a row is asked. The `ice_template` does both when not given.
-        ice_template: How a training row is shown as a worked example.
-        retriever: Chooses the examples: any example selector; none when not given.
-        train: The rows to choose from.
-        inferencer: How the rows are asked: once, turn by turn, or scored, with one prompt for each label.
-        separator: Between two worked examples that are text.
-        end: After the last one; by default a line end, where there are any.
+        reader: Input columns and the answer column, which prompts do not show.
+        prompt_template: Template of a row; by default the `ice_template`.
+        ice_template: Template of a training row as a worked example.
+        retriever: Selector of the examples; no examples by default.
+        train: Rows from which examples are selected.
+        inferencer: Kind of requests: once per row, once per turn, or one scored prompt per label.
+        separator: Text between two worked examples that are text.
+        end: Text after the last example; by default a line end.
 
     Raises:
-        InContextError: The parts do not fit together; names everything at once.
+        InContextError: The parts do not fit together; names all problems.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class InContext:
         return "gen"
 
     def _problems_of_examples(self, name: str) -> Problems:
-        """Return the reasons why the rows cannot be asked after worked examples; `name` is the template that asks."""
+        """Return the reasons why prompts of rows cannot contain worked examples; `name` is the template of rows."""
         if self.inferencer.asks == "dialogue":
             return [Problem("retriever", _NO_EXAMPLES)]
         return misfits(self.prompt_template, self.ice_template, name)
@@ -134,18 +134,19 @@ class InContext:
         train: Sequence[Row] = (),
         embedder: Embedder | None = None,
     ) -> InContext:
-        """Read the dicts of a dataset's configuration as they are shipped.
+        """Read the configuration dicts of a dataset.
 
-        `type` is a class, its name, or its dotted name; classes of the original stand for ours of that name.
+        `type` is a class, its name, or its dotted name; classes of the original suite are replaced by the classes here
+        with the same name.
 
         Args:
             infer_cfg: `prompt_template`, `ice_template`, `retriever`, `inferencer`.
             reader_cfg: `input_columns`, `output_column`, templates, ranges and splits.
             train: The rows that the retriever chooses from.
-            embedder: Makes the vectors of a `TopkRetriever`.
+            embedder: Embedder of a `TopkRetriever`.
 
         Raises:
-            InContextError: A key or type is unknown or a value is wrong; names everything at once.
+            InContextError: A key or type is unknown or a value is invalid; names all problems.
         """
         from agentkit_prompts.evaluation.config.infer_cfg import read_cfg
 
@@ -168,21 +169,22 @@ class InContext:
         Raises:
             InContextError: The retriever failed, or a row lacks an input column.
         """
-        # Fixed rows need no queries: a row without its input columns can still be asked.
+        # Fixed rows need no queries: a row without its input columns can still have a prompt.
         if self._fixed is not None:
             return [tuple(map(int, self._fixed))] * len(rows)
         pool = [self.reader.example(number, row) for number, row in enumerate(self.train)]
         return retrieve(self.retriever, [self.reader.query(row) for row in rows], pool)
 
     def examples(self, ids: Sequence[int], *, keep_separator: bool = True) -> Any:
-        """Return training rows as worked examples: text, a `PromptList`, or messages, as their template makes them.
+        """Return training rows as worked examples, rendered by their template: text, a `PromptList`, or messages.
 
         Args:
             ids: Positions, in the order in which they are shown.
-            keep_separator: Whether the `sep_token` of the template stays in.
+            keep_separator: True to keep the `sep_token` of the template.
 
         Raises:
-            InContextError: There is no template, an id is no row, or rows lack the answer that chooses their label.
+            InContextError: The template is missing, an id is out of range, or rows lack the answer that selects their
+                label.
         """
         if not ids:
             return self.end
@@ -200,7 +202,7 @@ class InContext:
     def _joined_turns(self, items: Sequence[Any]) -> PromptList:
         examples = PromptList()
         for item in items:
-            # OpenCompass joins a text and the separator after it, but keeps the separator after turns apart.
+            # OpenCompass joins a text with its separator, but the separator after turns is a separate item.
             if isinstance(item, str):
                 examples.append(item + self.separator)
                 continue
@@ -211,7 +213,7 @@ class InContext:
         return examples
 
     def _example(self, template: RowTemplate, number: int, keep_separator: bool) -> Any:
-        """Return a training row as its template makes it; each is made once."""
+        """Return a training row rendered by its template; each row is rendered once."""
         key = (number, keep_separator)
         if key not in self._shown:
             row, answer = self.train[number], self.reader.output_column
@@ -222,18 +224,18 @@ class InContext:
     def prompt(
         self, row: Row, ids: Sequence[int] | None = None, label: Any = None, *, keep_separator: bool | None = None
     ) -> Any:
-        """Return the prompt of a row as the template makes it: text, a `PromptList`, or messages.
+        """Return the prompt of a row rendered by its template: text, a `PromptList`, or messages.
 
-        Of a dialogue it is the whole one, its answers included; `requests` asks it turn by turn.
+        For a dialogue, it is the whole dialogue with its answers; `requests` yields single turns.
 
         Args:
             row: Column name to value.
-            ids: The training rows to show; those that the retriever chooses for this row alone when not given.
-            label: What is scored, in mode `ppl`.
-            keep_separator: Whether examples keep the separators of their template; in mode `ppl` when not given.
+            ids: Training rows to show; by default selected by the retriever for this row.
+            label: Label to score, in mode `ppl`.
+            keep_separator: True to keep the separators of the template in examples; by default only in mode `ppl`.
 
         Raises:
-            InContextError: There is no such label or row, or the examples do not fit the template.
+            InContextError: The label or row is unknown, or the examples do not fit the template.
         """
         template, is_scored = self.prompt_template, self.mode == "ppl"
         if ids is None:
@@ -251,16 +253,16 @@ class InContext:
         return prompt
 
     def requests(self, row: Row, ids: Sequence[int] | None = None) -> Generator[Any, str | None, list[str | None]]:
-        """Yield the prompts that ask a row, as its template makes them, and be sent the answer to each.
+        """Yield the prompts of a row, rendered by its template; the caller sends the answer to each.
 
-        A row is one request, and a dialogue one for each turn that its `infer_mode` asks; None stands for the answer of
-        a request that failed.
+        A row is one request; a dialogue is one request for each turn of its `infer_mode`. None is the answer of a
+        failed request.
 
         Returns:
-            What was sent back, in order.
+            The answers, in order.
 
         Raises:
-            InContextError: As `prompt`; or the row has no dialogue, or not the answers that its turns need.
+            InContextError: As `prompt`; or the row has no dialogue, or lacks answers for its turns.
         """
         mode = self.inferencer.mode
         if mode is None:
@@ -270,14 +272,14 @@ class InContext:
         return (yield from dialogue_requests(self.prompt_template, self.reader, row, mode))
 
     def written(self, prompt: Any, model: MetaParser | ChatTemplate | None = None) -> Any:
-        """Return a prompt as input of a model: text, or messages, as its template makes them.
+        """Return a prompt as input of a model: text or messages.
 
         Args:
             prompt: What `prompt` or `requests` returned.
             model: A meta template, or any chat template; None joins the texts of the prompt by newlines.
 
         Raises:
-            InContextError: The model has no role that the prompt has.
+            InContextError: The model lacks a role of the prompt.
         """
         if model is None:
             model = MetaTemplate()
@@ -294,13 +296,13 @@ class InContext:
         ids: Sequence[int] | None = None,
         label: Any = None,
     ) -> Any:
-        """Return a row as input of a model: text, or messages, as its template makes them.
+        """Return a row as input of a model: text or messages.
 
         Args:
             row: Column name to value.
             model: As for `written`.
             ids: As for `prompt`.
-            label: What is scored, in mode `ppl`.
+            label: Label to score, in mode `ppl`.
 
         Raises:
             InContextError: As `prompt` and `written`.
@@ -308,17 +310,17 @@ class InContext:
         return self.written(self.prompt(row, ids, label, keep_separator=False), model)
 
     def prompts(self, rows: Sequence[Row], model: MetaParser | ChatTemplate | None = None) -> Iterator[RowPrompt]:
-        """Yield the prompts of all rows, in mode `ppl` one for each label; examples are retrieved first.
+        """Yield the prompts of all rows, in mode `ppl` one prompt per label; examples are retrieved first.
 
         Raises:
-            InContextError: As `final`; or a declared column is in no row, or the prompts of a dialogue need the answers
-                of the model: `requests` takes them.
+            InContextError: As `final`; or no row contains a declared column, or the prompts of a dialogue require
+                answers of the model, see `requests`.
         """
         self.reader.check((), rows)
         if self.inferencer.mode == "every":
             raise InContextError(
-                "infer_mode 'every' asks each turn after the model's own answers: run the evaluation with a model, or "
-                "send the answers to `requests`; 'every_with_gt' and 'last' need none",
+                "infer_mode 'every' requires the answers of the model for each turn: run the evaluation with a model, "
+                "or send the answers to `requests`; 'every_with_gt' and 'last' require no answers",
                 name="infer_mode",
                 value="every",
             )
@@ -351,16 +353,17 @@ class InContext:
     def samples(
         self, rows: Sequence[Row], chat_template: GivenTemplate | None = None, **kwargs: Any
     ) -> Iterator[dict[str, Any]]:
-        """Yield a fine-tuning row for each row: its prompt as the model is sent it, and the true answer as reply.
+        """Yield a fine-tuning row for each row: the prompt as sent to the model, and the true answer as reply.
 
         Args:
             rows: Rows with the output column.
-            chat_template: As for `Composition.to_sample`; with one that only completes text, such as `base`, the answer
-                is right behind the prompt. The `loss_spans` are those of the reply, not of worked examples.
-            kwargs: Anything else the template reads.
+            chat_template: As for `Composition.to_sample`; with a template that only completes text, such as `base`, the
+                answer directly follows the prompt. `loss_spans` cover the reply, not worked examples.
+            kwargs: Other values that the template reads.
 
         Raises:
-            InContextError: They are no rows, one lacks its answer, or the evaluation scores labels or asks by turns.
+            InContextError: The rows are invalid, a row lacks its answer, or the evaluation scores labels or has several
+                turns.
             ChatTemplateError: The template refuses a prompt.
         """
         answer = answer_column(self.reader, self.inferencer, rows)
@@ -394,8 +397,8 @@ class InContext:
         template, size = self.ice_template, len(self.train)
         if template is None:
             raise InContextError(
-                f"{len(ids)} rows are chosen as worked examples without an ice_template to show them; "
-                "give one, or retrieve none (ZeroRetriever)",
+                f"{len(ids)} rows are selected as worked examples without an ice_template; pass one, or use a "
+                f"ZeroRetriever",
                 name="ice_template",
             )
         odd = ", ".join([repr(number) for number in ids if type(number) is not int or number not in range(size)])
@@ -429,9 +432,9 @@ def _distinct(values: Sequence[Any]) -> list[Any]:
 
 
 def _asked_with(prompt_template: RowTemplate | None, ice_template: RowTemplate | None) -> RowTemplate:
-    """Return the template that asks: without one, the template of the examples."""
+    """Return the template of rows; by default the template of the examples."""
     template = ice_template if prompt_template is None else prompt_template
     if template is None:
-        text = "missing, and so is ice_template: give one of them"
+        text = "missing, and so is ice_template: pass one of them"
         raise error_of_problems(InContextError, "infer_cfg", [Problem("prompt_template", text)])
     return template

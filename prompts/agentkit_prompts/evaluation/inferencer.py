@@ -1,4 +1,4 @@
-"""`Inferencer`: how the rows of an evaluation are asked, and what the model may answer, as configurations say it."""
+"""`Inferencer`: settings of the requests and replies of an evaluation, as in configurations."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from agentkit_prompts.names import nearest
 __all__ = ["ASKED", "Asks", "Inferencer"]
 
 Asks: TypeAlias = Literal["gen", "dialogue", "ppl", "ll"]
-"""`gen`: one request per row. `dialogue`: turn by turn. `ppl`: one text per label, scored as a whole. `ll`: likewise,
-of which the text of the column `cont` alone is scored."""
+"""`gen`: one request per row. `dialogue`: turn by turn. `ppl`: one text per label, scored as a whole. `ll`: the same,
+but only the text of the column `cont` is scored."""
 
 ASKED: Mapping[str, Asks] = {
     "GenInferencer": "gen",
@@ -28,14 +28,14 @@ ASKED: Mapping[str, Asks] = {
     "PPLInferencer": "ppl",
     "LLInferencer": "ll",
 }
-"""Name of an inferencer that can be run -> how it asks."""
+"""Name of an inferencer that can be run -> kind of its requests."""
 
 BUILT = (
     *("AgentInferencer", "AttackInferencer", "BFCLV3FunctionCallInferencer", "CLPInferencer", "ChatMLInferencer"),
     *("GLMChoiceInferencer", "InferencePPLOnlyInferencer", "LMMGenInferencer", "MinKPercentInferencer"),
     *("PPLOnlyInferencer", "ParallelChatMLInferencer", "SCInferencer", "SWCELossInferencer", "ToTInferencer"),
 )
-"""Names of inferencers whose prompts are built and which nothing here runs."""
+"""Names of inferencers whose prompts are built, but which cannot be run here."""
 
 _DEFAULT_MODES: Mapping[str, InferMode] = {
     "ChatInferencer": "last",
@@ -51,7 +51,7 @@ _GENERATION: Mapping[str, str] = {
 _FILES = ("output_json_filepath", "output_json_filename")
 _OUT = "the answers go to the file that `run(..., out=)` names"
 _MEANINGLESS = ("save_every",)
-"""Keys of the originals that change nothing here: every answer is written when it arrives."""
+"""Keys of the original classes without effect here: every answer is written when it arrives."""
 
 
 def _is_count(value: object) -> bool:
@@ -86,20 +86,19 @@ _OPTIONAL = frozenset(_CHECKS) - {"stopping_criteria", "gen_field_replace_token"
 class Inferencer:
     """Settings of the requests for rows (`inferencer` of the OpenCompass and AISBench documents).
 
-    None leaves a setting to the model.
+    None uses the default of the model.
 
     Raises:
-        InContextError: There is no inferencer of that name, or a field has the wrong value or no meaning for it; names
-            everything at once.
+        InContextError: The inferencer is unknown, or a field is invalid or not supported by it; names all problems.
     """
 
     name: str = "GenInferencer"
-    """The class of the original; see `ASKED` for those that can be run."""
+    """Name of the original class; see `ASKED` for classes that can be run."""
     infer_mode: InferMode | None = None
-    """Turns of a dialogue that are asked, and the source of the answers before them; by default `last` for
+    """Requested turns of a dialogue, and the source of earlier answers; by default `last` for
     `ChatInferencer` and `every` for `MultiTurnGenInferencer`."""
     max_out_len: int | Sequence[int] | None = None
-    """Tokens of a reply at most; a list has one number for each turn."""
+    """Maximum tokens of a reply; a list contains one number per turn."""
     min_out_len: int | None = None
     """Tokens of a reply at least."""
     stopping_criteria: Sequence[str] = ()
@@ -107,7 +106,7 @@ class Inferencer:
     batch_size: int | None = None
     """Requests at once."""
     max_seq_len: int | None = None
-    """Tokens of a prompt at most: worked examples are left out, the last one first, until it fits."""
+    """Maximum tokens of a prompt: worked examples are removed from the end until it fits."""
     gen_field_replace_token: str = ""
     """Text at the place of the answer."""
     labels: Sequence[Any] | None = None
@@ -120,7 +119,9 @@ class Inferencer:
     def __post_init__(self) -> None:
         names = (*ASKED, *BUILT)
         if not isinstance(self.name, str) or self.name not in names:
-            text = f"unknown inferencer {self.name!r:.80}{nearest(str(self.name), names)}; run are {', '.join(ASKED)}"
+            text = (
+                f"unknown inferencer {self.name!r:.80}{nearest(str(self.name), names)}; valid names: {', '.join(ASKED)}"
+            )
             raise InContextError(text, name="name", value=brief(self.name))
         problems = self._problems_of_values() + self._problems_of_use() + _generation_problems(self.generation_kwargs)
         raise_problems(InContextError, f"inferencer {self.name}", problems)
@@ -141,7 +142,7 @@ class Inferencer:
         has_lengths = isinstance(self.max_out_len, list | tuple) and len(self.max_out_len) > 1
         misuses = (
             ("infer_mode", self.infer_mode is not None, ("dialogue", None), f"is for {', '.join(_DEFAULT_MODES)}"),
-            ("max_out_len", has_lengths, ("dialogue",), "has a number for each turn, and one turn is asked"),
+            ("max_out_len", has_lengths, ("dialogue",), "has a number for each turn, but only one turn is requested"),
             ("labels", self.labels is not None, ("ppl", "ll", None), "is for PPLInferencer and LLInferencer"),
             ("normalizing_str", self.normalizing_str is not None, ("ppl",), "is for PPLInferencer"),
         )
@@ -154,7 +155,7 @@ class Inferencer:
 
     @property
     def mode(self) -> InferMode | None:
-        """Turns of a dialogue that are asked; None if each row is one request."""
+        """Requested turns of a dialogue; None if each row is one request."""
         if self.asks != "dialogue":
             return None
         return self.infer_mode or _DEFAULT_MODES.get(self.name)
@@ -173,18 +174,20 @@ class Inferencer:
         problems += [Problem(key, _OUT) for key in _FILES if key in cfg]
         raise_problems(InContextError, f"inferencer {name}", problems)
         options = {key: cfg[key] for key in own & cfg.keys()}
-        # Some shipped files have labels although nothing is scored.
+        # Some shipped files contain labels without scoring.
         if name == "GenInferencer" and options.pop("labels", None) is not None:
-            text = "inferencer GenInferencer: labels have no meaning for it and are left out"
+            text = "inferencer GenInferencer: labels have no effect and are ignored"
             warn(InContextWarning(text, name="labels"))
         return cls(name=name, **options, generation_kwargs=_sampling(cfg))
 
 
 def _sampling(cfg: Mapping[str, Any]) -> Any:
-    """Return the sampling settings of a configuration: those next to `generation_kwargs` replace those in it."""
+    """Return the sampling settings of a configuration: settings next to `generation_kwargs` override settings inside
+    it.
+    """
     sampling = cfg.get("generation_kwargs", {})
     outer = {key: value for key, value in cfg.items() if key in _GENERATION}
-    # Without outer settings a value that is no dict stays as it is, for the check of the class.
+    # Without outer settings, a value that is not a dict is unchanged: the class checks it.
     if outer:
         return {**sampling, **outer}
     return sampling

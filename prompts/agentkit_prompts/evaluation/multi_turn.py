@@ -1,6 +1,6 @@
-"""`MultiTurnPromptTemplate`: a row with several questions becomes a dialogue, asked turn by turn.
+"""`MultiTurnPromptTemplate`: dialogue of a row with several questions, requested turn by turn.
 
-The document: AISBench, multi-turn prompt. Nothing here calls a model: `requests` yields prompts and is sent answers.
+The document: AISBench, multi-turn prompt. This module calls no model: `requests` yields prompts and receives answers.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from agentkit_prompts.names import nearest
 __all__ = ["REPLY", "InferMode", "MultiTurnPromptTemplate", "in_turns"]
 
 InferMode: TypeAlias = Literal["every", "every_with_gt", "last"]
-"""`every`: each turn is asked, after the model's own answers. `every_with_gt`: each turn, after the true answers.
-`last`: the last turn alone, after the true answers."""
+"""`every`: request each turn after the answers of the model. `every_with_gt`: each turn after the true answers. `last`:
+only the last turn, after the true answers."""
 
 REPLY = "BOT"
 """The role whose items are the answers of the model."""
@@ -51,7 +51,7 @@ def _check_answer(number: int, answer: object) -> None:
     if not isinstance(answer, str | None):
         kind = type(answer).__name__
         raise InContextError(
-            f"MultiTurnPromptTemplate: the answer to request {number} must be text, or None when it failed, got {kind}",
+            f"MultiTurnPromptTemplate: the answer to request {number} must be text, or None if it failed, got {kind}",
             name=f"request {number}",
             value=kind,
         )
@@ -60,13 +60,13 @@ def _check_answer(number: int, answer: object) -> None:
 class MultiTurnPromptTemplate(RowTemplate):
     """A dialogue whose `round` is repeated for each question of a row (AISBench document).
 
-    The columns `question` and `answer` hold lists, one entry for each turn. The items of role BOT are the answers.
+    The columns `question` and `answer` contain lists with one entry per turn. The items of role BOT are the answers.
 
     Args:
         template: `begin`, `round` and `end`, of texts and role items.
 
     Raises:
-        InContextError: It is not like that; names everything.
+        InContextError: The template has another form; names all problems.
     """
 
     def __init__(self, template: Mapping[str, Any]) -> None:
@@ -76,12 +76,12 @@ class MultiTurnPromptTemplate(RowTemplate):
     def item(
         self, row: Mapping[str, Any], *, ice: object = "", hide: str | None = None, instead: str = ""
     ) -> PromptList:
-        """Return the whole dialogue with its true answers: the questions that have one.
+        """Return the dialogue of all questions with a true answer.
 
-        `hide` and `instead` change nothing: `requests` decides which answers a model sees.
+        `hide` and `instead` have no effect: `requests` selects the answers in a prompt.
 
         Raises:
-            InContextError: The row has no questions or answers, or there are worked examples.
+            InContextError: The row has no questions or answers, or `ice` is not empty.
         """
         if ice:
             raise InContextError(
@@ -95,17 +95,17 @@ class MultiTurnPromptTemplate(RowTemplate):
     def requests(
         self, row: Mapping[str, Any], infer_mode: InferMode = "every"
     ) -> Generator[PromptList, str | None, list[str | None]]:
-        """Yield the prompt of each request; send back the model's answer, or None when the request failed.
+        """Yield the prompt of each request and receive the answer of the model, or None for a failed request.
 
         A failed request ends the dialogue in mode `every`, whose next turn would need its answer. A row without
-        questions, and a dialogue without items of role BOT, makes no request.
+        questions, and a dialogue without items of role BOT, has no request.
 
         Returns:
-            What was sent back, in order.
+            The answers, in order.
 
         Raises:
-            InContextError: The mode is unknown, the row lacks a column, an answer is missing that a turn needs, or
-                what was sent back is no text.
+            InContextError: The mode is unknown, the row lacks a column, an answer is missing that a turn needs, or an
+                answer is not text.
         """
         modes = get_args(InferMode)
         if infer_mode not in modes:
@@ -124,14 +124,14 @@ class MultiTurnPromptTemplate(RowTemplate):
         questions, answers = _columns(row, ("question", "answer"))
         if not len(questions) - 1 <= len(answers) <= len(questions):
             raise InContextError(
-                f"MultiTurnPromptTemplate: mode {infer_mode!r} needs an answer to each question, but the last may lack "
-                f"it; the row has {len(questions)} questions and {len(answers)} answers",
+                f"MultiTurnPromptTemplate: mode {infer_mode!r} requires an answer to each question except the last; "
+                f"the row has {len(questions)} questions and {len(answers)} answers",
                 name="answer",
             )
         return questions, answers
 
     def _pairs(self, row: Mapping[str, Any]) -> list[tuple[Any, Any]]:
-        """Return the questions of a row that have an answer, with it; warn of the others."""
+        """Return the pairs of question and answer of a row; warn of questions without an answer."""
         questions, answers = _columns(row, ("question", "answer"))
         if len(questions) != len(answers):
             text = (
@@ -147,7 +147,7 @@ class MultiTurnPromptTemplate(RowTemplate):
         return [item for values in rows for item in _filled(self.template["round"], values)]
 
     def _prompt(self, row: Mapping[str, Any], chat: Sequence[Item]) -> PromptList:
-        """Return a dialogue between what begins and what ends it."""
+        """Return a dialogue with its `begin` and `end` sections."""
         fixed = {name: value for name, value in row.items() if name not in ("question", "answer")}
         begin, end = (self._section(name, fixed) for name in ("begin", "end"))
         return PromptList([*begin, *section("round", copies(chat)), *end])
@@ -173,7 +173,7 @@ def _columns(row: Mapping[str, Any], names: Sequence[str]) -> list[list[Any]]:
 
 def _problems_of_column(name: str, row: Mapping[str, Any]) -> Problems:
     if name not in row:
-        return [Problem(name, f"no such column; columns: {', '.join(map(str, row)) or 'none'}")]
+        return [Problem(name, f"unknown column; valid columns: {', '.join(map(str, row)) or 'none'}")]
     if isinstance(row[name], str):
         text = f"column {name!r} is text, so each character is a turn; make it a list"
         warn(InContextWarning(f"MultiTurnPromptTemplate: {text}", name=name))

@@ -1,4 +1,4 @@
-"""`MMPromptTemplate`: a row whose content mixes text, images, videos and audio becomes a prompt of content parts.
+"""`MMPromptTemplate`: prompt of content parts for a row with text, images, videos and audio.
 
 The document: AISBench, multimodal prompt.
 """
@@ -22,7 +22,7 @@ KINDS = {"text": "question", "image": "image", "video": "video", "audio": "audio
 """Kind of content -> its placeholder in a part of that kind."""
 
 _STARTS = {f"<AIS_{kind.upper()}_START>": kind for kind in KINDS}
-"""Tag -> the kind of content that it begins."""
+"""Tag -> the kind of content after it."""
 
 _END = "<AIS_CONTENT_TAG>"
 """Tag after each piece."""
@@ -33,23 +33,25 @@ _TWO_SCHEMES = re.compile(r"(?:file://|data:[^,]{0,80};base64,)(?:file|https?|da
 """An address after `file://`, or in place of base64."""
 
 _CONTENT = ("content", "question")
-"""Columns that hold the tagged content: the first that a row has."""
+"""Columns of the tagged content; the first existing column is used."""
 
 
 class MMPromptTemplate(PromptTemplate):
-    """A dialogue whose items have `prompt_mm`: for each kind of content the part that is sent (AISBench document).
+    """A dialogue whose items have `prompt_mm`: the content part for each kind of content (AISBench document).
 
-    A row's column `content`, else `question`, holds pieces between tags, `<AIS_IMAGE_START>...<AIS_CONTENT_TAG>`.
-    Each piece becomes one part, in order: a copy of the item's part of that kind, in which `{question}` is the text,
-    `{image}`, `{video}` or `{audio}` the address or the base64 data, and any other `{column}` the value of the row.
-    Content without tags is text. An item's plain `prompt` is filled as in every template.
+    The column `content`, else `question`, of a row contains pieces between tags,
+    `<AIS_IMAGE_START>...<AIS_CONTENT_TAG>`. Each piece becomes one part, in order: a copy of the part for its kind, in
+    which `{question}` is the text, `{image}`, `{video}` or `{audio}` the address or base64 data, and any other
+    `{column}` the value of the row. Content without tags is text. An item's plain `prompt` is filled as in every
+    template.
 
     Args:
         template: `begin`, `round` and `end`, of texts and role items.
-        ice_token: Where worked examples go.
+        ice_token: Place of worked examples.
 
     Raises:
-        InContextError: It is not like that, or `prompt_mm` has a kind of content that is unknown; names everything.
+        InContextError: The template has another form, or `prompt_mm` contains an unknown kind of content; names all
+            problems.
     """
 
     def __init__(self, template: Mapping[str, Any], ice_token: str | None = None) -> None:
@@ -95,8 +97,8 @@ def _tagged_text(row: Mapping[str, Any]) -> tuple[str, str]:
     name = next((name for name in _CONTENT if name in row), None)
     if name is None:
         raise InContextError(
-            f"MMPromptTemplate: the row has no column {' or '.join(map(repr, _CONTENT))}, which contains the text "
-            f"and media to show; columns: {', '.join(map(str, row)) or 'none'}",
+            f"MMPromptTemplate: the row has no column {' or '.join(map(repr, _CONTENT))}, with the text and media; "
+            f"columns: {', '.join(map(str, row)) or 'none'}",
             name="content",
         )
     text = row[name]
@@ -122,13 +124,10 @@ def _problems_of_parts(parts: object) -> Problems:
 
 
 def _parts(parts: Mapping[str, Any], content: Sequence[tuple[str, str]], row: Mapping[str, Any]) -> list[Any]:
-    """Return a part for each piece of the content; warn of addresses that the template makes invalid."""
+    """Return a part for each piece of the content; warn of addresses that become invalid in the template."""
     filled = [_fill(parts[kind], {**row, KINDS[kind]: piece}) for kind, piece in content if kind in parts]
     if any(map(_has_two_schemes, filled)):
-        text = (
-            "MMPromptTemplate: an address has two schemes, its own and one from the template; remove the one of the "
-            "template"
-        )
+        text = "MMPromptTemplate: an address has two schemes; remove the scheme in the template"
         warn(InContextWarning(text, name="prompt_mm"))
     return filled
 
@@ -136,8 +135,8 @@ def _parts(parts: Mapping[str, Any], content: Sequence[tuple[str, str]], row: Ma
 def read_tags(content: str) -> list[tuple[str, str]]:
     """Return (kind, text or address) of each piece, in order.
 
-    A piece goes from its tag to the end tag, to the tag of another kind, or to the end. What stands outside every
-    piece is text, unless it is white space between them; content without any tag is one text.
+    A piece goes from its tag to the end tag, to the tag of another kind, or to the end. Text outside of pieces is also
+    a piece, except white space between pieces; content without tags is one text.
     """
     if not _TAG.search(content):
         return [("text", content)]
@@ -147,7 +146,7 @@ def read_tags(content: str) -> list[tuple[str, str]]:
         text += content[start : tag.start()]
         start = tag.end()
         next_kind = _STARTS.get(tag[0], "")
-        # The same tag again changes nothing: AISBench looks for the end tag, or the tag of another kind.
+        # Ignore a repeated tag: AISBench searches for the end tag, or the tag of another kind.
         if not kind or next_kind != kind:
             pieces.append((kind, text))
             kind, text = next_kind, ""
@@ -156,7 +155,7 @@ def read_tags(content: str) -> list[tuple[str, str]]:
 
 
 def _without_separators(pieces: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the pieces; white space outside of all tags only separates them, but a piece in tags may be empty."""
+    """Return the pieces; white space outside of tags only separates pieces, but a piece in tags can be empty."""
     return [(kind or "text", text) for kind, text in pieces if kind or text.strip()]
 
 

@@ -30,9 +30,9 @@ _STOP = re.compile(
 
 
 def terms(text: str) -> list[str]:
-    """Return the words and signs of a text as `nltk.word_tokenize` cuts it; case counts.
+    """Return the words and punctuation of a text like `nltk.word_tokenize`, case-sensitive.
 
-    Where a sentence ends is found by a rule, and not by NLTK's model of abbreviations.
+    A rule finds the ends of sentences, not the abbreviation model of NLTK.
     """
     found: list[str] = []
     text = _OPENING.sub("' ", _OPENING_QUOTE.sub("``", text).replace('"', "''"))
@@ -45,11 +45,11 @@ def terms(text: str) -> list[str]:
 
 
 class Okapi(BM25):
-    """An index of texts, with the numbers of `BM25Okapi`: k1 1.5, b 0.75, epsilon 0.25.
+    """Index of texts with the parameters of `BM25Okapi`: k1 1.5, b 0.75, epsilon 0.25.
 
     Args:
-        texts: What is ranked.
-        tokenize: Cuts text into terms.
+        texts: Texts to rank.
+        tokenize: Function that splits text into terms.
     """
 
     __slots__ = ("_idf_of",)
@@ -66,9 +66,9 @@ class Okapi(BM25):
         self._idf_of = {term: floor if value < 0 else value for term, value in idf.items()}
 
     def scores(self, query: str) -> list[float]:
-        """Return the score of each text; it may be below 0."""
+        """Return the score of each text; it can be negative."""
         scores = [0.0] * self.size
-        # One term after the other, so that the sums equal the sums of the original to the last digit.
+        # Add term by term, so that the sums equal the original sums to the last digit.
         for term in self._tokenize(query):
             idf = self._idf_of.get(term, 0.0)
             for position, score in self._postings.get(term, ()):

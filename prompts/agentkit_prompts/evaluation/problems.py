@@ -14,7 +14,7 @@ __all__ = ["at_row", "inside", "problems_of_error", "some", "unknown_names", "wr
 
 
 def unknown_names(place: str, given: Iterable[Any], names: Iterable[str], problem: str = "unknown key") -> Problems:
-    """Return a problem for each of `given`, the names at `place`, that is not one of `names`."""
+    """Return a problem for each name in `given` at `place` that is not in `names`."""
     valid = list(names)
     unknown = [str(name) for name in given if name not in valid]
     return inside(place, [Problem(name, f"{problem}{nearest(name, valid)}") for name in unknown])
@@ -55,7 +55,7 @@ def at_row(number: int, error: InContextError) -> InContextError:
 
 
 def some(texts: Sequence[str], separator: str) -> str:
-    """Return texts as one text; of many texts the first ones, and the number of the others."""
+    """Return joined texts; of many texts, the first texts and the number of the remaining texts."""
     shown = [*texts[:MAX_LISTED]]
     if len(texts) > MAX_LISTED:
         shown.append(f"and {len(texts) - MAX_LISTED:,} more")

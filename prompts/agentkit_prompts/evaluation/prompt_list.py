@@ -1,4 +1,4 @@
-"""`PromptList`: an evaluation prompt before a model is known, as texts, messages of roles, and section markers."""
+"""`PromptList`: evaluation prompt independent of a model: texts, role items and section markers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ Item: TypeAlias = str | dict[str, Any]
 class PromptList(list[Item]):
     """Items of a prompt, in order (OpenCompass document).
 
-    Its methods return new lists with dicts of their own; `+=` alone changes it. Text is one item, never characters.
+    Methods return new lists with copied dicts; only `+=` changes the list. A text is one item, not a sequence of
+    characters.
     """
 
     __slots__ = ()
@@ -32,15 +33,15 @@ class PromptList(list[Item]):
         return self._map(lambda text: safe_format(text, values))
 
     def replace(self, src: str, dst: str | PromptList) -> PromptList:
-        """Return the list with `dst` in place of `src` in all texts and prompts.
+        """Return the list with `src` replaced by `dst` in all texts and prompts.
 
-        A `PromptList` takes the place of `src` among the items; texts that become empty are left out.
+        The items of a `PromptList` replace `src`; empty texts are removed.
 
         Raises:
-            InContextError: `src` is empty, or stands in the prompt of a role item, where items cannot go.
+            InContextError: `src` is empty, or is inside the prompt of a role item, which cannot contain items.
         """
         if not src:
-            raise InContextError("PromptList.replace: src is empty; give the token that is to be replaced", name="src")
+            raise InContextError("PromptList.replace: src is empty; pass the token to replace", name="src")
         if isinstance(dst, str):
             return self._map(lambda text: text.replace(src, dst))
         if not isinstance(dst, PromptList):
@@ -72,7 +73,7 @@ class PromptList(list[Item]):
                 continue
             prompt = _prompt(position, item)
             copy = dict(item)
-            # An item without a prompt has the default text of the model's role: it stays without one.
+            # Do not add a prompt: the item uses the default text of the role.
             if prompt:
                 copy["prompt"] = change(prompt)
             items.append(copy)
@@ -81,11 +82,11 @@ class PromptList(list[Item]):
     def __add__(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
         self, other: str | Iterable[Item] | None, /
     ) -> PromptList:
-        """Return both, one after the other; text is one item, and nothing adds nothing."""
+        """Return the concatenation; a text is one item, and None adds no item."""
         return PromptList([*copies(self), *_items(other)])
 
     def __radd__(self, other: str | Iterable[Item] | None, /) -> PromptList:
-        """Return `other` in front."""
+        """Return `other` followed by this list."""
         return PromptList([*_items(other), *copies(self)])
 
     def __iadd__(self, other: str | Iterable[Item] | None, /) -> PromptList:  # type: ignore[override]
@@ -98,10 +99,10 @@ class PromptList(list[Item]):
         return PromptList([item for _ in range(times.__index__()) for item in copies(self)])
 
     def __str__(self) -> str:
-        """All texts and prompts, joined by nothing.
+        """All texts and prompts, joined without a separator.
 
         Raises:
-            InContextError: An item is neither text nor dict, or its prompt is no text.
+            InContextError: An item is neither text nor dict, or its prompt is not text.
         """
         return "".join(
             [item if isinstance(item, str) else _prompt(position, item) for position, item in enumerate(self)]

@@ -1,4 +1,4 @@
-"""`PromptTemplate`: how one row of a dataset becomes a prompt, or a worked example in another row's prompt."""
+"""`PromptTemplate`: template of a dataset row as a prompt, or as a worked example in the prompt of another row."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ class _PlannedItem(NamedTuple):
 
 
 class PromptTemplate(RowTemplate):
-    """A text, a dialogue or a label for each of several such, with a row's columns in braces (OpenCompass document).
+    """A text, a dialogue, or a text or dialogue per label, with columns of a row in braces (OpenCompass document).
 
     Args:
-        template: Text; a dialogue `{"begin", "round", "end"}` of texts and role items; or a dict of label to either.
-        ice_token: Where worked examples go. Required to be in a text; what has no such place takes no examples.
-        sep_token: Marks where the scored answer begins; it is taken out before a model sees the prompt.
-        column_token_map: Column name to a token that stands for it, beside `{column}`.
+        template: Text; a dialogue `{"begin", "round", "end"}` of texts and role items; or a dict from labels to texts
+            or dialogues.
+        ice_token: Place of worked examples. Without the token, a prompt shows no examples.
+        sep_token: Start of the scored answer; removed from the prompt.
+        column_token_map: Column name -> token with the meaning of `{column}`.
 
     Raises:
-        InContextError: Any of them is not like that; names everything at once.
+        InContextError: An argument is invalid; names all problems.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class PromptTemplate(RowTemplate):
                 texts.append(item)
             else:
                 texts_of_roles.append(item.get("prompt", ""))
-        # Inside the text of a role only text can be inserted, so one such place decides.
+        # The text of a role can only contain text, so one place inside a role decides.
         if self._has_place(texts_of_roles):
             return "text"
         if self._has_place(texts):
@@ -95,7 +96,7 @@ class PromptTemplate(RowTemplate):
         return self.ice_token is not None and any(self.ice_token in text for text in texts)
 
     def item(self, row: Mapping[str, Any], *, ice: Shown = "", hide: str | None = None, instead: str = "") -> Shown:
-        """Return the prompt that asks for the answer of `row`; of label prompts, the first.
+        """Return the prompt of `row`; of label prompts, the first.
 
         Raises:
             InContextError: The examples have roles and their place is inside text, or a value cannot become text.
@@ -111,7 +112,7 @@ class PromptTemplate(RowTemplate):
         """Return the prompt that a model scores for `label`, with the answer of `row` visible.
 
         Raises:
-            InContextError: There are label prompts and none for `label`; or as `item`.
+            InContextError: The template has label prompts, but not for `label`; or as `item`.
         """
         return self._render(label, "scored" if keep_separator else "prompt", row, ice)
 
@@ -203,7 +204,7 @@ class PromptTemplate(RowTemplate):
                 place = f"the prompt of role {role!r}"
             raise InContextError(
                 f"{type(self).__name__}: {self.ice_token!r} is in {place}, and the worked examples have roles; put the "
-                "token among the items of `begin` or `round`, or make the examples text",
+                "token among the items of `begin` or `round`, or use examples that are text",
                 name=self.ice_token,
                 path=role,
             )
@@ -248,7 +249,7 @@ def _problems_of_tokens(ice_token: object, sep_token: object, columns: object) -
 
 
 def _problems_of_prompt(prompt: object, place: str, ice_token: str) -> Problems:
-    """Return the problems of one text or dialogue; problems of a dialogue have places in it."""
+    """Return the problems of one text or dialogue; problems of a dialogue contain places."""
     if isinstance(prompt, list):
         prompt = {"round": prompt}
     if isinstance(prompt, Mapping):
@@ -264,7 +265,7 @@ def _is_labelled(template: object) -> bool:
 
 
 def _doubt(template: Any, ice_token: str | None) -> Problem | None:
-    """Return the part of a template that probably does something else than its author expects."""
+    """Return a warning about a part of a template that probably has an unexpected effect."""
     if _is_labelled(template):
         return _mixed_keys(template)
     return _text_in_round(template, ice_token)
@@ -277,7 +278,7 @@ def _mixed_keys(template: Mapping[Any, Any]) -> Problem | None:
     if not sections:
         return None
     names = ", ".join(f"{key!r}{nearest(str(key), SECTIONS)}" for key in labels)
-    text = f"labels `{'`, `'.join(sections)}`: they are no sections, because the template has other keys: {names}"
+    text = f"labels `{'`, `'.join(sections)}`: they are not sections, because the template has other keys: {names}"
     return Problem(str(labels[0]), text)
 
 
@@ -288,4 +289,4 @@ def _text_in_round(template: Any, ice_token: str | None) -> Problem | None:
     if not texts:
         return None
     shown = ", ".join(map(brief, texts))
-    return Problem("round", f"{shown} in `round` has no role, so it is sent before all turns; give it a role")
+    return Problem("round", f"{shown} in `round` has no role, so it is sent before all turns; add a role")

@@ -1,4 +1,4 @@
-"""`RawPromptTemplate`: a row as messages that a chat API takes as they are, without a meta template."""
+"""`RawPromptTemplate`: messages of a row for a chat API, without a meta template."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _ROLES = ("system", "user", "assistant")
 
 
 class RawPromptTemplate(RowTemplate):
-    """Messages with a row's columns in the text of their content (OpenCompass document).
+    """Messages with columns of a row in the text of their content (OpenCompass document).
 
     Args:
-        messages: `{"role", "content"}`, `{"expand_column": name}` for a column that holds messages, or `ice_token`.
-        format_variables: Whether `{column}` in the text of a content, or of its parts, is filled.
-        ice_token: The item in whose place worked examples go.
+        messages: `{"role", "content"}`, `{"expand_column": name}` for a column with messages, or `ice_token`.
+        format_variables: True to fill `{column}` in the text of a content or of its parts.
+        ice_token: Item that worked examples replace.
 
     Raises:
-        InContextError: A message is not like that; names all of them at once.
+        InContextError: A message is invalid; names all problems.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class RawPromptTemplate(RowTemplate):
         return ""
 
     def item(self, row: Mapping[str, Any], *, ice: object = (), hide: str | None = None, instead: str = "") -> Messages:
-        """Return the messages that ask for the answer of `row`; the column `hide` has the text `instead`.
+        """Return the messages of `row`; `instead` replaces the column `hide`.
 
         Raises:
-            InContextError: A column to expand is not there or holds no messages, or the examples are text.
+            InContextError: A column to expand is missing or contains no messages, or the examples are text.
         """
         if hide is not None:
             row = {**row, hide: instead}
@@ -66,7 +66,7 @@ class RawPromptTemplate(RowTemplate):
     def _render(self, row: Mapping[str, Any], ice: object) -> Messages:
         examples = list(ice) if isinstance(ice, list | tuple) else []
         if ice and not examples:
-            text = "RawPromptTemplate: examples that are text cannot go among messages; give them roles"
+            text = "RawPromptTemplate: examples that are text cannot be used among messages; add roles"
             raise InContextError(text, name="ice")
         messages: Messages = []
         for message in self.messages:
@@ -128,7 +128,7 @@ def _expanded(row: Mapping[str, Any], name: str) -> Messages:
 
 
 def is_messages(value: object) -> bool:
-    """True if a value is a list or tuple of messages with roles; it may be empty."""
+    """True if a value is a list or tuple of messages with roles; also for an empty list."""
     if not isinstance(value, list | tuple):
         return False
     return all(isinstance(item, Mapping) and "role" in item for item in value)

@@ -20,14 +20,14 @@ _WORD = 0xFFFFFFFF
 
 
 class BM25Selector(KeywordSelector):
-    """The `k` examples that have the most in common with the query by BM25, best first, with the scores of `rank_bm25`.
+    """The `k` examples with the highest BM25 scores for the query, best first, with the scores of `rank_bm25`.
 
-    Evaluations that were run by OpenCompass show the same examples here. Of equal examples the later row is first.
+    The examples are the same as in OpenCompass. Of equal examples the later row is first.
 
     Args:
-        k: How many; all, when there are fewer.
-        tokenize: Cuts text into terms; by default as `nltk.word_tokenize` does, which may be given for the last
-            abbreviation.
+        k: Number of examples.
+        tokenize: Function that splits text into terms; by default similar to `nltk.word_tokenize`, which can be passed
+            for exact results.
     """
 
     __slots__ = ()
@@ -46,13 +46,12 @@ class BM25Selector(KeywordSelector):
 
 
 class RandomSelector:
-    """`k` examples drawn without replacement: the same for the same seed, and others for each row of a split.
+    """`k` examples drawn without replacement, determined by the seed and the row of a split.
 
-    The draws are those of NumPy's legacy generator, without NumPy: evaluations that were run by OpenCompass or AISBench
-    show the same examples here.
+    The draws equal the legacy generator of NumPy, so the examples are the same as in OpenCompass and AISBench.
 
     Args:
-        k: How many.
+        k: Number of examples.
         seed: A whole number from 0 to 2**32 - 1.
     """
 
@@ -69,10 +68,10 @@ class RandomSelector:
         return self.select_all([query], examples)[0]
 
     def select_all(self, queries: Sequence[str], examples: Sequence[Example]) -> list[tuple[Example, ...]]:
-        """Return one draw per query, one after the other.
+        """Return one draw per query, in order.
 
         Raises:
-            InContextError: There are fewer than `k` examples.
+            InContextError: The pool has fewer than `k` examples.
         """
         _enough("RandomSelector", self.k, len(examples))
         generator = _legacy_generator(self.seed)
@@ -82,10 +81,10 @@ class RandomSelector:
 
 
 class WindowSelector:
-    """The `k` examples before a row's position, in order, beginning with the last ones for the first row.
+    """The `k` examples before the position of a row, in order; the first row gets the last examples.
 
     Args:
-        k: How many.
+        k: Number of examples.
     """
 
     __slots__ = ("k",)
@@ -101,7 +100,7 @@ class WindowSelector:
         """Return the window of each query by its position; after the last example it continues with the first.
 
         Raises:
-            InContextError: There are fewer than `k` examples.
+            InContextError: The pool has fewer than `k` examples.
         """
         size = len(examples)
         _enough("WindowSelector", self.k, size)
@@ -113,15 +112,15 @@ class WindowSelector:
 def retrieve(selector: ExampleSelector, queries: Sequence[str], examples: Sequence[Example]) -> list[tuple[int, ...]]:
     """Return, for each query, the positions of the examples that a selector chooses.
 
-    A selector that looks at a query's place among the others has `select_all(queries, examples)` next to `select`.
+    A selector that depends on the position of a query defines `select_all(queries, examples)` in addition to `select`.
 
     Args:
         selector: Any example selector.
-        queries: What the rows ask, in order.
+        queries: Queries of the rows, in order.
         examples: The pool; the id of each is its position.
 
     Raises:
-        InContextError: The selector failed, has to be awaited, or returned what is not in the pool.
+        InContextError: The selector failed, is async, or returned an example that is not in the pool.
     """
     name = type(selector).__name__
     positions = {example.id: position for position, example in enumerate(examples)}
@@ -148,7 +147,7 @@ def _refused(name: str, error: Exception) -> InContextError:
     if isinstance(error, PromptError):
         return InContextError(str(error), name=error.name, value=error.value)
     if isinstance(error, KeyError):
-        text = f"{name}: returned an example with id {error}, which is not one of the pool"
+        text = f"{name}: returned an example with id {error}, which is not in the pool"
         return InContextError(text, name=name, value=str(error.args[0]))
     text = f"{name}: could not select examples: {type(error).__name__}: {error}"
     return InContextError(text, name=name, value=type(error).__name__)
@@ -157,14 +156,14 @@ def _refused(name: str, error: Exception) -> InContextError:
 def _at_once(name: str, selected: Sequence[Example] | Awaitable[Sequence[Example]]) -> Sequence[Example]:
     if isinstance(selected, Awaitable):
         give_up(selected)
-        raise InContextError(f"{name}: has to be awaited; give it an embedder whose `embed` is not async", name=name)
+        raise InContextError(f"{name}: is async; pass an embedder whose `embed` is not async", name=name)
     return selected
 
 
 def fixed_rows(retriever: ExampleSelector, size: int) -> list[str] | None:
-    """Return the numbers of the rows that a retriever shows whatever is asked; None if the rows depend on that.
+    """Return the numbers of the fixed rows of a retriever; None if its rows depend on the query.
 
-    A number that counts from the end becomes one that counts from the front, if the row exists.
+    A negative number is converted to the number from the start, if the row exists.
     """
     if type(retriever) is not StaticSelector:
         return None
@@ -195,7 +194,7 @@ def _shuffled(generator: Random, size: int) -> list[int]:
     order = list(range(size))
     for last in range(size - 1, 0, -1):
         mask = (1 << last.bit_length()) - 1
-        # NumPy draws 32 bits and rejects numbers that are too large; any other way gives other rows.
+        # NumPy draws 32 bits and rejects numbers that are too large; any other method selects other rows.
         other = generator.getrandbits(32) & mask
         while other > last:
             other = generator.getrandbits(32) & mask

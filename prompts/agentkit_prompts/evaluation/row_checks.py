@@ -36,10 +36,10 @@ def problems_of_rows(
     """Return a problem for missing training rows, and for each missing column.
 
     Args:
-        reader: Names the columns.
-        retriever: Chooses worked examples.
-        fixed: Numbers of the rows that the retriever always shows; None if the rows depend on the row that is asked.
-        train: The rows to choose from.
+        reader: Reader with the column names.
+        retriever: Selector of worked examples.
+        fixed: Numbers of the rows that the retriever always shows; None if they depend on the query.
+        train: Rows from which examples are selected.
     """
     if isinstance(retriever, StaticSelector) and retriever.ids is not None:
         problems = _missing_ids(reader, fixed or (), len(train))
@@ -54,7 +54,7 @@ def problems_of_rows(
 
 def _missing_rows(reader: DatasetReader, retriever: ExampleSelector, size: int) -> Problems:
     count = getattr(retriever, "k", None)
-    # A selector of the caller may have no `k`; it shows at least one example.
+    # A custom selector can have no `k`; it shows at least one example.
     if type(count) is not int:
         count = 1
     if count <= size:
@@ -76,7 +76,7 @@ def _missing_ids(reader: DatasetReader, ids: Sequence[str], size: int) -> Proble
 
 
 def _advice_without_rows(reader: DatasetReader) -> str:
-    # The names of the splits may be the same.
+    # The names of the splits can be equal.
     names = dict.fromkeys((reader.train_split, reader.test_split))
     splits = ", ".join(f"{name!r}: [...]" for name in names)
     return (
@@ -103,7 +103,7 @@ def misfits(asked: RowTemplate, ice_template: RowTemplate | None, name: str) -> 
 
 def no_place(name: str) -> str:
     """Return the message that a template has no place for worked examples."""
-    return f"{name} has no place for worked examples; give it an ice_token and put that where they go"
+    return f"{name} has no place for worked examples; set ice_token and add the token to the text"
 
 
 def answer_column(reader: DatasetReader, inferencer: Inferencer, rows: Any) -> str:
@@ -113,7 +113,7 @@ def answer_column(reader: DatasetReader, inferencer: Inferencer, rows: Any) -> s
         text = f"samples: {inferencer.name} has no single reply to learn; use GenInferencer"
         raise InContextError(text, name="inferencer", value=inferencer.name)
     if isinstance(rows, Mapping):
-        text = f"samples: expected rows, got a mapping of {', '.join(rows)}: give one split"
+        text = f"samples: expected rows, got a mapping of {', '.join(rows)}: pass one split"
         raise InContextError(text, name="rows")
     if answer is None:
         raise InContextError("samples: the reader has no output_column, so no row has an answer", name="output_column")
@@ -145,13 +145,13 @@ def warn_of_no_place(template: RowTemplate) -> None:
 def warn_of_own_answers(
     rows: Sequence[Row], train: Sequence[Row], ids: Sequence[tuple[int, ...]], answer: str | None
 ) -> None:
-    """Warn of rows that are asked after their own answer.
+    """Warn of rows whose own answer is in a worked example.
 
     Args:
-        rows: The rows that are asked.
-        train: The worked examples.
+        rows: Test rows.
+        train: Rows of the worked examples.
         ids: Positions of the examples before each row.
-        answer: The column of the answer.
+        answer: Name of the answer column.
     """
     if answer is None:
         return
@@ -159,9 +159,8 @@ def warn_of_own_answers(
     if not shown:
         return
     text = (
-        f"{len(shown)} of {len(rows)} rows (the first is row {shown[0]}) are asked after their own answer, in one of "
-        "their worked examples: their score means nothing, and nothing can be learned from them; remove them from the "
-        "training rows, or name another train_split"
+        f"{len(shown)} of {len(rows)} rows (the first is row {shown[0]}) have their own answer in a worked example: "
+        f"their score is meaningless; remove them from the training rows, or set another train_split"
     )
     warn(InContextWarning(text, name=", ".join(shown)))
 
@@ -173,18 +172,18 @@ def _is_shown(row: Row, train: Sequence[Row], ids: Sequence[int]) -> bool:
 def warn_of_columns(
     rows: Sequence[Row], train: Sequence[Row], prompt_template: Any, ice_template: Any, asked: Sequence[str]
 ) -> None:
-    """Warn of braces that name no column, if a column that they may mean is not in the text.
+    """Warn of unknown names in braces, if a similar column is not in the text.
 
     Args:
-        rows: The rows that are asked.
-        train: The worked examples.
-        prompt_template: Shows a row; None without one.
-        ice_template: Shows a worked example; None without one.
-        asked: The columns of the input.
+        rows: Test rows.
+        train: Rows of the worked examples.
+        prompt_template: Template of a row, if any.
+        ice_template: Template of a worked example, if any.
+        asked: Input columns.
     """
     columns = set[str]().union(*rows)
     templates = {"prompt_template": (prompt_template, columns)}
-    # Without a prompt_template the ice_template asks: its doubts are named once.
+    # Without a prompt_template the ice_template has both roles: warn once.
     if ice_template is not prompt_template:
         templates["ice_template"] = (ice_template, columns.union(*train))
     doubts: Problems = []
@@ -199,7 +198,7 @@ def warn_of_columns(
 
 def _doubts_of(name: str, template: Any, columns: set[str], asked: Sequence[str]) -> Problems:
     tokens = getattr(template, "tokens", ())
-    # A token of a column may itself have braces, which then name no column.
+    # A token of a column can contain braces, which do not name a column.
     braces_of_tokens = "\0".join(token for token, _ in tokens)
     spellings = {**{f"{{{column}}}": column for column in columns}, **dict(tokens)}
     doubts: Problems = []
@@ -210,7 +209,7 @@ def _doubts_of(name: str, template: Any, columns: set[str], asked: Sequence[str]
 
 
 def _misspelt(text: str, columns: set[str], unused: set[str], asked: Sequence[str]) -> Problems:
-    """Return the braces of one prompt that probably mean a column, each with a description."""
+    """Return the probably misspelt columns of one prompt, each with a description."""
     missing = ", ".join([repr(name) for name in asked if name in unused])
     doubts: Problems = []
     for match in _NAME.finditer(text):
@@ -222,7 +221,7 @@ def _misspelt(text: str, columns: set[str], unused: set[str], asked: Sequence[st
 
 
 def _no_column(braces: str, column: str | None, missing: str) -> str:
-    text = f"`{braces}` is no column and stays as it is"
+    text = f"`{braces}` is not a column and is sent unchanged"
     if missing:
         text += f", and the input column {missing} is not in it"
     if column:
@@ -234,13 +233,13 @@ def _meant(name: str, columns: set[str]) -> str | None:
     """Return the column that braces with a name or a misspelt name probably mean."""
     if name in columns:
         return name
-    # `similar` compares letters as they are, so it does not notice a name in capitals.
+    # `similar` is case-sensitive, so compare names in capitals here.
     by_folded_name = {column.casefold(): column for column in sorted(columns, reverse=True)}
     return similar(name, sorted(columns)) or by_folded_name.get(name.casefold())
 
 
 def _prompts(template: Any) -> Iterator[str]:
-    """Yield the text of each prompt of a template: of one with labels for each of them."""
+    """Yield the text of each prompt of a template, for all labels."""
     content: Any = getattr(template, "template", None) or getattr(template, "messages", ())
     for prompt in content.values() if template.labels else [content]:
         yield "\n".join([node for node in iter_nodes(prompt) if isinstance(node, str)])

@@ -1,4 +1,4 @@
-"""`RowTemplate`: what every template of a dataset's rows can do, and the form of a dialogue."""
+"""`RowTemplate`: base of templates of dataset rows, and the form of a dialogue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECTIONS = ("begin", "round", "end")
 
 
 class RowTemplate(Protocol):
-    """Base of the templates that turn a row (column name to value) into a prompt. Other classes need not inherit it.
+    """Base of templates that convert a row (column name -> value) to a prompt. Inheritance is optional.
 
     By default it is one dialogue, without labels and without a place for worked examples.
     """
@@ -25,12 +25,12 @@ class RowTemplate(Protocol):
 
     @property
     def labels(self) -> tuple[Any, ...]:
-        """The labels it has a prompt for; none if there is one prompt for all."""
+        """Labels with a separate prompt; empty for one common prompt."""
         return ()
 
     @property
     def is_dialogue(self) -> bool:
-        """True if it is one dialogue with roles; examples of dialogues are not separated by text."""
+        """True for one dialogue with roles; no separator is added between examples of dialogues."""
         return True
 
     def places(self, label: Any = None) -> str:
@@ -38,16 +38,16 @@ class RowTemplate(Protocol):
         return ""
 
     def item(self, row: Mapping[str, Any], *, ice: Any = "", hide: str | None = None, instead: str = "") -> Any:
-        """Return the prompt that asks for the answer of `row`.
+        """Return the prompt of `row`.
 
         Args:
-            row: Column name to value. The braces of a name that is no column stay as they are.
-            ice: Worked examples, put where `ice_token` is, as they are.
-            hide: The column of the answer, whose value is not shown.
+            row: Column name to value. Unknown names in braces are unchanged.
+            ice: Worked examples, which replace `ice_token` unchanged.
+            hide: Answer column, whose value is not shown.
             instead: The text that replaces it.
 
         Raises:
-            InContextError: The row lacks what the template needs, or the examples do not fit.
+            InContextError: The row lacks a column, or the examples do not fit.
         """
         ...
 
@@ -58,12 +58,12 @@ class RowTemplate(Protocol):
         return self.item(row, ice=ice)
 
     def ice_item(self, row: Mapping[str, Any], label: Any = None, *, keep_separator: bool = True) -> Any:
-        """Return `row` as a worked example with its answer: of a dialogue the rounds, without begin and end."""
+        """Return `row` as a worked example with its answer; for a dialogue only the rounds."""
         ...
 
 
 def items_of(value: Any) -> Sequence[Any]:
-    """Return the items of a section: a list as it is, one item by itself, nothing for None."""
+    """Return the items of a section: a list unchanged, a single item as a list, empty for None."""
     if value is None:
         return ()
     if isinstance(value, list | tuple):

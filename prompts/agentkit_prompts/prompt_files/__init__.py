@@ -1,1 +1,1 @@
-"""Prompts in files: front matter, one file, a folder that is read again as a whole."""
+"""Prompts in files: front matter, prompt files, and folders that are reloaded as a whole."""

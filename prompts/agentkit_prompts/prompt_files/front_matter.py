@@ -20,7 +20,7 @@ from agentkit_prompts.tree.prompt import Volatility
 __all__ = ["FrontMatter", "Source", "read_source"]
 
 _LOCALE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
-"""Form of a locale."""
+"""Pattern of a locale."""
 
 _OPENING = re.compile(r"---[ \t]*(?:\n|\Z)")
 _CLOSING = re.compile(r"^---[ \t]*$\n?", re.MULTILINE)
@@ -50,7 +50,7 @@ class _Budget(_Strict):
 
 
 class FrontMatter(_Strict):
-    """The keys of a prompt file, as `PromptFolder` explains them; None where a key is not given."""
+    """Keys of a prompt file, see `PromptFolder`; None for a missing key."""
 
     schema_: dict[str, JsonValue] | None = Field(default=None, alias="schema")
     role: Literal[Place, "none"] = "system"
@@ -65,7 +65,7 @@ class FrontMatter(_Strict):
     engine: Literal["jinja", "fstring"] = "jinja"
 
     def given(self) -> dict[str, Any]:
-        """Return the keys that the file has, as it writes them, with their values."""
+        """Return the keys in the file, with their original spelling and values."""
         return self.model_dump(by_alias=True, exclude_unset=True)
 
 
@@ -76,12 +76,12 @@ _TEXTS = frozenset({"locale", "version", "name"})
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One prompt file, read: its front matter, and the text below it."""
+    """Content of a prompt file: its front matter, and the text below it."""
 
     file: str
-    """The file as errors name it."""
+    """Name of the file in errors."""
     name: str
-    """The prompt that it belongs to."""
+    """Name of its prompt."""
     locale: str | None
     of_name: bool
     """True if the locale is in the name of the file."""
@@ -94,7 +94,7 @@ class Source:
 
 
 class _Fault(NamedTuple):
-    """A problem of the front matter: its line and key, if known, and the text of the error."""
+    """Problem of the front matter: line and key, if known, and text of the error."""
 
     line: int | None
     key: str | None
@@ -116,7 +116,7 @@ def _file_name(name: str) -> _FileName:
 
 
 def read_source(file: str, name: str, text: str, problems: list[TemplateError]) -> Source | None:
-    """Cut `text` into front matter and body; problems of the front matter are added to `problems`.
+    """Split `text` into front matter and body; problems of the front matter are added to `problems`.
 
     `name` is the name of the file, without its suffix; `greeting.zh` is the prompt `greeting` in the locale `zh`.
     """
@@ -127,7 +127,7 @@ def read_source(file: str, name: str, text: str, problems: list[TemplateError]) 
         return Source(file, prompt, locale, has_locale, text, 1, FrontMatter(), {})
     closing = _CLOSING.search(text, opening.end())
     if closing is None:
-        what = "the front matter does not end: put a line of --- after it"
+        what = "the front matter has no end: add a line of --- after it"
         problems.append(TemplateError(what, file=file, line=1))
         return None
     faults: list[_Fault] = []
@@ -156,7 +156,7 @@ class _Keys(NamedTuple):
 
 
 def _validated(keys: _Keys, locale: str | None, faults: list[_Fault]) -> FrontMatter:
-    """Return the front matter; `locale` is that of the file name."""
+    """Return the front matter; `locale` is the locale in the file name."""
     front = FrontMatter()
     try:
         front = FrontMatter.model_validate(keys.values)
@@ -169,7 +169,7 @@ def _validated(keys: _Keys, locale: str | None, faults: list[_Fault]) -> FrontMa
 
 
 def _errors(file: str, faults: list[_Fault]) -> list[TemplateError]:
-    """Return the errors of a file in the order of its lines, not more than a reader can use."""
+    """Return the first errors of a file, in the order of lines."""
     faults.sort(key=lambda fault: fault.line or 0)
     errors = [TemplateError(fault.text, file=file, line=fault.line, name=fault.key) for fault in faults[:MAX_LISTED]]
     if len(faults) > MAX_LISTED:
@@ -188,7 +188,7 @@ def _read_yaml(text: str, faults: list[_Fault]) -> _Keys:
         what = f"the front matter has {len(text):,} characters, at most {_MAX_CHARACTERS:,} are read"
         faults.append(_Fault(1, None, what))
         return keys
-    # The front matter begins in line 2 of the file, and YAML counts lines from 0.
+    # The front matter starts in line 2 of the file, and YAML counts lines from 0.
     try:
         loader = StrictLoader(text)
         root = loader.get_single_node()
@@ -204,7 +204,7 @@ def _read_yaml(text: str, faults: list[_Fault]) -> _Keys:
 
 
 def _place_in_yaml(text: str, error: Exception) -> tuple[int | None, str]:
-    """Return the line of the file that an error of YAML is about, if it is known, and the reason."""
+    """Return the line of a YAML error in the file, if known, and the reason."""
     import yaml
 
     if isinstance(error, yaml.MarkedYAMLError):
@@ -217,7 +217,7 @@ def _place_in_yaml(text: str, error: Exception) -> tuple[int | None, str]:
 
 
 def _read_keys(loader: Any, root: Any, keys: _Keys, faults: list[_Fault]) -> None:
-    """Read the entries of the root. The loader would keep the last of two equal keys, and no lines."""
+    """Read the entries of the root. The loader would use the last of two equal keys, and drop the lines."""
     import yaml
 
     for key, value in root.value:
@@ -225,7 +225,7 @@ def _read_keys(loader: Any, root: Any, keys: _Keys, faults: list[_Fault]) -> Non
         if not isinstance(key, yaml.ScalarNode):
             faults.append(_Fault(line, None, "a key must be text"))
         elif key.value in keys.lines:
-            faults.append(_Fault(line, key.value, f"the key {key.value!r} is here twice"))
+            faults.append(_Fault(line, key.value, f"the key {key.value!r} is duplicated"))
         else:
             keys.lines[key.value] = line
             if key.value in _TEXTS and isinstance(value, yaml.ScalarNode):
@@ -245,11 +245,11 @@ _EXPECTED = {
     "string_too_short": "text",
     "string_type": "text",
 }
-"""Error type of pydantic -> the value that is expected, in words."""
+"""Error type of pydantic -> description of the expected value."""
 
 
 def _fault(error: ErrorDetails, lines: Mapping[str, int]) -> _Fault:
-    """Return the problem that pydantic found in one value of the front matter."""
+    """Return the problem for a pydantic error about a value of the front matter."""
     loc, value = error["loc"], error["input"]
     line = lines[str(loc[0])]
     # In JSON data pydantic names the type of a value between two steps of its path.

@@ -1,4 +1,4 @@
-"""A prompt made of its files: one, or one per locale."""
+"""A prompt built from one file, or from one file per locale."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ SUFFIX = ".prompt.j2"
 
 @dataclass(frozen=True, slots=True)
 class PromptFile:
-    """Where a prompt of a folder is from, and what its front matter has beyond the prompt itself."""
+    """Origin of a prompt in a folder, and other settings of its front matter."""
 
     name: str
     files: tuple[str, ...]
-    """One per locale, that of the fallback text first."""
+    """One file per locale; the file with the fallback text is first."""
     role: Place | None
-    """The place of `Layers` it goes to; None for a prompt that is only taken by name."""
+    """Place in `Layers`; None for a prompt that is only used by name."""
     order: float
-    """Prompts of one place stand in ascending order, equal ones by name."""
+    """Prompts of one place are sorted by order, then by name."""
     version: str | None
-    """The version its author gave it."""
+    """Version set by the author."""
     hash: str
     """Hash of the files, 16 hex digits."""
 
 
 class Entry(NamedTuple):
-    """A prompt, and the files it was made from, as (file, text)."""
+    """A prompt and its files, as (file, text)."""
 
     made_from: tuple[tuple[str, str], ...]
     prompt: BasePrompt
@@ -51,12 +51,12 @@ class Entry(NamedTuple):
 def entries_of(
     texts: Mapping[str, str], label: str, before: Mapping[str, Entry], problems: list[PromptError]
 ) -> dict[str, Entry]:
-    """Return the prompts that the files make, by name; problems are added to `problems`.
+    """Return the prompts of the files, by name; problems are added to `problems`.
 
     Args:
-        texts: The text of each file, by the name that errors give it: `label`, a slash, and its path.
-        label: The folder they are in.
-        before: Earlier prompts, which are kept if their files are the same.
+        texts: Text of each file, by its name in errors: `label`, a slash, and its path.
+        label: Name of their folder.
+        before: Earlier prompts, which are reused if their files are unchanged.
         problems: List to which errors are added.
     """
     entries: dict[str, Entry] = {}
@@ -74,12 +74,12 @@ def entries_of(
 
 
 def _errors(parts: Sequence[Source]) -> list[PromptError]:
-    # A file is built only without contradictions: they would cause more errors.
+    # Files are built only without contradictions, which would cause more errors.
     return [*_contradictions(parts)] or [*_broken(parts)]
 
 
 def _groups(texts: Mapping[str, str], label: str, problems: list[PromptError]) -> dict[str, list[Source]]:
-    """Return the files of each prompt. The file without a locale comes first: its front matter counts for all."""
+    """Return the files of each prompt. The file without a locale comes first: its front matter applies to all files."""
     groups: dict[str, list[Source]] = {}
     faults: list[TemplateError] = []
     for file, text in texts.items():
@@ -101,7 +101,7 @@ def _entry(name: str, parts: Sequence[Source], made_from: tuple[tuple[str, str],
 
 
 def _contradictions(parts: Sequence[Source]) -> Iterator[TemplateError]:
-    """Yield the contradictions between files of one prompt; the first file counts."""
+    """Yield the contradictions between the first file of a prompt and the other files."""
     first = parts[0]
     counts = first.front.given()
     taken: dict[str | None, str] = {}
@@ -111,7 +111,7 @@ def _contradictions(parts: Sequence[Source]) -> Iterator[TemplateError]:
             yield _taken(part, other)
         for key, value in part.front.given().items():
             if key not in ("locale", "version", "name") and counts.get(key, ...) != value:
-                what = f"{key} differs from {first.file}, which counts for every locale: set it there"
+                what = f"{key} differs from {first.file}, which applies to every locale: set it there"
                 yield TemplateError(what, file=part.file, line=part.lines[key], name=key)
 
 
@@ -120,16 +120,14 @@ def _taken(part: Source, other: str) -> TemplateError:
     if part.locale:
         text = f"the text of {part.name!r} for {part.locale}"
     line = part.lines.get("name") or part.lines.get("locale")
-    return TemplateError(
-        f"{text} is in {other} too: give one of them another name", file=part.file, line=line, name="name"
-    )
+    return TemplateError(f"{text} is also in {other}: rename one of them", file=part.file, line=line, name="name")
 
 
 def _broken(parts: Sequence[Source]) -> Iterator[PromptError]:
-    """Build each file on its own, so that an error is blamed on the right one."""
+    """Build each file separately, so that an error names the right file."""
     first = parts[0]
     try:
-        # The budget alone first: its errors would be reported for each file.
+        # Check the budget first: its errors would be reported for each file.
         _size(first.front)
     except PromptError as error:
         yield TemplateError(f"budget: {error}", file=first.file, line=first.lines["budget"], name="budget")
@@ -152,7 +150,7 @@ def _kind(front: FrontMatter) -> type[BasePrompt]:
 
 @lru_cache(maxsize=64)
 def _default(kind: type[BasePrompt]) -> BasePrompt:
-    """Return a prompt of the kind as it is without front matter."""
+    """Return a prompt of the kind with default settings."""
     return kind("") if kind is TextPrompt else kind()
 
 
@@ -191,7 +189,7 @@ def _template(front: FrontMatter, parts: Sequence[Source], default: str) -> Temp
 
 
 def content_hash(files: Any, label: str) -> str:
-    """Hash files by the names they have inside their folder, wherever that is."""
+    """Hash files with their names relative to the folder."""
     state = hashlib.blake2b(digest_size=8)
     for file, text in files:
         name = file.removeprefix(f"{label}/")

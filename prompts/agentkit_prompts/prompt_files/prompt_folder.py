@@ -1,4 +1,4 @@
-"""`PromptFolder`: prompts from `*.prompt.j2` files of a folder or a package, reloaded all at once or not at all."""
+"""`PromptFolder`: prompts from `*.prompt.j2` files of a folder or a package, reloaded as a whole."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = ["PromptFolder"]
 
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """What `PromptFolder.reload` did."""
+    """Result of `PromptFolder.reload`."""
 
     changed: tuple[str, ...] = ()
-    """Names of the prompts that are new, different or gone; empty when nothing changed or something is broken."""
+    """Names of new, changed and removed prompts; empty if nothing changed or a file is broken."""
     error: PromptError | None = None
-    """Why the old prompts stay: names every broken file."""
+    """Reason why the old prompts are still used; names every broken file."""
 
 
 class _State(NamedTuple):
@@ -42,7 +42,7 @@ class _State(NamedTuple):
 
 
 class _Extended(NamedTuple):
-    """The layers of the last call of `layers`, and what they were made of."""
+    """The layers of the last call of `layers`, with their inputs."""
 
     state: _State
     fields: dict[str, Any]
@@ -50,26 +50,26 @@ class _Extended(NamedTuple):
 
 
 class PromptFolder(Mapping[str, BasePrompt]):
-    """Prompts by name, from the `*.prompt.j2` files of a folder and of those inside it.
+    """Prompts by name, from the `*.prompt.j2` files of a folder and its subfolders.
 
     A file is a template. YAML front matter between two lines of `---` may set:
 
-    - `role`: the place of `Layers` it goes to; `system` when not given, `none` to be taken by name only.
-    - `order`: a number; prompts of one place stand in ascending order, equal ones by name.
+    - `role`: place in `Layers`; by default `system`, or `none` for use by name only.
+    - `order`: a number; prompts of one place are sorted by order, then by name.
     - `kind`: `text` (the default), `info`, `input`, `conversation`, `memo` (documents), `recalled` (messages of earlier
-      conversations), `knowledge` (facts), `summary`, `tools` or `examples`. Without text of its own, a kind has its
-      default template.
-    - `schema`: JSON Schema of the additional kwargs, each of which the template sees by its name (`text`, `info`); of
-      what the template sees (other kinds).
-    - `budget`: fields of `Size`. `volatility`, `fence`: as in `BasePrompt`. `engine`: `jinja` or `fstring`.
-    - `name`, `locale`: in place of those of the file name. `version`: text for people, kept in `files`.
+      conversations), `knowledge` (facts), `summary`, `tools` or `examples`. A file without text uses the default
+      template of its kind.
+    - `schema`: JSON Schema of the additional kwargs, which the template reads by name (`text`, `info`), or of all
+    values of the template (other kinds). - `budget`: fields of `Size`. `volatility`, `fence`: as in `BasePrompt`.
+    `engine`: `jinja` or `fstring`. - `name`, `locale`: override the file name. `version`: text for readers, stored in
+    `files`.
 
     `greeting.prompt.j2` and `greeting.zh.prompt.j2` are one prompt with a text per locale; the file without a locale is
-    the fallback, and its front matter counts for all. A prompt in an inner folder is named `folder/greeting`. A link
-    that leads out of the folder is not read: a folder from elsewhere would send what it names to the model.
+    the fallback, and its front matter counts for all. A prompt in an inner folder is named `folder/greeting`. A link to
+    a target outside the folder is rejected: a foreign folder could send any file to the model.
 
     Raises:
-        PromptFilesError: Files cannot be used; names every one of them, with the line.
+        PromptFilesError: Files are invalid; names each of them, with the line.
     """
 
     __slots__ = ("_label", "_latest", "_lock", "_root", "_state")
@@ -90,17 +90,17 @@ class PromptFolder(Mapping[str, BasePrompt]):
         """Load a folder.
 
         Raises:
-            PromptFilesError: There is no such folder or no prompt in it, or files cannot be used.
+            PromptFilesError: The folder does not exist or contains no prompt, or files are invalid.
         """
         check_types(PromptError, "PromptFolder.load", path=(path, (str, Path), "the path of a folder"))
         return cls(Path(path), Path(path).as_posix())
 
     @classmethod
     def from_package(cls, package: str) -> PromptFolder:
-        """Load the files that a package such as `"myapp.prompts"` brings along, zipped or not.
+        """Load the prompt files in a package such as `"myapp.prompts"`, zipped or not.
 
         Raises:
-            PromptFilesError: There is no such package or no prompt in it, or files cannot be used.
+            PromptFilesError: The package does not exist or contains no prompt, or files are invalid.
         """
         try:
             root = importlib.resources.files(package)
@@ -113,7 +113,7 @@ class PromptFolder(Mapping[str, BasePrompt]):
 
     @property
     def files(self) -> Mapping[str, PromptFile]:
-        """Where each prompt is from."""
+        """Origin of each prompt."""
         return MappingProxyType({name: entry.file for name, entry in self._state.entries.items()})
 
     @property
@@ -122,13 +122,13 @@ class PromptFolder(Mapping[str, BasePrompt]):
         return self._state.version
 
     def layers(self, **fields: Any) -> Layers:
-        """Return the prompts in their places, the same object until something changes.
+        """Return `Layers` with the prompts in their places; the same object until a prompt changes.
 
         Args:
-            fields: Other fields of `Layers`; prompts given for a place stand behind those of the folder.
+            fields: Other fields of `Layers`; prompts in these fields follow the prompts of the folder.
 
         Raises:
-            SchemaConflict: Prompts that were given and those of the folder require different things.
+            SchemaConflict: Prompts in `fields` and prompts of the folder require the same kwarg with different schemas.
         """
         state = self._state
         if not fields:
@@ -139,8 +139,8 @@ class PromptFolder(Mapping[str, BasePrompt]):
         return latest.layers
 
     def reload(self) -> Reload:
-        """Read the files again. Everything is built before anything is replaced; what did not change stays the same
-        object. When something is broken the old prompts stay, and the result names the problem.
+        """Read the files again. All prompts are built before any is replaced; unchanged prompts stay the same objects.
+        If a file is broken, the old prompts stay, and the result names the problem.
         """
         with self._lock:
             before = self._state
@@ -187,7 +187,7 @@ class PromptFolder(Mapping[str, BasePrompt]):
 
 
 class _Folder(NamedTuple):
-    """A folder to read: its name in errors, and the folder that its links must not leave, if it is on a disk."""
+    """A folder to read: its name in errors and, on a disk, the folder that must contain the targets of links."""
 
     name: str
     folder: Traversable
@@ -195,7 +195,7 @@ class _Folder(NamedTuple):
 
 
 def _texts(root: Traversable, label: str, problems: list[PromptError]) -> dict[str, str]:
-    """Return the text of every prompt file, by the name errors give it, sorted."""
+    """Return the text of every prompt file by its name in errors, sorted."""
     texts: dict[str, str] = {}
     seen: set[str] = set()
     waiting = [_Folder(label, root, None)]
@@ -207,14 +207,14 @@ def _texts(root: Traversable, label: str, problems: list[PromptError]) -> dict[s
                 waiting += _read_item(item, file, current.top, label, texts)
             except TemplateError as error:
                 problems.append(error)
-            # Such as a path of more characters than the system takes.
+            # For example a path that is too long for the system.
             except (OSError, ValueError) as error:
                 problems.append(_unreadable(file, error))
     return dict(sorted(texts.items()))
 
 
 def _items(current: _Folder, seen: set[str], problems: list[PromptError]) -> list[Traversable]:
-    """Return the items of a folder, in the reverse order of their names; none if it was read before."""
+    """Return the items of a folder, in reverse order of names; empty for a folder that was already read."""
     try:
         if isinstance(current.folder, Path):
             real = os.path.realpath(current.folder)
@@ -230,18 +230,18 @@ def _items(current: _Folder, seen: set[str], problems: list[PromptError]) -> lis
 
 
 def _read_item(item: Traversable, file: str, top: Path | None, label: str, texts: dict[str, str]) -> list[_Folder]:
-    """Read a prompt file into `texts`; of a folder, return it.
+    """Read a prompt file into `texts`; return a folder.
 
     Raises:
-        TemplateError: A link leads out of `top`.
+        TemplateError: The target of a link is outside of `top`.
         OSError: The item cannot be read.
-        ValueError: It is no text, or too long.
+        ValueError: The file is not text, or is too long.
     """
     is_prompt = item.name.endswith(SUFFIX)
     if item.name.startswith(".") or not (is_prompt or _is_folder(item)):
         return []
     if isinstance(item, Path):
-        # The folders of a package can be at several places: each item has the folder that it is in.
+        # The folders of a package can be at several places, so each item has its folder.
         top = top or Path(os.path.realpath(item.parent))
         _check_inside(item, file, top, label)
     if not is_prompt:
@@ -252,7 +252,7 @@ def _read_item(item: Traversable, file: str, top: Path | None, label: str, texts
 
 def _check_inside(item: Path, file: str, top: Path, label: str) -> None:
     if not Path(os.path.realpath(item)).is_relative_to(top):
-        what = f"is a link that leads out of {label}, and is not read: copy what it leads to into the folder"
+        what = f"is a link to a target outside of {label}: copy the target into the folder"
         raise TemplateError(what, file=file)
 
 
@@ -265,20 +265,20 @@ def _unreadable(file: str, error: Exception) -> TemplateError:
 
 
 def _is_folder(item: Traversable) -> bool:
-    """True if it is a folder. Raises if that cannot be read: `Path.is_dir` of Python 3.14 would return False."""
+    """True for a folder. Raises if the path cannot be read: `Path.is_dir` of Python 3.14 would return False."""
     if not isinstance(item, Path):
         return item.is_dir()
     try:
         return stat.S_ISDIR(item.stat().st_mode)
     except OSError as error:
-        # A link that leads nowhere.
+        # A link without a target.
         if error.errno in (ENOENT, ENOTDIR, ELOOP):
             return False
         raise
 
 
 def _text(item: Traversable, top: Path | None) -> str:
-    """Read a file the same way on every machine: UTF-8 with or without a mark, any line ends."""
+    """Read UTF-8 text with or without a byte order mark and with any line ends."""
     if not item.is_file():
         raise ValueError("not a regular file")
     opened = open_inside(item, top) if isinstance(item, Path) and top is not None else item.open("rb")

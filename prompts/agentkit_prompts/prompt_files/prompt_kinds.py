@@ -1,4 +1,4 @@
-"""The kinds of prompts: what `kind` in the front matter of a prompt file may name."""
+"""Kinds of prompts: values of `kind` in the front matter of a prompt file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["PROMPT_KINDS", "PromptKind"]
 PromptKind: TypeAlias = Literal[
     "text", "info", "input", "conversation", "memo", "recalled", "knowledge", "summary", "tools", "examples"
 ]
-"""The name of a kind."""
+"""Name of a kind."""
 
 PROMPT_KINDS: Mapping[PromptKind, type[BasePrompt]] = {
     "text": TextPrompt,

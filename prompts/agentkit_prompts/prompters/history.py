@@ -16,11 +16,11 @@ from agentkit_prompts.errors import MessageError, Problem, Problems, PrompterErr
 __all__ = ["GivenTool", "History", "Tools", "read_history", "read_tools", "tool_spec"]
 
 History: TypeAlias = Conversation | Sequence[Message | Mapping[str, Any] | Sequence[str]]
-"""Messages, or `[question, answer]` pairs; both may be mixed."""
+"""Messages or `[question, answer]` pairs, also mixed."""
 
 
 class SpecifiedTool(Protocol):
-    """A tool that has a spec, as `@tool` makes them."""
+    """A tool with a spec, such as the result of `@tool`."""
 
     @property
     def spec(self) -> ToolSpec:
@@ -46,7 +46,8 @@ def read_history(given: History | None) -> list[Message]:
         raise_problems(PrompterError, "", [Problem("history", text)], name="history")
     problems: Problems = []
     cause: MessageError | None = None
-    # Identity of a question -> its answer: a provider's message can become several, so positions do not fit.
+    # Identity of a question -> its answer. Positions are not usable, because one message of a provider can become
+    # several messages.
     answers: dict[int, Message] = {}
     items = [*given]
     for index, item in enumerate(items):
@@ -66,7 +67,7 @@ def read_history(given: History | None) -> list[Message]:
 
 def _require_complete(messages: Sequence[Message]) -> None:
     if len(Conversation(messages).complete()) != len(messages):
-        text = "a tool call lacks its result, or a tool result its call; give both or neither"
+        text = "a tool call lacks its result, or a tool result its call; pass both or neither"
         raise_problems(PrompterError, "", [Problem("history", text)], name="history")
 
 
@@ -83,7 +84,7 @@ def _question(pair: Sequence[Any], place: str, answers: dict[int, Message], prob
     """Return the question of a pair as a message; its answer is added to `answers`."""
     if len(pair) != 2 or not all(isinstance(text, str) for text in pair):
         problems.append(Problem(place, _expected_pair(pair)))
-        # An invalid pair is an empty message, so that the places of the other problems are right.
+        # An invalid pair becomes an empty message, so that the places of the other problems are right.
         return Message("user")
     question = Message("user", pair[0])
     answers[id(question)] = Message("assistant", pair[1])
@@ -101,7 +102,7 @@ def read_tools(given: Tools | None) -> list[Mapping[str, Any]]:
     """Return the tools in the form of a chat request, as copies.
 
     Raises:
-        PrompterError: Names every value that is no tool or cannot be JSON, and every name that is given twice.
+        PrompterError: Names every value that is not a tool or not JSON, and every duplicate name.
     """
     problems: Problems = []
     items: Any = () if given is None else given
@@ -120,7 +121,7 @@ def _repeated_names(tools: Sequence[Mapping[str, Any]]) -> Problems:
     repeated = sorted([repr(name) for name, count in counts.items() if count > 1])
     if not repeated:
         return []
-    return [Problem("tools", f"{', '.join(repeated)} is given more than once")]
+    return [Problem("tools", f"{', '.join(repeated)} is passed more than once")]
 
 
 def _problems_of_tools(tools: Sequence[object]) -> Problems:
@@ -130,7 +131,7 @@ def _problems_of_tools(tools: Sequence[object]) -> Problems:
 
 
 def _specified(tool: object) -> object:
-    """Return the spec of a tool that has one, any other value as it is."""
+    """Return the spec of a tool, any other value unchanged."""
     spec = getattr(tool, "spec", None)
     return spec if isinstance(spec, ToolSpec) else tool
 
@@ -138,7 +139,7 @@ def _specified(tool: object) -> object:
 def tool_spec(tool: Mapping[str, Any]) -> ToolSpec:
     """Return the spec of a tool that `read_tools` returned.
 
-    The document writes `required` next to `parameters`; it belongs inside.
+    In the LazyLLM document `required` is next to `parameters`; it is moved inside.
     """
     function = tool["function"]
     description = function.get("description")

@@ -16,25 +16,25 @@ _PREAMBLE = (
 
 
 class AlpacaPrompter(Prompter):
-    """All input of the user fills slots; history is refused.
+    """Prompter whose input fills slots; it rejects history.
 
-    With an instruction in two parts the block of the `extra_keys` follows the user's part.
+    With an instruction in two parts, the block of the `extra_keys` follows the user part.
     """
 
     layout: ClassVar[str] = "{system}\n{instruction}\n{tools}\n{user}### Response:\n"
     split: ClassVar[str] = "### Response:"
 
     def instruct(self, system: str, user: str | None, extra: str) -> tuple[str, str]:
-        """Put the words of the data set before the system part."""
+        """Insert the introduction of the data set before the system part."""
         if user is None:
             return f"{_PREAMBLE}{system}\n\n{extra}", ""
         return f"{_PREAMBLE}{system}", f"{user}\n\n{extra}" if extra else user
 
 
 class ChatPrompter(Prompter):
-    """Input fills the slots of the instruction; without slots it is the message of the user.
+    """Prompter whose input fills the slots of the instruction; without slots, it is the user message.
 
-    With an instruction in two parts the block of the `extra_keys` follows the user's part.
+    With an instruction in two parts, the block of the `extra_keys` follows the user part.
     """
 
     layout: ClassVar[str] = "{sos}{system}{instruction}{tools}{eos}\n\n{history}\n{soh}\n{user}{input}\n{eoh}{soa}\n"
@@ -50,7 +50,7 @@ class ChatPrompter(Prompter):
 
 
 class EmptyPrompter(Prompter):
-    """The text it generates is the input itself, whatever that is; history and tools are in the request only."""
+    """Prompter whose text is the unchanged input; only requests contain history and tools."""
 
     layout: ClassVar[str] = "{tools}{history}{input}"
 
@@ -64,7 +64,7 @@ class EmptyPrompter(Prompter):
         show: bool = False,
         return_dict: bool = False,
     ) -> Any:
-        """Return the input, or with `return_dict` a request whose last message it is."""
+        """Return the input, or with `return_dict` a request with the input as last message."""
         if not return_dict:
             self._log(input, show)
             return input

@@ -1,4 +1,4 @@
-"""`Prompter`: an instruction with slots, the same for hosted and for local models, after the LazyLLM document.
+"""`Prompter`: an instruction with slots for hosted and local models, after the LazyLLM document.
 
 A prompter is a preset: its `layers` compose the messages, its `chat_template` writes the same messages as text.
 """
@@ -31,7 +31,7 @@ __all__ = ["LAZYLLM_SYSTEM", "Prompter", "SlotValues"]
 SlotValues: TypeAlias = Mapping[str, Any] | UserInput | str | float | None
 """Input of a call: text, or the text of every slot by its name; numbers become text."""
 PreHook: TypeAlias = Callable[[Any, Any, Any, Any], tuple[Any, Any, Any, Any]]
-"""Replaces (input, history, tools, label) before anything is read."""
+"""Function that replaces (input, history, tools, label) before they are read."""
 
 _LOG = logging.getLogger("agentkit.prompters")
 LAZYLLM_SYSTEM = "You are an AI-Agent developed by LazyLLM."
@@ -46,23 +46,23 @@ _EXTRA = "Here are some extra messages you can referred to:\n\n"
 
 
 class Prompter:
-    """Base of all prompters. A subclass sets its `layout` and its words.
+    """Base of all prompters. A subclass sets `layout` and its texts.
 
     Args:
-        instruction: The instruction, with slots such as `{context}`; a str belongs to the system message, a
-            dict may have a `system` and a `user` part.
-        extra_keys: More slots, each shown under its name after the instruction.
-        tools: Tools of every call; a call must not bring its own then.
+        instruction: The instruction, with slots such as `{context}`; a str belongs to the system message, a dict can
+            have a `system` and a `user` part.
+        extra_keys: Additional slots, each shown under its name after the instruction.
+        tools: Tools of every call; a call must then not pass tools.
         history: Turns before the history of every call.
-        pre_hook: Replaces (input, history, tools, label) of every call.
-        show: Log what is generated, under `agentkit.prompters`.
-        system: The line before the instruction that introduces the model.
-        tokens: The tokens of a model by name; see `for_model`.
+        pre_hook: Function that replaces (input, history, tools, label) of every call.
+        show: True to log the results, under `agentkit.prompters`.
+        system: Line before the instruction that introduces the model.
+        tokens: Tokens of the model by name; see `for_model`.
 
     Attributes:
-        slots: The names of all slots, in the order of the text.
-        layers: Composes the messages.
-        chat_template: Writes the same messages as text for a local model.
+        slots: Names of all slots, in the order of the text.
+        layers: Layers of the messages.
+        chat_template: Chat template of the same messages for a local model.
 
     Raises:
         PrompterError: The prompter has no place for some arguments; names all of them.
@@ -70,9 +70,9 @@ class Prompter:
 
     layout: ClassVar[str] = ""
     """The text for a local model: places `{system}{instruction}{tools}{history}{user}{input}`, and tokens such as
-    `{soh}`. What it has no place for is refused."""
+    `{soh}`. Arguments without a place are rejected."""
     split: ClassVar[str] = ""
-    """The end of the layout from which on the model replies, such as `{soa}`."""
+    """Text of the layout after which the model replies, such as `{soa}`."""
     system: str | None = None
     """Line before the instruction that introduces the model; None for no line. LazyLLM uses `LAZYLLM_SYSTEM`."""
 
@@ -114,7 +114,7 @@ class Prompter:
     def instruct(self, system: str, user: str | None, extra: str) -> tuple[str, str]:
         """Return the text of the system message and the text before the user's input; both can have slots.
 
-        `user` is None when the instruction was one str; `extra` is the block of the `extra_keys`, or nothing.
+        `user` is None if the instruction is a str; `extra` is the block of the `extra_keys`, or empty.
         """
         if user is None:
             if extra:
@@ -125,13 +125,13 @@ class Prompter:
     def _set_up(self, tokens: Mapping[str, str], system: str | None) -> None:
         layout = self.layout
         if system is None and "{instruction}" in layout:
-            # A line break after the line belongs to it.
+            # The line includes its line break.
             layout = layout.replace("{system}\n", "").replace("{system}", "")
         places = set(slots_of(layout))
         self.system = system
         name, user = type(self).__name__, self._words[1]
         with warnings.catch_warnings():
-            # The instruction of a prompter has its slots where its format places them.
+            # The format of the prompter defines the places of slots in the instruction.
             warnings.simplefilter("ignore", VolatilityWarning)
             self.layers = Layers(
                 system=self._system_prompts(places),
@@ -152,17 +152,17 @@ class Prompter:
         return (SlotPrompt.of(instruction, self.slots, lead=lead, name=type(self).__name__),)
 
     def for_model(self, model: str | None = None, /, *, system: str | None = None, **tokens: str | None) -> Self:
-        """Return the prompter with what belongs to a model: its system text and its tokens.
+        """Return the prompter with the system text and the tokens of a model.
 
         Args:
-            model: A model, or the name of a registered chat template, whose markers the tokens are.
-            system: Who the model is; None leaves it as it is.
+            model: A model, or the name of a registered chat template, whose markers become the tokens.
+            system: Line that introduces the model; None keeps the current line.
             tokens: `sos`, `eos`, `soh`, `eoh`, `soa`, `eoa`, `soe`, `eoe`: start and end of system, human, assistant
-                and environment (a tool result); `tool_start_token`, `tool_args_token`, `tool_end_token`. None leaves
-                one as it is.
+                and environment (a tool result); `tool_start_token`, `tool_args_token`, `tool_end_token`. None keeps the
+                current token.
 
         Raises:
-            PrompterError: Names every token that does not exist or is not text; or the model is unknown.
+            PrompterError: Names every unknown token and every token that is not text; or the model is unknown.
         """
         own_tokens = _checked("for_model", system, tokens, ("system",))
         other = copy.copy(self)
@@ -176,7 +176,7 @@ class Prompter:
         """Return the context of one call, for `layers`.
 
         Raises:
-            PrompterError: Names all missing and unexpected slots, or what is wrong with the history or the tools.
+            PrompterError: Names all missing and unexpected slots, or the problems of the history or the tools.
         """
         return self._turn(input, history, tools, None)[0]
 
@@ -215,17 +215,17 @@ class Prompter:
         """Return the prompt of one call: text for a local model, or with `return_dict` the request of a hosted one.
 
         Args:
-            input: The user's text, or a dict of slots; one key that is no slot is the user's text beside them.
+            input: Text of the user, or a dict of slots; one key that is not a slot can contain text of the user.
             history: `[question, answer]` pairs or message dicts.
             tools: Tool specs of a chat request.
-            label: The reply to learn, put behind the text; a request has no place for one and ignores it.
-            show: Log the result, also when the prompter does not.
-            return_dict: Return `{"messages": [...], "tools": [...]}`, without `tools` where the prompter has no tools.
+            label: Reply to learn, appended to the text; ignored for a request.
+            show: True to log the result, also if the prompter has `show=False`.
+            return_dict: Return `{"messages": [...], "tools": [...]}`, without `tools` if empty.
 
-        The text is not defended against control tokens in the input: `Composition.to_text` is.
+        Control tokens in the input are not broken; use `Composition.to_text` for untrusted input.
 
         Raises:
-            PrompterError: Names all missing and unexpected slots, or what is wrong with the history or the tools.
+            PrompterError: Names all missing and unexpected slots, or the problems of the history or the tools.
         """
         ctx, listed, label = self._turn(input, history, tools, label)
         composition = compose(self.layers, ctx)
@@ -244,7 +244,7 @@ class Prompter:
             _LOG.info("%s: %s", type(self).__name__, prompt)
 
     def get_response(self, output: str, input: str | None = None) -> str:
-        """Return the reply in what a local model wrote: without the prompt it repeats, or what follows the split."""
+        """Return the reply in the output of a local model: the text after the repeated prompt, or after the split."""
         # Local models repeat the prompt.
         if input and output.startswith(input):
             return output[len(input) :]
@@ -275,13 +275,13 @@ class Prompter:
         given = read_tools(tools)
         if given and self.tools:
             raise PrompterError(
-                "tools are given at construction already: give them there or with the call, not both", name="tools"
+                "tools are already set at construction: pass them there or with the call, not both", name="tools"
             )
         return given or list(self.tools)
 
     def _require_system_place(self) -> None:
         if self._words[0] and not self.layers.system:
-            what = f"{type(self).__name__} has no place for an instruction to the system"
+            what = f"{type(self).__name__} has no place for a system instruction"
             raise PrompterError(what, name="instruction")
 
     def _refuse_history(self) -> None:
@@ -315,10 +315,10 @@ class Prompter:
         if not has_input:
             problems += self._unexpected(others)
             if others and shows_input:
-                advice = "; one key that is not a slot may contain the user's own text"
+                advice = "; one key that is not a slot can contain text of the user"
         problems += _problems_of_values(given)
         raise_problems(PrompterError, "input", problems, advice=advice)
-        # Values become text after they were checked, because `str` of other values can fail.
+        # Convert values after the checks, because `str` of other values can fail.
         slots = {slot: _text(given[slot]) for slot in self.slots}
         text = _text(given[others[0]]) if has_input else ""
         return UserInput(text, additional_kwargs=slots)
@@ -334,7 +334,7 @@ def _problems_of_values(given: Mapping[str, Any]) -> Problems:
 
 
 def _parts_of(instruction: Any) -> tuple[str, str | None]:
-    """Return the parts of an instruction for the system and, of a dict, for the user."""
+    """Return the system part of an instruction and, for a dict, its user part."""
     if isinstance(instruction, str | None):
         return instruction or "", None
     if not isinstance(instruction, Mapping):
@@ -351,7 +351,7 @@ def _parts_of(instruction: Any) -> tuple[str, str | None]:
 def _warn_of_unused(instruction: Mapping[str, str], parts: Mapping[str, str]) -> None:
     unused = [repr(str(key)) for key in instruction if key not in parts]
     if unused:
-        warn(f"instruction: only 'system' and 'user' are used; left out: {', '.join(unused)}", UserWarning)
+        warn(f"instruction: only 'system' and 'user' are used; ignored: {', '.join(unused)}", UserWarning)
 
 
 def _checked_result(replaced: Any) -> Sequence[Any]:
@@ -361,7 +361,7 @@ def _checked_result(replaced: Any) -> Sequence[Any]:
 
 
 def _checked(where: str, system: object, tokens: Mapping[str, object], options: Sequence[str]) -> dict[str, Any]:
-    """Return the tokens that are given; name all that are wrong. `options` may have been meant by a token, too."""
+    """Return the checked tokens; an error names all invalid tokens, with similar names in `options`."""
     valid = (*TOKENS, *options)
     problems: Problems = []
     for name, value in {**tokens, "system": system}.items():
@@ -383,8 +383,8 @@ def _tokens_of_model(model: str | None) -> dict[str, str]:
         raise PrompterError(f"for_model: {error}", name="model", value=str(model)) from error
     if not isinstance(template, RoleMarkerTemplate) or template.capability == "completion":
         raise PrompterError(
-            f"for_model: the chat template of {model!r} has no markers around roles; give the tokens by name, or the "
-            "template itself to CompletionModel",
+            f"for_model: the chat template of {model!r} has no markers around roles; pass the tokens by name, or pass "
+            f"the template to CompletionModel",
             name="model",
             value=model,
         )
@@ -413,7 +413,7 @@ def _is_slot(key: object) -> bool:
 def _text(value: Any) -> str:
     if value is None:
         return ""
-    # A subclass of str can mark trusted text.
+    # Convert to plain str, because a subclass can mark trusted text.
     if isinstance(value, str):
         return value
     return str(value)

@@ -1,7 +1,6 @@
-"""`PrompterLayout`: the chat template of a prompter, a text with named places and one model's tokens in it.
+"""`PrompterLayout`: chat template of a prompter, a text with named places and the tokens of a model.
 
-It reads the messages that the prompter's layers compose, so the text of a local model and the request of a hosted one
-cannot differ.
+It formats the messages that the layers of the prompter compose, so local and hosted models receive the same messages.
 """
 
 from __future__ import annotations
@@ -36,19 +35,19 @@ _HEADING = re.compile(r"^#{1,6} ?[^\s{}][^\n{}]*:[ \t]*$", re.MULTILINE)
 
 
 def check_layout(name: str, layout: str, split: str) -> None:
-    """Refuse a layout with an unknown place, or one that a message could not be put into.
+    """Reject a layout with an unknown place, or without a place for a message.
 
     Raises:
         PrompterError: Names every unknown place.
     """
     fields = _FIELD.findall(layout)
     problems = _unknown("place", fields, (*PLACES, *TOKENS)) + _unknown("token", _FIELD.findall(split), TOKENS)
-    problems += [Problem(place, "is in the layout twice") for place in PLACES if fields.count(place) > 1]
+    problems += [Problem(place, "is twice in the layout") for place in PLACES if fields.count(place) > 1]
     inputs = {"user", "input"} & set(fields)
     rules = (
         ("input", len(inputs) > 0, "the layout needs {user} or {input}, the place of the input"),
-        ("user", len(inputs) < 2 or "{user}{input}" in layout, "write {user}{input}: together they are one message"),
-        ("split", split in layout, f"{split!r}, after which the reply begins, is not in the layout"),
+        ("user", len(inputs) < 2 or "{user}{input}" in layout, "write {user}{input}: together they form one message"),
+        ("split", split in layout, f"{split!r}, after which the reply starts, is not in the layout"),
     )
     problems += [Problem(place, text) for place, is_kept, text in rules if not is_kept]
     raise_problems(PrompterError, f"layout of {name}", problems)
@@ -63,10 +62,10 @@ class PrompterLayout:
 
     Args:
         layout: Text with places `{system}`, `{instruction}`, `{tools}`, `{history}`, `{user}`, `{input}` and tokens.
-        split: The end of the layout from which on the model replies.
-        system: The system text that the prompter puts before its instruction.
-        tokens: The model's tokens by name; those it does not have are empty.
-        words: Texts of the prompter itself; their headings, such as `### Instruction:`, are markers too.
+        split: Text of the layout after which the model replies.
+        system: System text of the prompter before its instruction.
+        tokens: Tokens of the model by name; missing tokens are empty.
+        words: Texts of the prompter; their headings, such as `### Instruction:`, are also markers.
     """
 
     def __init__(
@@ -86,8 +85,8 @@ class PrompterLayout:
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
-        """The bracketed markers of the tokens, tokens without brackets as they are, the split, the lines of the layout
-        itself, and the headings of the prompter's words.
+        """The bracketed markers of the tokens, tokens without brackets, the split, the lines of the layout, and the
+        headings of the texts of the prompter.
         """
         lines = [line for text in _PLACE.split(self.layout) for line in text.splitlines()]
         return tokens_and_markers((), [*self.tokens.values(), self.split, *lines, *self._headings])
@@ -99,14 +98,15 @@ class PrompterLayout:
         add_generation_prompt: bool = True,
         **kwargs: Any,
     ) -> str:
-        """Return the text of the conversation: the last user message is the input, what follows it is tool traffic.
+        """Return the text of the conversation: the last user message is the input, and the messages after it are tool
+        traffic.
 
         Raises:
             ChatTemplateError: The layout has no place for one of the messages.
         """
         if kwargs:
             options = ", ".join(map(repr, sorted(kwargs)))
-            raise ChatTemplateError(f"a prompter's layout takes no {options}", name=", ".join(sorted(kwargs)))
+            raise ChatTemplateError(f"the layout of a prompter accepts no {options}", name=", ".join(sorted(kwargs)))
         turns = _turns_of(messages)
         head = ""
         if turns and turns[0].role == "system":
@@ -125,7 +125,7 @@ class PrompterLayout:
         return text + self._fill(self._reply, values)
 
     def _check_places(self, values: Mapping[str, object]) -> None:
-        """Refuse values that the layout has no place for."""
+        """Reject values without a place in the layout."""
         lost = ", ".join(sorted(name for name, value in values.items() if value and name not in self._places))
         if lost:
             raise ChatTemplateError(f"this layout has no place for {lost}: {self.layout!r}", name=lost)
@@ -133,7 +133,7 @@ class PrompterLayout:
     def _system(self, text: str) -> dict[str, str]:
         """Split a system message into the system text of the prompter and its instruction.
 
-        A system message without this text is all instruction.
+        A system message without this text is an instruction.
         """
         if "system" not in self._places:
             return {"instruction": text}
@@ -155,7 +155,7 @@ class PrompterLayout:
         return f"{self.tokens[start]}{message.text}{calls}{self.tokens[end]}"
 
     def _call(self, call: ToolCall) -> str:
-        """Write a call with the tokens of the model, or as JSON if it has no token for the arguments."""
+        """Return a call with the tokens of the model, or as JSON if it has no token for the arguments."""
         separator = self.tokens["tool_args_token"]
         text = call_text(call)
         if separator:
@@ -163,7 +163,7 @@ class PrompterLayout:
         return f"{self.tokens['tool_start_token']}\n{text}{self.tokens['tool_end_token']}\n"
 
     def _fill(self, layout: str, values: Mapping[str, str]) -> str:
-        """Fill the places once: places in the values stay as they are."""
+        """Fill the places once: places inside values stay unchanged."""
         return _FIELD.sub(lambda match: values.get(match[1], self.tokens.get(match[1], "")), layout)
 
 

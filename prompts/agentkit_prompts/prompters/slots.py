@@ -1,6 +1,6 @@
-"""Text with slots: `{word}` is filled from the user's input, literally; every other brace is text.
+"""Text with slots: `{word}` is replaced by input of the user; other braces are text.
 
-A slot is one or more word characters, of any script. Values are never looked at again, so braces in them stay.
+A slot is one or more word characters, of any script. Values are not scanned for slots, so braces in them stay.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _TEXT = ["string", "number", "boolean"]
 
 
 def slots_of(*texts: str) -> tuple[str, ...]:
-    """Return the names of the slots, each once, in the order in which they first appear."""
+    """Return the names of the slots, each once, in the order of their first use."""
     return tuple(dict.fromkeys(name for text in texts for name in _SLOT.findall(text)))
 
 
 class SlotPrompt(BasePrompt):
-    """A text of a prompter, its slots filled from `user_input.additional_kwargs`.
+    """Text of a prompter with slots filled from `user_input.additional_kwargs`.
 
-    When the whole prompter has one slot and the kwargs lack it, the user's input fills that slot instead.
+    If the prompter has only one slot and its kwarg is missing, the input of the user fills it.
     """
 
     slots: tuple[str, ...] = ()
@@ -40,16 +40,16 @@ class SlotPrompt(BasePrompt):
     own: tuple[str, ...] = ()
     """The slots of this text."""
     lead: str | None = None
-    """A line before the text; of an empty text, all of it."""
+    """Line before the text; also shown for an empty text."""
     input: bool | None = None
-    """True if the user's input follows the text. False refuses input that no slot shows; None ignores such input."""
+    """True if the input of the user follows the text. False rejects input that no slot shows; None ignores it."""
 
     @classmethod
     def of(cls, text: str, slots: Sequence[str], *, input: bool | None = None, **data: Any) -> SlotPrompt:
-        """Make the prompt of a text that may contain some of the `slots`."""
+        """Create the prompt of a text that can contain some of the `slots`."""
         pieces: list[str] = []
         for number, piece in enumerate(_SLOT.split(text)):
-            # A split by a pattern with one group gives text and slots in turn.
+            # Splitting by a pattern with one group returns text and slots alternately.
             is_slot = number % 2 == 1
             if is_slot:
                 pieces.append(f"{{{_field(piece, slots.index(piece))}}}")
@@ -70,7 +70,7 @@ class SlotPrompt(BasePrompt):
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
-        """Text for every slot; a slot that the user's input may fill is not required."""
+        """Schema with text for every slot; a slot that the input can fill is not required."""
         if not self.own:
             return None
         schema: JsonSchema = {"type": "object", "properties": {slot: {"type": list(_TEXT)} for slot in self.own}}
@@ -80,7 +80,7 @@ class SlotPrompt(BasePrompt):
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """The user's input, unless it is text without slots."""
+        """`user_input`, unless the prompt is text without slots."""
         if self.own or self.input is not None:
             return frozenset({"user_input"})
         return frozenset()
@@ -93,7 +93,7 @@ class SlotPrompt(BasePrompt):
         """Return the value of every slot, and the input if no slot shows it.
 
         Raises:
-            PrompterError: Names every slot that has no value; `compose` makes a KwargsError of it, for all prompts.
+            PrompterError: Names every slot that has no value; `compose` converts it to a KwargsError for all prompts.
         """
         kwargs = ctx.user_input.additional_kwargs
         if self._takes_input(ctx):
@@ -109,13 +109,13 @@ class SlotPrompt(BasePrompt):
         """Render the lead and the text.
 
         Raises:
-            PrompterError: The input has neither a slot nor a place.
+            PrompterError: The prompter has neither a slot nor a place for the input.
         """
         values = self.values(ctx)
         if self.input is False and values["user_input"] and ctx.user_input.input:
             raise PrompterError(
                 "the input has no place: this prompter shows input in slots only; write a slot such as {input} into "
-                "its instruction, or name one in extra_keys",
+                "its instruction, or add a slot to extra_keys",
                 name="input",
             )
         body = self.template.run(values, prefixes=self._pointers(ctx))
@@ -133,7 +133,9 @@ class SlotPrompt(BasePrompt):
 
 
 def _field(slot: str, index: int) -> str:
-    """Return the name of a slot in the template: a number if the slot is no identifier, or the name has a meaning."""
+    """Return the name of a slot in the template: a number if the slot is not an identifier or is a name of the
+    context.
+    """
     is_name = slot.isidentifier() and len(slot) <= MAX_NAME_CHARS and not slot.startswith(("_", "slot_"))
     if is_name and slot not in CONTEXT_NAMES and slot not in FUNCTIONS:
         return slot

@@ -1,1 +1,1 @@
-"""BM25, MMR and the protocol of embedders: what example selectors and memory share."""
+"""BM25, MMR and the protocol of embedders, for example selectors and memory."""

@@ -1,4 +1,4 @@
-"""BM25 over a few thousand texts in memory, for choosing examples and for whoever else has a small pool to rank."""
+"""BM25 index of up to a few thousand texts in memory, for examples and other small pools."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def words(text: str) -> list[str]:
 
 
 class BM25:
-    """An index of texts. The IDF is that of these texts alone; it is never negative.
+    """Index of texts. The IDF is computed from these texts only and is never negative.
 
     Args:
-        texts: What is ranked; positions in it are what the methods take and return.
-        tokenize: Cuts text into terms.
+        texts: Texts to rank; methods use their positions.
+        tokenize: Function that splits text into terms.
     """
 
     __slots__ = ("__dict__", "_counts", "_postings", "_tokenize", "size")
 
     k1: ClassVar[float] = 1.2
-    """How much more a term counts that a text has more than once."""
+    """Weight of repeated terms."""
 
     def __init__(self, texts: Iterable[str], *, tokenize: Callable[[str], Sequence[str]] = words) -> None:
         self._tokenize = tokenize
@@ -58,7 +58,7 @@ class BM25:
                 self._postings.setdefault(term, []).append((position, weight))
 
     def scores(self, query: str) -> list[float]:
-        """Return the score of each text, 0.0 where it shares no term with the query."""
+        """Return the score of each text, 0.0 if it shares no term with the query."""
         scores = [0.0] * self.size
         for term, times in Counter(self._tokenize(query)).items():
             found = self._postings.get(term, ())
@@ -69,7 +69,7 @@ class BM25:
         return scores
 
     def similarity(self, one: int, other: int) -> float:
-        """Return how alike two of the texts are, 0.0 to 1.0: the cosine of their weighted terms."""
+        """Return the similarity of two texts, 0.0 to 1.0: the cosine of their weighted terms."""
         first, second = self._unit_vectors[one], self._unit_vectors[other]
         if len(second) < len(first):
             first, second = second, first
@@ -83,7 +83,7 @@ class BM25:
         vectors: list[dict[str, float]] = []
         for counts in self._counts:
             vector = {term: count * self._idf(len(self._postings[term])) for term, count in counts.items()}
-            # A text without terms is similar to none.
+            # A text without terms has the similarity 0.
             norm = math.hypot(*vector.values()) or 1.0
             vectors.append({term: weight / norm for term, weight in vector.items()})
         return vectors

@@ -1,4 +1,4 @@
-"""`Embedder`: text to vectors, sync or async; and vectors that were checked, normalised and kept by content."""
+"""`Embedder`: protocol of sync and async embedders; and a cache of checked unit vectors by text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_VECTORS = 20_000
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Turns texts into vectors of one dimension whose direction is their meaning."""
+    """Function from texts to vectors of one dimension, whose direction represents the meaning."""
 
     def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]] | Awaitable[Sequence[Sequence[float]]]:
         """Return one vector per text, in order, or an awaitable of them. Called with at least one text."""
@@ -26,12 +26,12 @@ class Embedder(Protocol):
 
 
 def cosine(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return the cosine of two unit vectors, 0.0 where one of them has no direction."""
+    """Return the cosine of two unit vectors, 0.0 if one is a zero vector."""
     return float(sum(map(mul, one, other)))
 
 
 class Vectors:
-    """Unit vectors of texts by content, asking the embedder only for what is new."""
+    """Cache of unit vectors by text, which calls the embedder only for new texts."""
 
     __slots__ = ("_embedder", "_known")
 
@@ -40,13 +40,13 @@ class Vectors:
         self._known: dict[str, list[float]] = {}
 
     def steps(self, query: str, texts: Sequence[str]) -> Generator[Any, Any, tuple[list[float], list[list[float]]]]:
-        """Return the vector of the query and those of `texts`, in one request; only the latter are kept.
+        """Return the vector of the query and the vectors of `texts`, in one request; only the vectors of `texts` are
+        cached.
 
-        A generator that yields what the embedder returns and receives the vectors themselves: see `drive`.
+        A generator that yields results of the embedder and receives the vectors: see `drive`.
 
         Raises:
-            PromptError: The embedder failed, or returned something that is not one finite vector of one dimension
-                for each text.
+            PromptError: The embedder failed, or did not return one finite vector of the same dimension for each text.
         """
         known = self._known
         missing = [text for text in dict.fromkeys(texts) if text not in known]
@@ -65,10 +65,10 @@ class Vectors:
         try:
             _check_dimensions(name, len(asked), vectors.values())
         except PromptError:
-            # Vectors of another model are worthless now.
+            # Cached vectors of another model are useless.
             self._known = {}
             raise
-        # Other steps may be reading the kept vectors, so these are replaced and not cleared.
+        # Replace the dict instead of clearing it, because other steps can be reading it.
         if len(known) + len(fresh) > _MAX_VECTORS:
             self._known = vectors
         else:
@@ -80,15 +80,15 @@ def _check_dimensions(name: str, dimensions: int, vectors: Iterable[Sequence[flo
     others = {len(vector) for vector in vectors} - {dimensions}
     if others:
         raise PromptError(
-            f"{name}: the vector of the query has {dimensions} dimensions, others had {', '.join(map(str, others))}; "
-            "an embedder must keep to one model",
+            f"{name}: the vector of the query has {dimensions} dimensions, other vectors have "
+            f"{', '.join(map(str, others))}; an embedder must use one model",
             name=name,
             value=dimensions,
         )
 
 
 def _unit_vectors(name: str, embedded: object, count: int) -> list[list[float]]:
-    """Return the result of an embedder as vectors of length 1; a vector of zeros stays as it is."""
+    """Return the result of an embedder as vectors of length 1; a zero vector is unchanged."""
     vectors = _vectors(name, embedded)
     if len(vectors) != count:
         text = f"{name}: returned {len(vectors)} vectors for {count} texts; return one per text, in order"
@@ -96,11 +96,11 @@ def _unit_vectors(name: str, embedded: object, count: int) -> list[list[float]]:
     sizes = {len(vector) for vector in vectors}
     if len(sizes) > 1 or 0 in sizes:
         dimensions = ", ".join(map(str, sorted(sizes)))
-        text = f"{name}: vectors of {dimensions} dimensions; all need the same, > 0"
+        text = f"{name}: vectors of {dimensions} dimensions; all must have the same dimension > 0"
         raise PromptError(text, name=name, value=dimensions)
     for number, vector in enumerate(vectors):
         if not all(map(math.isfinite, vector)):
-            text = f"{name}: vector {number} holds NaN or infinity; return finite numbers"
+            text = f"{name}: vector {number} contains NaN or infinity; return finite numbers"
             raise PromptError(text, name=name, value=number)
     return [*map(_unit_vector, vectors)]
 
@@ -116,7 +116,7 @@ def _vectors(name: str, embedded: object) -> list[list[float]]:
 
 
 def _unit_vector(vector: list[float]) -> list[float]:
-    # Divided by its largest value, no square of the vector can overflow.
+    # Divide by the largest value first, so that no square overflows.
     largest = max(map(abs, vector))
     if not largest:
         return vector
@@ -133,7 +133,7 @@ def _reason(error: BaseException) -> str:
 
 
 class _Pending(Awaitable[R]):
-    """The rest of steps that met something to wait for."""
+    """Rest of steps after the first awaitable."""
 
     __slots__ = ("_steps", "_waiting")
 
@@ -155,20 +155,20 @@ class _Pending(Awaitable[R]):
             return end.value  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        """Give up without waiting."""
+        """Close the awaitable without waiting."""
         self._steps.close()
         give_up(self._waiting)
 
 
 def give_up(waiting: object) -> None:
-    """Close or cancel an awaitable that nobody is going to await."""
+    """Close or cancel an awaitable that is no longer needed."""
     close = getattr(waiting, "close", None) or getattr(waiting, "cancel", None)
     if close is not None:
         close()
 
 
 def drive(steps: Generator[Any, Any, R]) -> R | Awaitable[R]:
-    """Run steps that yield values or awaitables of them: at once while there is nothing to wait for."""
+    """Run steps that yield values or awaitables; steps without awaitables run synchronously."""
     try:
         answer = next(steps)
         while not isinstance(answer, Awaitable):

@@ -1,4 +1,4 @@
-"""Maximal marginal relevance: what is relevant, and not the same thing again."""
+"""Maximal marginal relevance: selection of relevant and different items."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["mmr"]
 def mmr(relevance: Sequence[float], similarity: Callable[[int, int], float], k: int, *, diversity: float) -> list[int]:
     """Return the positions of at most `k` items, chosen one by one.
 
-    Each choice has the highest `(1 - diversity) * relevance - diversity * similarity`, where the similarity is that to
-    the most similar item chosen before; ties go to the earlier position.
+    Each choice has the highest `(1 - diversity) * relevance - diversity * similarity`, with the similarity to the most
+    similar selected item; ties go to the earlier position.
 
     Args:
-        relevance: How well each item answers the query, best on the scale of `similarity`.
-        similarity: How alike two items are, by position.
-        k: How many to choose.
-        diversity: 0.0 looks at relevance alone, 1.0 at being different alone.
+        relevance: Relevance of each item for the query, on the scale of `similarity`.
+        similarity: Function that returns the similarity of two positions.
+        k: Number of items to choose.
+        diversity: 0.0 ranks by relevance only, 1.0 by difference only.
     """
     left = list(range(len(relevance)))
     nearest = [0.0] * len(left)

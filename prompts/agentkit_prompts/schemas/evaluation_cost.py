@@ -1,12 +1,12 @@
-"""Upper bound on the time that validating a value by a JSON Schema takes, known before the library starts.
+"""Upper bound of the validation time of a value with a JSON Schema, computed before the validation.
 
-The library has no time limit, and it holds the interpreter while it works. Alternatives that contain each other are
-evaluated again at each level, so a schema of forty lines can take years.
+The library has no time limit, and it blocks the interpreter during a validation. Alternatives that contain each other
+are evaluated again at each level, so a schema of forty lines can take years.
 
-A schema has a weight for each group of values: how often it is applied to each of them, at most. Groups are weighed
+A schema has a weight for each group of values: the maximum number of applications to each value. Groups are weighed
 from the whole value inwards, and the sizes of errors are added up from the innermost values outwards.
 
-A value that takes too long is weighed again with the memory of the library: whether an object or a list matches a
+A value that takes too long is weighed again with the cache of the library: whether an object or a list matches a
 schema that contains itself is computed once. A tree with eight kinds of containers then costs as much for each level.
 """
 
@@ -28,7 +28,7 @@ _MAX_EVALUATIONS = 10_000_000
 _MAX_STEPS = 500_000
 """Applications of schemas to groups that are weighed, at most a microsecond each."""
 _MAX_UNITS = 4_000_000
-"""Values in all errors that the library makes at once: 0.3 microseconds each."""
+"""Maximum values in all errors that the library creates at once: 0.3 microseconds each."""
 _UNITS_PER_ERROR = 30
 """An error takes the time of this number of values."""
 _COPIES = 2
@@ -40,7 +40,7 @@ _TOO_LONG = "takes too long to check: shorten it, or simplify its schema"
 
 
 class TooExpensiveError(ValueError):
-    """Validating the value takes too long."""
+    """The validation of the value would take too long."""
 
 
 class _ErrorSize(NamedTuple):
@@ -53,7 +53,7 @@ class _ErrorSize(NamedTuple):
 
 
 class EvaluationCost:
-    """Estimates the cost of validating values by one schema."""
+    """Estimator of the validation cost of values with one schema."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._graph = SchemaGraph(document)
@@ -62,7 +62,7 @@ class EvaluationCost:
         """Return the cost of validating a value.
 
         Raises:
-            TooExpensiveError: It takes too long.
+            TooExpensiveError: The validation would take too long.
         """
         return ValueCost(self._graph, value)
 
@@ -105,7 +105,7 @@ class ValueCost:
 
 
 class _Weighing:
-    """Weighs the schemas that are applied to each group of a value.
+    """Weights of the schemas that are applied to each group of a value.
 
     Attributes:
         weights: Group -> index of a schema -> its weight.
@@ -150,14 +150,14 @@ class _Weighing:
         heapify(waiting)
         targets: set[int] = set()
         while waiting:
-            # A schema has a larger index than those that it applies in place, so its weight is complete.
+            # A schema has a larger index than schemas that it applies in place, so its weight is complete.
             index = -heappop(waiting)
             # All remembered references to a schema evaluate it once.
             weights[index] += index in targets
             node, weight = self._graph.nodes[index], weights[index]
             self._charge(node, weight, group, size)
             for inner in node.in_place:
-                # A schema that leads back to itself without reaching a part of the value adds nothing.
+                # A schema that leads back to itself without reaching a part of the value adds no cost.
                 if inner >= index:
                     continue
                 if inner not in weights:
@@ -179,7 +179,7 @@ class _Weighing:
 
     @cached_property
     def _comparisons(self) -> int:
-        """Cost of comparing the values of all lists.
+        """Cost of comparisons of the values of all lists.
 
         The library compares each integer of more than 64 bits with all others.
         """
@@ -190,11 +190,11 @@ class _Weighing:
 
 
 class _Errors:
-    """Adds up the sizes of errors: of all values of each group, or of one value.
+    """Sums of the sizes of errors: of all values of each group, or of one value.
 
     Attributes:
         all_with_copies: Size of the errors of the schema and the group that were added last.
-        largest_alternative: Size of the errors of a schema with alternatives, at most.
+        largest_alternative: Maximum size of the errors of a schema with alternatives.
     """
 
     def __init__(self, graph: SchemaGraph, groups: list[ValueGroup], *, of_one: bool) -> None:

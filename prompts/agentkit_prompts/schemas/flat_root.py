@@ -11,14 +11,14 @@ from agentkit_prompts.schemas.references import target_in
 __all__ = ["flat_root", "resolved"]
 
 _MAX_JOINED = 50
-"""Schemas that are read for one join: references multiply."""
+"""Maximum number of schemas in one join: references multiply."""
 
 
 def flat_root(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a tool as one object without alternatives: no provider takes any at the top.
+    """Return the parameters of a tool as one object without alternatives: no provider accepts them at the root.
 
-    Properties that all alternatives require are required, and the others may be given. The combination is checked when
-    the tool is called.
+    Properties that all alternatives require are required, and other properties are optional. The combination is checked
+    when the tool is called.
     """
     root: dict[str, Any] = resolved({"type": "object", **schema}, schema)
     for keyword in ("anyOf", "oneOf"):
@@ -50,7 +50,7 @@ def _required_by_all(options: list[dict[str, Any]], names: Iterable[str]) -> lis
 
 
 def _either(first: Mapping[str, Any], second: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a schema that accepts what one of both accepts."""
+    """Return a schema that accepts all values of both schemas."""
     if first == second or second in first.get("anyOf", ()):
         return first
     options = first["anyOf"] if first.keys() == {"anyOf"} else [first]
@@ -63,7 +63,7 @@ def resolved(schema: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str
 
 
 class _Joining:
-    """Joins the parts of one schema, up to a limit."""
+    """Joiner of the parts of one schema, up to a limit."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document

@@ -1,4 +1,4 @@
-"""Several JSON Schemas that hold at once, written as one."""
+"""Intersection of JSON Schemas, written as one schema."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ ANNOTATIONS |= {"externalDocs", "readOnly", "title", "writeOnly", "xml"}
 
 
 class _EmptyError(Exception):
-    """No value fulfils both schemas, or both cannot be written as one."""
+    """No value is valid for both schemas, or no schema can express the intersection."""
 
 
 def intersection(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a schema that accepts what both accept; None if no value is valid by both, or no schema can express it.
+    """Return the intersection of two schemas; None if it is empty or no schema can express it.
 
-    Of two texts, and of two rules that cannot be joined, such as patterns, the first is used.
+    Of two texts, or two rules that cannot be joined, such as patterns, the first is used.
     """
     result = dict(first)
     try:

@@ -47,16 +47,16 @@ _MAX_BACKTRACKS = 1_000
 
 
 class JsonValidator:
-    """Validates values by one schema. References into other documents are never fetched.
+    """Validator of values with one schema. References to other documents are never fetched.
 
     Not checked: `format`, `contentEncoding`, `contentMediaType` and `contentSchema`, which are annotations.
 
     Args:
         document: The schema.
-        is_lenient: True to leave out patterns that cannot be compiled, which other engines may understand.
+        is_lenient: True to ignore patterns that cannot be compiled; other engines can support them.
 
     Raises:
-        InvalidSchemaError: It is not a schema, a reference leads nowhere, or it is too large.
+        InvalidSchemaError: The document is not a schema or is too large, or a reference has no target.
     """
 
     def __init__(self, document: Mapping[str, Any], *, is_lenient: bool = False) -> None:
@@ -86,7 +86,7 @@ class JsonValidator:
         """Check a value in types of JSON, see `plain_data`.
 
         Raises:
-            InvalidValueError: It does not match the schema, or checking it takes too long.
+            InvalidValueError: The value does not match the schema, or the check would take too long.
         """
         if problems := self.problems(value):
             raise InvalidValueError(problems)
@@ -103,7 +103,7 @@ class JsonValidator:
             return [SchemaProblem((), "anyOf", "does not match the schema, and its problems are too many to list")]
         if cost.allows_all_errors:
             return list(self._listed(value))
-        # One error costs little, even if all of them would contain a large schema again and again.
+        # One error is cheap, even if all errors would repeat a large schema.
         return [*self._first(value), SchemaProblem((), "limit", "may have more problems, which are too many to list")]
 
     def problems_of_object(self, value: Any) -> list[SchemaProblem]:
@@ -135,10 +135,10 @@ def _refuse(uri: str) -> Any:
 def _settle_references(schema: dict[str, Any]) -> None:
     """Write each reference in one form, and escape characters that addresses cannot contain.
 
-    Generators write `#/$defs/Page[Item]`. The library compiles the target of each form of a reference again.
+    Generators write `#/$defs/Page[Item]`. The library compiles a target again for each spelling of a reference.
 
     Raises:
-        InvalidSchemaError: A reference leads to a place that the schema does not have.
+        InvalidSchemaError: The target of a reference is missing.
     """
     nodes = [node for node in iter_nodes(schema) if isinstance(node, dict)]
     # A pointer below a schema with an id is relative to that schema: the library resolves it.
@@ -178,7 +178,7 @@ def _schema_problems(schema: dict[str, Any], error: ValidationError) -> list[tup
     if isinstance(error.kind, ValidationErrorKind.Referencing):
         return [("", _reference_problem(error.message))]
     listed = [*problems_of([error], {})]
-    # The library makes all errors at once, and each contains a part of the schema.
+    # The library creates all errors at once, and each contains a part of the schema.
     if sum(1 for _ in iter_nodes(schema)) < _MAX_LISTED_VALUES and len(error.message) < _MAX_LISTED_VALUES:
         listed = [*islice(problems_of(_draft_validator().iter_errors(schema), {}), MAX_LISTED)] or listed
     problems = {place_of(problem.path): _of_schema(problem) for problem in listed}
@@ -226,7 +226,7 @@ def _check_pattern_sizes(schema: dict[str, Any]) -> None:
 
 def _drop_patterns(schema: dict[str, Any]) -> None:
     """Delete the patterns that cannot be compiled, and those after the size of all is too large."""
-    # The list is made first: the loop deletes keys of the objects that are walked.
+    # Build the list first, because the loop deletes keys of the visited objects.
     left = _MAX_PATTERNS
     for node, pattern in list(_patterns(schema)):
         left -= pattern_size(pattern)
@@ -239,7 +239,7 @@ def _drop_patterns(schema: dict[str, Any]) -> None:
 
 
 def _drop_added_items(schema: dict[str, Any]) -> None:
-    """Delete `items: {}`, which arrays are given for providers: it would make all items evaluated ones."""
+    """Delete `items: {}`, which is added to arrays for providers: it would mark all items as evaluated."""
     for node in list(iter_nodes(schema)):
         if isinstance(node, dict) and node.get("items") == {} and "type" in node:
             del node["items"]

@@ -16,7 +16,7 @@ DATA = frozenset({"enum", "const", "default", "examples", "example"})
 
 
 def as_object(schema: Any) -> Mapping[str, Any]:
-    """Return a schema as an object: True, which accepts anything, is {}."""
+    """Return a schema as an object: True, which accepts all values, becomes {}."""
     if isinstance(schema, Mapping):
         return schema
     return {}
@@ -43,7 +43,7 @@ def _schemas_in(node: Any) -> Iterable[Any]:
 
 
 def rewritten(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """Return a copy of a schema; `change` gets each schema in it, innermost first, and returns what replaces it."""
+    """Return a copy of a schema; `change` receives each nested schema, innermost first, and returns its replacement."""
     if isinstance(schema, list | tuple):
         return [rewritten(item, change) for item in schema]
     if not isinstance(schema, Mapping):

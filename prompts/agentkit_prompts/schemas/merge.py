@@ -1,4 +1,4 @@
-"""Merging what several prompts require of `additional_kwargs` into one JSON Schema."""
+"""Merge of the `additional_kwargs` schemas of several prompts."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _MAX_WRITTEN = 200
 
 
 def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchema | None:
-    """Merge the additional-kwargs schemas of several prompts, each given with its prompt path.
+    """Merge the additional-kwargs schemas of several prompts, each with its prompt path.
 
     None merges with anything; equal properties unify (titles and descriptions do not count); a property lists the
-    prompts that need it under `x-required-by`; `$defs` of the same name but another meaning are kept apart.
+    prompts that need it under `x-required-by`; `$defs` with the same name but different content get different names.
 
     Raises:
-        SchemaConflict: Two prompts want the same property with different schemas; names both paths.
-        PromptError: One of them is not a JSON Schema.
+        SchemaConflict: Two prompts require the same property with different schemas; names both paths.
+        PromptError: A schema is not a JSON Schema.
     """
     merging = _Merging()
     for path, schema in schemas:
@@ -91,7 +91,7 @@ class _Merging:
 
 
 def _owners(item: Any, path: str) -> list[str]:
-    """Return the prompts that need a property: those that an inner tree lists, or the prompt at `path`."""
+    """Return the prompts that require a property: the prompts listed by an inner tree, or the prompt at `path`."""
     owners = as_object(item).get(REQUIRED_BY)
     if not owners:
         return [path]
@@ -101,7 +101,7 @@ def _owners(item: Any, path: str) -> list[str]:
 def _conflict(name: str, first: _Origin, second: _Origin) -> SchemaConflict:
     problems = [(origin.owner, _shown(origin.schema, origin.document)) for origin in (first, second)]
     both = ", ".join([f"{owner or _OWN} wants {schema}" for owner, schema in problems])
-    message = f"additional kwarg {name!r}: {both}; rename one of them or give both the same schema"
+    message = f"additional kwarg {name!r}: {both}; rename one of them or use the same schema for both"
     return SchemaConflict(message, name=name, problems=problems)
 
 
@@ -158,7 +158,8 @@ def _flat_options(schema: JsonSchema, options: Sequence[Any]) -> JsonSchema:
     properties: dict[str, Any] = {}
     for option in reversed(objects):
         properties |= option["properties"]
-    # Properties that every alternative requires are required; an alternative that is no object requires none.
+    # Properties that every alternative requires are required; an alternative that is not an object requires no
+    # property.
     required = set.intersection(*[set(option.get("required", ())) for option in flat])
     return {"properties": properties, "required": sorted(required), "$defs": definitions}
 
@@ -170,7 +171,7 @@ def _modern(reference: str) -> str:
 
 
 def _free_names(names: Iterable[str], collides: Callable[[str, str], bool]) -> dict[str, str]:
-    """Return each name -> a new name; all get the same number, so that none of them collides."""
+    """Return each name -> a new name; all names get the same number, so that no name collides."""
     number, renamed = 1, {name: name for name in names}
     while any(collides(old, new) for old, new in renamed.items()):
         number += 1
@@ -181,7 +182,7 @@ def _free_names(names: Iterable[str], collides: Callable[[str, str], bool]) -> d
 def _adopt_defs(schema: JsonSchema, merged: JsonSchema, comparison: _Comparison) -> Callable[[str], str]:
     """Copy the definitions of `schema` into `merged` under names that do not collide; return how references change.
 
-    If one of them has the name of a different definition, all of them get new names.
+    If a name is used by a different definition, all definitions get new names.
     """
     definitions, adopted = schema.get("$defs", {}), merged.get("$defs", {})
 
@@ -237,10 +238,10 @@ class _Comparison:
 
     def __init__(self) -> None:
         self._above: dict[_Key, _Key] = {}
-        """Part -> a part of the same set; the top of a set has none."""
+        """Part -> its parent part in the same set; the root of a set has no parent."""
         self._sizes: dict[_Key, int] = {}
         self._kept: dict[_Key, tuple[Any, Any]] = {}
-        """Documents and parts: another object cannot get their ids while they are kept."""
+        """Documents and parts, stored so that no other object gets their ids."""
 
     def same(self, one: Any, root: JsonSchema, other: Any, other_root: JsonSchema) -> bool:
         """True if `one` in the document `root` has the meaning of `other` in the document `other_root`."""
@@ -284,7 +285,7 @@ class _Comparison:
             return False
         if self._sizes.setdefault(one, 1) > self._sizes.setdefault(other, 1):
             one, other = other, one
-        # The smaller set is put below the larger one, so that finding the top of a set takes few steps.
+        # Attach the smaller set to the larger set, so that the root of a set is found in few steps.
         self._above[one] = other
         self._sizes[other] += self._sizes[one]
         joined.append((one, other))
@@ -346,7 +347,7 @@ def _text(value: Any) -> str:
 
 
 def _shown(node: Any, root: JsonSchema) -> str:
-    """Return JSON of a schema for a message, with its references resolved as far as there is room."""
+    """Return JSON of a schema for a message, with its references resolved up to a size limit."""
     text = _text(_Expansion(root).expand(node, ()))
     if len(text) <= MAX_MESSAGE_CHARS:
         return text
@@ -354,7 +355,7 @@ def _shown(node: Any, root: JsonSchema) -> str:
 
 
 class _Expansion:
-    """Resolves the references of one schema, until too much is written."""
+    """Resolver of the references of one schema, up to a size limit."""
 
     def __init__(self, root: JsonSchema) -> None:
         self._root = root

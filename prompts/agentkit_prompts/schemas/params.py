@@ -1,4 +1,4 @@
-"""Schemas of template parameters: what is refused, and how values are checked."""
+"""Schemas of template parameters: validation of schemas and of values."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ JsonSchema: TypeAlias = dict[str, Any]
 ParamsSchema: TypeAlias = TypeAdapter[Any] | type | Mapping[str, Any]
 """A TypeAdapter, a model, dataclass or TypedDict class, or a JSON Schema object."""
 Problem: TypeAlias = tuple[str, str]
-"""Name of a value (dotted) and what is wrong with it."""
+"""Dotted name of a value, and its problem."""
 SchemaFault: TypeAlias = tuple[str, str]
 """Place in a schema, or name of a type, and its problem."""
 
@@ -72,7 +72,7 @@ def _adapter(schema: TypeAdapter[Any] | type) -> TypeAdapter[Any]:
     The adapter of a class that uses a name before the name is defined is not complete, see `_completed`.
 
     Raises:
-        PromptError: pydantic cannot make a validator of it.
+        PromptError: pydantic cannot create a validator for it.
     """
     if isinstance(schema, TypeAdapter):
         return schema
@@ -106,7 +106,7 @@ def _value_of(schema: object) -> str | int:
 
 
 def _completed(adapter: TypeAdapter[Any], schema: object) -> TypeAdapter[Any]:
-    """Return an adapter for which the names of classes were looked up, which may have been defined since it was made.
+    """Return an adapter with resolved class names, which can be defined after the adapter.
 
     Raises:
         PromptError: A name is not defined.
@@ -143,7 +143,7 @@ def to_json_schema(schema: ParamsSchema) -> JsonSchema:
 
 
 def check_params_schema(schema: ParamsSchema) -> None:
-    """Refuse a schema that would reject the context values a prompt passes along with the ones it declares.
+    """Reject a schema that would reject context values, which a prompt passes in addition to declared values.
 
     Raises:
         PromptError: Names every problem of the schema at once; `problems` has them with their places.
@@ -167,7 +167,7 @@ def _adapter_problems(adapter: TypeAdapter[Any], name: str) -> list[SchemaFault]
 
 
 def schema_problems(schema: Mapping[str, Any]) -> list[SchemaFault]:
-    """Return the problems of a JSON Schema that keep it from being used."""
+    """Return the problems that make a JSON Schema unusable."""
     try:
         _validator_of(schema)
     except InvalidSchemaError as error:
@@ -194,7 +194,7 @@ def _closed_schemas(document: Mapping[str, Any]) -> list[SchemaFault]:
 
 
 def _type_problems(kind: Any, seen: set[int]) -> Iterator[SchemaFault]:
-    """Yield the problems of a top-level type and its alternatives; the types of fields may forbid anything."""
+    """Yield the problems of a top-level type and its alternatives; types of fields are not checked."""
     if id(kind) in seen:
         return
     seen.add(id(kind))

@@ -14,7 +14,8 @@ CHARS_OF_CLASS = 100
 """Size of a class of Unicode characters; a character has size 1."""
 
 _UNCOMMON = re.compile(r"\(\?[=!<]|\\[1-9bBpP]|\{\d{4,}|\[\[:")
-"""In a pattern: look-around, references back, borders of words, classes by name, and what takes long to compile."""
+"""Uncommon parts of a pattern: look-around, back-references, word borders, named classes, and parts that compile
+slowly."""
 
 
 def pattern_size(pattern: str) -> int:
@@ -28,7 +29,7 @@ def pattern_size(pattern: str) -> int:
             last = groups.pop()
             groups[-1] += last
         elif token[1]:
-            # Nine digits are more than enough for any limit, and `int` takes time for more.
+            # Nine digits exceed every limit, and `int` is slow for long numbers.
             times = int((token[2] or token[1])[:9])
             groups[-1] += last * max(times - 1, 0)
             last *= times
@@ -39,7 +40,7 @@ def pattern_size(pattern: str) -> int:
 
 
 def is_common_pattern(pattern: str) -> bool:
-    """Return whether every provider can be expected to read a regular expression."""
+    """True if all providers probably support a regular expression."""
     if len(pattern) > MAX_PATTERN_CHARS or _UNCOMMON.search(pattern):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Values as JSON has them: the library that validates them takes no other types."""
+"""Conversion to plain JSON types: the validation library accepts no other types."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class _Copy:
 
     def _text(self, value: str) -> str:
         self._spend(len(value) // _CHARS_PER_VALUE)
-        # The library encodes texts as UTF-8: half of a surrogate pair is read as one unknown character.
+        # The library encodes texts as UTF-8: a lone surrogate becomes one unknown character.
         if value.isascii():
             return str.__str__(value)
         return value.encode("utf-8", "replace").decode()
@@ -107,7 +107,7 @@ class _Copy:
 
 
 def _number(value: float) -> float:
-    """Return a number of a built-in type: the library does not know subclasses, such as members of an IntEnum."""
+    """Return a number of a built-in type: the library does not support subclasses, such as members of an IntEnum."""
     if isinstance(value, int):
         return int(value)
     if not isfinite(value):

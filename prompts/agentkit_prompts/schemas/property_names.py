@@ -47,7 +47,7 @@ def original_names(schema: Mapping[str, Any]) -> dict[str, str]:
 
 
 def with_original_names(text: str, names: Mapping[str, str]) -> str:
-    """Return the JSON text of arguments with the names of the schema; text that is not JSON stays as it is."""
+    """Return the JSON text of arguments with the names of the schema; text that is not JSON is unchanged."""
     if not any(wire in text for wire in names):
         return text
     try:
@@ -85,7 +85,7 @@ def _wire_steps(steps: list[str], accepted: str) -> Iterator[str]:
     for before, step in pairwise(["", *steps]):
         name = step.replace("~1", "/").replace("~0", "~")
         wire = wire_property(name, accepted)
-        # An accepted name stays as it is written.
+        # A valid name keeps its spelling.
         if before == "properties" and wire != name:
             yield wire
         else:

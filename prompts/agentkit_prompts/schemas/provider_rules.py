@@ -21,17 +21,18 @@ class ProviderRules:
     source: str
     """Address of the documentation of the rules."""
     keywords: frozenset[str] | None = None
-    """The keywords of JSON Schema that are known; None: all, a schema only has to be valid."""
+    """Supported keywords of JSON Schema; None for all keywords of a valid schema."""
     formats: frozenset[str] = frozenset()
-    """The known values of `format`, where keywords are listed."""
+    """Supported values of `format`, if keywords are listed."""
     names: str = ""
-    """Regular expression for the names of properties; "" where any will do."""
+    """Regular expression of property names; "" for any name."""
     max_description: int | None = None
     """Characters of the description of a tool."""
     max_min_items: int | None = None
     """The largest `minItems`."""
     references: Literal["recursive", "flat", "none"] = "recursive"
-    """`recursive` if a schema may refer to itself, `flat` if only to others, `none` if `$ref` is unknown."""
+    """`recursive` if a schema can refer to itself, `flat` if only to other schemas, `none` if `$ref` is not
+    supported."""
     is_closed: bool = False
     """True if objects name all their properties, and `additionalProperties` is false."""
     all_required: bool = False

@@ -1,4 +1,4 @@
-"""A JSON Schema in the subset that a provider takes, by its rules; what does not fit is named, place by place."""
+"""Conversion of a JSON Schema to the subset of a provider, with a list of the unsupported parts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ONLY_FOR = {
     **dict.fromkeys(("minLength", "maxLength", "pattern", "format"), "string"),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), "number"),
 }
-"""Keyword -> the type of the values that it is about; those about numbers are also about whole numbers."""
+"""Keyword -> type of its values; keywords of numbers also apply to integers."""
 _SCALARS = [{"type": kind} for kind in ("string", "number", "boolean")]
 _NULL = {"type": "null"}
 _PARTED = frozenset({"object", "array"})
@@ -55,7 +55,7 @@ class Fitted(NamedTuple):
 def fitted(schema: Mapping[str, Any], rules: ProviderRules) -> Fitted:
     """Write the parameters of a tool in the subset of `rules`.
 
-    Rules that the subset cannot express are left out: arguments are still validated by the whole schema. Definitions
+    Rules outside of the subset are left out: arguments are still validated with the whole schema. Definitions
     without a reference are left out, too.
     """
     fitting = _Fitting(schema, rules)
@@ -114,7 +114,7 @@ class _Fitting:
         node = self.joined(schema)
         if node is not None:
             return self.with_description(self.without_description(node, path, level), outside)
-        self.problem(path, "uses allOf of what cannot be joined")
+        self.problem(path, "uses allOf of schemas that cannot be joined")
         if self.rules.is_closed:
             return {}
         return {**self.anything(path), **outside}
@@ -142,7 +142,7 @@ class _Fitting:
         return {**schema, **outside}
 
     def joined(self, schema: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return a schema without annotations and with its `allOf` as part of it; None if they cannot be joined."""
+        """Return a schema without annotations and with its `allOf` merged; None if it cannot be merged."""
         node = _bare(schema)
         for _ in range(_MAX_JOINED):
             parts = node.pop("allOf", None)
@@ -243,7 +243,7 @@ class _Fitting:
         return result
 
     def alternative(self, node: dict[str, Any], option: Any) -> dict[str, Any] | None:
-        """Return one alternative with the rules next to it; None if no value fulfils both."""
+        """Return one alternative with the rules next to it; None if no value is valid for both."""
         if option is False:
             return None
         schema = dict(as_object(option))
@@ -278,7 +278,9 @@ class _Fitting:
         return result
 
     def needs_one_type(self, kinds: list[str]) -> bool:
-        """True if each of several types becomes an alternative: keywords of objects and arrays belong to one type."""
+        """True if each of several types becomes an alternative: keywords of objects and arrays require a single
+        type.
+        """
         return not self.rules.lists_types or not _PARTED.isdisjoint(kinds)
 
     def add_keywords(self, result: dict[str, Any], node: Mapping[str, Any]) -> None:
@@ -295,7 +297,7 @@ class _Fitting:
             self.problem(path, "lists values that are objects or arrays")
 
     def enum(self, node: Mapping[str, Any], listed: list[Any]) -> dict[str, Any]:
-        """Return the keyword for listed values, if there are any that the provider accepts."""
+        """Return the keyword for listed values, if the provider accepts any of them."""
         if self.rules.only_text_enums:
             listed = [value for value in listed if isinstance(value, str) and value]
         elif "const" in node:
@@ -322,7 +324,7 @@ class _Fitting:
     def add_properties(self, result: dict[str, Any], node: Mapping[str, Any], path: str, level: int) -> None:
         rules = self.rules
         if rules.is_closed and _is_open(node, is_root=not path):
-            self.problem(path, "takes properties of any name")
+            self.problem(path, "accepts properties of any name")
         if rules.max_levels is not None and level >= rules.max_levels:
             self.problem(path, f"is nested deeper than {rules.max_levels} levels")
             return
@@ -364,7 +366,7 @@ class _Fitting:
             result["items"] = self.fit({"anyOf": [*heads, *more]}, f"{path}[]", level)
 
     def anything(self, path: str) -> dict[str, Any]:
-        """Return a schema that accepts any value, as far as the subset can write one."""
+        """Return a schema for any value, or the closest schema in the subset."""
         if self.rules.is_closed:
             self.problem(path, "accepts any value")
             return {}
@@ -423,7 +425,7 @@ def _implied_kinds(node: Mapping[str, Any]) -> list[str]:
 
 
 def _of_kind(node: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return the rules of a schema of several types for one of them."""
+    """Return the rules of a schema with several types for one type."""
     if kind == "null":
         return {"type": kind}
     alike = _number_or(kind)

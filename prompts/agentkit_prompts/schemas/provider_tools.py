@@ -1,4 +1,6 @@
-"""Tools in the form of each provider: values that its rules refuse are rewritten, cut with a warning, or left out."""
+"""Conversion of tools to the form of each provider: values that its rules reject are rewritten, shortened with a
+warning, or left out.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ def openai_form(tool: ToolSpec, is_official: bool = True) -> Mapping[str, Any]:
     """Return an entry of `tools` of a chat-completions request.
 
     Args:
-        tool: The tool; strict when it is.
-        is_official: Whether it goes to the provider itself, and not to a server that speaks its protocol.
+        tool: The tool; sent as strict if it is strict.
+        is_official: True for the provider itself, False for other servers with its protocol.
     """
     if tool.native is not None:
         return tool.native
@@ -36,9 +38,9 @@ def openai_form(tool: ToolSpec, is_official: bool = True) -> Mapping[str, Any]:
 
 
 def anthropic_form(tool: ToolSpec) -> Mapping[str, Any]:
-    """Return an entry of `tools` of an Anthropic messages request; names of properties that it refuses are replaced.
+    """Return an entry of `tools` of an Anthropic messages request; invalid names of properties are replaced.
 
-    A tool that is strict is so here where its parameters fit into what this provider enforces; otherwise it warns.
+    A strict tool is sent as strict if its parameters fit the enforced subset of this provider; otherwise it warns.
     """
     if tool.native is not None:
         return tool.native
@@ -59,9 +61,9 @@ def anthropic_form(tool: ToolSpec) -> Mapping[str, Any]:
 
 
 def gemini_form(tool: ToolSpec) -> Mapping[str, Any]:
-    """Return a function declaration for Gemini; without `parameters` where the tool has no params.
+    """Return a function declaration for Gemini; without `parameters` for a tool without parameters.
 
-    Names of properties that it refuses are replaced, references written out; what its `Schema` has no words for is
+    Invalid names of properties are replaced, references are resolved, and rules that its `Schema` cannot express are
     left out.
     """
     if tool.native is not None:
@@ -77,14 +79,14 @@ def gemini_form(tool: ToolSpec) -> Mapping[str, Any]:
 
 
 def gemini_chat_form(tool: ToolSpec) -> Mapping[str, Any]:
-    """Return an entry of `tools` of a chat-completions request to Gemini, whose own rules hold there too."""
+    """Return an entry of `tools` of a chat-completions request to Gemini, which applies its own rules."""
     if tool.native is not None:
         return tool.native
     return FrozenDict(type="function", function=gemini_form(tool))
 
 
 def _object(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return parameters as an object without alternatives; parameters that are one are returned themselves."""
+    """Return parameters as an object without alternatives; such parameters are returned unchanged."""
     is_plain = parameters.get("type") == "object" and "properties" in parameters
     if is_plain and not any(key in parameters for key in _ROOT_ALTERNATIVES):
         return parameters

@@ -41,7 +41,7 @@ def _inside(value: Any, name: str) -> Any:
 
 
 def resolve(reference: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema at a reference; a schema that accepts anything if the reference leads nowhere."""
+    """Return the schema at a reference; a schema that accepts all values if the target is missing."""
     target = target_in(document, reference)
     if target is False:
         return {"not": {}}
@@ -68,10 +68,10 @@ class ReferenceTable:
             self._named.setdefault(identifier.partition("#")[0].rpartition("/")[2], node)
 
     def target(self, reference: str) -> Any:
-        """Return the target of a reference; None if it is not in the document.
+        """Return the target of a reference; None if the document does not contain it.
 
-        A relative or absolute address leads to the schema whose `$id` ends with the same name: which of several
-        schemas with that name is meant does not matter for an estimate.
+        The target of an address is the schema whose `$id` ends with the same name; for an estimate, any schema with
+        this name is sufficient.
         """
         if reference == "#" or reference.startswith("#/"):
             return target_in(self.document, reference)
@@ -114,7 +114,7 @@ def _targets(schema: Mapping[str, Any], references: ReferenceTable) -> Iterator[
 def reference_cycle(document: Mapping[str, Any]) -> list[str]:
     """Return the references of a cycle that never reaches a part of the value; [] without such a cycle.
 
-    Schemas of such a cycle describe nothing: each of them is applied to the value that it was applied to before.
+    Such schemas are meaningless: each is applied again to the same value.
     """
     graph = _in_place_graph(document)
     try:

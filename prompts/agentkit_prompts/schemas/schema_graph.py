@@ -27,7 +27,7 @@ _NOT_LINEAR = re.compile(r"\(\?(?:[=!>]|<[=!])|\\[1-9kK]")
 _ALTERNATIVES = frozenset({"anyOf", "oneOf", "not"})
 _UNEVALUATED = frozenset({"unevaluatedProperties", "unevaluatedItems"})
 _WITHOUT_MEMORY = frozenset({*_UNEVALUATED, "$id", "$anchor", "$dynamicAnchor", "$dynamicRef"})
-"""Keywords that make the library evaluate or compile the same schema again, so that it has several memories."""
+"""Keywords for which the library evaluates or compiles the same schema again, with separate caches."""
 _DEFINITION = re.compile(r"#/(?:\$defs|definitions)/[^/]+")
 """Reference to a schema that the library compiles only for references."""
 _MAX_STEPS = 200_000
@@ -76,7 +76,7 @@ class SchemaNode:
         return chain(self.properties.values(), self.all_properties, self.all_items, *by_place)
 
     def of_property(self, name: str | None) -> tuple[int, ...]:
-        """Return the schemas of a property; None means the names that no schema of the document names."""
+        """Return the schemas of a property; None means all names that the document does not contain."""
         if name is not None and name in self.properties:
             return (self.properties[name], *self.all_properties)
         return self.additional + self.all_properties
@@ -92,7 +92,7 @@ class SchemaGraph:
     """All schemas that a document applies to a value and its parts.
 
     Attributes:
-        nodes: The schemas; each is after those that it applies in place, unless they lead back to it.
+        nodes: The schemas; each follows the schemas that it applies in place, except in cycles.
         root: The index of the document.
         places: The places of a value that the schemas distinguish.
     """
@@ -111,10 +111,9 @@ class SchemaGraph:
 
     @cached_property
     def remembered(self) -> Set[tuple[int, int]]:
-        """References whose results the library remembers for each object and list: (schema, target) as indexes.
+        """References whose results the library caches for each object and list: (schema, target) as indexes.
 
-        They are the references that can only be reached through their target: the library finds them while it compiles
-        the target.
+        These references can only be reached through their target: the library meets them while it compiles the target.
         """
         if not _WITHOUT_MEMORY.isdisjoint(chain.from_iterable(self._kept)):
             return frozenset()
@@ -144,7 +143,7 @@ class SchemaGraph:
         return reached - {target}
 
     def _ordered(self, document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        """Yield each schema after those that it applies in place, and index it."""
+        """Yield each schema after the schemas that it applies in place, and index it."""
         entered: set[int] = set()
         starts: list[Any] = [document]
         while starts:
@@ -202,7 +201,7 @@ def _as_object(schema: Any) -> Mapping[str, Any]:
     return _ANYTHING
 
 
-# Objects in unknown keywords were not validated: the values of known keywords in them can be anything.
+# Objects in unknown keywords were not validated: values of known keywords in them can have any type.
 
 
 def _by_name(schema: Mapping[str, Any], keyword: str) -> Mapping[str, Any]:

@@ -53,7 +53,7 @@ class SchemaProblem(NamedTuple):
 
     path: tuple[Step, ...]
     keyword: str
-    """Keyword of JSON Schema that does not hold; "limit" if the value cannot be checked."""
+    """Violated keyword of JSON Schema; "limit" if the value cannot be checked."""
     expected: str
     value: Any = None
     """The value at `path`; None for a missing property."""
@@ -110,22 +110,20 @@ def _unexpected(error: ValidationError, path: _Path, document: Mapping[str, Any]
     expected = "is not allowed here"
     if not path:
         names = [shown_name(name) for name in list(document.get("properties", {}))[:MAX_LISTED]]
-        expected = f"is not a parameter; the parameters are: {', '.join(names) or 'none'}"
+        expected = f"unknown parameter; valid parameters: {', '.join(names) or 'none'}"
     values: Any = error.instance
     for name in error.kind.unexpected:  # type: ignore[attr-defined]
         yield SchemaProblem((*path, name), error.kind.name, expected, values.get(name))
 
 
 def _alternatives(error: ValidationError, path: _Path, document: Mapping[str, Any]) -> Iterator[SchemaProblem]:
-    """Yield the problems of the one alternative that was meant, or what all of them expect."""
+    """Yield the problems of the intended alternative, or the expected values of all alternatives."""
     context: list[list[ValidationError]] = error.kind.context  # type: ignore[attr-defined]
     if any(not errors for errors in context):
-        yield SchemaProblem(
-            path, "oneOf", "matches several alternatives, and only one of them may match", error.instance
-        )
+        yield SchemaProblem(path, "oneOf", "matches several alternatives, but must match exactly one", error.instance)
         return
     meant = [errors for errors in context if not _is_of_another_kind(errors, len(path))]
-    # A model that writes one field of an object wrong needs the field, not a list of alternatives.
+    # For one invalid field of an object, the problem of the field is more useful than a list of alternatives.
     if len(meant) == 1:
         yield from problems_of(meant[0], document)
         return
@@ -169,7 +167,7 @@ def _expected(error: ValidationError) -> str:
         return f"expected {_WRITERS[kind.name](kind)}"
     # The engine gave up.
     if kind.name == "pattern" and not hasattr(kind, "pattern"):
-        return "cannot be compared with the pattern of its schema: it takes too long"
+        return "cannot be checked against the pattern of its schema: the check takes too long"
     if kind.name not in _EXPECTED:
         return brief(error.message, MAX_REASON_CHARS)
     fields = {name: shown_name(str(getattr(kind, name))) for name in _FIELDS if hasattr(kind, name)}
@@ -210,14 +208,14 @@ def _json(value: Any) -> str:
 
 
 def shown_name(name: str) -> str:
-    """Return a name or text as messages show it: in full, except for very long ones."""
+    """Return the form of a name or text in messages; very long values are shortened."""
     if len(name) <= MAX_REASON_CHARS:
         return name
     return f"{name[:MAX_REASON_CHARS]}..."
 
 
 def place_of(path: Iterable[Step]) -> str:
-    """Return a path as messages show it, such as `person.others[2].zip`."""
+    """Return the form of a path in messages, such as `person.others[2].zip`."""
     place = ""
     for step in path:
         if isinstance(step, int):

@@ -1,6 +1,7 @@
 """Values in groups that a schema cannot distinguish: the items of all lists at one place, the properties of one name.
 
-A list of 10,000 objects with ten properties has twelve groups, so its cost is computed as fast as that of one object.
+A list of 10,000 objects with ten properties has twelve groups, so its cost is computed as fast as the cost of one
+object.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ["CHARS_PER_UNIT", "Places", "TooManyGroupsError", "ValueGroup", "grou
 CHARS_PER_UNIT = 100
 """Characters of a text that count as another value."""
 _MAX_GROUPS = 50_000
-"""Groups of one value, at most ten microseconds each."""
+"""Maximum number of groups of one value; a group needs up to ten microseconds."""
 
 _MAX_CHEAP = 1 << 64
 _BITS_PER_UNIT = 150
@@ -25,7 +26,9 @@ K = TypeVar("K")
 
 
 def number_units(number: float) -> int:
-    """Return the values that a number counts as: the library converts and divides large ones digit by digit."""
+    """Return the number of values that a number counts as: the library converts and divides large numbers digit by
+    digit.
+    """
     bits = number.bit_length() if isinstance(number, int) else abs(frexp(number)[1])
     return (bits // _BITS_PER_UNIT) ** 2
 
@@ -42,7 +45,7 @@ class Places(NamedTuple):
     longest_prefix: int
     """Items before this index have a group for each index."""
     with_names: bool
-    """True to make a group of the names of properties."""
+    """True to create a group of the names of properties."""
 
 
 class ValueGroup:
@@ -53,7 +56,7 @@ class ValueGroup:
         containers: Number of the values that are objects or lists.
         size: Number of the values, and units of their characters and digits.
         largest: The size of the largest value, without its parts.
-        most: Number of values of the group in one value of the group around it, at most.
+        most: Maximum number of values of the group in one value of the outer group.
         properties: Name -> values of that property; None -> values of all properties that no schema names.
         items: Index -> items; None -> items that belong to no prefix.
         names: The names of properties, as texts, if a schema is applied to them.
@@ -71,14 +74,14 @@ class ValueGroup:
 
     @property
     def parts(self) -> list[ValueGroup]:
-        """The groups inside this one."""
+        """The groups inside this group."""
         inner = [*self.properties.values(), *self.items.values()]
         if self.names is not None:
             inner.append(self.names)
         return inner
 
     def divide(self, places: Places) -> None:
-        """Measure the values, and make the groups of their parts."""
+        """Measure the values, and create the groups of their parts."""
         objects: list[dict[str, Any]] = []
         lists: list[list[Any]] = []
         texts: list[str] = []

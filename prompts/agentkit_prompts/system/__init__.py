@@ -1,1 +1,1 @@
-"""Files, locks between processes and threads of the machine, as all layers use them."""
+"""Files, locks between processes, and threads, for all packages."""

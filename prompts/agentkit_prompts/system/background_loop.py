@@ -1,7 +1,7 @@
-"""`BackgroundLoop`: an event loop in a separate thread, for connections that live longer than the loops of their users.
+"""`BackgroundLoop`: an event loop in a separate thread, for connections that outlive the event loops of callers.
 
-A run can have an event loop that ends with it. A session with a server, its process and its tasks cannot, nor can the
-client of a model or of an embedder.
+The event loop of a caller can end with a run. Sessions with servers, their processes and tasks, and clients of models
+and embedders must outlive it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ __all__ = ["BackgroundLoop", "background_loop", "never_collect", "retrieve", "st
 T = TypeVar("T")
 
 _STOP_SECONDS = 1.5
-"""How long `stop` waits: a server that ignores every request to end is killed before."""
+"""Seconds that `stop` waits; a server that ignores all requests to stop is killed earlier."""
 _JOIN_SECONDS = 0.2
 _LAST_SECONDS = 0.3
 _GENERATOR_SECONDS = 0.7
-"""How long generators, which close connections, wait for tasks that were cancelled: `stop` waits for them too."""
+"""Seconds that generators, which close connections, wait for cancelled tasks; `stop` waits for them, too."""
 _CLEANUP_SECONDS = 5.0
-"""How long tasks that were cancelled may clean up."""
+"""Seconds for cancelled tasks to clean up."""
 
 
 class BackgroundLoop:
@@ -48,9 +48,9 @@ class BackgroundLoop:
             self._loop.close()
 
     def _is_interrupted(self) -> bool:
-        """Run the loop; return whether it ended before it was stopped.
+        """Run the loop; return True if it ended before it was stopped.
 
-        A task that raises one of these ends its loop too. Here that is for whoever waits for the task.
+        A task that raises one of these exceptions also ends its loop. Here the waiting caller receives the exception.
         """
         try:
             self._loop.run_forever()
@@ -64,7 +64,7 @@ class BackgroundLoop:
         return current_thread() is self._thread
 
     def call(self, function: Callable[[], object]) -> None:
-        """Call a function in the thread; a thread that was stopped calls nothing."""
+        """Call a function in the thread; a stopped thread does not call it."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function)
 
@@ -85,11 +85,11 @@ class BackgroundLoop:
     def stop(self, last: Coroutine[Any, Any, None] | None = None, *, wait: bool = True) -> None:
         """Run `last`, cancel every other task, and end the thread.
 
-        If `wait` is true it waits for that, for a short time; the thread ends later if tasks take longer to clean up.
-        It cannot wait in the thread itself, in which the garbage collector may call it too.
+        If `wait` is True, wait a short time; the thread ends later if tasks take longer to clean up. A call in the
+        thread of the loop, for example by the garbage collector, does not wait.
         """
         ending = self.submit(self._end(last))
-        # Not after `_STOP_SECONDS`: the sockets of tasks that still clean up, on a busy machine, would stay open.
+        # Do not stop at `_STOP_SECONDS`: on a busy machine, sockets of tasks that still clean up would stay open.
         ending.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
         if wait and not self.is_current:
             with suppress(Exception):
@@ -104,14 +104,14 @@ class BackgroundLoop:
         finally:
             left = asyncio.all_tasks() - {asyncio.current_task()}
             if left:
-                # Tasks can still report that the thread ends.
+                # Tasks can still report the end of the thread.
                 await asyncio.wait(left, timeout=_LAST_SECONDS)
             for task in left:
                 task.cancel()
                 task.add_done_callback(retrieve)
             if left:
                 await asyncio.wait(left, timeout=_GENERATOR_SECONDS)
-            # A task that does not end keeps no connection open.
+            # Close connections even if a task does not end.
             await asyncio.get_running_loop().shutdown_asyncgens()
             if left:
                 await asyncio.wait(left, timeout=_CLEANUP_SECONDS)
@@ -125,13 +125,13 @@ async def _watched(work: Coroutine[Any, Any, T]) -> T:
 
 
 def retrieve(ended: asyncio.Future[Any]) -> None:
-    """Take note of how something ended that perhaps nobody waits for any more: asyncio would log that nobody did."""
+    """Retrieve the exception of a future without a waiting caller, because asyncio would log it."""
     if not ended.cancelled():
         ended.exception()
 
 
 def background_loop(name: str) -> BackgroundLoop:
-    """Return the loop of that name, of which there is one in a process, and start it at its first use."""
+    """Return the only loop of this name in the process, started at its first use."""
     with _lock:
         loop = _loops.get(name)
         if loop is None:
@@ -140,7 +140,7 @@ def background_loop(name: str) -> BackgroundLoop:
 
 
 def stop_loops(prefix: str = "") -> None:
-    """Stop the loops of this process whose names begin with `prefix`; their next use starts new ones."""
+    """Stop the loops of this process whose names start with `prefix`; their next use starts new ones."""
     with _lock:
         stopped = [_loops.pop(name) for name in list(_loops) if name.startswith(prefix)]
     for loop in stopped:
@@ -148,7 +148,7 @@ def stop_loops(prefix: str = "") -> None:
 
 
 def never_collect(copy: object) -> None:
-    """Keep an object that a fork copied, even at the end of the process, and with it what the object refers to."""
+    """Keep an object that a fork copied, and all objects it refers to, until after the end of the process."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(copy))
 
 
@@ -160,7 +160,7 @@ def _in_child() -> None:
     global _lock
     _lock = Lock()
     for loop in _loops.values():
-        # The end of the copy would take connections from the original, and log tasks that are left.
+        # The destruction of the copy would close connections of the original and log pending tasks.
         never_collect(loop)
     _loops.clear()
 

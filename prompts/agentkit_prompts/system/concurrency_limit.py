@@ -1,4 +1,4 @@
-"""`ConcurrencyLimit`: a limit of threads or tasks that do something at once, first come, first served."""
+"""`ConcurrencyLimit`: a limit of concurrent threads and tasks, first come, first served."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from weakref import WeakSet
 __all__ = ["ConcurrencyLimit", "Permit"]
 
 _PATIENCE = 1.0
-"""Seconds in which no permit is given back, after which a thread continues without one, so that none is stuck."""
+"""Seconds without a released permit after which a thread continues without a permit, so that no thread is stuck."""
 
 
 class _Waiter(Protocol):
     def wake(self) -> bool:
-        """Give the permit to the waiter; return False if it cannot take it any more."""
+        """Pass the permit to the waiter; return False if the waiter no longer accepts it."""
         ...
 
 
@@ -30,8 +30,8 @@ W = TypeVar("W", bound=_Waiter)
 class ConcurrencyLimit:
     """A limit of threads and tasks that hold a permit.
 
-    A thread takes a permit with `with limit.hold()`, a task of any event loop with `async with limit`. Waiting
-    threads and tasks do not run until it is their turn, however many they are.
+    A thread takes a permit with `with limit.hold()`, a task of any event loop with `async with limit`. Waiting threads
+    and tasks sleep until their turn.
 
     Args:
         limit: Number of permits; None for no limit.
@@ -58,7 +58,7 @@ class ConcurrencyLimit:
 
     @contextmanager
     def hold(self) -> Iterator[Permit]:
-        """Wait for a permit in this thread, and keep it until the end of the block."""
+        """Wait for a permit in this thread, and release it at the end of the block."""
         permit = Permit(self)
         permit.take()
         try:
@@ -74,7 +74,7 @@ class ConcurrencyLimit:
             await waiter.turn
         except asyncio.CancelledError:
             if not self._withdraw(waiter):
-                # Its turn had come.
+                # The waiter already got a permit.
                 self._give()
             raise
 
@@ -94,7 +94,7 @@ class ConcurrencyLimit:
             return waiter
 
     def _withdraw(self, waiter: _Waiter) -> bool:
-        """Leave the queue; return False if the permit was given to the waiter already."""
+        """Leave the queue; return False if the waiter already got the permit."""
         with self._lock:
             is_waiting = waiter in self._waiting
             if is_waiting:
@@ -102,26 +102,26 @@ class ConcurrencyLimit:
             return is_waiting
 
     def _take(self) -> bool:
-        """Wait for a permit in this thread; return whether there was one."""
+        """Wait for a permit in this thread; return True if the thread got a permit."""
         returned = self._returned
         waiter = self._enter(_Thread)
         if waiter is None:
             return True
         try:
             while not waiter.lock.acquire(timeout=_PATIENCE):
-                # No permit was given back: the threads that have one are stuck.
+                # No permit was released: the threads with permits are stuck.
                 if self._returned == returned and self._withdraw(waiter):
                     return False
                 returned = self._returned
         except BaseException:
-            # An exception of a signal: a permit that comes now would be lost.
+            # A signal handler raised: a permit that arrives now would be lost.
             if not self._withdraw(waiter):
                 self._give()
             raise
         return True
 
     def _give(self) -> None:
-        """Give a permit to the first of the queue, or back."""
+        """Pass a permit to the first waiter, or return it to the limit."""
         if self._free is None or self._limit is None:
             return
         while True:
@@ -149,14 +149,14 @@ class Permit:
         self.is_held = self._limit._take()
 
     def give(self) -> None:
-        """Give the permit back."""
+        """Release the permit."""
         if self.is_held:
             self.is_held = False
             self._limit._give()
 
     @contextmanager
     def released(self) -> Iterator[None]:
-        """Give the permit back for the block, in which the thread waits for something else."""
+        """Release the permit during the block, in which the thread waits for another event."""
         was_held = self.is_held
         self.give()
         try:

@@ -1,4 +1,4 @@
-"""Closes connections whose TLS handshake is cancelled."""
+"""Closing of connections whose TLS handshake is cancelled."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ __all__ = ["CutHandshake"]
 
 
 class CutHandshake:
-    """Close the connection of a request that is cancelled during its TLS handshake.
+    """Trace function that closes the connection of a request that is cancelled during its TLS handshake.
 
     httpcore closes a connection if the handshake fails. If the request is cancelled, it forgets the connection, which
-    stays open until the garbage collector finds it. Give each request one of these as its extension `trace`.
+    stays open until the garbage collector finds it. Pass a new object to each request as its extension `trace`.
     """
 
     def __init__(self) -> None:
         self._stream: Any = None
 
     async def __call__(self, event: str, info: Mapping[str, Any]) -> None:
-        """Take note of an event of httpcore."""
+        """Handle an event of httpcore."""
         if event == "connection.connect_tcp.complete":
             self._stream = info["return_value"]
         elif event == "connection.start_tls.failed":

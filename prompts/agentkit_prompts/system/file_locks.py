@@ -1,4 +1,4 @@
-"""Locks of open files, by their numbers: one process has a file to itself, until it ends at the latest."""
+"""Exclusive locks of open files, by file descriptor; released at the end of the process at the latest."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if os.name == "nt":  # pragma: no cover - Windows
     import msvcrt
 
     _FAR = 0x7FFF_FFFE
-    """Where the byte is that is locked: behind what anybody reads, since others may not read what is locked."""
+    """Position of the locked byte: after all content, because other processes cannot read a locked byte."""
 
     def lock(file: int) -> None:
-        """Have a file to oneself until it is closed.
+        """Lock a file until it is closed.
 
         Raises:
-            BlockingIOError: Somebody else has it, in another process or in this one.
+            BlockingIOError: The file is locked already, in this or another process.
         """
         os.lseek(file, _FAR, os.SEEK_SET)
         try:
@@ -28,30 +28,30 @@ if os.name == "nt":  # pragma: no cover - Windows
             os.lseek(file, 0, os.SEEK_SET)
 
     def unlock(file: int) -> None:
-        """Closing the file does it."""
+        """Do nothing: closing the file unlocks it."""
 
 else:
     import fcntl
 
     def lock(file: int) -> None:
-        """Have a file to oneself until it is closed.
+        """Lock a file until it is closed.
 
         Raises:
-            BlockingIOError: Somebody else has it, in another process or in this one.
-            OSError: Its file system has no locks.
+            BlockingIOError: The file is locked already, in this or another process.
+            OSError: The file system has no locks.
         """
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def unlock(file: int) -> None:
-        """Let others have a file: closing it is not enough where a process that was forked meanwhile has it open."""
+        """Unlock a file: closing it is not enough if a forked process still has it open."""
         with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def locked(file: int) -> bool:
-    """Have a file to oneself until it is closed; return False when somebody else has it.
+    """Lock a file until it is closed; return False if it is locked already.
 
-    On a file system without locks everybody has it.
+    On a file system without locks, always return True.
     """
     try:
         lock(file)

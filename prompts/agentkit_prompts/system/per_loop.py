@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 _CLOSE_SECONDS = 1.0
 _Keeper: TypeAlias = AsyncGenerator[None]
-"""Closes a value at its end. An event loop that ends also ends the generators that were begun in it."""
+"""Generator that closes a value at its end. A closed event loop also closes its generators."""
 
 
 class _Kept(NamedTuple):
@@ -26,18 +26,18 @@ class _Kept(NamedTuple):
 
 
 _OPEN: dict[asyncio.AbstractEventLoop, dict[ref[PerLoop[Any]], _Kept]] = {}
-"""The values of each loop by their owner.
+"""Values of each loop by their owner.
 
-They are not attributes of the owner: the garbage collector cannot close the connections of an owner that is gone. The
-next use of a value in the loop does, or the end of the loop.
+They are not attributes of the owner, because the garbage collector cannot close the connections of a deleted owner. The
+next use of a value in the loop closes them, or the end of the loop.
 """
 
 
 class PerLoop(Generic[T]):
-    """Values that are made in an event loop and closed with it. A copy of another process has no values.
+    """Values that are created in an event loop and closed with it. A copy of another process has no values.
 
     Args:
-        close: Closes a value.
+        close: Function that closes a value.
     """
 
     def __init__(self, close: Callable[[T], Awaitable[object]]) -> None:
@@ -50,7 +50,7 @@ class PerLoop(Generic[T]):
         return PerLoop, (self._close,)
 
     async def value(self, make: Callable[[], T]) -> T:
-        """Return the value of the running event loop; call `make` for a new one."""
+        """Return the value of the running event loop; `make` creates a missing value."""
         loop = asyncio.get_running_loop()
         await _close_abandoned(loop)
         kept = _OPEN.get(loop, {}).get(self._owner)
@@ -63,14 +63,14 @@ class PerLoop(Generic[T]):
         return made
 
     async def aclose(self) -> None:
-        """Close the value of the running event loop, if there is one."""
+        """Close the value of the running event loop, if any."""
         kept = _OPEN.get(asyncio.get_running_loop(), {}).get(self._owner)
         if kept is not None:
             await kept.keeper.aclose()
 
 
 async def _close_abandoned(loop: asyncio.AbstractEventLoop) -> None:
-    """Close the values of this loop whose owners are gone, and forget loops that did not end their generators."""
+    """Close the values of this loop whose owners are deleted, and drop loops that did not close their generators."""
     for closed in [each for each in list(_OPEN) if each.is_closed()]:
         _OPEN.pop(closed, None)
     for keeper in [kept.keeper for owner, kept in _OPEN.get(loop, {}).items() if owner() is None]:

@@ -1,4 +1,4 @@
-"""Files and folders that only their owner may enter, whatever the umask."""
+"""Files and folders that only their owner can access, independent of the umask."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _OTHERS = 0o077
 
 
 def private_folder(path: Path) -> None:
-    """Make a folder and those above it that are missing, each for its owner alone. One that exists stays as it is.
+    """Create a folder and its missing parents, each accessible only by its owner. An existing folder is not changed.
 
     Raises:
-        OSError: It cannot be made, or is a file.
+        OSError: The folder cannot be created, or is a file.
     """
     try:
         path.mkdir(_FOLDER)
@@ -31,15 +31,15 @@ def private_folder(path: Path) -> None:
         private_folder(path.parent)
         # Some file systems never have it.
         path.mkdir(_FOLDER, exist_ok=True)
-    # The umask can have removed rights of the owner.
+    # The umask can remove rights of the owner.
     path.chmod(_FOLDER)
 
 
 def private_file(path: Path) -> None:
-    """Make an empty file for its owner alone, or take the rights of others from one that exists, where that is ours.
+    """Create an empty file that only its owner can access, or remove the rights of others from an existing file of this
+    user.
 
-    What cannot be made or changed is left to whoever opens it, who reports it; a folder, a device or a pipe keeps its
-    rights.
+    Errors are ignored, because opening the file will report them; a folder, a device or a pipe keeps its rights.
     """
     with suppress(OSError, ValueError):
         with suppress(FileExistsError):
@@ -50,20 +50,20 @@ def private_file(path: Path) -> None:
 
 
 def private_database(path: Path) -> None:
-    """Make the file of a SQLite database and the folders above it that are missing, for their owner alone.
+    """Create the file of a SQLite database and its missing parent folders, accessible only by their owner.
 
     Raises:
-        OSError: The folder cannot be made, or is a file.
+        OSError: The folder cannot be created, or is a file.
     """
     private_folder(path.parent)
     for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
         if name == path.name or path.with_name(name).exists():
-            # SQLite gives these files the rights of the database when it makes them.
+            # SQLite creates these files with the rights of the database.
             private_file(path.with_name(name))
 
 
 def keep_private(folder: Path) -> None:
-    """Take the rights of others from a folder and from all that is in it, where that is ours."""
+    """Remove the rights of others from a folder and its content, for files of this user."""
     _take_from_others(folder)
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):

@@ -1,4 +1,4 @@
-"""Files that end: a pipe or a device could keep a reader waiting, or give it bytes, for ever."""
+"""Access to regular files only: reading a pipe or a device might never end."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     """Open a file for reading.
 
     Raises:
-        OSError: It cannot be opened, is no regular file, or no file can have its name.
+        OSError: The file cannot be opened, is not a regular file, or its name is invalid.
     """
     try:
-        # With these flags it does not wait for the other end of a pipe.
+        # With these flags `open` does not wait for the other end of a pipe.
         file = os.open(path, _FLAGS)
     except ValueError as error:
-        raise OSError(f"no file can have this name: {error}") from None
+        raise OSError(f"invalid file name: {error}") from None
     return _regular(file)
 
 
 def open_inside(path: str | os.PathLike[str], folder: Path) -> BufferedReader:
-    """Open a file for reading that lies in a folder once all links are followed, whatever is exchanged meanwhile.
+    """Open a file for reading that is inside a folder after resolving links, also if files are exchanged meanwhile.
 
-    Links are resolved first, and none is followed when the file is opened: one folder after the other, from `folder`
-    on, which has no link in its own path.
+    Links are resolved first. Then each folder is opened in turn, from the resolved `folder` on, without following
+    links.
 
     Raises:
-        OSError: As `open_regular`; or it does not lie in the folder.
+        OSError: As `open_regular`; or the file is outside of the folder.
     """
     try:
         real = Path(os.path.realpath(path))
     except ValueError as error:
-        raise OSError(f"no file can have this name: {error}") from None
+        raise OSError(f"invalid file name: {error}") from None
     if not real.is_relative_to(folder):
-        raise OSError("it does not lie in the folder")
-    # Such as Windows, where paths below an open folder do not exist.
+        raise OSError("it is outside of the folder")
+    # For example Windows, which has no paths relative to an open folder.
     if os.open not in os.supports_dir_fd:
         return open_regular(real)
     at = os.open(folder, _FOLDER)
@@ -68,17 +68,17 @@ def _regular(file: int) -> BufferedReader:
 
 
 def check_regular(file: int) -> None:
-    """Refuse an open file, by its number, that is no regular one.
+    """Reject an open file, by file descriptor, that is not a regular file.
 
     Raises:
-        OSError: It is a folder, a pipe, a device or a socket.
+        OSError: The file is a folder, a pipe, a device or a socket.
     """
     if not stat.S_ISREG(os.fstat(file).st_mode):
         raise OSError("it is not a regular file")
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether there is a folder of this name; a name that no file can have is that of none."""
+    """True if a folder has this name; False for an invalid name."""
     try:
         return path.is_dir()
     except (OSError, ValueError):
@@ -86,10 +86,10 @@ def is_folder(path: Path) -> bool:
 
 
 def read_regular(path: str | os.PathLike[str], limit: int = _MAX_BYTES, *, folder: Path | None = None) -> bytes:
-    """Return the bytes of a file, which has to lie in the folder if there is one, as for `open_inside`.
+    """Return the bytes of a file, which must be inside `folder` if not None, as for `open_inside`.
 
     Raises:
-        OSError: It cannot be read, is no regular file, or has more than `limit` bytes.
+        OSError: The file cannot be read, is not a regular file, or is larger than `limit` bytes.
     """
     with open_regular(path) if folder is None else open_inside(path, folder) as file:
         data = file.read(limit + 1) if os.fstat(file.fileno()).st_size <= limit else None
@@ -99,11 +99,11 @@ def read_regular(path: str | os.PathLike[str], limit: int = _MAX_BYTES, *, folde
 
 
 def read_regular_text(path: str | os.PathLike[str], limit: int = _MAX_BYTES, *, folder: Path | None = None) -> str:
-    """Return the text of a file in UTF-8, without a mark at its beginning, its lines ended by a newline.
+    """Return the text of a UTF-8 file without a byte order mark, with newlines as line ends.
 
     Raises:
         OSError: As `read_regular`.
-        UnicodeDecodeError: It is not UTF-8 text.
+        UnicodeDecodeError: The file is not UTF-8 text.
     """
     text = read_regular(path, limit, folder=folder).decode("utf-8-sig")
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text

@@ -1,4 +1,4 @@
-"""`Threads`: a limited number of threads for calls that may hang. They never keep the process from ending."""
+"""`Threads`: a limited number of daemon threads for calls that can hang; they do not block the end of the process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Job: TypeAlias = tuple[Future[Any], Context, Callable[[], Any]]
 
 
 class _Worker:
-    """A thread, the job it has, and what wakes it. The job stays here until its future is done."""
+    """A thread, its job, and the event that wakes it. The job stays here until its future is done."""
 
     __slots__ = ("job", "wake")
 
@@ -32,15 +32,15 @@ class _Worker:
 
 
 class Threads:
-    """Runs functions in daemon threads. The thread that was used last is used first.
+    """Pool of daemon threads. The most recently used thread is used first.
 
     Args:
-        limit: Number of calls that run at once; further calls wait.
+        limit: Maximum number of concurrent calls; further calls wait.
         name: Name of the threads.
         idle: Seconds that a thread waits for work before it ends.
-        refusal: Makes the error of a call that may never get a thread, from the number of calls that were left and
-            still run: each of them keeps its thread, and if they keep all threads, no further call begins. None:
-            another call takes the place of a call that was left.
+        refusal: Function that creates the error of a call that might never get a thread, from the number of abandoned
+            calls that still run: each occupies its thread, and if they occupy all threads, no further call starts. If
+            None, another call replaces an abandoned call.
     """
 
     def __init__(
@@ -60,18 +60,18 @@ class Threads:
 
     @property
     def busy(self) -> int:
-        """Number of threads that run a call that was not left."""
+        """Number of threads with a call that was not abandoned."""
         return self._threads - len(self._idle)
 
     @property
     def left(self) -> int:
-        """Number of threads that run a call that was left."""
+        """Number of threads with an abandoned call."""
         return len(self._left)
 
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function in a thread; return its value or raise its exception.
 
-        If the task that waits is cancelled, a call that has begun continues and a call that has not never begins.
+        If the waiting task is cancelled, a started call continues, and a waiting call never starts.
         """
         future = self.submit(function, *args, **kwargs)
         try:
@@ -83,8 +83,8 @@ class Threads:
     async def finish(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function in a thread, to its end; return its value or raise its exception.
 
-        If the task that waits is cancelled, the cancellation is raised when a call that has begun has ended, so that no
-        write continues during the code that follows. A call that has not begun never begins.
+        If the waiting task is cancelled, the cancellation is raised after a started call has finished, so that no write
+        continues during later code. A waiting call never starts.
         """
         begun = self.submit(function, *args, **kwargs)
         future = asyncio.wrap_future(begun)
@@ -93,7 +93,7 @@ class Threads:
         except asyncio.CancelledError:
             if not begun.cancel() and not future.cancelled():
                 await asyncio.wait([future])
-                # asyncio logs an exception that was never read.
+                # asyncio logs an exception that is never retrieved.
                 future.exception()
             raise
 
@@ -102,12 +102,12 @@ class Threads:
     ) -> tuple[T, BaseException | None]:
         """Call a function in a thread; return its value and None, or None and its exception.
 
-        A call that has begun continues if it is late, or if the task that waits is cancelled.
+        A started call continues after the time limit, or if the waiting task is cancelled.
 
         Args:
             call: The function.
             seconds: Time limit.
-            at_once: True if the call needs no place, because the calls that run can wait for it.
+            at_once: True if the call ignores the limit, because running calls can wait for it.
 
         Raises:
             TimeoutError: The time limit was exceeded.
@@ -141,7 +141,7 @@ class Threads:
         if not future.done():
             self.leave(future)
             raise TimeoutError
-        # The future has an exception if the call did not begin or its thread was killed.
+        # The future has an exception if the call did not start or its thread was killed.
         error = future.exception()
         if error is not None:
             return cast(T, None), error
@@ -169,7 +169,7 @@ class Threads:
         return future
 
     def leave(self, future: Future[Any]) -> None:
-        """Stop waiting for a call: a call that has begun continues, a call that has not never begins."""
+        """Stop waiting for a call: a started call continues, and a waiting call never starts."""
         with self._lock:
             if future.cancel() or future.done():
                 return
@@ -182,7 +182,7 @@ class Threads:
                     refused.set_exception(self._refusal(len(self._left)))
 
     def _start_waiting(self) -> None:
-        """Start threads for the calls that wait, as far as there are places; the lock is held."""
+        """Start threads for waiting calls, up to the limit; the caller has the lock."""
         kept = 0 if self._refusal is None else len(self._left)
         while self._waiting and self._threads + kept < self.limit:
             self._start(self._waiting.popleft())
@@ -191,31 +191,31 @@ class Threads:
         try:
             Thread(target=self._work, args=(_Worker(job),), name=self._name, daemon=True).start()
         except RuntimeError as error:
-            # The process has as many threads as it may have. The call may be that of another caller.
+            # The process has reached its limit of threads. The call can belong to another caller.
             if job[0].set_running_or_notify_cancel():
                 job[0].set_exception(error)
         else:
             self._threads += 1
 
     def _work(self, worker: _Worker) -> None:
-        """Run calls until none comes for a while, or until this thread is left or killed."""
+        """Run calls until the thread is idle for some time, abandoned or killed."""
         is_killed = True
         try:
             while worker.job is not None and self._run(*worker.job):
                 self._wait(worker)
             is_killed = False
         finally:
-            # An exception that another thread set in this one ended it.
+            # An exception set by another thread ended this thread.
             if is_killed:
                 self._replace(worker)
 
     def _run(self, future: Future[Any], context: Context, call: Callable[[], Any]) -> bool:
-        """Run one call; return whether this thread may have another one: it was not left meanwhile."""
+        """Run one call; return True if the thread can run another call, because it was not abandoned."""
         if not future.set_running_or_notify_cancel():
             return True
         try:
             result = context.run(call)
-        # The caller gets it through the future, and this thread runs the next call.
+        # The caller receives the exception from the future, and this thread runs the next call.
         except BaseException as error:
             future.set_exception(error)
         else:
@@ -235,7 +235,7 @@ class Threads:
             return True
 
     def _wait(self, worker: _Worker) -> None:
-        """Wait until the worker has a job again; it has none when there is nothing to do for a while."""
+        """Wait for the next job of the worker; it has no job after the idle time."""
         with self._lock:
             worker.job = self._waiting.popleft() if self._waiting else None
             if worker.job is not None:
@@ -249,11 +249,11 @@ class Threads:
                     self._idle.remove(worker)
                     self._threads -= 1
                     return
-            # A job came after the time was over.
+            # A job came after the idle time.
             worker.wake.get()
 
     def _replace(self, worker: _Worker) -> None:
-        """Account for a thread that was killed, and for the call it had."""
+        """Update the counts for a killed thread, and fail its call."""
         job = worker.job
         with self._lock:
             if worker in self._idle:
@@ -261,7 +261,7 @@ class Threads:
         if job is None or not self._was_left(job[0]):
             with self._lock:
                 self._threads -= 1
-                if job is not None and not job[0].running() and not job[0].done():  # it had not begun
+                if job is not None and not job[0].running() and not job[0].done():  # it had not started
                     self._start(job)
                 self._start_waiting()
         if job is not None and job[0].running():
@@ -272,7 +272,7 @@ def _outcome(call: Callable[[], T]) -> tuple[T, BaseException | None]:
     try:
         return call(), None
     except BaseException as error:
-        # SystemExit as well: it must end the call, not the thread.
+        # Catch SystemExit, too: it must end the call, not the thread.
         return cast(T, None), error
 
 

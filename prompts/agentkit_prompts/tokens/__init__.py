@@ -1,1 +1,1 @@
-"""How many tokens a text takes, and how many a prompt may take."""
+"""Token counters, and limits of tokens."""

@@ -1,4 +1,4 @@
-"""What a prompt may cost: `Size` per prompt, `Budget` for the whole composition."""
+"""Limits of tokens: `Size` of a prompt, `Budget` of the whole composition."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from agentkit_prompts.names import reject_unknown_fields
 __all__ = ["Budget", "Cut", "Size"]
 
 Cut: TypeAlias = Literal["none", "drop", "head", "tail", "middle", "items"] | Callable[[str, int], str]
-"""How a prompt gets smaller.
+"""Kind of cut of a prompt.
 
-`none`: it does not. `drop`: it goes as a whole. `head` and `tail`: that end is kept. `middle`: both ends are kept.
-`items`: the first items (documents, facts, examples) are kept whole. A callable gets the text and the tokens it may
-take, and returns the text to send.
+`none`: it is not cut. `drop`: it is dropped as a whole. `head` and `tail`: this end remains. `middle`: both ends
+remain. `items`: the first items (documents, facts, examples) remain. A callable receives the text and its maximum
+tokens, and returns the text to send.
 """
 _CUTS = ("none", "drop", "head", "tail", "middle", "items")
 
@@ -25,26 +25,27 @@ _CUTS = ("none", "drop", "head", "tail", "middle", "items")
 @reject_unknown_fields(PromptError)
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many tokens a prompt may take, and how it gives way. Tokens are those of the chosen counter.
+    """Minimum, target and maximum tokens of a prompt, and its cut. The counter of the composition counts the tokens.
 
     Under a budget, every prompt first gets its `min`; then prompts grow to their `target`, higher `priority` first,
-    equal ones in the order they are sent; what is left is shared in proportion to `flex` up to `max`.
+    equal priorities in the order they are sent; the remaining tokens are shared in proportion to `flex` up to `max`.
 
     Raises:
-        PromptError: The numbers contradict each other, or are not whole numbers; or there is no such field.
+        PromptError: The numbers contradict each other or are not integers, or a field is unknown.
     """
 
     min: int = 0
-    """Tokens that must be kept (all there are, when there are fewer)."""
+    """Minimum tokens; a smaller prompt is sent whole."""
     target: int | None = None
-    """Tokens to reach before the surplus is shared; all there are, when None."""
+    """Tokens to reach before the surplus is shared; None for the whole prompt."""
     max: int | None = None
-    """Tokens it never exceeds, budget or not."""
+    """Maximum tokens, also without a budget."""
     priority: int = 0
-    """Higher grows first. Compared among siblings only: prompts inside one `WrapPrompt`, or those of the layers."""
+    """Prompts with a higher priority grow first. Compared only among siblings: prompts inside one `WrapPrompt`, or
+    prompts of the layers."""
     cut: Cut = "none"
     flex: float = 1.0
-    """Share of the surplus beyond `target`; 0 takes none before all others have all they may."""
+    """Share of the surplus beyond `target`; with 0 it grows last."""
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -85,16 +86,16 @@ class Size:
 @reject_unknown_fields(PromptError)
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How many tokens a composition may have.
+    """Maximum tokens of a composition.
 
     Raises:
-        PromptError: The reserve leaves nothing, something is not a whole number, or there is no such field.
+        PromptError: The reserve leaves no tokens, a value is not an integer, or a field is unknown.
     """
 
     limit: int
     """Tokens of the context window."""
     reserve: int = 0
-    """Tokens of it that are left free for the answer."""
+    """Tokens that are reserved for the answer."""
 
     def __post_init__(self) -> None:
         for name, number in (("limit", self.limit), ("reserve", self.reserve)):
@@ -103,10 +104,10 @@ class Budget:
                 raise PromptError(what, name=name)
         if self.reserve < 0 or self.limit - self.reserve <= 0:
             limit, reserve = brief(self.limit), brief(self.reserve)
-            what = f"Budget: a limit of {limit} tokens less a reserve of {reserve} leaves nothing"
+            what = f"Budget: a limit of {limit} tokens less a reserve of {reserve} leaves no tokens"
             raise PromptError(what, name="limit, reserve")
 
     @property
     def tokens(self) -> int:
-        """What may be sent."""
+        """Maximum tokens to send."""
         return self.limit - self.reserve

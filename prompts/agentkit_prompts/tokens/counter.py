@@ -1,4 +1,4 @@
-"""Counting tokens: a protocol, and a fast estimate that is marked as one."""
+"""Token counters: a protocol, and a fast estimate."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ __all__ = [
 ]
 
 MESSAGE_OVERHEAD = 4
-"""Tokens a chat format spends around each message: role, delimiters."""
+"""Tokens of the role and delimiters of each message."""
 
 MEDIA_TOKENS: dict[MediaKind, int] = {"image": 800, "audio": 1_000, "video": 4_000, "file": 2_000}
-"""Tokens one media part is taken to cost. No tokenizer sees media, so this is an estimate with every counter."""
+"""Estimated tokens of a media part, for every counter: tokenizers do not count media."""
 
 
 @runtime_checkable
 class TokenCounter(Protocol):
-    """Counts the tokens of text.
+    """Counter of the tokens of a text.
 
-    One that has a method `count_prompt(text)` too is asked by it for texts that a chat template wrote, in which each
-    control token is one token, and not the text that it is for `count`.
+    A counter can also define `count_prompt(text)` for texts of a chat template, in which each control token is one
+    token; `count` counts a control token as text.
     """
 
     @property
@@ -46,7 +46,7 @@ class TokenCounter(Protocol):
 
     @property
     def estimated(self) -> bool:
-        """Whether the counts are an estimate."""
+        """True if the counts are an estimate."""
         ...
 
     def count(self, text: str) -> int:
@@ -55,7 +55,7 @@ class TokenCounter(Protocol):
 
 
 class EstimateCounter:
-    """About a quarter of a token per ASCII character and one per CJK character; takes no time and no files."""
+    """Estimate: about a quarter of a token per ASCII character and one per CJK character; fast, and needs no files."""
 
     name = "estimate"
     estimated = True
@@ -75,12 +75,12 @@ ESTIMATE = EstimateCounter()
 
 
 def is_counter(given: object) -> bool:
-    """Return whether this counts tokens; a text has a `count` too, of something else."""
+    """True if a value is a token counter; the `count` of a str is another method."""
     return hasattr(given, "estimated") and callable(getattr(given, "count", None))
 
 
 def prompt_count(counter: TokenCounter) -> Callable[[str], int]:
-    """Return what counts the tokens of a text that a chat template wrote."""
+    """Return the function that counts the tokens of a text of a chat template."""
     count: Callable[[str], int] = getattr(counter, "count_prompt", counter.count)
     return count
 
@@ -92,18 +92,18 @@ COUNTER_EXPECTED = (
 
 
 def media_tokens(media: Iterable[Media]) -> int:
-    """Return what the media parts are taken to cost."""
+    """Return the estimated tokens of the media parts."""
     return sum(MEDIA_TOKENS[part.kind] for part in media)
 
 
 def tool_tokens(tools: tuple[ToolSpec, ...], counter: TokenCounter) -> int:
-    """Return what the tool specs cost as JSON."""
+    """Return the tokens of the tool specs as JSON."""
     count = counter.count
     return sum([count(tool.json) for tool in tools]) + MESSAGE_OVERHEAD * len(tools)
 
 
 def thinking_tokens(message: Message, counter: TokenCounter) -> int:
-    """Return what the thoughts of a message cost, as far as they are in words."""
+    """Return the tokens of the thinking texts of a message."""
     return sum(counter.count(thought.text) for thought in message.thinking)
 
 

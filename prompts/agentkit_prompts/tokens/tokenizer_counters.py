@@ -1,4 +1,6 @@
-"""Exact token counters: `tiktoken` encodings and Hugging Face tokenizer files. Both libraries are loaded when used."""
+"""Exact token counters: `tiktoken` encodings and Hugging Face tokenizer files. The libraries are imported at their
+first use.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,11 @@ __all__ = ["TiktokenCounter", "TokenizersCounter"]
 
 _INSTALL = "pip install 'agentkit-prompt-tree[tokens]'"
 _MAX_CHARACTERS = 1 << 22
-"""Characters of text whose counts one counter remembers."""
+"""Maximum characters of text whose counts one counter caches."""
 
 
 class _Exact:
-    """Counts by a real tokenizer, each text once."""
+    """Base of counters with a tokenizer; each text is counted once."""
 
     __slots__ = ("_characters", "_known", "_known_prompts", "_tokenize", "_tokenize_prompt", "name")
 
@@ -38,10 +40,10 @@ class _Exact:
         self._characters = 0
 
     def count(self, text: str) -> int:
-        """Return the number of tokens; the name of a special token in the text counts as the text that it is.
+        """Return the number of tokens; special tokens in the text count as plain text.
 
         Raises:
-            PromptError: The tokenizer cannot take the text.
+            PromptError: The tokenizer rejects the text.
         """
         tokens = self._known.get(text)
         if tokens is None:
@@ -49,10 +51,10 @@ class _Exact:
         return tokens
 
     def count_prompt(self, text: str) -> int:
-        """Return the number of tokens of what a chat template wrote: each special token in the text is one.
+        """Return the number of tokens of a text of a chat template: each special token counts as one token.
 
         Raises:
-            PromptError: The tokenizer cannot take the text.
+            PromptError: The tokenizer rejects the text.
         """
         tokens = self._known_prompts.get(text)
         if tokens is None:
@@ -67,7 +69,7 @@ class _Exact:
                 f"{self.name}: cannot tokenize {text[:40]!r}: {error}", name=self.name, value=text
             ) from error
         self._characters += len(text)
-        # Clearing all is cheap, and rare: a session counts the same texts in every turn.
+        # Clear the whole cache; this is rare, because a session counts the same texts in every turn.
         if self._characters > _MAX_CHARACTERS:
             self._known.clear()
             self._known_prompts.clear()
@@ -80,11 +82,10 @@ class _Exact:
 
 
 class TiktokenCounter(_Exact):
-    """Counts with an encoding of `tiktoken`.
+    """Counter with an encoding of `tiktoken`.
 
     Args:
-        encoding: Name of an encoding, which tiktoken downloads when it is used for the first time, or a
-            `tiktoken.Encoding` that you made.
+        encoding: Name of an encoding, which tiktoken downloads at its first use, or a `tiktoken.Encoding`.
 
     Raises:
         PromptError: tiktoken is not installed, or the encoding is unknown or cannot be downloaded.
@@ -119,23 +120,24 @@ def _encoding(name: str) -> tiktoken.Encoding:
         raise PromptError(f"TiktokenCounter needs tiktoken: {_INSTALL}", name="tiktoken") from error
     names = tiktoken.list_encoding_names()
     if name not in names:
-        raise PromptError(f"tiktoken has no encoding {name!r}{nearest(name, names)}", name="encoding", value=name)
+        raise PromptError(f"unknown tiktoken encoding {name!r}{nearest(name, names)}", name="encoding", value=name)
     try:
         return tiktoken.get_encoding(name)
     except Exception as error:
         raise PromptError(
             f"the encoding {name} is not on this machine and cannot be downloaded ({type(error).__name__}: {error}); "
-            "run once with network access and TIKTOKEN_CACHE_DIR set to a folder that you ship, use TokenizersCounter "
-            "with a tokenizer.json, or leave the counter out to count by estimate",
+            "run once with network access and TIKTOKEN_CACHE_DIR set to a folder of your program, use "
+            "TokenizersCounter with a tokenizer.json, or omit the counter to use an estimate",
             name=name,
         ) from error
 
 
 class TokenizersCounter(_Exact):
-    """Counts with a `tokenizer.json` of Hugging Face `tokenizers`, without the special tokens it would put around.
+    """Counter with a `tokenizer.json` of Hugging Face `tokenizers`, without the special tokens that it adds around a
+    text.
 
     Args:
-        path: The file. Truncation and padding that it asks for are switched off.
+        path: Path of the file. Its truncation and padding are disabled.
 
     Raises:
         PromptError: tokenizers is not installed, or the file cannot be read as a tokenizer.
@@ -156,21 +158,22 @@ class TokenizersCounter(_Exact):
             raise PromptError(
                 f"{file}: cannot be read as a tokenizer.json of tokenizers ({error})", path=str(file)
             ) from error
-        # Counts of cut or padded text would be wrong.
+        # Counts of truncated or padded text would be wrong.
         tokenizer.no_truncation()
         tokenizer.no_padding()
         whole: list[Tokenizer] = []
 
         def tokenize_prompt(text: str) -> int:
             if not whole:
-                # A second tokenizer: the setting of special tokens belongs to the tokenizer, and this use is rare.
+                # Use a second tokenizer, because the setting of special tokens belongs to the tokenizer, and this use
+                # is rare.
                 whole.append(Tokenizer.from_str(tokenizer.to_str()))
             return _size(whole[0], text)
 
         tokenizer.encode_special_tokens = True
         name = file.stem
         if name == "tokenizer" and file.parent.name:
-            # Models are folders with a file of this name.
+            # The folder of a model contains a file with this name.
             name = file.parent.name
         super().__init__(name, lambda text: _size(tokenizer, text), tokenize_prompt)
 
@@ -178,6 +181,6 @@ class TokenizersCounter(_Exact):
 def _size(tokenizer: Tokenizer, text: str) -> int:
     try:
         return len(tokenizer.encode(text, add_special_tokens=False))
-    # Lone surrogates, which no UTF-8 text has.
+    # Lone surrogates are not valid in UTF-8.
     except TypeError:
         return len(tokenizer.encode(clean(text), add_special_tokens=False))

@@ -335,10 +335,10 @@ def test_a_marker_is_not_formed_by_two_neighbours() -> None:
 @for_cases(
     ("source", "words"),
     [
-        ("{{ v }}", r"'v' is undefined; did you mean 'vv'\? There is: other, vv"),
-        ("{{ vv.missing }}", r"Document has no 'missing'; there is: .*text"),
+        ("{{ v }}", r"'v' is undefined; did you mean 'vv'\? Valid names: other, vv"),
+        ("{{ vv.missing }}", r"Document has no 'missing'; valid names: .*text"),
         ("{{ vv['txt'] }}", r"Document has no 'txt'; did you mean 'text'\?"),
-        ("{{ other.c }}", r"dict has no 'c'; there is: a, b"),
+        ("{{ other.c }}", r"dict has no 'c'; valid names: a, b"),
         ("{{ other['c'].d }}", "dict has no 'c'"),
         ("{{ other[3] }}", "dict has no element 3"),
         ("{% for x in v %}{% endfor %}", "'v' is undefined"),

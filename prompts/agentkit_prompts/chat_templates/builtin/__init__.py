@@ -1,1 +1,1 @@
-"""The built-in models: rows of role markers, and the classes that some of them need."""
+"""Built-in models: rows of role markers, and classes for some models."""

@@ -1,12 +1,11 @@
-"""The models whose templates are rows of `role_markers.json`, each made into a class.
+"""Built-in templates: each row of `role_markers.json` becomes a class.
 
-A row names the class in code it needs, or the row it is like, and the fields that differ; `match` is a regular
-expression for the names of its models, and has to end where a word of the name does: `llama-3b` is no Llama 3. All
-else in a name has to be words that `model_names` knows; a word of this family alone is a part of its `match`. A
-`replaceable` row is one that the LMDeploy document derives as an example, so that a class of your own may take its
-name. The special tokens of the models are those of `special_tokens.json`, each list with the file of the model that has
-them, and with what is uncertain about it. `{0..9}` stands for the numbers from 0 to 9; a token without its end, such as
-`<|extra_`, for all that begin so.
+A row contains its Python class or its base row, and the fields that differ. `match` is a regular expression of model
+names that must end at the end of a word: `llama-3b` is not Llama 3. The rest of a name must consist of words in
+`model_name_words`; a word that only this family uses is a part of its `match`. A `replaceable` row is an example of the
+LMDeploy document, so a custom class can use its name. `special_tokens.json` contains the special tokens of the models,
+each list with its source file and its uncertainties. `{0..9}` means the numbers from 0 to 9; a token without its end,
+such as `<|extra_`, means all tokens with this start.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ _CODE: dict[str, type[RoleMarkerTemplate]] = {
     "qwen2_5": Qwen25Template,
 }
 _NOT_FIELDS = ("code", "like", "match")
-# The end of a word in the name of a model.
+# End of a word in the name of a model.
 _END = "(?![a-z0-9])"
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 
 
 @cache
 def builtin() -> tuple[dict[str, type[RoleMarkerTemplate]], dict[str, re.Pattern[str]]]:
-    """Return, in the order of the rows, the class of each, named as its row, and what names of its models look like.
+    """Return the classes by the names of their rows, and the patterns of their model names, in the order of the rows.
 
-    The names are in lower case.
+    Patterns match names in lower case.
     """
     rows = _read("role_markers.json")
     tokens = _model_tokens()
@@ -88,7 +87,7 @@ def _numbered(token: str) -> list[str]:
 
 def __getattr__(name: str) -> type[RoleMarkerTemplate]:
     """Return the class of a row, so that templates can be pickled."""
-    # Python asks for many names of this kind, before the rows are read.
+    # Python looks up many dunder names; do not read the rows for them.
     if not name.startswith("_"):
         templates, _ = builtin()
         if name in templates:

@@ -13,14 +13,14 @@ __all__ = ["ChatGLM2Template"]
 class ChatGLM2Template(RoleMarkerTemplate):
     """Every question opens a round and its answer; the template writes no text after an answer.
 
-    A single prompt is always round 1: a template does not remember what it was asked before. The model knows no
-    system message. LMDeploy leaves it out, and so does `messages2prompt`; `render` puts it in front of the round.
+    A single prompt is always round 1, because a template has no state. The model has no system message: LMDeploy and
+    `messages2prompt` leave it out; `render` writes it before the round.
     """
 
     code_tokens: ClassVar[tuple[str, ...]] = ("[Round ",)
 
     def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
-        """Return the prompt as the first round, whatever the capability."""
+        """Return the prompt as the first round, for every capability."""
         return self.decorate_prompt(read_prompt(prompt, type(self).__name__), sequence_start)
 
     def decorate_prompt(self, prompt: str, sequence_start: bool = True) -> str:
@@ -30,7 +30,7 @@ class ChatGLM2Template(RoleMarkerTemplate):
     def write(self, turns: list[Turn], task: Task) -> str:
         """Return the rounds."""
         if not task.strict:
-            # LMDeploy leaves out other messages.
+            # As in LMDeploy, other messages are left out.
             turns = [turn for turn in turns if turn["role"] in ("user", "assistant")]
         return "".join(self._rounds(turns, task))
 

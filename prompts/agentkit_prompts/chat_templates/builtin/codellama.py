@@ -15,7 +15,7 @@ _GAP = "<FILL>"
 
 
 class CodeLlamaTemplate(RoleMarkerTemplate):
-    """`capability` is chat, completion, python (both: the prompt as it is) or infilling: one `<FILL>` in the prompt.
+    """`capability` is chat, completion or python (the prompt unchanged), or infilling (one `<FILL>` in the prompt).
 
     Raises:
         ChatTemplateError: Another capability, or an infilling prompt without exactly one `<FILL>`.
@@ -49,7 +49,7 @@ class CodeLlamaTemplate(RoleMarkerTemplate):
             return super().decorate_prompt(prompt, sequence_start)
         if prompt.count(_GAP) != 1:
             raise ChatTemplateError(
-                f"{type(self).__name__}: an infilling prompt marks the gap with one {_GAP}, got {prompt.count(_GAP)}",
+                f"{type(self).__name__}: an infilling prompt must contain exactly one {_GAP}, got {prompt.count(_GAP)}",
                 template=type(self).__name__,
                 name=_GAP,
             )

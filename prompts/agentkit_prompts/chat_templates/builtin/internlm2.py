@@ -1,6 +1,6 @@
-"""InternLM2 and what is built on it: tools are a system message, their results come from the environment.
+"""InternLM2 and derived models: tools are a system message, and their results come from the environment.
 
-Intern-S1 merges tools into the system message, and thinks.
+Intern-S1 merges tools into the system message, and supports thinking.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["InternLM2Template", "InternS1Template"]
 
 
 class InternLM2Template(RoleMarkerTemplate):
-    """The marker of a message contains its `name` if that is plugin or interpreter."""
+    """The marker of a message contains its `name` if the name is plugin or interpreter."""
 
     plugin: str = "<|plugin|>"
     interpreter: str = "<|interpreter|>"
@@ -51,12 +51,12 @@ class InternLM2Template(RoleMarkerTemplate):
         return begin, self.text_of(turn, recent=recent), end
 
     def speaker_of(self, turn: Turn) -> str:
-        """Return the sender of a message if it is plugin or interpreter, else an empty text."""
+        """Return plugin or interpreter if it is the sender of a message, else an empty text."""
         name = turn.get("name", "")
         return name if name in ("plugin", "interpreter") else ""
 
     def text_of(self, turn: Turn, *, recent: bool) -> str:
-        """Return the text of a message, then its tool calls. `recent`: no message of the user follows."""
+        """Return the text of a message, then its tool calls. `recent` is True if no user message follows."""
         return f"{turn['content']}{self._calls(turn, '')}"
 
     def _calls(self, turn: Turn, end: str) -> str:
@@ -77,10 +77,10 @@ class InternLM2Template(RoleMarkerTemplate):
 class InternS1Template(InternLM2Template):
     """Tools are in the first system message, after its text; `tool` introduces them.
 
-    A tool message that names its tool comes from the plugin.
+    A tool message with the name of its tool comes from the plugin.
 
     The reasoning of assistant messages since the last message of the user is shown to the model. With
-    `enable_thinking=False` the default system message, which asks for reasoning, is left out.
+    `enable_thinking=False` the default system message, which requests reasoning, is left out.
     """
 
     code_tokens: ClassVar[tuple[str, ...]] = (*InternLM2Template.code_tokens, "<think>", "</think>")
@@ -108,13 +108,13 @@ class InternS1Template(InternLM2Template):
         return [bos, begin, text, f"{tools}{end}"]
 
     def speaker_of(self, turn: Turn) -> str:
-        """Return plugin for a tool message that names its tool, or for one that is from it by name."""
+        """Return plugin for a tool message with a tool name or with the name plugin."""
         if turn["role"] == "tool" and "name" in turn:
             return "plugin"
         return super().speaker_of(turn)
 
     def text_of(self, turn: Turn, *, recent: bool) -> str:
-        """Return the reasoning of a message while it matters, its text, then its tool calls."""
+        """Return the reasoning of a recent message, its text, then its tool calls."""
         calls = self._calls(turn, "\n")
         text = turn["content"] + calls
         if recent and "reasoning_content" in turn:

@@ -14,9 +14,9 @@ __all__ = ["Llama31Template"]
 class Llama31Template(RoleMarkerTemplate):
     """`knowledge` (dates) is before the default system message, `tool` and `eotool` are around the tools.
 
-    An assistant message that calls a tool ends with `eom`. LMDeploy writes calls only where the model wrote them as
-    text, and the tools again in every system message; so does `messages2prompt`. `render` writes all calls, in the
-    form that the system message asks for, and the tools once.
+    An assistant message that calls a tool ends with `eom`. LMDeploy and `messages2prompt` write only calls that the
+    model wrote as text, and repeat the tools in every system message. `render` writes all calls, in the format that the
+    system message requests, and the tools once.
     """
 
     knowledge: str = ""
@@ -45,7 +45,7 @@ class Llama31Template(RoleMarkerTemplate):
             return [bos, f"{self.system}{tools}", turns[0]["content"], self.eosys]
         if self.meta_instruction is not None and task.sequence_start and turns:
             return [self.bos, f"{self.system}{self.knowledge}{tools}", self.meta_instruction, self.eosys]
-        # There are tools, and no system message to put them into.
+        # The tools need a system message, but the conversation has none.
         if task.strict and task.tools:
             return [f"{bos}{self.system}{self.knowledge}{tools}{self.eosys}"]
         return [bos]

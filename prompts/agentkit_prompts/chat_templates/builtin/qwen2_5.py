@@ -12,10 +12,11 @@ __all__ = ["Qwen25Template"]
 
 
 class Qwen25Template(RoleMarkerTemplate):
-    """Messages end with `eosys`, tool results with `eoh`. A new reply is always opened: no message is left open.
+    """Messages end with `eosys`, tool results with `eoh`. A reply always starts with a new message: no message is left
+    open.
 
-    Neighbouring tool messages share one user message. Without tools, LMDeploy leaves out a leading system message
-    that does not open a sequence, and so does `messages2prompt`.
+    Neighbouring tool messages share one user message. Without tools, LMDeploy and `messages2prompt` leave out a leading
+    system message that does not open a sequence.
     """
 
     tools: str = ""
@@ -38,7 +39,7 @@ class Qwen25Template(RoleMarkerTemplate):
         }
 
     def results(self) -> tuple[str, str]:
-        """Return the texts around the message of the user that neighbouring results share."""
+        """Return the texts around the user message that neighbouring results share."""
         return self.user.strip(), self.eoh
 
     def _lines_of_tools(self, task: Task) -> str:
@@ -80,6 +81,6 @@ class Qwen25Template(RoleMarkerTemplate):
         if task.strict:
             is_silent = not turn["content"]
         if written and is_silent:
-            # The marker of the assistant ends in a line break already.
+            # The assistant marker already ends with a line break.
             written[0] = written[0].removeprefix(line)
         return written

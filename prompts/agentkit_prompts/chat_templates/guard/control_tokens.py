@@ -1,7 +1,7 @@
-"""The control tokens of a chat template: where they stand in a text, and what could become part of one.
+"""Control tokens of a chat template: their places in a text, and texts that could become a part of a token.
 
 A token in brackets counts anywhere. A marker of plain words, such as `User:`, counts at the start of a line only,
-also behind characters that are not seen; where the template itself writes it inside of lines, it counts anywhere too.
+also after invisible characters. If the template itself writes it inside of lines, it counts anywhere.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _BRACKETED = re.compile(r"<{1,2}[^<>\n]+>{1,2}|\[[^\[\]\n]+\]")
 _WORD = re.compile(r"[\w-]+")
 _ROLES = "assistant|bot|developer|environment|function|human|ipython|model|observation|system|tool|user"
 _MIN_LENGTH = 2
-"""Characters of a token: a shorter one has no inside in which it could be broken."""
+"""Minimum characters of a token: a shorter token cannot be broken."""
 
 Policy: TypeAlias = Literal["escape", "reject", "allow"]
 """Policy for untrusted text that forms a control token."""
@@ -55,15 +55,15 @@ class Found(NamedTuple):
 
 
 class ControlTokens:
-    """The tokens that only a chat template may write.
+    """Tokens that only a chat template may write.
 
-    White space around a token does not count, and tokens of one character are left out: they cannot be broken.
+    White space around a token is ignored. Tokens of one character are left out, because they cannot be broken.
 
     Attributes:
         anywhere: Tokens that count anywhere in a text, longest first.
         words: Markers of plain words, which count at the start of a line only, longest first.
-        alphabet: Every character of a token but white space, quotes and backslashes.
-        telling: Those of `alphabet` without which no token begins and ends.
+        alphabet: Every character of a token except white space, quotes and backslashes.
+        telling: Characters of `alphabet` that occur at the boundaries of every token.
         longest: Characters of the longest token.
     """
 
@@ -76,7 +76,7 @@ class ControlTokens:
         self._groups = tuple(_by_sign(self.anywhere, self.words).items())
         self.alphabet = frozenset(_characters("".join(ordered)))
         self.telling = frozenset(character for token in ordered for character in _characters(_telling(token)))
-        # Alternatives are tried in their order, so the longest token at a place is found. "(?!)" matches nowhere.
+        # Alternatives are tried in their order, so the longest token at a place matches. "(?!)" never matches.
         self._anywhere = re.compile(_alternatives(self.anywhere))
         self._everywhere = re.compile(f"({_alternatives(ordered)})((?i:{_ROLES})?)")
         self._at_line_start = re.compile(
@@ -84,7 +84,7 @@ class ControlTokens:
         )
 
     def find(self, text: str) -> Iterator[Found]:
-        """Yield every control token in `text`; at each place the longest, also if tokens overlap."""
+        """Yield every control token in `text`; at each place the longest token, including overlapping tokens."""
         start = 0
         while self.anywhere and (match := self._anywhere.search(text, start)) is not None:
             yield Found(match.start(), match.end(), match[0])
@@ -94,19 +94,19 @@ class ControlTokens:
                 yield Found(match.start(1), match.end(1), match[1])
 
     def written(self, text: str) -> Iterator[re.Match[str]]:
-        """Yield the matches of tokens in `text`; markers of words count inside lines too.
+        """Yield the matches of tokens in `text`; markers of words count inside lines, too.
 
         The first group of each match is the token, the second the name of a role directly after it, or empty.
         """
         return self._everywhere.finditer(text)
 
     def written_in_order(self, text: str) -> list[tuple[str, str]]:
-        """Return each token that is `written` in a text, and the role behind it."""
+        """Return each token of `written`, with the role after it."""
         return self._everywhere.findall(text)
 
     def may_be_in(self, text: str) -> bool:
-        """Return True if a token is in `text`; a marker of words counts anywhere."""
-        # A plain loop: this runs for every new text, and mostly ends at the first test.
+        """True if `text` contains a token; a marker of words counts anywhere."""
+        # A plain loop, because this runs for every new text and usually ends at the first test.
         for sign, tokens in self._groups:
             if sign in text:
                 for token in tokens:
@@ -115,14 +115,14 @@ class ControlTokens:
         return False
 
     def is_reached_from_left(self, text: str) -> bool:
-        """Return True if a token could begin before `text` and end in it or after it."""
-        # By a character, because a tokenizer can have thousands of tokens, and most texts match none.
+        """True if a token could start before `text` and end inside or after it."""
+        # Look tokens up by a character: a tokenizer can have thousands of tokens, and most texts match no token.
         if text.startswith(self._ends.get(text[:1], ())):
             return True
         return len(text) < self.longest and any(map(contains, self._without_first, repeat(text)))
 
     def is_reached_from_right(self, text: str, *, is_start: bool = False) -> bool:
-        """Return True if a token could end after `text` and begin in it, or before it unless it `is_start`."""
+        """True if a token could end after `text` and start inside it, or before it unless `is_start`."""
         if text.endswith(self._beginnings.get(text[-1:], ())):
             return True
         return not is_start and len(text) < self.longest and any(map(contains, self._without_last, repeat(text)))
@@ -139,17 +139,17 @@ class ControlTokens:
 
     @cached_property
     def _ends(self) -> Mapping[str, tuple[str, ...]]:
-        """The ends of tokens that begin before a text, by their first character."""
+        """The ends of tokens that start before a text, by their first character."""
         return _grouped((token[at:] for token in self for at in range(1, len(token))), 0)
 
     @cached_property
     def _beginnings(self) -> Mapping[str, tuple[str, ...]]:
-        """The beginnings of tokens that end after a text, by their last character."""
+        """The starts of tokens that end after a text, by their last character."""
         return _grouped((token[:at] for token in self for at in range(1, len(token))), -1)
 
     @cached_property
     def in_json(self) -> ControlTokens:
-        """The same tokens, also as they are spelled inside a JSON string."""
+        """The tokens, and their spellings inside a JSON string."""
 
         def spelled(tokens: Iterable[str]) -> list[str]:
             return [form for token in tokens for form in (token, json.dumps(token, ensure_ascii=False)[1:-1])]
@@ -157,19 +157,19 @@ class ControlTokens:
         return ControlTokens(spelled(self), spelled(self.anywhere))
 
     def fits_inside(self, text: str) -> bool:
-        """Return True if a token contains `text`, so that it could be completed around it."""
+        """True if a token contains `text`, so that text around it could complete the token."""
         text = text.strip()
         return 0 < len(text) <= self.longest and any(text in token for token in self)
 
     def is_harmless(self, text: str) -> bool:
-        """Return True if no token can contain a character of `text` (fast, conservative check)."""
+        """True if no token can contain a character of `text` (fast, conservative check)."""
         has_sign = any(map(text.__contains__, self.telling))
         if not has_sign and not self.fits_inside(text):
             return True
         return self.is_apart(text)
 
     def is_apart(self, word: str) -> bool:
-        """Return True if `word` is letters, digits, `_` and `-` only, and cannot be a part of a token."""
+        """True if `word` contains only letters, digits, `_` and `-`, and cannot be a part of a token."""
         return _WORD.fullmatch(word) is not None and not (
             self.may_be_in(word) or self.is_reached_from_left(word) or self.is_reached_from_right(word)
         )
@@ -190,7 +190,8 @@ def control_tokens_of(tokens: tuple[str, ...], inline: tuple[str, ...] = ()) -> 
 def tokens_of(template: ChatTemplate) -> ControlTokens:
     """Return the control tokens of a chat template, and its stop words.
 
-    One that writes markers of words inside of lines, such as Vicuna's ` USER: `, names them as `inline_markers`.
+    A template that writes markers of words inside of lines, such as ` USER: ` of Vicuna, lists them in
+    `inline_markers`.
     """
     stop_words = getattr(template, "stop_words", None) or ()
     return control_tokens_of((*template.control_tokens, *stop_words), getattr(template, "inline_markers", ()))
@@ -203,7 +204,9 @@ def _longest_first(tokens: Iterable[str]) -> list[str]:
 
 
 def _by_sign(anywhere: Iterable[str], words: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Return tokens by a character that is in each of them: a text without it contains none of its tokens."""
+    """Return tokens grouped by a character that each of them contains: a text without the character contains no token
+    of its group.
+    """
     groups: dict[str, list[str]] = {}
     for token in anywhere:
         sign = next((character for character in token if character in _BRACKETS), token[0])
@@ -226,7 +229,7 @@ def _alternatives(tokens: Iterable[str]) -> str:
 
 
 def is_at_line_start(text: str) -> bool:
-    """Return True if the text after `text` starts a line; the text after an empty text does."""
+    """True if text after `text` starts a line; also True for an empty text."""
     return _BLANK.fullmatch(_BREAK.split(text)[-1]) is not None
 
 
@@ -236,17 +239,18 @@ def _characters(text: str) -> Iterator[str]:
 
 
 def _telling(token: str) -> str:
-    """Return the marks of a token that begins and ends with one; every character of any other."""
+    """Return the punctuation of a token that starts and ends with punctuation; every character of any other token."""
     if token[0].isalnum() or token[-1].isalnum():
         return token
     return "".join(character for character in token if not character.isalnum())
 
 
 def tokens_and_markers(tokens: Iterable[str], markers: Iterable[str]) -> tuple[str, ...]:
-    """Return each token once, in order: `tokens` whole; of a marker its bracketed tokens, or its words if it has none.
+    """Return each token once, in order: `tokens` whole, and the bracketed tokens of each marker, or its words if it has
+    no bracketed token.
 
-    Markers of words, such as `USER:`, come without the white space around them. They mean something at the start of
-    a line only; a token is one of them when it holds no bracket.
+    Markers of words, such as `USER:`, are returned without the white space around them. They count only at the start of
+    a line. A token without a bracket is a marker of words.
     """
     texts = [token.strip() for token in tokens]
     for marker in markers:

@@ -1,6 +1,7 @@
-"""Compares the control tokens of a rendering with those around words of no meaning, which replace all untrusted text.
+"""Comparison of the control tokens of a rendering with the tokens of a rendering with neutral words instead of
+untrusted text.
 
-A template whose control tokens depend on a text writes others for the words than for the text.
+A template whose control tokens depend on the text writes different tokens around the neutral words.
 """
 
 from __future__ import annotations
@@ -18,29 +19,30 @@ __all__ = ["STAND_IN", "first_difference", "with_stand_ins"]
 _FIRST = 0xF0000
 _COUNT = 0xFFFD
 _LENGTH = 3
-"""Characters of a stand-in."""
+"""Number of characters of a stand-in."""
 STAND_IN = chr(_FIRST) * _LENGTH
-"""A word of no meaning."""
+"""Pattern of a neutral word."""
 _ID_LENGTH = 9
-"""Characters of a stand-in of the id of a tool call: some templates take no other number."""
+"""Number of characters of a stand-in for the id of a tool call: some templates require it."""
 _ID = (".id", ".tool_call_id")
 _KEY = ".key"
 _NAME = (".name", _KEY, *_ID)
-"""Ends of pointers at which the same text becomes the same word."""
+"""Suffixes of pointers at which equal texts become equal words."""
 _THOUGHTS = frozenset(opening for opening, _ in TRUSTED_TAGS)
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
-"""An escape in the JSON of arguments: a character of the text around it."""
+"""Escape in the JSON of arguments: a character of the text around it."""
 
 
 def with_stand_ins(tree: Tree, *, keeps_names: bool = False) -> Tree:
-    """Return a tree as plain data, with a short word of no meaning for every untrusted text.
+    """Return a tree as plain data, with a short neutral word for every untrusted text.
 
-    Each becomes another word, but the same key, name or id the same; blank text becomes a space, and empty text stays.
-    So there are as many messages, calls and keys as before, but nothing is left of what they say, nor how long it is.
+    Different texts become different words, but equal keys, names and ids become equal words; blank text becomes a
+    space, and empty text stays empty. The number of messages, calls and keys is unchanged, but no content or length of
+    a text remains.
 
     Args:
-        tree: What is rendered, with everything untrusted in it tainted.
-        keeps_names: Leave keys and names as they are, for a template that looks some up.
+        tree: Input of the template, with all untrusted text tainted.
+        keeps_names: Leave keys and names unchanged, for a template that looks them up.
     """
     words = _StandIns(keeps_names)
     return rewrite(tree, words.text, words.key)
@@ -64,7 +66,7 @@ class _StandIns:
             if not is_untrusted:
                 texts.append(stretch.text)
             elif texts and texts[-1] in _THOUGHTS and stretch.text and not stretch.text.strip("\n"):
-                # An empty thought: some templates strip the line breaks and compare.
+                # Line breaks of empty thinking stay: some templates strip and compare them.
                 texts.append("\n")
             else:
                 texts.append(self._stand_in(stretch.text, stretch[0].pointer))
@@ -79,7 +81,7 @@ class _StandIns:
         self._count += 1
         character = chr(_FIRST + self._count % _COUNT)
         if pointer.endswith(_NAME):
-            # The same name becomes the same word, because templates match calls and results.
+            # Equal names become equal words, because templates match calls and results.
             character = self._known.setdefault(text, character)
         return character * (_ID_LENGTH if pointer.endswith(_ID) else _LENGTH)
 
@@ -90,14 +92,14 @@ def _is_part_of_text(segment: Segment) -> bool:
 
 
 def first_difference(tokens: ControlTokens, text: str, around: str) -> str | None:
-    """Return the first control token that is in a text but not around stand-ins, or the other way round.
+    """Return the first control token that only one of two renderings contains, or None.
 
-    The name of a role behind a token counts too. None when they are the same.
+    The name of a role after a token is compared, too.
 
     Args:
         tokens: The control tokens.
-        text: What the template wrote, where nothing untrusted is part of a token.
-        around: What it wrote of the same tree `with_stand_ins`.
+        text: Rendering without untrusted characters in tokens.
+        around: Rendering of the same tree `with_stand_ins`.
     """
     if tokens.written_in_order(text) == tokens.written_in_order(around):
         return None
@@ -105,7 +107,7 @@ def first_difference(tokens: ControlTokens, text: str, around: str) -> str | Non
     for match, expected in zip(matches, expected_matches, strict=False):
         if match[1] != expected[1]:
             return str(match[1])
-        # A text after the token may begin with the name of a role: then a stand-in follows in the other rendering.
+        # Text after the token can start with the name of a role; in the other rendering a stand-in follows.
         follows = around[expected.end() : expected.end() + 1]
         if match[2] != expected[2] and (expected[2] or not _is_stand_in(follows)):
             return "".join(match.groups())

@@ -1,7 +1,7 @@
-"""Finds the untrusted characters of a rendered text, whatever the chat template did to them.
+"""Taint tracking: the untrusted characters of a rendered text, for any chat template.
 
-Untrusted characters that occur in a control token are swapped one to one for private-use characters, the template
-renders that, and what comes out swapped was untrusted. Where a control token holds such a character, it is broken.
+Untrusted characters that occur in a control token are replaced one to one by private-use characters. Characters that
+are replaced in the rendering are untrusted, and a control token that contains such a character is broken.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ def guarded(
     """Render `tree` so that no tainted character is part of a control token.
 
     Args:
-        render: The template; a pure function of the tree.
-        tree: What is rendered; one that `is_harmless` needs no guard.
-        text: What the template makes of it as it is; None when it fails.
-        tokens: The template's control tokens.
+        render: Renderer of the template; a pure function of the tree.
+        tree: Input of the template; a tree that `is_harmless` needs no guard.
+        text: Rendering of the unchanged tree; None if it fails.
+        tokens: Control tokens of the template.
         policy: `escape` breaks a token with a zero-width space, `reject` raises.
-        rewrites: Whether the template may write other tokens by what a text says: then they are checked.
+        rewrites: True if the tokens of the template can depend on a text; they are then checked.
 
     Raises:
-        ControlTokenError: A token was found and the policy is to reject it; or the template acts on untrusted text
-            in a way that cannot be followed, or writes other tokens for it than for other text.
+        ControlTokenError: Untrusted text contains a token and the policy is `reject`; or the template changes untrusted
+            text in a way that cannot be tracked; or its tokens depend on untrusted text.
     """
     guard = _Guard(render, tokens, policy)
     marked = relevant(tree, tokens)
@@ -66,15 +66,15 @@ def guarded(
     if text is not None:
         followed = guard.tracked(marked, text)
     if followed is None:
-        # The template acts on the words of a text: take the tokens out of each text before the template reads them.
+        # The template depends on the words of a text: break the tokens in each text before rendering.
         marked = guard.escaped(marked)
         text = render(untagged(marked))
         followed = guard.tracked(marked, text) or guard.with_only_its_own(marked, text)
     if followed is None:
         raise ControlTokenError(
-            "this chat template acts on what untrusted text says (or draws differently every time), so its control "
-            "tokens cannot be kept apart from those of the text; correct the template, take the text out, or pass "
-            'control_tokens="allow" where all of it can be trusted'
+            "this chat template depends on untrusted text (or is not deterministic), so its control tokens cannot be "
+            "distinguished from tokens in the text; correct the template, remove the text, or pass "
+            'control_tokens="allow" if all text is trusted'
         )
     if rewrites:
         check_own_tokens(render, tree, followed.swapped, tokens)
@@ -82,19 +82,19 @@ def guarded(
 
 
 def check_own_tokens(render: Render, tree: Tree, text: str, tokens: ControlTokens) -> None:
-    """Refuse a text whose control tokens are not those that the template writes around other untrusted text.
+    """Reject a text whose control tokens depend on untrusted text.
 
     Args:
         render: The template.
         tree: What is rendered, with everything untrusted in it tainted.
-        text: What the template made of it, where no tainted character is part of a token.
-        tokens: The template's control tokens.
+        text: Rendering of the tree, without tainted characters in tokens.
+        tokens: Control tokens of the template.
 
     Raises:
-        ControlTokenError: The template writes tokens, or roles behind them, by what untrusted text says.
+        ControlTokenError: Tokens of the template, or the roles after them, depend on untrusted text.
     """
     around = None
-    # A template that looks up names fails without them.
+    # A template that looks names up fails without them.
     for keeps_names in (False, True):
         around = attempt(render, with_stand_ins(tree, keeps_names=keeps_names))
         if around is not None:
@@ -106,15 +106,18 @@ def check_own_tokens(render: Render, tree: Tree, text: str, tokens: ControlToken
             return
         example = f", such as {different!r},"
     raise ControlTokenError(
-        f"this chat template makes control tokens{example} of what untrusted text says, as with `replace`, `split` or "
-        "`if`: it writes others than around text of no meaning; correct the template, take the text out, or pass "
-        'control_tokens="allow" where all of it can be trusted',
+        f"this chat template creates control tokens{example} from untrusted text, for example with `replace`, `split` "
+        f"or `if`: its tokens differ from the tokens around neutral text; correct the template, remove the text, or "
+        f"pass "
+        'control_tokens="allow" if all text is trusted',
         name=different,
     )
 
 
 def broken(render: Render, tree: Tree, text: str, tokens: ControlTokens) -> str | None:
-    """Return `text`, the rendering of the tree, with tainted tokens broken; None if the template acts on its words."""
+    """Return `text`, the rendering of the tree, with tainted tokens broken; None if the template depends on the
+    text.
+    """
     followed = _Guard(render, tokens, "escape").broken(relevant(tree, tokens), text, tokens.alphabet)
     if followed is None:
         return None
@@ -122,11 +125,11 @@ def broken(render: Render, tree: Tree, text: str, tokens: ControlTokens) -> str 
 
 
 def broken_segments(segments: Iterable[Segment], tokens: ControlTokens, *, starts_line: bool) -> str:
-    """Return the plain text of segments that is printed as it is, with tainted tokens broken."""
+    """Return the plain text of segments, with tainted tokens broken, for text that no template changes."""
     table = dict.fromkeys(map(ord, tokens.alphabet), 0)
     before = ""
     if not starts_line:
-        # A visible character that is in no token.
+        # A visible character that no token contains.
         before = "\ufffd"
     text = swapped = before
     for segment in segments:
@@ -139,12 +142,14 @@ def broken_segments(segments: Iterable[Segment], tokens: ControlTokens, *, start
 
 
 def is_harmless(tree: Tree, tokens: ControlTokens) -> bool:
-    """Return True if nothing tainted can be part of a control token (fast, conservative check)."""
+    """True if no tainted text can be part of a control token (fast, conservative check)."""
     return not tokens or all(tokens.is_harmless(segment.text) for segment in filter(is_tainted, segments_of(tree)))
 
 
 def relevant(tree: Tree, tokens: ControlTokens) -> Tree:
-    """Return the tree with the taint taken off texts that can be part of no token, as a template may look them up."""
+    """Return the tree without the taint of texts that cannot be part of a token, because a template can look them
+    up.
+    """
 
     def changed(segment: Segment) -> Segment:
         if is_tainted(segment) and not segment.text.isspace() and tokens.is_harmless(segment.text):
@@ -155,7 +160,7 @@ def relevant(tree: Tree, tokens: ControlTokens) -> Tree:
 
 
 def attempt(render: Render, tree: Tree) -> str | None:
-    """Return the text of a tree that the caller did not write, or None if the template fails."""
+    """Return the rendering of a changed tree, or None if the template fails."""
     try:
         return render(tree)
     except Exception:
@@ -171,7 +176,7 @@ class _Cut(NamedTuple):
 
     @property
     def at(self) -> int:
-        """Offset at which to break it: after its first character, but never between two that are trusted."""
+        """Offset of the break: after the first character, but never between two trusted characters."""
         return max(self.tainted[0], self.found.start + 1)
 
 
@@ -179,21 +184,21 @@ class _Followed(NamedTuple):
     """A rendering whose tainted characters are known."""
 
     text: str
-    """With tainted tokens broken."""
+    """Text with tainted tokens broken."""
     swapped: str
-    """With tainted characters swapped: all tokens in it were written by the template."""
+    """Text with tainted characters swapped: all its tokens come from the template."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Guard:
-    """The steps of `guarded`."""
+    """Steps of `guarded`."""
 
     render: Render
     tokens: ControlTokens
     policy: Policy
 
     def tracked(self, tree: Tree, text: str) -> _Followed | None:
-        """Return `text`, the rendering of `tree`, with tainted tokens broken; None if taint cannot be followed."""
+        """Return `text`, the rendering of `tree`, with tainted tokens broken; None if taint cannot be tracked."""
         for alphabet in self._alphabets(tree):
             followed = self.broken(tree, text, alphabet)
             if followed is not None:
@@ -201,7 +206,7 @@ class _Guard:
         return None
 
     def broken(self, tree: Tree, text: str, alphabet: frozenset[str]) -> _Followed | None:
-        """Return the same as `tracked` for one alphabet."""
+        """Same as `tracked` for a single alphabet."""
         swapped = self._swapped(tree, text, alphabet)
         if swapped is None:
             return None
@@ -225,7 +230,7 @@ class _Guard:
         return escaped
 
     def with_only_its_own(self, tree: Tree, text: str) -> _Followed | None:
-        """Return `text` if it holds the tokens, in order, that the template writes around text that can form none."""
+        """Return `text` if its tokens equal, in order, the tokens around text that cannot form a token; else None."""
         own = [found.token for found in self._in_order(text)]
         for alphabet in self._alphabets(tree):
             swapped, _ = self._redrawn(tree, text, alphabet)
@@ -237,9 +242,11 @@ class _Guard:
         return sorted(self.tokens.find(text))
 
     def _alphabets(self, tree: Tree) -> Iterator[frozenset[str]]:
-        """Yield the characters to swap: all, or else (fewer templates notice) those that occur in every token."""
+        """Yield the characters to swap: all, or else (which affects fewer templates) the characters that occur in every
+        token.
+        """
         tokens = self.tokens
-        # A template that compares texts notices most swaps: then only the characters of borders are swapped.
+        # Swaps affect a template that compares texts, so then only boundary characters are swapped.
         yield tokens.alphabet
         texts = [segment.text for segment in segments_of(tree) if is_tainted(segment)]
         if tokens.telling != tokens.alphabet and not any(map(tokens.fits_inside, texts)):
@@ -258,7 +265,7 @@ class _Guard:
         return swapped
 
     def _places(self, tree: Tree, text: str, cuts: Sequence[_Cut]) -> Iterator[tuple[str, str]]:
-        """Yield each token with the places that its tainted characters are from."""
+        """Yield each token with the places of its tainted characters."""
         texts = _tainted_texts(tree)
         offsets = sorted({at for cut in cuts for at in cut.tainted})
         owners = self._owners(tree, text, offsets, texts)
@@ -269,11 +276,11 @@ class _Guard:
                 yield from ((cut.found.token, place) for place in candidates if text[at] in texts[place])
 
     def _owners(self, tree: Tree, text: str, offsets: Sequence[int], pointers: Iterable[str]) -> dict[int, str]:
-        """Return the place of the character at each offset, if it is known.
+        """Return the place of the character at each offset, if known.
 
-        Each place gets its own swaps, which identify it, unless the template acts on them.
+        Each place gets separate swaps, which identify it, unless they affect the template.
         """
-        # Only the characters in tokens need a swap for each place: private-use characters are limited.
+        # Only characters in tokens get a separate swap per place, because private-use characters are limited.
         needed = sorted({ord(text[at]) for at in offsets})
         free = _free(tree, text)
         tables = {pointer: dict(zip(needed, map(ord, free), strict=False)) for pointer in pointers}
@@ -292,14 +299,14 @@ class _Guard:
             return
         listed = "; ".join(f"{token!r} in {pointer}" for token, pointer in tokens)
         raise ControlTokenError(
-            f"untrusted text forms control tokens of the chat template: {listed}; take them out, or break them with "
+            f"untrusted text forms control tokens of the chat template: {listed}; remove them, or break them with "
             'control_tokens="escape"',
             tokens,
         )
 
 
 def _tainted_texts(tree: Tree) -> dict[str, str]:
-    """Return place -> the tainted text of it."""
+    """Return a mapping of places to their tainted text."""
     texts = defaultdict[str, str](str)
     for segment in filter(is_tainted, segments_of(tree)):
         texts[segment.pointer] += segment.text
@@ -322,7 +329,7 @@ def _cuts(tokens: ControlTokens, text: str, swapped: str) -> list[_Cut]:
 
 
 def _free(tree: Tree, text: str) -> Iterator[str]:
-    """Return private-use characters that are nowhere in the input."""
+    """Return private-use characters that the input does not contain."""
     return unused("".join([text, *(segment.text for segment in filter(is_tainted, segments_of(tree)))]))
 
 
@@ -331,7 +338,7 @@ def _table(tree: Tree, text: str, alphabet: frozenset[str]) -> dict[int, int]:
     table = dict(zip(map(ord, sorted(alphabet)), map(ord, _free(tree, text + "".join(alphabet))), strict=False))
     if len(table) < len(alphabet):
         raise ControlTokenError(
-            "the text holds nearly every private-use character there is, and none is left to mark with"
+            "the text contains nearly all private-use characters, so none is free as a mark; remove some of them"
         )
     return table
 
@@ -355,7 +362,7 @@ def _unswapped(text: str, table: dict[int, int]) -> str:
 
 
 def _swap(tree: Tree, table_of: Callable[[Segment], dict[int, int]]) -> Tree:
-    """Return the tree as plain data, the characters of tainted segments swapped."""
+    """Return the tree as plain data, with the characters of tainted segments swapped."""
 
     def swapped(segment: Segment) -> str:
         return segment.text.translate(table_of(segment)) if is_tainted(segment) else segment.text
@@ -364,7 +371,7 @@ def _swap(tree: Tree, table_of: Callable[[Segment], dict[int, int]]) -> Tree:
 
 
 def _cut(segments: Segments, offsets: Iterable[int]) -> Segments:
-    """Return `segments` with a zero-width space at each offset, in the tainted segment that ends or begins there."""
+    """Return `segments` with a zero-width space at each offset, in the tainted segment that ends or starts there."""
     left = deque(sorted(set(offsets)))
     result: list[Segment] = []
     start = 0

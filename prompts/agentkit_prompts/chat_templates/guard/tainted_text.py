@@ -1,4 +1,4 @@
-"""JSON-like data in which each text knows which of its characters are untrusted."""
+"""JSON-like data whose texts record their untrusted characters."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Segments(tuple[Segment, ...]):
 
 
 Tree: TypeAlias = Any
-"""JSON-like data whose texts, keys included, are `Segments`, or plain `str` if they are the developer's."""
+"""JSON-like data whose texts, keys included, are `Segments`, or plain `str` for text of the developer."""
 Render: TypeAlias = Callable[[Tree], str]
-"""Renders a tree in which all `Segments` have become `str`."""
+"""Function that renders a tree, with all `Segments` converted to `str`."""
 
 
 def untrusted(text: str, pointer: str = "") -> Segments:
@@ -34,14 +34,14 @@ def untrusted(text: str, pointer: str = "") -> Segments:
 
 
 def is_tainted(segment: Segment) -> bool:
-    """Return True if a segment is untrusted and has text."""
+    """True if a segment is untrusted and not empty."""
     return segment.trust == "untrusted" and segment.text != ""
 
 
 def rewrite(
     tree: Tree, change: Callable[[Segments], object], of_key: Callable[[Segments], object] | None = None
 ) -> Tree:
-    """Return the tree with `change` of all `Segments`, or `of_key` of those that are keys; the rest is copied."""
+    """Return a copy of the tree with `change` applied to all `Segments`, or `of_key` to keys."""
     kind = type(tree)
     if kind is Segments:
         return change(tree)

@@ -1,4 +1,4 @@
-"""The tags of reasoning in earlier replies: they are the model's own, if its chat template acts on them."""
+"""Reasoning tags in earlier replies: trusted if the chat template parses them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _Tags: TypeAlias = list[tuple[int, int]]
 def with_reasoning(render: Render, tree: Tree, tokens: ControlTokens) -> Tree:
     """Return the tree (`{"messages": [...]}`) with the tags of the reasoning at the start of a reply trusted.
 
-    Only tags that are control tokens matter, and only if `render` acts on them, as a template does that parses
-    reasoning out of replies.
+    This concerns only tags that are control tokens, and only if they affect `render`, because the template parses
+    reasoning in replies.
     """
     messages = tree["messages"]
     for opening, closing in TRUSTED_TAGS:
@@ -35,7 +35,7 @@ def with_reasoning(render: Render, tree: Tree, tokens: ControlTokens) -> Tree:
 
 
 def _block(message: Tree, opening: str, closing: str) -> _Tags:
-    """Return the tags of the first block of an assistant message, or none. Its opening may be in the prompt."""
+    """Return the tags of the first block of an assistant message, or none. Its opening tag can be in the prompt."""
     if message["role"] != "assistant":
         return []
     text = message["content"].text
@@ -59,7 +59,7 @@ def _with_trusted_tags(message: Tree, tags: _Tags) -> Tree:
 
 
 def _trusted_tags(content: Segments, tags: _Tags) -> Iterator[Segment]:
-    """Cut the segments at the tags; the text of a tag is trusted."""
+    """Split the segments at the tags; the text of a tag is trusted."""
     offset = 0
     for segment in content:
         end = offset + len(segment.text)
@@ -77,7 +77,7 @@ def _is_inside_tag(begin: int, stop: int, tags: _Tags) -> bool:
 
 
 def _acts(render: Render, tree: Tree, where: list[bool], opening: str, closing: str) -> bool:
-    """Return True if tags make a difference: a probe is rendered with them, and with private-use characters."""
+    """True if tags affect the template: compare a probe with the tags and a probe with private-use characters."""
 
     def drawn(first: str, last: str) -> str | None:
         # Line breaks and a second closing tag: templates split at the tags and strip the parts.

@@ -1,1 +1,1 @@
-"""The Jinja chat templates that models ship, rendered as `transformers` renders them, with limits."""
+"""Jinja chat templates of models, rendered as in `transformers`, with limits."""

@@ -1,4 +1,4 @@
-"""`JinjaChatTemplate`: the chat template that ships with a model, in the environment that `transformers` gives it."""
+"""`JinjaChatTemplate`: chat template of a model, in an environment like the environment of `transformers`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _WORKER = "agentkit_prompts.chat_templates.jinja.isolated_worker"
 _WITH_TOOLS = "tool_use"
 _CLOCK = "strftime_now"
 _MAX_PROBE_CHARS = 100_000
-"""Characters that a template may make of a small conversation: its text is searched for markers."""
+"""Maximum characters of a rendered small conversation, which is searched for markers."""
 
 
 @reject_unknown_fields(ChatTemplateError, FIELDS_ELSEWHERE)
@@ -57,27 +57,27 @@ class JinjaChatTemplate:
     bos_token: str | None = None
     eos_token: str | None = None
     special_tokens: Mapping[str, str] = field(default_factory=dict)
-    """Other tokens that the template may read, such as `pad_token`."""
+    """Other tokens that the template can read, such as `pad_token`."""
     added_tokens: Sequence[str] = ()
-    """Every other token that the tokenizer takes out of a text as a whole, such as additional special ones."""
+    """All other tokens that the tokenizer never splits, such as additional special tokens."""
     named: Mapping[str, str] = field(default_factory=dict)
-    """Further templates of the model by name; `tool_use` is used where there are tools."""
+    """Further templates of the model by name; `tool_use` is used with tools."""
     now: datetime | None = None
-    """What `strftime_now` formats; a composition gives the `now` of its context where this is None. Without one
-    the template sees no clock, and prints the date it has of its own."""
+    """Time that `strftime_now` formats; if None, a composition passes the `now` of its context. Without a time, the
+    template has no clock and prints its fixed date."""
     normalise: bool = True
-    """Bring messages into the shapes that the template understands; without it they reach it as they are."""
+    """True to convert messages to the forms that the template reads; False to pass them unchanged."""
     lossy: bool = False
-    """Accept that the template leaves out messages, tool calls or tools; otherwise that is an error."""
+    """True to accept a template that leaves out messages, tool calls or tools; otherwise an error."""
     limits: Limits | None = CHAT_LIMITS
-    """Limits of one rendering; None for a template that is trusted."""
+    """Limits of one rendering; None for a trusted template."""
     isolated: bool = False
-    """Compile and render in a process with limits of its own, which is killed when it takes too much. It takes some
-    0.3 s to start; templates get JSON data, so lists for tuples."""
+    """True to compile and render in a separate process, which is killed when it exceeds its limits. The start takes
+    about 0.3 s; templates receive JSON data, with lists instead of tuples."""
     stop_words: Sequence[str] | None = None
     """Texts that end a reply; the eos token by default."""
     tool_call_format: str | None = None
-    """Format of the tool calls of the model; by default the format that the text of the template shows."""
+    """Format of the tool calls of the model; by default detected in the text of the template."""
     file: str | None = None
     """Path of the template, for error messages."""
     _probes: dict[str, Probe] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -93,7 +93,7 @@ class JinjaChatTemplate:
             self._check(source, name)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields that were given: what was found out by rendering is found out again."""
+        """Return the fields only: cached results of renderings are computed again."""
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.init}
         return {**values, "_probes": {}, "_dated_probes": {}}
 
@@ -102,12 +102,12 @@ class JinjaChatTemplate:
         """Read the chat template of a model: a `.jinja` file, `tokenizer_config.json`, or the folder they are in.
 
         Args:
-            path: File or folder; special tokens come from the tokenizer configuration where there is one.
-            name: Which template, where the model has several; `default` otherwise.
-            fields: Fields of the template that the files do not say.
+            path: File or folder; special tokens are read from the tokenizer configuration, if any.
+            name: Name of the template if the model has several; by default `default`.
+            fields: Fields of the template that the files do not define.
 
         Raises:
-            ChatTemplateError: There is no such template, or it is not one.
+            ChatTemplateError: The template is unknown, or is not a chat template.
         """
         file, named, tokens, added = read_files(Path(path))
         chosen = name or "default"
@@ -144,17 +144,17 @@ class JinjaChatTemplate:
         """Return the text of a conversation.
 
         Args:
-            messages: Messages of ours, or mappings in the form of a chat-completions request. They are not changed.
-            tools: Tool specs of ours, or mappings; the template gets them as plain JSON data.
-            add_generation_prompt: End where the model's reply begins.
-            documents: What templates for retrieval read, each with `title` and `text`.
-            continue_final_message: Leave the last message open, for the model to go on with; the name of a field
-                other than `content` continues that one. No generation prompt is added then.
-            kwargs: Further variables of the template, such as `enable_thinking`.
+            messages: `Message` objects, or mappings in the form of a chat-completions request. They are not changed.
+            tools: `ToolSpec` objects or mappings; the template receives plain JSON data.
+            add_generation_prompt: True to end with the opening of the reply.
+            documents: Documents for retrieval templates, each with `title` and `text`.
+            continue_final_message: Leave the last message open, so that the model continues its `content`, or the field
+                with this name. No generation prompt is added.
+            kwargs: Other variables of the template, such as `enable_thinking`.
 
         Raises:
-            ChatTemplateError: The template refuses the conversation, would lose a part of it without saying so, or
-                does more than the limits allow.
+            ChatTemplateError: The template refuses the conversation, would silently drop a part of it, or exceeds the
+                limits.
         """
         tool_data = as_tools(tools)
         source = self._source(tool_data)
@@ -171,13 +171,13 @@ class JinjaChatTemplate:
     def _check_content(
         self, source: str, conversation: Conversation, text: str, prompt: bool, variables: Mapping[str, Any]
     ) -> None:
-        """Refuse a text that lacks a part of the conversation."""
+        """Reject a text that lacks a part of the conversation."""
         shared = SharedLimits(self.limits) if self.limits is not None else None
 
         def render_again(changed: Conversation) -> str:
             return self.run(source, changed.messages, changed.tools, prompt, variables, shared=shared)
 
-        # Neither the time nor the words of documents change what a template leaves out.
+        # The time and the words of documents do not affect the parts that a template leaves out.
         options = {**variables, "documents": bool(variables["documents"]), _CLOCK: None}
         lost = self._probe(source).content_check.lost(conversation, text, render_again, (prompt, options))
         if lost:
@@ -188,8 +188,8 @@ class JinjaChatTemplate:
         if any("tool" in problem.text for problem in lost):
             advice = f"; {TOOLS_IN_PROMPT}"
         return ChatTemplateError(
-            f"{self.file or 'chat template'}: the text would not hold {', '.join(map(str, lost))}{advice}. In Python, "
-            "diagnose() says what the template cannot do, and lossy=True accepts it",
+            f"{self.file or 'chat template'}: the template drops {', '.join(map(str, lost))}{advice}. In Python, "
+            f"diagnose() lists the limits of the template, and lossy=True accepts them",
             template=self.file,
             problems=lost,
         )
@@ -200,13 +200,13 @@ class JinjaChatTemplate:
         tools: Sequence[ToolSpec | Mapping[str, Any]] | None = None,
         **kwargs: Any,
     ) -> tuple[str, Spans]:
-        """Return the text of a finished conversation, and where in it stands what the assistant wrote.
+        """Return the text of a finished conversation, and the spans of the assistant.
 
-        Those are the `{% generation %}` blocks of the template. One that has none is asked what it writes before and
-        after each reply: the span is what a model must write after the generation prompt, its closing token included.
+        The spans are the `{% generation %}` blocks of the template. Without blocks, each span is the text that a model
+        must write after the generation prompt, including the closing token.
 
         Raises:
-            ChatTemplateError: The template refuses the conversation, or writes it so that this is unknown.
+            ChatTemplateError: The template refuses the conversation, or the spans are unknown.
         """
         tool_data = as_tools(tools)
         source = self._source(tool_data)
@@ -222,11 +222,11 @@ class JinjaChatTemplate:
         )
 
     def with_now(self, now: datetime) -> JinjaChatTemplate:
-        """Return the template with this `now`: itself when it has one of its own, or prints no date."""
+        """Return the template with this `now`; the same object if it has a `now` or prints no date."""
         if self.now is not None or not any(_CLOCK in source for source in (self.source, *self.named.values())):
             return self
         template = replace(self, now=now)
-        # The results of probes hold at any date.
+        # The results of probes are valid for any date.
         vars(template)["_probes"] = self._dated_probes
         if self.isolated:
             vars(template)["_process"] = self._process
@@ -234,7 +234,7 @@ class JinjaChatTemplate:
 
     @cached_property
     def control_tokens(self) -> tuple[str, ...]:
-        """Texts that only the template may write: stop words, bos and eos, and the markers around messages."""
+        """Texts that only the template may write: stop words, bos and eos, and message markers."""
         tokens = (self.bos_token, self.eos_token, *self.special_tokens.values(), *self.added_tokens)
         tokens = (*tokens, *(self.stop_words or ()))
         texts = [text for source in (self.source, *self.named.values()) for text in self._literals(source)]
@@ -242,7 +242,7 @@ class JinjaChatTemplate:
 
     @cached_property
     def inline_markers(self) -> tuple[str, ...]:
-        """The markers of words that the template writes inside of a line, as a small conversation shows."""
+        """The markers of words that the template writes inside of a line in a small conversation."""
         talk = [{"role": role, "content": WORD} for role in ("user", "assistant", "user")]
         text = self._probe(self.source).outcome(talk, None, True)
         if isinstance(text, ChatTemplateError):
@@ -258,7 +258,7 @@ class JinjaChatTemplate:
         return [*diagnose(self.source, self._names(), self._probe(self.source), with_tools)]
 
     def _names(self) -> set[str]:
-        """Return the names that the template reads from outside."""
+        """Return the names that the template reads from its variables."""
         if self.isolated:
             return set(self._ask("names", read_texts, self.source))
         return read_names(self.source)
@@ -273,7 +273,7 @@ class JinjaChatTemplate:
 
     @property
     def clock(self) -> dict[str, Callable[[str], str]]:
-        """The function that formats the time, by its name in templates; empty without a `now`."""
+        """The function that formats the time, under its name in templates; empty without a `now`."""
         now = self.now
         if now is None:
             return {}
@@ -295,7 +295,7 @@ class JinjaChatTemplate:
     def _probe(self, source: str) -> Probe:
         if source not in self._probes:
             limits = self.limits
-            # The limits of one rendering may be too low for several probes.
+            # The limits of one rendering can be too low for several probes.
             if limits is not None and limits.rounds < CHAT_LIMITS.rounds:
                 limits = replace(limits, rounds=CHAT_LIMITS.rounds)
             shared = SharedLimits(limits, _MAX_PROBE_CHARS) if limits is not None else None
@@ -312,7 +312,7 @@ class JinjaChatTemplate:
         return self.named.get(_WITH_TOOLS, self.source)
 
     def _messages(self, messages: object, source: str) -> list[dict[str, Any]]:
-        """Return messages as plain data, in the shapes that the template understands."""
+        """Return messages as plain data, in the forms that the template reads."""
         probe = self._probe(source)
         roles = None
         if self.normalise:
@@ -330,7 +330,7 @@ class JinjaChatTemplate:
         return IsolatedProcess(_WORKER, ChatTemplateError)
 
     def _ask(self, what: str, read: Callable[[Any], R], source: str, **given: Any) -> R:
-        """Return the answer of the process of an isolated template."""
+        """Return the reply of the process of an isolated template."""
         limits = asdict(self.limits) if self.limits is not None else None
         return self._process.ask(what, read, source=source, file=self.file, **{"limits": limits, **given})
 
@@ -363,7 +363,7 @@ class JinjaChatTemplate:
             ) from error
 
     def _line(self, line: int) -> str:
-        """Return where in the template a line is: in a JSON file that line is not one of the file."""
+        """Return the place of a line in errors: a line of the template in a JSON file is not a line of the file."""
         return f": chat_template, line {line}" if (self.file or "").endswith(".json") else f":{line}"
 
     def run(
@@ -376,9 +376,9 @@ class JinjaChatTemplate:
         marks: tuple[str, str] | None = None,
         shared: SharedLimits | None = None,
     ) -> str:
-        """Run a template over plain data, as it is; one that is isolated in the process that it has.
+        """Run a template over plain data; an isolated template runs in its process.
 
-        Renderings with the same `shared` limits have these together, where they are not in a process of their own.
+        Renderings in this process with the same `shared` limits use these limits together.
         """
         limits = self.limits if shared is None else shared.left
         if self.isolated:
@@ -420,7 +420,7 @@ class JinjaChatTemplate:
         context.marks = marks
         try:
             if meter is not None:
-                # Limits that earlier renderings have used up refuse even the shortest rendering.
+                # Limits used up by earlier renderings reject even the shortest rendering.
                 meter.look()
             texts = [*template.root_render_func(context)]
             return "".join(texts) if meter is None else join_output(texts, meter.limits.output_chars)

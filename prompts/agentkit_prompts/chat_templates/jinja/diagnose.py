@@ -1,4 +1,4 @@
-"""Findings about a chat template: what it drops, refuses or changes in small conversations."""
+"""Findings about a chat template: parts of small conversations that it drops, refuses or changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ANSWERED = "000000000"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to know about a chat template before it is used."""
+    """One limit or property of a chat template."""
 
     code: str
     """Name of the finding, such as `ignores_tools`."""
@@ -44,10 +44,10 @@ def diagnose(source: str, names: set[str], probe: Probe, with_tools: Probe | Non
     """Yield the findings about a template.
 
     Args:
-        source: Its text.
-        names: The names that it reads from outside.
-        probe: Renders small conversations with it, as they are.
-        with_tools: Renders them with the template that the model has for tools, where that is another one.
+        source: Text of the template.
+        names: Names that it reads from its variables.
+        probe: Renderer of small conversations, without conversion.
+        with_tools: Renderer with the tool template of the model, if the model has a separate tool template.
     """
     simple = probe.outcome([_user(WORD)], None, False)
     if isinstance(simple, ChatTemplateError):
@@ -69,7 +69,7 @@ def diagnose(source: str, names: set[str], probe: Probe, with_tools: Probe | Non
         if isinstance(outcome, ChatTemplateError):
             yield Finding(f"refuses_{code.partition('_')[2]}", f"{what} make it fail: {outcome}")
         elif word not in outcome:
-            yield Finding(code, f"{what} leave no trace in the text")
+            yield Finding(code, f"{what} are dropped")
     yield from _turns(probe)
     yield from _forms(probe, tooled)
     yield from _rest(source, names, probe)
@@ -80,42 +80,42 @@ def _turns(probe: Probe) -> Iterator[Finding]:
     if isinstance(twice, ChatTemplateError):
         yield Finding("needs_alternation", f"two user messages in a row fail: {twice}")
     elif WORD not in twice:
-        yield Finding("needs_alternation", "of two user messages in a row one is lost")
+        yield Finding("needs_alternation", "one of two user messages in a row is dropped")
     if not probe.holds(WORD, [{"role": "assistant", "content": WORD}, _user()]):
         yield Finding("needs_user_first", "a conversation cannot start with the assistant")
     thought = {"role": "assistant", "content": "b", "reasoning_content": WORD, "thinking": WORD}
     if not any(probe.holds(WORD, [_user(), thought, *more]) for more in ([], [_user()])):
-        yield Finding("drops_reasoning", "what the model thought before a reply is left out")
+        yield Finding("drops_reasoning", "the thinking before a reply is left out")
     elif not probe.holds(WORD, [_user(), thought, _user()]):
-        yield Finding("drops_reasoning", "what the model thought before earlier replies is left out")
+        yield Finding("drops_reasoning", "the thinking before earlier replies is left out")
 
 
 def _forms(probe: Probe, tooled: Probe) -> Iterator[Finding]:
     if probe.content("user", "parts") == "text":
         yield Finding("wants_text_content", "content must be text; the normaliser joins parts")
     if probe.content("user", "text") == "parts":
-        yield Finding("wants_parts_content", "content must be a list of parts; the normaliser makes one")
+        yield Finding("wants_parts_content", "content must be a list of parts; the normaliser creates a list")
     form = tooled.arguments
     if form == "object":
-        yield Finding("wants_object_arguments", "arguments of tool calls must be objects; the normaliser parses")
+        yield Finding("wants_object_arguments", "arguments of tool calls must be objects; the normaliser parses text")
     elif form == "text":
         yield Finding("wants_text_arguments", "arguments of tool calls must be JSON text; the normaliser writes it")
 
 
 def _rest(source: str, names: set[str], probe: Probe) -> Iterator[Finding]:
     if probe.outcome([_user(WORD)], None, True) == probe.outcome([_user(WORD)], None, False):
-        yield Finding("no_generation_prompt", "add_generation_prompt makes no difference")
+        yield Finding("no_generation_prompt", "add_generation_prompt has no effect")
     if not has_generation(source):
-        why = "no {% generation %} blocks: loss spans come from what it writes around replies"
+        why = "no {% generation %} blocks: loss spans are computed from the text around replies"
         yield Finding("no_generation_blocks", why)
     if "strftime_now" in names:
-        yield Finding("reads_clock", "it prints today's date: pass now=, or its own fixed date stands there")
+        yield Finding("reads_clock", "it prints today's date: pass now=, or it prints its fixed date")
     if more := sorted(names - _GIVEN):
-        yield Finding("reads_variables", f"render takes, for this template: {', '.join(more)}")
+        yield Finding("reads_variables", f"render accepts, for this template: {', '.join(more)}")
 
 
 def read_names(source: str) -> set[str]:
-    """Return the names a template reads from outside; one that it also sets counts when it asks whether it is there."""
+    """Return the names that a template reads from its variables, including a name that it tests before setting it."""
     environment = compiled(source, True).environment
     tree = environment.parse(source)
     stored = {node.name for node in tree.find_all(nodes.Name) if node.ctx != "load"}

@@ -1,7 +1,7 @@
-"""Finds the parts of a conversation that a chat template leaves out of its text.
+"""Check for parts of a conversation that a chat template leaves out.
 
-The check renders the conversation again with a unique word for every value. It runs once for each shape of a
-conversation: what a template leaves out depends on roles, forms and places, and rarely on the words of a message.
+The check renders the conversation again with a unique word for every value. It runs once per shape of a conversation,
+because dropped parts depend on roles, forms and places, and rarely on the words of a message.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from agentkit_prompts.limits import MAX_CACHED
 __all__ = ["WORD", "ContentCheck", "Conversation"]
 
 WORD = "7305128946"
-"""Text that no template contains. It has no upper and lower case, so that a template cannot change it."""
+"""Text that no template contains. It has no letters with case, so a template cannot change it."""
 _END_OF_THOUGHT = "</think>"
 _MAX_GAP = 200
-"""Characters between two messages in most templates."""
+"""Maximum characters between two messages in most templates."""
 _MAX_SINGLE = 16
-"""Values that are tried one by one."""
+"""Maximum number of values that are tried one by one."""
 _NAMING_KEYS = ("role", "type")
 """Keys whose text belongs to the shape of a message."""
 
@@ -38,7 +38,7 @@ class _Value(NamedTuple):
 
     kind: Literal["content", "call", "tool"]
     problem: Problem
-    """Place and name of the text, if it is lost."""
+    """Place and name of the text in errors."""
     text: str
 
 
@@ -47,14 +47,14 @@ _Change: TypeAlias = Callable[[_Value], str]
 
 
 class ContentCheck:
-    """Checks the texts that one template writes, and remembers the shapes of conversations that it writes whole."""
+    """Check of the texts of one template, which caches the shapes of complete conversations."""
 
     def __init__(self) -> None:
-        # Hashes instead of the shapes: a shape is as long as its conversation.
+        # Store hashes, because a shape is as long as its conversation.
         self._whole: dict[int, None] = {}
 
     def lost(self, conversation: Conversation, text: str, render: _Render, options: object) -> Problems:
-        """Return the messages, tool calls, tools and media that `text` lacks. Reasoning may be left out.
+        """Return the messages, tool calls, tools and media that `text` lacks. Missing reasoning is accepted.
 
         Args:
             conversation: The messages and tools.
@@ -76,17 +76,17 @@ class ContentCheck:
         return list(dict.fromkeys(problems))
 
     def _remember(self, shape: int) -> None:
-        """Remember the shape of a conversation that the template writes completely."""
-        # Starting again is simpler than removing the oldest shape, and costs one more check of each.
+        """Store the shape of a conversation that the template writes completely."""
+        # Clear all shapes: simpler than removing the oldest shape, and each costs one more check.
         if len(self._whole) >= MAX_CACHED:
             self._whole.clear()
         self._whole[shape] = None
 
 
 def _has_texts_in_order(text: str, messages: Sequence[dict[str, Any]]) -> bool:
-    """Return True if messages are text only, and the text contains all of it in order.
+    """True if messages are text only, and the text contains all their texts in order.
 
-    False may also mean that a text was rewritten.
+    False can also mean that the template changed a text.
     """
     end = 0
     gaps: dict[str, int] = {}
@@ -135,7 +135,7 @@ def _shape_of_text(text: str, key: str) -> object:
 
 
 def _spoken_texts(message: dict[str, Any]) -> list[str]:
-    """Return the texts of a message without reasoning and without white space around them."""
+    """Return the texts of a message without reasoning stripped of white space."""
     content = message["content"]
     if type(content) is str:
         texts = [_without_thought(message, content)]
@@ -166,7 +166,7 @@ def _render_without_media(conversation: Conversation, render: _Render) -> str | 
 
 
 class _Trial:
-    """A conversation that is rendered with words for some of its values. Values have numbers."""
+    """A conversation that is rendered with words instead of some of its values. Values are numbered."""
 
     def __init__(self, conversation: Conversation, text: str, render: _Render) -> None:
         self._conversation = conversation
@@ -187,10 +187,10 @@ class _Trial:
         with_words = self._rendered(every)
         if with_words is not None:
             return self._missing(every, with_words)
-        # The template fails because it reads some of the values. So each kind is tried alone, and only contents that
-        # are not in the text: a content that is there was written, or is a word that the template knows.
+        # The template fails because it reads some values. Try each kind separately, and only contents that the text
+        # does not contain: other contents were written, or are words of the template.
         problems: Problems = []
-        # Words for one kind leave the other values as they are, so fewer templates fail.
+        # Replacing one kind leaves the other values unchanged, so fewer templates fail.
         for kind in ("content", "call", "tool"):
             numbers = self._numbers_of(kind)
             with_words = self._rendered(numbers)
@@ -199,7 +199,7 @@ class _Trial:
         return problems
 
     def _numbers_of(self, kind: str) -> list[int]:
-        """Return the numbers of the values of a kind; of contents, those that are not in the text."""
+        """Return the numbers of the values of a kind; of contents, only values that the text does not contain."""
         numbers = [number for number, value in enumerate(self._values) if value.kind == kind]
         if kind == "content":
             return [number for number in numbers if not self._is_written(number)]
@@ -209,7 +209,8 @@ class _Trial:
         """Return the lost values among the values that were replaced by words in `with_words`."""
         missing = [number for number in numbers if self._word(number) not in with_words]
         written = [number for number in missing if self._is_written(number)]
-        # A value that is also written elsewhere, such as the name of a tool, is lost if its own place has no effect.
+        # A value that is also written at another place, such as the name of a tool, is lost if a change at its place
+        # has no effect.
         kept = set(written) - set(self._without_effect(written))
         return [self._values[number].problem for number in missing if number not in kept]
 

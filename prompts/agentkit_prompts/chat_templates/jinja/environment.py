@@ -1,4 +1,4 @@
-"""The environment that `transformers` gives a chat template, in the sandbox that prompt templates have too."""
+"""Environment of chat templates: like the environment of `transformers`, in the sandbox of prompt templates."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _MARK = "mark_generation"
 """Name of the filter that marks the text in `{% generation %}`."""
 
 _DICT_NAMES = frozenset(dir(dict))
-"""Attributes of a dictionary, which go before its keys in Jinja."""
+"""Attributes of a dictionary, which take precedence over its keys in Jinja."""
 _OPTIONS: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True}
 
 
 class Refusal(jinja2.TemplateError):
-    """Raised by `raise_exception`: the template itself refuses this conversation."""
+    """Raised by `raise_exception`: the template refuses the conversation."""
 
 
 class ChatContext(BoundedContext):
@@ -103,7 +103,9 @@ def _bounded_tojson(context: ChatContext, x: Any, *args: Any, **kwargs: Any) -> 
 
 
 def _indent(s: Any, width: int | str = 4, first: bool = False, blank: bool = False) -> str:
-    """Indent text. Given a list, Jinja's own appends to it before it fails, and the list may be the caller's."""
+    """Indent text. The filter of Jinja would append to a list before it fails, and the list can belong to the
+    caller.
+    """
     if not isinstance(s, str | jinja2.Undefined):
         raise TypeError(f"indent expects text, got {type(s).__name__}")
     return do_indent(s, width, first, blank)  # type: ignore[arg-type]  # says which name is undefined
@@ -113,7 +115,7 @@ _FILTERS: dict[str, Callable[..., Any]] = {_MARK: _mark_generation, "indent": _i
 
 
 class _QuickKeys(CodeGenerator):
-    """Reads a key of a dictionary without asking the sandbox: messages are dictionaries."""
+    """Code generator that reads keys of dictionaries, such as messages, without the sandbox."""
 
     def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:  # noqa: N802 (as Jinja calls it)
         if node.attr in _DICT_NAMES:
@@ -135,11 +137,11 @@ class _QuickKeys(CodeGenerator):
 
 
 class _ChatCodeGenerator(BoundedCodeGenerator, _QuickKeys):
-    """Writes chat templates with limits."""
+    """Code generator of chat templates with limits."""
 
 
 class ChatEnvironment(BoundedEnvironment):
-    """The sandbox of chat templates."""
+    """Sandbox of chat templates."""
 
     code_generator_class = _ChatCodeGenerator
     context_class = ChatContext
@@ -150,7 +152,7 @@ class ChatEnvironment(BoundedEnvironment):
 
 
 class UnboundedEnvironment(ImmutableSandboxedEnvironment):
-    """The sandbox of chat templates that are trusted: Jinja's own, without limits."""
+    """Sandbox of trusted chat templates: the sandbox of Jinja, without limits."""
 
     code_generator_class = _QuickKeys
     context_class = ChatContext
@@ -173,6 +175,6 @@ def compiled(source: str, bounded: bool) -> jinja2.Template:
     """Return a chat template, compiled once.
 
     Raises:
-        jinja2.TemplateError: It is not a template, or too large for one that is not trusted.
+        jinja2.TemplateError: The source is not a template, or is too large for an untrusted template.
     """
     return _environment(bounded).from_string(source)

@@ -11,7 +11,7 @@ from agentkit_prompts.templates.sandbox.faults import Fault, message_of
 __all__ = ["reason_of"]
 
 _HINTS = {
-    "strftime_now": "the template prints today's date: give it a now=, or compose with a context that has one",
+    "strftime_now": "the template prints today's date: pass now=, or compose with a context that has a `now`",
     "bos_token": "pass bos_token=, or load the template from tokenizer_config.json",
     "eos_token": "pass eos_token=, or load the template from tokenizer_config.json",
 }
@@ -22,7 +22,7 @@ class Reason(NamedTuple):
 
     message: str
     name: str | None = None
-    """Name of a variable that the template reads and does not get."""
+    """Name of a missing variable."""
     refusal: str | None = None
     """Message of a template that refuses the conversation."""
 
@@ -35,7 +35,7 @@ def reason_of(error: Exception) -> Reason:
         case RecursionError():
             return Reason("the template or its data nests too deeply")
         case Fault():
-            return Reason(f"{error} (limits=None lifts the limits of a template that you trust)")
+            return Reason(f"{error} (limits=None disables the limits of a trusted template)")
     message = message_of(error)
     undefined = re.match(r"UndefinedError: '(\w+)' is undefined", message)
     if undefined is None:

@@ -1,4 +1,4 @@
-"""Renders chat templates for another process, which gets nothing but their text."""
+"""Worker that renders chat templates for another process and returns only their text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Answer requests about chat templates until stdin ends."""
+    """Reply to requests for chat templates until stdin ends."""
     serve(_made, _place)
 
 

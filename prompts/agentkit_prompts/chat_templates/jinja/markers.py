@@ -1,4 +1,4 @@
-"""The words that only a Jinja chat template may write, found in its literal text and in what it renders."""
+"""Markers that only a Jinja chat template may write, collected from its literal text and its renderings."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from agentkit_prompts.templates.sandbox.faults import LimitReached
 __all__ = ["literals", "tokens_of_texts"]
 
 _MAX_MARKERS = 1_000
-"""Markers that one model can have in its texts: every text that is composed is searched for each of them."""
+"""Maximum markers of one model: every composed text is searched for each marker."""
 _MARKER = re.compile(
-    r"<[|\uff5c][^\s<>|\uff5c]{1,60}[|\uff5c]?>"  # <|im_start|>, <|turn>, and the same with a wide bar
+    r"<[|\uff5c][^\s<>|\uff5c]{1,60}[|\uff5c]?>"  # <|im_start|>, <|turn>, also with a wide bar
     r"|<[^\s<>|\uff5c]{1,60}[|\uff5c]>"  # <turn|>
     r"|<<[^\s<>]{1,40}>>"  # <<SYS>>
     r"|</?[A-Za-z_][\w.:-]{0,60}>"  # <s>, <start_of_turn>, <tool_call>
@@ -38,11 +38,11 @@ def tokens_of_texts(texts: Iterable[str], tokens: Iterable[str | None], probe: P
 
     Args:
         texts: Literal texts of the templates of a model, which are searched for markers.
-        tokens: Special tokens that are known.
-        probe: Renders small conversations, for markers that the template puts together from a role.
+        tokens: Known special tokens.
+        probe: Renderer of small conversations, for markers that the template builds from a role.
 
     Raises:
-        ChatTemplateError: The texts have more markers than a model can have, or a conversation takes too much work.
+        ChatTemplateError: The texts have more markers than a model can have, or a conversation exceeds the limits.
     """
     special = [token for token in tokens if token and not token.isspace()]
     glue = [*_glue(probe)]
@@ -55,21 +55,21 @@ def tokens_of_texts(texts: Iterable[str], tokens: Iterable[str | None], probe: P
     if len(markers) > _MAX_MARKERS:
         raise ChatTemplateError(
             f"chat template: it writes {len(markers):,} different markers of messages, such as {bracketed[-1]!r}; "
-            f"expected {_MAX_MARKERS:,} at most. Tokens of the tokenizer belong into added_tokens=",
+            f"expected {_MAX_MARKERS:,} at most. Pass tokens of the tokenizer as added_tokens=",
             name="added_tokens",
         )
     return tuple(dict.fromkeys([*special, *markers]))
 
 
 def literals(source: str) -> Iterator[str]:
-    """Yield the literal texts of a template, and those of its expressions, also put together by `~` and `+`."""
+    """Yield the literal texts of a template and of its expressions, also if joined by `~` and `+`."""
     tree = compiled(source, True).environment.parse(source)
     for node in tree.find_all((nodes.TemplateData, nodes.Const, nodes.Concat, nodes.Add)):
         yield from _joined(node)
 
 
 def _joined(node: nodes.Node) -> list[str]:
-    """Return the texts of an expression; neighbouring texts are one, and other values cut them."""
+    """Return the texts of an expression; neighbouring texts are joined, and other values separate them."""
     match node:
         case nodes.TemplateData():
             return [node.data]
@@ -85,7 +85,7 @@ def _joined(node: nodes.Node) -> list[str]:
 def _glued(sides: Iterable[nodes.Node]) -> list[str]:
     texts = [""]
     for side in sides:
-        # A value that is no text cuts the text.
+        # A value that is not text separates the text.
         first, *others = _joined(side) or ["", ""]
         texts[-1] += first
         texts += others
@@ -93,7 +93,7 @@ def _glued(sides: Iterable[nodes.Node]) -> list[str]:
 
 
 def _glue_of_calls(probe: Probe) -> Iterator[str]:
-    """Yield the texts that the template writes around tools, calls, results and thoughts."""
+    """Yield the texts that the template writes around tools, calls, results and thinking."""
     question = {"role": "user", "content": WORD}
     result = {"role": "tool", "content": WORD, "tool_call_id": "000000000", "name": WORD}
     thought = {"role": "assistant", "content": WORD, "reasoning_content": WORD, "thinking": WORD}
@@ -116,7 +116,7 @@ def _parts(text: str | ChatTemplateError) -> list[str]:
     """Return the texts around the words of a text; none if the template refuses the conversation.
 
     Raises:
-        ChatTemplateError: It takes too much work, so its text is unknown.
+        ChatTemplateError: The rendering exceeds the limits, so its text is unknown.
     """
     if isinstance(text, str):
         return text.split(WORD)

@@ -1,4 +1,4 @@
-"""A conversation whose last message is left open, for the model to go on with."""
+"""Rendering of a conversation whose last message the model continues."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ __all__ = ["render_open"]
 
 _TAG = "THE-FINAL-MESSAGE-GOES-ON-HERE"
 _SPACE = " "
-"""Behind the tag, to see whether the template strips what it prints."""
+"""Space after the tag, which shows if the template strips the text."""
 
 
 def render_open(
     messages: Sequence[dict[str, Any]], field: str, render: Callable[[Sequence[dict[str, Any]]], str]
 ) -> str:
-    """Return the text up to the end of the last message's `field`, without what the template writes behind it.
+    """Return the text up to the end of the last message's `field`, without the text that the template writes after it.
 
     Raises:
         ChatTemplateError: The last message has no such text, or the template does not print it.
     """
     if not messages:
         raise ChatTemplateError(
-            "continue_final_message: there is no message to continue", problems=[Problem("messages", "empty")]
+            "continue_final_message: the conversation is empty; pass a message to continue",
+            problems=[Problem("messages", "empty")],
         )
     place = f"messages[{len(messages) - 1}]"
     final, text = _opened(messages[-1], field)
@@ -36,12 +37,12 @@ def render_open(
             problems=[Problem(f"{place}.{field}", "no text")],
         )
     rendered = render([*messages[:-1], final])
-    # The last tag: a template may print the content twice, such as in a title.
+    # The last tag, because a template can print the content twice, for example in a title.
     end = rendered.rfind(_TAG)
     if end < 0 or text.strip() not in rendered:
         raise ChatTemplateError(
-            f"continue_final_message: the template does not print {field!r} of {place} as it is, "
-            "so there is nothing to continue from",
+            f"continue_final_message: the template does not print {field!r} of {place} unchanged, so it cannot be "
+            f"continued",
             name=field,
         )
     if rendered.startswith(_SPACE, end + len(_TAG)):
@@ -59,7 +60,7 @@ def _opened(message: dict[str, Any], field: str) -> tuple[dict[str, Any], str | 
     if not isinstance(text, str):
         return message, None
     names = [field]
-    # A template may read the text under another name.
+    # A template can read the text under another name.
     if field in REASONING:
         names = [name for name in REASONING if message.get(name) == text]
     return {**message, **dict.fromkeys(names, text + _TAG + _SPACE)}, text

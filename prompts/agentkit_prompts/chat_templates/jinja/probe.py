@@ -1,4 +1,4 @@
-"""Small conversations that show how a chat template treats what it is given."""
+"""Small conversations that show the input forms of a chat template."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentkit_prompts.errors import ChatTemplateError
 __all__ = ["CALL", "NAME", "TOOL", "WORD", "Probe", "conversation_of"]
 
 Renderer: TypeAlias = Callable[[Sequence[dict[str, Any]], Sequence[dict[str, Any]] | None, bool], str]
-"""Renders messages and tools as they are; the flag is `add_generation_prompt`."""
+"""Function that renders messages and tools unchanged; the flag is `add_generation_prompt`."""
 
 NAME = "probe_tool"
 TOOL: dict[str, Any] = {
@@ -26,7 +26,7 @@ TOOL: dict[str, Any] = {
         "parameters": {"type": "object", "properties": {"key": {"type": "string", "description": "A key."}}},
     },
 }
-"""A tool that no template holds."""
+"""A tool that no template contains."""
 _ID = "000000000"
 _TEXT_OF_PART = re.compile(r"[.'\"]text\b")
 
@@ -38,7 +38,7 @@ def CALL(arguments: Any) -> dict[str, Any]:  # noqa: N802 (a constant with a hol
 
 
 def conversation_of(role: str, content: Any, arguments: Any = None) -> list[dict[str, Any]]:
-    """Return a short conversation with a message of `role` that holds `content`; a tool is called with `arguments`."""
+    """Return a short conversation with a message of `role` and `content`; a tool call has `arguments`."""
     user = {"role": "user", "content": "a"}
     match role:
         case "user":
@@ -53,7 +53,7 @@ def conversation_of(role: str, content: Any, arguments: Any = None) -> list[dict
 
 
 class Probe:
-    """Renders small conversations with a template, each once."""
+    """Renderer of small conversations with one template; each is rendered once."""
 
     def __init__(self, render: Renderer, source: str) -> None:
         self._render = render
@@ -61,14 +61,14 @@ class Probe:
         self._known: dict[str, str | ChatTemplateError] = {}
         self._forms: dict[tuple[str, str], Form] = {}
         self.text_roles: set[str] = set()
-        """Roles whose text the template reads as it is, as far as it was tried."""
+        """Roles whose text the template reads unchanged; tested roles only."""
         self.content_check = ContentCheck()
 
     def outcome(
         self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None, prompt: bool = False
     ) -> str | ChatTemplateError:
         """Return the text of a conversation, or the error of the template."""
-        # Several questions render the same conversation.
+        # Several tests render the same conversation.
         key = json.dumps([messages, tools, prompt])
         if key not in self._known:
             try:
@@ -78,11 +78,11 @@ class Probe:
         return self._known[key]
 
     def holds(self, word: str, messages: Sequence[dict[str, Any]]) -> bool:
-        """Return True if the text of a conversation contains a word."""
+        """True if the text of a conversation contains a word."""
         return _contains(self.outcome(messages), word)
 
     def content(self, role: str, current: str) -> Form:
-        """Return the form in which the template reads the content of a role; `any` if the current form will do."""
+        """Return the form in which the template reads the content of a role; `any` if the current form is valid."""
         form = self._forms.get((role, current))
         if form is None:
             form = self._forms[role, current] = self._form_of(role, current)
@@ -96,21 +96,21 @@ class Probe:
             return "parts" if is_wrong else "any"
         if self._takes_parts(role):
             return "any"
-        # A template that refuses every small conversation cannot read parts if its source never names `text`.
+        # A template that refuses every small conversation reads no parts if its source does not contain `text`.
         is_wrong = self._takes_text(role) or _TEXT_OF_PART.search(self._source) is None
         return "text" if is_wrong else "any"
 
     def _takes_text(self, role: str) -> bool:
         if self.holds(WORD, conversation_of(role, WORD)):
             return True
-        # The call before a result may need the other form of arguments.
+        # The call before a result can need the other form of arguments.
         return role == "tool" and self.holds(WORD, conversation_of(role, WORD, '{"key": "c"}'))
 
     def _takes_parts(self, role: str) -> bool:
         outcome = self.outcome(conversation_of(role, [{"type": "text", "text": WORD}]))
         if isinstance(outcome, ChatTemplateError) or WORD not in outcome:
             return False
-        # A template that prints the list itself does not read parts. It may change the case of the text.
+        # A template that prints the list itself does not read parts. It can change the case of the text.
         text = outcome.lower()
         return f"'text': '{WORD}'" not in text and f'"text": "{WORD}"' not in text
 
@@ -122,7 +122,7 @@ class Probe:
         takes_text = _contains(self.outcome([user, CALL(f'{{"key": "{WORD}"}}')], [TOOL]), WORD)
         if not _contains(as_object, WORD):
             return "text" if takes_text else "any"
-        # Python's quotes show that the template prints the object, and expects JSON text.
+        # Quotes of Python show that the template prints the object and expects JSON text.
         return "text" if takes_text and _contains(as_object, f"'{WORD}'") else "object"
 
 

@@ -1,4 +1,4 @@
-"""Reads the chat template of a model: a `.jinja` file, `tokenizer_config.json`, or the folder with both."""
+"""Reader of the chat template of a model: a `.jinja` file, `tokenizer_config.json`, or the folder with both."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ _HTML = frozenset(
 
 
 class TemplateFiles(NamedTuple):
-    """The chat template of a model, as its files define it."""
+    """Chat template of a model, read from its files."""
 
     file: str
     """Path of the file with the template to use."""
     templates: dict[str, str]
-    """Source by name; the one to use is called `default`."""
+    """Source by name; the template to use is named `default`."""
     tokens: dict[str, str]
-    """Special tokens by the names templates read them under, such as `bos_token`."""
+    """Special tokens by their names in templates, such as `bos_token`."""
     added: tuple[str, ...] = ()
-    """Every other token that the tokenizer takes out of a text as a whole."""
+    """All other tokens that the tokenizer never splits."""
 
 
 def read_files(path: Path) -> TemplateFiles:
     """Read the chat template of a model, and its special tokens if a tokenizer configuration is next to it.
 
-    A file `chat_template.jinja` next to the configuration goes before the template inside it.
+    A file `chat_template.jinja` next to the configuration takes precedence over the template inside it.
 
     Raises:
-        ChatTemplateError: The file cannot be read or holds no chat template.
+        ChatTemplateError: The file cannot be read or contains no chat template.
     """
     if is_folder(path):
         folder = path
@@ -67,8 +67,8 @@ def read_files(path: Path) -> TemplateFiles:
             templates[more.stem] = _text(more)
         if not templates:
             raise ChatTemplateError(
-                f"{path}: it has no chat_template, and no {_TEMPLATE} is next to it; give the template itself, "
-                "or use a role-marker template",
+                f"{path}: it has no chat_template, and its folder has no {_TEMPLATE}; pass the template, or use a "
+                f"role-marker template",
                 template=str(path),
                 name="chat_template",
             )
@@ -112,7 +112,7 @@ def _in_config(config: Mapping[str, Any], path: Path) -> dict[str, str]:
     templates = dict(rows)
     if len(templates) < len(rows):
         raise ChatTemplateError(
-            f"{path}: chat_template has two templates of one name; give each its own name",
+            f"{path}: chat_template has two templates with the same name; names must be unique",
             template=str(path),
             name="chat_template",
         )
@@ -120,14 +120,14 @@ def _in_config(config: Mapping[str, Any], path: Path) -> dict[str, str]:
 
 
 class _Row(NamedTuple):
-    """A template in a configuration; both can have any type until they are checked."""
+    """A template in a configuration; both fields can have any type before they are checked."""
 
     name: Any
     source: Any
 
 
 def _rows(value: object) -> list[_Row]:
-    """Return the names and sources of templates, as far as the value has them."""
+    """Return the names and sources of templates in a value."""
     match value:
         case str():
             return [_Row("default", value)]
@@ -140,7 +140,7 @@ def _rows(value: object) -> list[_Row]:
 
 
 def _tokens(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the special tokens of a configuration by the names under which templates read them."""
+    """Return the special tokens of a configuration by their names in templates."""
     tokens: dict[str, str] = {}
     for name, value in config.items():
         content = _content(value)
@@ -165,12 +165,12 @@ def _all_tokens(path: Path, config: Mapping[str, Any]) -> tuple[dict[str, str], 
 
 
 def _config_beside(folder: Path, name: str) -> Mapping[str, Any]:
-    """Return the object in a JSON file, empty if there is no such file."""
+    """Return the object in a JSON file, empty if the file does not exist."""
     return _config(folder / name) if (folder / name).is_file() else {}
 
 
 def _added(config: Mapping[str, Any], folder: Path) -> dict[str, None]:
-    """Return the special and the added tokens of a tokenizer: of its configuration, and of the files next to it.
+    """Return the special and the added tokens of a tokenizer, from its configuration and the files next to it.
 
     A token that is not special counts if it is in brackets, unless it is plain HTML.
     """

@@ -1,4 +1,4 @@
-"""Recognises a reply that ends inside a tool call because it reached its limit of tokens."""
+"""Detection of a reply that ends inside a tool call because it reached its token limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentkit_prompts.chat_templates.tool_calls.reply_text import skip
 __all__ = ["is_cut_call", "is_cut_list"]
 
 _BEGUN = re.compile(r"\s*+(?:`{0,2}\Z|[{\[<]|```|[\w.:/-]++\s*+(?:\Z|[({<>\[=]))")
-"""The text after the opening of a call in all forms. In a sentence that names the opening, other text follows."""
+"""Pattern of the text after the opening of a call. After an opening inside a sentence, other text follows."""
 _NAMED_IN_JSON = re.compile(
     r'[\s\[]*+\{(?:\s*+"type"\s*+:\s*+"function"\s*+,)?(?:\s*+"function"\s*+:\s*+\{)?\s*+"name"\s*+:\s*+"([^"\\]++)"'
 )
@@ -20,12 +20,12 @@ _NAMED_IN_PYTHON = re.compile(r"\s*+\[\s*+([^\W\d]\w*+(?:[.:/-]\w++)*+)\s*+\(")
 
 
 def is_cut_call(text: str, at: int, forms: Iterable[Form]) -> bool:
-    """Return whether one of the forms opens a call at `at` that the end of the text cuts."""
+    """True if a form opens a call at `at` that the end of the text cuts."""
     return any(text.startswith(form.opening, at) and _goes_on(text, at, form) for form in forms)
 
 
 def is_cut_list(text: str, tools: Container[str], *, may_be_python: bool) -> bool:
-    """Return whether a reply is nothing but the beginning of calls, the first one of a tool there is."""
+    """True if a reply consists of the start of calls, and the first call names an available tool."""
     match = _NAMED_IN_JSON.match(text)
     if match is not None and match[1] in tools:
         return json_goes_on(text, 0)
@@ -35,7 +35,7 @@ def is_cut_list(text: str, tools: Container[str], *, may_be_python: bool) -> boo
 
 def _goes_on(text: str, at: int, form: Form) -> bool:
     start = at + len(form.opening) - form.kept
-    # A sentence may name the opening of a call, and opens none.
+    # A sentence can contain the opening of a call without a call.
     if _BEGUN.match(text, start) is None:
         return False
     body = skip(text, start)
@@ -44,7 +44,7 @@ def _goes_on(text: str, at: int, form: Form) -> bool:
         if text[body : body + 1] not in ("{", "["):
             first = text.find("{", body)
         return first < 0 or json_goes_on(text, first)
-    # A text in it may contain the end of a call.
+    # A string in the call can contain the end of a call.
     if text.startswith("{", body):
         return json_goes_on(text, body, form.closing)
     return text.find(form.closing, body) < 0

@@ -1,6 +1,6 @@
-"""The formats in which models write tool calls, as a table: adding one is adding rows, and a reader where it needs one.
+"""Table of the tool call formats of models; a new format needs rows, and sometimes a reader.
 
-A chat template names its format as `tool_call_format`; if it names none, every format is recognised.
+`tool_call_format` of a chat template selects a format; without it, every format is recognised.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ __all__ = [
 ]
 
 HARMONY = "harmony"
-"""The format of gpt-oss: not calls in a text, but a whole reply of messages on channels."""
+"""Format of gpt-oss: the whole reply consists of messages on channels."""
 FUNCTIONARY = "functionary"
-"""The format of functionary 3.0 and 3.2: a whole reply of messages, each after the name of its reader."""
+"""Format of functionary 3.0 and 3.2: the whole reply consists of messages, each after the name of its recipient."""
 
 _DEEPSEEK = len("<｜tool▁call▁begin｜>")
 _KIMI = len("<|tool_call_begin|>")
@@ -45,17 +45,17 @@ _DSML = "<｜DSML｜invoke name="
 
 
 class Form(NamedTuple):
-    """One way to write calls: the texts around them, and their reader. A format may have several forms."""
+    """Syntax of calls: the texts around them, and their reader. A format can have several forms."""
 
     format: str
     opening: str
     closing: str
-    """May be missing at the end of the reply: it is a stop word of some templates."""
+    """Text after calls. It can be missing at the end of the reply, because it is a stop word of some templates."""
     read: Reader
     kept: int = 0
     """Number of characters at the end of `opening` that belong to the first call."""
     may_stay_open: bool = False
-    """True if `closing` may be missing anywhere, because a reply may leave out the texts around calls."""
+    """True if `closing` can be missing anywhere, because a model can leave out the texts around calls."""
 
 
 _FORMS = (
@@ -89,7 +89,7 @@ _FORMS = (
     Form("functiongemma", "<start_function_call>", "<end_function_call>", gemma_call("<escape>")),
     Form("gemma4", "<|tool_call>", "<tool_call|>", gemma_call('<|"|>')),
 )
-"""The forms that are recognised anywhere in a reply; of several with the same opening the first that reads it."""
+"""Forms that are recognised anywhere in a reply; for equal openings, the first form that succeeds."""
 
 _BARE: dict[str, tuple[Reader, ...]] = {
     "llama3": (only_json, only_python),
@@ -122,17 +122,17 @@ _SIGNS = (
     ("lfm2", r"<\|tool_call_start\|>"),
     ("jamba", r"<tool_calls>"),
 )
-"""Format and the pattern of a text that its chat templates write, the surest first."""
+"""Formats and patterns of texts in their chat templates, the most specific first."""
 
 TOOL_CALL_FORMATS = (*dict.fromkeys(form.format for form in _FORMS), HARMONY, FUNCTIONARY)
-"""The names of all formats."""
+"""Names of all formats."""
 
 
 def checked_format(name: object) -> str | None:
     """Return the name of a format, or None.
 
     Raises:
-        ChatTemplateError: No format has this name.
+        ChatTemplateError: The format is unknown.
     """
     if name is None:
         return None
@@ -143,7 +143,7 @@ def checked_format(name: object) -> str | None:
 
 
 def forms_of(name: str | None) -> tuple[Form, ...]:
-    """Return the forms of a format; all there are for None."""
+    """Return the forms of a format; all forms for None."""
     return tuple([form for form in _FORMS if name is None or form.format == name])
 
 
@@ -155,6 +155,6 @@ def bare_readers(name: str | None) -> tuple[Reader, ...]:
 
 
 def format_of_texts(texts: Iterable[str]) -> str | None:
-    """Return the format that the texts of a chat template name, such as those of a Jinja template; None for none."""
+    """Return the format that the texts of a chat template contain, or None."""
     whole = "\0".join(texts)
     return next((name for name, sign in _SIGNS if re.search(sign, whole)), None)

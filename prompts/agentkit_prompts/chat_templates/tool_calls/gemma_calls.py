@@ -1,4 +1,4 @@
-"""Tool calls as FunctionGemma and Gemma 4 write them: `call:NAME{key:value,...}`, with special quotes around texts."""
+"""Reader of tool calls of FunctionGemma and Gemma 4: `call:NAME{key:value,...}`, with special quotes around texts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WORD = re.compile(r"[^\s{}\[\],<>|\"'][^{}\[\],<>|\"']*+")
 
 
 def gemma_call(quote: str) -> Reader:
-    """Return a reader of one call whose texts are between two times `quote`."""
+    """Return a reader of one call whose strings are between two `quote` texts."""
 
     def read(reply: ReplyText, start: int) -> Calls:
         name = match_at(_NAME, reply.text, start)

@@ -1,4 +1,4 @@
-"""Tool calls written as JSON: objects and lists, or a name before an object."""
+"""Readers of JSON tool calls: objects and lists, or a name before an object."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _FENCE_END = re.compile(r"\s*+```")
 _CALL_ID = re.compile(r"\[CALL_ID\]([\w-]++)\s*+")
 _KIMI_ID = re.compile(r"\s*+((?:functions\.)?([\w.:/-]*[\w./-]):\d++)\s*+")
 _BEGINNING = re.compile(r"\{\s*+[\"}]|\[\s*+[\[{]")
-"""Beginning of an object, or of a list of objects."""
+"""Start of an object, or of a list of objects."""
 _WINDOW = 1_024
 _MAX_TOKEN = 32
-"""Characters of the longest token of JSON, apart from strings and numbers, that the end of a window may cut."""
+"""Maximum characters of a JSON token, except strings and numbers, that the end of a window can cut."""
 _DEEPSEEK = ("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>")
 _KIMI = ("<|tool_call_begin|>", "<|tool_call_end|>")
 
@@ -54,7 +54,7 @@ def json_calls(reply: ReplyText, start: int) -> Calls:
 
 
 def only_json(reply: ReplyText, start: int) -> Calls:
-    """Read calls of available tools, if nothing else follows up to the end of the reply."""
+    """Read calls of available tools, if the reply ends after them."""
     calls: list[ToolCall] = []
     end = start
     for value, stop in _values(reply.text, start):
@@ -82,17 +82,17 @@ def named_call(after_name: str) -> Reader:
 
 
 def deepseek_calls(reply: ReplyText, start: int) -> Calls:
-    """Read calls as V3 and R1 write them (a type, a name, arguments in a code fence), or V3.1 (name, arguments)."""
+    """Read calls of V3 and R1 (a type, a name, arguments in a code fence), or of V3.1 (name, arguments)."""
     return _calls_between(reply.text, start, _DEEPSEEK, _deepseek_call)
 
 
 def kimi_calls(reply: ReplyText, start: int) -> Calls:
-    """Read calls as Kimi K2 writes them: `functions.NAME:NUMBER`, which is also the id, then the arguments."""
+    """Read calls of Kimi K2: `functions.NAME:NUMBER`, which is also the id, then the arguments."""
     return _calls_between(reply.text, start, _KIMI, _kimi_call)
 
 
 def _calls_between(text: str, start: int, tokens: tuple[str, str], read: Callable[[str, int], Calls]) -> Calls:
-    """Read calls between tokens, up to a call that is not well formed; the last token may be missing at the end."""
+    """Read calls between tokens, up to a call that is not well formed; the last token can be missing at the end."""
     opening, closing = tokens
     calls: list[ToolCall] = []
     end = start
@@ -128,7 +128,7 @@ def _kimi_call(text: str, at: int) -> Calls:
 
 
 def _call_with_arguments(name: str, text: str, start: int, call_id: str = "") -> Calls:
-    """Return a call whose arguments begin at `start`, as they are written."""
+    """Return a call with the unchanged text of the arguments at `start`."""
     start = skip(text, start)
     match_at(_BEGINNING, text, start)
     end = decoded(text, start).end
@@ -136,14 +136,14 @@ def _call_with_arguments(name: str, text: str, start: int, call_id: str = "") ->
 
 
 def decoded(text: str, start: int) -> Value[object]:
-    """Return the JSON object or list that begins at `start`.
+    """Return the JSON object or list that starts at `start`.
 
     Raises:
-        NoCallError: Neither begins there, or it does not end.
+        NoCallError: No object or list starts there, or it is incomplete.
     """
     if text[start : start + 1] not in ("{", "["):
         raise NoCallError
-    # A reply may open a call at every place and close none, so only a part of the text is copied and read at first.
+    # A reply can open a call at every place without closing it, so a short part of the text is copied and read first.
     size = _WINDOW
     while True:
         piece = text[start : start + size]
@@ -160,7 +160,7 @@ def decoded(text: str, start: int) -> Value[object]:
 
 
 def json_goes_on(text: str, start: int, closing: str = "") -> bool:
-    """Return True if the end of a text cuts objects and lists that follow each other, or the text that closes them."""
+    """True if the end of a text cuts a sequence of objects and lists, or the text that closes it."""
     while True:
         start = end_of(_SKIPPED, text, start)
         if text[start : start + 1] not in ("{", "["):
@@ -174,12 +174,12 @@ def json_goes_on(text: str, start: int, closing: str = "") -> bool:
 
 
 def _is_cut(error: json.JSONDecodeError, size: int) -> bool:
-    """Return True if a text of this size is invalid JSON because it ends too early."""
+    """True if a text of this size is invalid JSON because it ends too early."""
     return error.msg.startswith("Unterminated string") or error.pos >= size - _MAX_TOKEN
 
 
 def _values(text: str, start: int) -> Iterator[Value[object]]:
-    """Yield objects and lists in JSON that follow each other."""
+    """Yield consecutive JSON objects and lists."""
     while True:
         start = end_of(_SKIPPED, text, start)
         if _BEGINNING.match(text, start) is None:
@@ -193,7 +193,7 @@ def _values(text: str, start: int) -> Iterator[Value[object]]:
 
 
 def _calls_in(value: object) -> list[ToolCall]:
-    """Return the calls in a JSON value: none if it contains anything else."""
+    """Return the calls in a JSON value: none if it contains any other value."""
     items = value if isinstance(value, list) else [value]
     try:
         return [_call(item) for item in items]

@@ -1,6 +1,6 @@
-"""Tool calls written as Python: `[get_weather(city="Oslo"), ...]` of Llama 3.2 and 4, the code of Gemma 3 and MiniCPM.
+"""Readers of Python tool calls: `[get_weather(city="Oslo"), ...]` of Llama 3.2 and 4, and code of Gemma 3 and MiniCPM.
 
-Only names, brackets and literals are read; nothing is evaluated.
+Only names, brackets and literals are read; no code is evaluated.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _CLOSING = {"[": "]", "(": ")"}
 
 
 def python_calls(reply: ReplyText, start: int) -> Calls:
-    """Read a list of calls, or calls one below the other, each optionally printed or assigned to a name."""
+    """Read a list of calls, or calls on separate lines, each optionally printed or assigned to a name."""
     text = reply.text
     at = skip(text, start)
     if text.startswith("[", at):
@@ -76,7 +76,7 @@ def fenced_python(reply: ReplyText, start: int) -> Calls:
 
 
 def only_python(reply: ReplyText, start: int) -> Calls:
-    """Read a list of calls of available tools, if nothing else follows up to the end of the reply."""
+    """Read a list of calls of available tools, if the reply ends after them."""
     expect("[", reply.text, start)
     calls, end = python_calls(reply, start)
     is_all = skip(reply.text, end) == len(reply.text)
@@ -89,7 +89,7 @@ def python_value(text: str) -> object:
     """Return the value of a literal.
 
     Raises:
-        NoCallError: The text is no literal.
+        NoCallError: The text is not a literal.
     """
     value, end = _value(text, skip(text, 0), 0)
     if skip(text, end) < len(text):
@@ -100,7 +100,7 @@ def python_value(text: str) -> object:
 def _statement(reply: ReplyText, at: int) -> Value[ToolCall]:
     text = reply.text
     at = end_of(_ASSIGNED, text, at)
-    # A tool may be called `print`.
+    # A tool can have the name `print`.
     printed = None if "print" in reply.schemas else _PRINT.match(text, at)
     if printed is None:
         return _call(reply, at)
@@ -112,7 +112,7 @@ def _call(reply: ReplyText, at: int) -> Value[ToolCall]:
     text = reply.text
     name = match_at(_NAME, text, at)
     arguments: dict[str, object] = {}
-    # Parameters for arguments without a name. After an argument with a name no other may follow.
+    # Parameters of positional arguments, which cannot follow a keyword argument.
     positions: Iterator[str] = iter(_parameters(reply, name[0]))
 
     def argument(at: int) -> Value[str]:
@@ -175,10 +175,10 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def number_of(text: str) -> int | float:
-    """Return the number that a text is.
+    """Return the number in a text.
 
     Raises:
-        NoCallError: It has more digits than Python reads.
+        NoCallError: The number has more digits than Python reads.
     """
     digits = text.replace("_", "")
     try:

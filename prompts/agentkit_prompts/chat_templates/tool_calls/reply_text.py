@@ -1,4 +1,4 @@
-"""`ReplyText`: the text of a reply that tool calls are read from, in time linear in its length."""
+"""`ReplyText`: text of a reply whose tool calls are read in linear time."""
 
 from __future__ import annotations
 
@@ -33,31 +33,31 @@ T = TypeVar("T")
 _SPACE = re.compile(r"\s*+")
 
 Schemas: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""The JSON Schemas of the parameters of tools, by the names of the tools."""
+"""JSON Schemas of tool parameters, by tool name."""
 
 
 class Calls(NamedTuple):
-    """Tool calls that were read, and their end in the text."""
+    """Tool calls, and their end in the text."""
 
     calls: list[ToolCall]
     end: int
 
 
 class Value(NamedTuple, Generic[T]):
-    """A value that was read, and its end in the text."""
+    """A value, and its end in the text."""
 
     value: T
     end: int
 
 
 class NoCallError(ValueError):
-    """The text is no call, or no value of a call, of the form that is read."""
+    """The text is not a call, or a value of a call, in the expected form."""
 
 
 class ReplyText:
-    """A reply, and the places in it where reading failed.
+    """A reply, with the places at which reading failed.
 
-    A reply may open a call at every place. Failed places are noted, so that no part of the text is read twice.
+    A reply can open a call at every place. Failed places are recorded, so that no part of the text is read twice.
 
     Args:
         text: The text.
@@ -70,9 +70,9 @@ class ReplyText:
         self.text = text
         self.schemas = schemas
         self.opening = ""
-        """Text that opens the calls that are being read."""
+        """Opening text of the current calls."""
         self.passed: list[tuple[str, int]] = []
-        """Kinds and places after the parts of these calls that were well formed."""
+        """Kinds and end places of the well-formed parts of the current calls."""
         self._places: dict[str, list[int]] = {}
         self._dead: set[tuple[str, str, int]] = set()
 
@@ -80,30 +80,30 @@ class ReplyText:
         """Return the first place of a text from `start` on, or -1. All places of a text are searched once."""
         places = self._places.get(text)
         if places is None:
-            # One pass over the reply for each text, however many calls it opens.
+            # One pass over the reply for each text, for any number of calls.
             places = self._places[text] = [match.start() for match in re.finditer(re.escape(text), self.text)]
         index = bisect_left(places, start)
         return places[index] if index < len(places) else -1
 
     def is_dead(self, kind: str, place: int) -> bool:
-        """Return True if reading something of a kind from this place has failed before, after the same opening."""
+        """True if reading this kind at this place has already failed, after the same opening."""
         return (self.opening, kind, place) in self._dead
 
     def bury(self, kind: str, places: list[int]) -> None:
-        """Note that reading something of a kind from these places fails."""
+        """Record that reading this kind fails at these places."""
         self._dead.update((self.opening, kind, place) for place in places)
 
     def bury_passed(self) -> None:
-        """Note that calls which were well formed up to these places are not closed after them."""
+        """Record that calls which are well formed up to these places are not closed."""
         self._dead.update((self.opening, kind, place) for kind, place in self.passed)
 
 
 Reader: TypeAlias = Callable[[ReplyText, int], Calls]
-"""Reads the calls that begin at a place, without the text that opens and closes them; raises `NoCallError`."""
+"""Function that reads the calls at a place, without their opening and closing text; raises `NoCallError`."""
 
 
 def try_read(read: Reader, reply: ReplyText, start: int) -> Calls | None:
-    """Return the calls that begin at a place, or None."""
+    """Return the calls that start at a place, or None."""
     try:
         return read(reply, start)
     except NoCallError:
@@ -119,7 +119,7 @@ def made_call(name: object, arguments: object) -> ToolCall | None:
 
 
 def new_call(name: object, arguments: object, call_id: str = "") -> ToolCall:
-    """Return a call. Arguments that are JSON text stay as they are written.
+    """Return a call. Arguments that are JSON text are unchanged.
 
     Raises:
         NoCallError: The name is not text, or the arguments are not a JSON object.
@@ -140,7 +140,7 @@ def new_call(name: object, arguments: object, call_id: str = "") -> ToolCall:
 
 
 def some_calls(calls: list[ToolCall], end: int) -> Calls:
-    """Return calls that were read one after another.
+    """Return consecutive calls.
 
     Raises:
         NoCallError: The list is empty.
@@ -188,7 +188,7 @@ def skip(text: str, at: int) -> int:
 def items_until(text: str, at: int, closing: str, read: Callable[[int], Value[T]]) -> Value[list[T]]:
     """Return the items of a list between `at` and `closing`, and the end of `closing`.
 
-    `read` returns the item that begins at a place.
+    `read` returns the item that starts at a place.
 
     Raises:
         NoCallError: An item is followed by neither a comma nor `closing`.

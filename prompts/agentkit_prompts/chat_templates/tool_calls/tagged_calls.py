@@ -1,7 +1,7 @@
-"""Tool calls whose arguments are plain text between tags: Qwen3-Coder, GLM-4.5, MiniMax-M2, DeepSeek V3.2.
+"""Readers of tool calls with arguments as plain text between tags: Qwen3-Coder, GLM-4.5, MiniMax-M2, DeepSeek V3.2.
 
-The text of an argument has no type, unless its tag has one: a parameter of the tool that takes text gets the text as
-it is, any other text is read as JSON, or as a Python literal.
+If the tag has no type, the parameter of the tool decides: for a text parameter the text is unchanged, otherwise it is
+read as JSON or as a Python literal.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def glm_call(reply: ReplyText, start: int) -> Calls:
 def invoke_calls(prefix: str) -> Reader:
     """Return a reader of `<invoke name="NAME"><parameter name="KEY">VALUE</parameter>...</invoke>`, several in a row.
 
-    The names of the tags begin with `prefix`. With `string="true"` an argument is its text, with `string="false"` it
-    is JSON. One JSON object may replace all arguments.
+    Tag names start with `prefix`. An argument with `string="true"` is text, with `string="false"` JSON. One JSON object
+    can replace all arguments.
     """
     opening = re.compile(rf"\s*+<{prefix}invoke\s++name={_NAMED}\s*+>")
     parameter = re.compile(rf"\s*+<{prefix}parameter\s++name={_NAMED}{_STRING}\s*+>")
@@ -102,7 +102,7 @@ class _Argument(NamedTuple):
 
 
 class _Arguments(NamedTuple):
-    """Arguments in a row, and the end of the last."""
+    """Consecutive arguments, and the end of the last argument."""
 
     items: list[_Argument]
     end: int
@@ -114,13 +114,13 @@ def _unbroken(argument: _Argument) -> _Argument:
 
 
 def _arguments(reply: ReplyText, at: int, opening: re.Pattern[str], closing: str, after: str) -> _Arguments:
-    """Return the arguments that begin at a place; `after` must follow the last.
+    """Return the arguments that start at a place; `after` must follow the last argument.
 
     Raises:
         NoCallError: An argument is not closed, or other text follows.
     """
-    # An argument may contain the opening of another call. So no text is copied before all of it is known to be well
-    # formed, and the places from which it is not are noted.
+    # An argument can contain the opening of another call. To stay linear, text is copied only after all arguments are
+    # well formed, and failed places are recorded.
     text, kind = reply.text, closing + after
     borders: list[tuple[re.Match[str], int]] = []
     places: list[int] = []
@@ -134,7 +134,7 @@ def _arguments(reply: ReplyText, at: int, opening: re.Pattern[str], closing: str
         borders.append((tag, end))
         at = end + len(closing)
         places.append(at)
-    # The tags may be well formed, and the call still not end.
+    # Well-formed tags can belong to a call that does not end.
     is_closed = text.startswith(after, skip(text, at))
     if not is_closed or reply.is_dead(kind, at):
         reply.bury(kind, places)
@@ -154,7 +154,7 @@ def _call(reply: ReplyText, name: str, arguments: list[_Argument], end: int) -> 
 
 
 def _schema_of(key: str, is_string: str | None, root: Mapping[str, Any]) -> object:
-    """Return the schema of an argument. The tag may say that it is a string (`true`) or JSON (`false`)."""
+    """Return the schema of an argument. The tag can declare a string (`true`) or JSON (`false`)."""
     if is_string == "true":
         return {"type": "string"}
     if is_string == "false":
@@ -181,7 +181,7 @@ def typed(text: str, schema: object, root: Mapping[str, Any]) -> object:
 
 
 def _is_of(kinds: frozenset[str], value: object, text: str) -> bool:
-    """Return True if a value is of these JSON types, and its text is the usual one: 007 and 1.50 are strings."""
+    """True if a value has one of these JSON types, and its text is canonical: 007 and 1.50 are strings."""
     is_usual = isinstance(value, list | dict) or json.dumps(value) == text
     return is_usual and any(is_json(value, kind) for kind in kinds)
 
@@ -194,9 +194,9 @@ def _literal(text: str) -> object:
 
 
 def _kinds(schema: object, root: Mapping[str, Any]) -> frozenset[str]:
-    """Return the JSON types that a schema allows, as far as its keywords show."""
+    """Return the JSON types that the keywords of a schema allow."""
     kinds: set[str] = set()
-    # A schema may contain itself, by a reference.
+    # A schema can contain itself by a reference.
     for option in iter_nodes(schema, lambda node: _schemas_inside(node, root)):
         if not isinstance(option, Mapping):
             return _ANY
@@ -206,7 +206,7 @@ def _kinds(schema: object, root: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _schemas_inside(schema: object, root: Mapping[str, Any]) -> list[object]:
-    """Return the schemas that decide about the type of a schema without a type; none if it has one."""
+    """Return the nested schemas that define the type of a schema without `type`; none with `type`."""
     if not isinstance(schema, Mapping):
         return []
     reference = schema.get("$ref")

@@ -1,6 +1,6 @@
-"""The code of a configuration, read statement by statement: the constructs that shipped configurations use.
+"""Interpreter of the code of a configuration: the statements that shipped configurations use.
 
-Nothing is imported, opened or called that is not in `config_values`.
+Only functions in `config_values` are called; no module is imported.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _CHANGING = frozenset(
 
 
 class Interpreter(ExpressionReader, ast.NodeVisitor):
-    """Reads files of code; all files share the limits.
+    """Reader of files of code; all files share the limits.
 
     Args:
-        read_import: Returns the variables of another file: (module, dots before it) -> variables, or None if it is no
-            file of the configuration.
-        read_text: Returns the text of a file that the code opens.
+        read_import: Function (module, leading dots) -> variables of another file, or None for a file outside the
+            configuration.
+        read_text: Function that returns the text of a file that the code opens.
     """
 
     def __init__(
@@ -45,10 +45,10 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
         self._chars = 0
 
     def run(self, source: str, file: str) -> dict[str, Any]:
-        """Return the variables of a file; those that cannot be read are `Unread`.
+        """Return the variables of a file; unreadable variables are `Unread`.
 
         Raises:
-            InContextError: It is not Python, or exceeds a limit.
+            InContextError: The file is not Python, or exceeds a limit.
         """
         self._chars += len(source)
         if self._chars > MAX_SOURCE_CHARS:
@@ -58,7 +58,7 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
             tree = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise InContextError(f"{file}: is no Python ({error})", path=file) from error
-        # An import reads another file in the middle of this one: its scope has to come back afterwards.
+        # Restore the scope of this file: an import reads another file.
         outer, self.scope = self.scope, ChainMap({"__file__": file})
         try:
             for statement in tree.body:
@@ -68,9 +68,9 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
             self.scope = outer
 
     def _run_statement(self, node: ast.stmt, file: str) -> None:
-        """Run a statement of a file. If that fails, its variables stay unread, and the next one runs."""
+        """Run a statement of a file. If it fails, its variables stay unread, and the next statement runs."""
         scope = self.scope
-        # One file lists many datasets, and most users need one of them: a failure costs its own variables only.
+        # A file can list many datasets, of which most users need one, so a failure affects only its variables.
         try:
             self.visit(node)
         except InContextError:
@@ -181,7 +181,8 @@ class Interpreter(ExpressionReader, ast.NodeVisitor):
     def _import_variables(self, names: list[ast.alias], variables: Mapping[str, Any], module: str) -> None:
         for alias in names:
             if alias.name == "*":
-                # Collections of many files import each file's variables with `*`: each import costs what it copies.
+                # Collections of many files import each file's variables with `*`: so each import is charged for its
+                # copies.
                 self.charge(len(variables))
                 self.scope.update({name: value for name, value in variables.items() if not name.startswith("_")})
             elif alias.name in variables:
@@ -199,9 +200,10 @@ def _reason_of(error: Exception) -> Unreadable:
 
 
 def _variables_of(node: ast.AST) -> set[str]:
-    """Return the variables that a statement may set or change."""
+    """Return the variables that a statement can set or change."""
     names: set[str] = set()
-    # Too many names are harmless: an unread variable is an error only if it is used. One too few gives a wrong prompt.
+    # Extra names are harmless: an unread variable is an error only if it is used. A missing name would cause a wrong
+    # prompt.
     for inner in ast.walk(node):
         names |= _names_changed_by(inner)
     return names

@@ -1,4 +1,4 @@
-"""The expressions of a configuration's code: those that shipped configurations use.
+"""Expressions in the code of a configuration: the expressions that shipped configurations use.
 
 Each value and each item of a new container costs a step, so the time to read a configuration is proportional to the
 size of its code and its values.
@@ -43,9 +43,9 @@ _BITS_OF_QUICK_NUMBER = 400
 """Bits of an integer that is written and divided in no time; the time grows with the square of the bits."""
 _SQUARES_PER_STEP = 8
 _LOOKUPS = frozenset(("append", "get", "setdefault"))
-"""Methods that make no new container."""
+"""Methods that create no container."""
 _EXTENDING = frozenset(("extend", "update"))
-"""Methods that add the items of another container, and read nothing else."""
+"""Methods that only add the items of another container."""
 _EXPORT = "export the configuration, mmengine.Config.fromfile(FILE).dump(NEW_FILE), and load the new file"
 
 Scope: TypeAlias = ChainMap[str, Any]
@@ -60,7 +60,7 @@ class Unread:
     path: str
     line: int
     name: str | None
-    """The construct, method, function or variable that cannot be read, if it is one."""
+    """The construct, method, function or variable that cannot be read, if any."""
 
 
 class Function:
@@ -81,7 +81,7 @@ class Function:
         values = {**self.defaults, **by_position, **kwargs}
         is_complete = values.keys() == set(self.parameters)
         if not is_complete or len(args) > len(self.parameters) or by_position.keys() & kwargs.keys():
-            raise Unreadable(f"{self.name}() is called with other arguments than it has", self.name)
+            raise Unreadable(f"{self.name}() is called with invalid arguments", self.name)
         return values
 
 
@@ -104,7 +104,7 @@ class ExpressionReader(ast.NodeVisitor):
         self.scope: Scope = ChainMap()
         self._steps = 0
         self._visitors: dict[type[ast.AST], Callable[[Any], Any]] = {}
-        """Class of a node -> its method: making its name takes longer."""
+        """Class of a node -> its method; building the name of the method is slower."""
         self._functions: dict[str, Callable[..., Any]] = {
             **FUNCTIONS,
             f"{BUILTIN}locals": lambda: _values(self.scope.maps[0]),
@@ -120,7 +120,7 @@ class ExpressionReader(ast.NodeVisitor):
         return self._visitors[kind](node)
 
     def generic_visit(self, node: ast.AST) -> NoReturn:
-        """Refuse a construct that no shipped configuration uses."""
+        """Reject a construct that no shipped configuration uses."""
         self.refuse(type(node).__name__)
 
     def refuse(self, construct: str) -> NoReturn:
@@ -138,7 +138,7 @@ class ExpressionReader(ast.NodeVisitor):
         return value
 
     def optional(self, node: ast.expr | None) -> Any:
-        """Return the value of an expression that may be left out."""
+        """Return the value of an optional expression."""
         if node is None:
             return None
         return self.visit(node)
@@ -245,7 +245,7 @@ class ExpressionReader(ast.NodeVisitor):
         left = self.visit(node.left)
         for operator, comparator in zip(node.ops, node.comparators, strict=True):
             right = self.visit(comparator)
-            # Identity costs nothing, whatever the values are.
+            # An identity test is free for all values.
             if not isinstance(operator, ast.Is | ast.IsNot):
                 self._charge_comparison(left, right, is_search=isinstance(operator, ast.In | ast.NotIn))
             if not COMPARISONS[type(operator)](left, right):
@@ -263,7 +263,7 @@ class ExpressionReader(ast.NodeVisitor):
             raise Unreadable(f"comparing a {type(left).__name__}")
         if is_search and isinstance(right, str):
             self.charge(_steps_of(right))
-        # Each item of the right side may be compared with all characters of the left one.
+        # Each item on the right can be compared with all characters on the left.
         self.charge((1 + _steps_of(left)) * items)
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
@@ -351,7 +351,7 @@ class ExpressionReader(ast.NodeVisitor):
         method = METHODS.get(type(value), {}).get(name)
         if method is None:
             raise Unreadable(f"the method {name!r} of a {type(value).__name__} is not supported; {_EXPORT}", name)
-        # These return or extend a container that was paid for: charging for it again would make loops quadratic.
+        # The container is already charged: charging it again would make loops quadratic.
         if name in _LOOKUPS:
             result = method(value, *args, **kwargs)
             bounded(value)
@@ -366,7 +366,7 @@ class ExpressionReader(ast.NodeVisitor):
         return self.new(method(value, *args, **kwargs))
 
     def _charge_arguments(self, name: str, values: list[Any]) -> None:
-        """Charge for what a call reads, before it."""
+        """Charge for the arguments of a call before the call."""
         for value in values:
             if name.endswith("deepcopy"):
                 self.charge(sum(1 for _ in iter_nodes(value)))
@@ -378,7 +378,7 @@ class ExpressionReader(ast.NodeVisitor):
             shown = type(name).__name__
             if isinstance(name, str):
                 shown = str(name)[:MAX_SHOWN_CHARS]
-            raise Unreadable(f"calling {shown!r}: nothing that is imported is run; {_EXPORT}", shown)
+            raise Unreadable(f"calling {shown!r}: imported code is not run; {_EXPORT}", shown)
         self._charge_arguments(name, [*args, *kwargs.values()])
         return self.new(self._functions[name](*args, **kwargs))
 
@@ -395,7 +395,7 @@ class ExpressionReader(ast.NodeVisitor):
 
 
 def _steps_of(value: object) -> int:
-    """Return the number of steps that it takes to make or read a value."""
+    """Return the number of steps to create or read a value."""
     if isinstance(value, str):
         return len(value) // _CHARS_PER_STEP
     if isinstance(value, list | tuple | dict | set):

@@ -24,7 +24,7 @@ __all__ = ["load_config", "load_datasets", "root_of"]
 _VALUES = (str, int, float, list, tuple, dict, set, type(None))
 _YAML = (".yaml", ".yml")
 _VALUE_SIZE = MAX_INPUT_BYTES // MAX_VALUES
-"""Size of a value in characters: both limits are one."""
+"""Maximum size of a value, in characters."""
 
 
 class _Variables(dict[str, Any]):
@@ -107,12 +107,11 @@ def _size(copies: Iterable[_Copy]) -> int:
 def _copies_of(variables: Mapping[str, Any]) -> dict[str, Any]:
     """Return copies of the variables of a file.
 
-    A dataset that is listed several times counts once: suites list the same dataset in a file, in its collection and
-    in the collection of collections. Inside of a dataset a shared value counts at each place, because text that is made
-    of the dataset repeats it there.
+    A dataset that is listed several times counts once: suites list the same dataset in several collections. Inside a
+    dataset a shared value counts at each place, because the text of the dataset repeats it.
 
     Raises:
-        Unreadable: They nest too deeply, or are too large together.
+        Unreadable: The variables nest too deeply, or are too large.
     """
     copier = _Copier()
     copies: dict[str, Any] = {}
@@ -129,12 +128,12 @@ def _copies_of(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def root_of(path: str | os.PathLike[str], root: str | os.PathLike[str] | None = None) -> Path:
-    """Return the folder outside of which a configuration reads nothing.
+    """Return the root folder of a configuration, which contains all its files.
 
-    It is `root`, or else the nearest folder around it that is called `configs`, or else its own.
+    It is `root`, else the nearest parent folder named `configs`, else the folder of the file.
 
     Raises:
-        InContextError: It does not lie in that folder, or no file can have the name.
+        InContextError: The file is outside of the folder, or its name is invalid.
     """
     try:
         file = Path(path).resolve()
@@ -144,7 +143,7 @@ def root_of(path: str | os.PathLike[str], root: str | os.PathLike[str] | None = 
     except (OSError, ValueError, RuntimeError) as error:  # a link to itself, or a name that no file can have
         raise InContextError(f"{str(path)!r:.200}: cannot be read ({error})", path=str(path)) from error
     if not file.is_relative_to(folder):
-        text = f"{file}: does not lie in the root {folder}; give a folder that it lies in"
+        text = f"{file}: is outside of the root {folder}; pass a root that contains it"
         raise InContextError(text, path=str(file), name="root", value=str(folder))
     return folder
 
@@ -152,16 +151,16 @@ def root_of(path: str | os.PathLike[str], root: str | os.PathLike[str] | None = 
 def load_config(path: str | os.PathLike[str], *, root: str | os.PathLike[str] | None = None) -> Mapping[str, Any]:
     """Return the variables of a configuration file.
 
-    Python is read, not run: imported names stand for themselves as dotted texts, `read_base` and relative imports read
-    the files they name, and whatever calls anything that is imported is an error when its variable is asked for.
+    Python is read, not run: imported names become dotted texts, `read_base` and relative imports read other files, and
+    a variable that calls imported code raises an error at its use.
 
     Args:
         path: A `.py` file of OpenCompass or AISBench, or a `.yaml` file with the same keys.
-        root: The folder that all files lie in which it reads, links followed; without one the nearest folder around it
-            that is called `configs`, or else its own.
+        root: Folder that must contain all files after resolving links; by default the nearest parent folder named
+            `configs`, else the folder of the file.
 
     Raises:
-        InContextError: The file cannot be read, or does too much.
+        InContextError: The file cannot be read, or exceeds a limit.
     """
     file = Path(path)
     suffix = file.suffix.lower()
@@ -178,18 +177,18 @@ def load_config(path: str | os.PathLike[str], *, root: str | os.PathLike[str] | 
 def load_datasets(path: str | os.PathLike[str], *, root: str | os.PathLike[str] | None = None) -> list[dict[str, Any]]:
     """Return the datasets of a configuration file: dicts with `infer_cfg` and `reader_cfg`, as `run` takes them.
 
-    They are the list `datasets`, or else every list of datasets in the file.
+    These are the list `datasets`, else all lists of datasets in the file.
 
     Args:
         path: As for `load_config`.
         root: As for `load_config`.
 
     Raises:
-        InContextError: As `load_config`; or no dataset is found, or one is incomplete.
+        InContextError: As `load_config`; or the file has no dataset, or a dataset is incomplete.
     """
     variables = load_config(path, root=root)
     assert isinstance(variables, _Variables)
-    # A dataset that cannot be read may not be left out: the score would be a score of other rows.
+    # An unreadable dataset must not be skipped: the score would describe other rows.
     unread = variables.unread()
     if unread:
         text = some([variable.reason for variable in unread], "; ")
@@ -212,14 +211,14 @@ def _check_complete(path: str | os.PathLike[str], datasets: Sequence[Mapping[str
 
 
 def _missing(number: int, dataset: Mapping[str, Any]) -> Problems:
-    """Return a problem for each part that a dataset needs to be asked and does not have."""
+    """Return a problem for each missing part of a dataset."""
     text = f"missing in dataset {_name(dataset)}"
     keys = [key for key in ("infer_cfg", "reader_cfg") if not isinstance(dataset.get(key), Mapping)]
     return [Problem(f"datasets[{number}].{key}", text) for key in keys]
 
 
 def _datasets_of(variables: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the list `datasets`, or else every list of datasets, or else the file as one dataset."""
+    """Return the list `datasets`, else all lists of datasets, else the file as one dataset."""
     if _is_datasets(variables.get("datasets")):
         return list(variables["datasets"])
     # Suites name the list of each file after the dataset, such as `gsm8k_datasets`.
@@ -243,13 +242,13 @@ def _is_datasets(value: object) -> bool:
 
 
 class _Files:
-    """The files that one configuration reads, all of them in a folder."""
+    """Files of one configuration, all inside a root folder."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._variables: dict[Path, dict[str, Any]] = {}
         self._stack: list[Path] = []
-        """The files that are being read: each imports the next one."""
+        """Files that are being read: each imports the next file."""
         self._code = Interpreter(self._read_import, self._read_text)
 
     def read(self, file: Path) -> dict[str, Any]:
@@ -262,7 +261,7 @@ class _Files:
         if len(self._variables) >= MAX_ENTRIES:
             raise Unreadable(f"more than {MAX_ENTRIES:,} files")
         self._stack.append(real)
-        # Each file is read once: what two files import is one object, which counts once.
+        # Each file is read once, so a value imported by two files is one object and counts once.
         try:
             source = _text(real, MAX_SOURCE_CHARS, self._root)
             self._variables[real] = self._code.run(source, str(real))
@@ -271,7 +270,7 @@ class _Files:
         return self._variables[real]
 
     def _read_text(self, path: str) -> str:
-        # A relative path starts at the configuration, because the working directory has nothing to do with it.
+        # A relative path starts at the configuration, not at the working directory.
         return _text(self._inside(self._stack[-1].parent / path), MAX_SOURCE_CHARS, self._root)
 
     def _inside(self, file: Path) -> Path:
@@ -281,12 +280,12 @@ class _Files:
         except (OSError, ValueError) as error:
             raise Unreadable(f"{str(file)!r:.200}: cannot be read ({error})") from error
         if not real.is_relative_to(self._root):
-            text = f"{str(file)!r:.200} lies outside of {self._root}: to read it, give a root around both"
+            text = f"{str(file)!r:.200} is outside of {self._root}: pass a root that contains both"
             raise Unreadable(text, "root")
         return real
 
     def _read_import(self, module: str, dots: int) -> Mapping[str, Any] | None:
-        """Return the variables of a configuration that is imported; None if no file has that name."""
+        """Return the variables of an imported configuration; None if the file does not exist."""
         parts = [part for part in module.split(".") if part]
         for folder in self._folders_of_import(parts, dots):
             file = folder / "__init__.py"

@@ -1,4 +1,4 @@
-"""The classes that configurations name, for those who write their own: each stands for itself as `type=`."""
+"""Names of classes for custom configurations, used as `type=`."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
-"""Values of a configuration's code: their sizes, and the operators, methods and functions of shipped configurations.
+"""Values in the code of a configuration: sizes, operators, methods and functions of shipped configurations.
 
-None of them calls code of the configuration, follows an attribute, or compares, hashes or writes containers: the cost
-of a call is known from the lengths of its arguments and result.
+They never call code of the configuration, read attributes, or compare, hash or write containers, so the lengths of
+arguments and result determine the cost of a call.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ BUILTIN = "builtins."
 
 _MAX_BITS = MAX_DIGITS * 10 // 3
 _MAX_KEY_BITS = 60
-"""Larger integers can be chosen so that all of them have the same hash, which makes a dict slow."""
+"""Maximum bits of an integer as key: larger integers can be chosen with equal hashes, which makes a dict slow."""
 
 
 class Unreadable(Exception):
     """A part of a configuration cannot be read; the message has no place.
 
-    `name` is the construct, method, function or variable at fault, if it is one.
+    `name` is the invalid construct, method, function or variable, if any.
     """
 
     def __init__(self, reason: str, name: str | None = None) -> None:
@@ -60,7 +60,7 @@ class Unreadable(Exception):
 
 
 class Imported(str):
-    """The dotted name of an import. Nothing of it is loaded."""
+    """Dotted name of an import, which is not loaded."""
 
     __slots__ = ()
 
@@ -76,7 +76,7 @@ class Opened:
 
 
 def check_size(size: int) -> None:
-    """Refuse to make a text or a container of more than the maximum of characters or items."""
+    """Reject a text or container that would exceed the maximum characters or items."""
     if size > MAX_VALUES:
         raise Unreadable(f"a text or a container of more than {MAX_VALUES:,} characters or items")
 
@@ -91,12 +91,12 @@ def bounded(value: T) -> T:
 
 
 def is_scalar(value: object) -> bool:
-    """True if a value is a text, a number, a bool or None: it is compared and written at little cost."""
+    """True if a value is a text, a number, a bool or None: such a value is cheap to compare and write."""
     return value is None or isinstance(value, str | int | float)
 
 
 def key(value: Any) -> Any:
-    """Return a value that may be the key of a dict or a member of a set."""
+    """Check a key of a dict or a member of a set, and return it."""
     if not is_scalar(value):
         raise Unreadable(f"a key of type {type(value).__name__}")
     if isinstance(value, int) and value.bit_length() > _MAX_KEY_BITS:
@@ -182,7 +182,7 @@ def _formatted(text: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ite
     numbers = itertools.count()
     for literal, field, spec, conversion in Formatter().parse(text):
         yield literal
-        # A format can make a text of any length.
+        # A format can create a text of any length.
         if spec or conversion:
             raise Unreadable(f"the format of the field {field!r:.40} of format()")
         if field is not None:
@@ -207,7 +207,7 @@ def _replace(text: str, old: str, new: str) -> str:
 
 
 def _deep_copy(value: Any) -> Any:
-    # The copy shares what the value shares: it has as many values as `iter_nodes` yields.
+    # The copy shares values like the original, so `iter_nodes` yields its number of values.
     bounded([*iter_nodes(value)])
     return copy.deepcopy(value)
 
@@ -240,7 +240,7 @@ METHODS: Mapping[type, Mapping[str, Callable[..., Any]]] = {
         "copy": dict.copy,
         "deepcopy": _deep_copy,  # a method of the dicts of mmengine
         "get": lambda values, name, default=None: values.get(key(name), default),
-        # Lists instead of views: a loop may change the dict, and every pair is counted.
+        # Lists instead of views: a loop can change the dict, and every pair is counted.
         "items": lambda values: [list(item) for item in values.items()],
         "keys": list,
         "setdefault": lambda values, name, default=None: values.setdefault(key(name), default),
@@ -273,7 +273,7 @@ def _product(*values: Any) -> list[list[Any]]:
 
 
 def _sum(values: Any, start: Any = 0) -> Any:
-    # A sum of lists takes one list that grows: `+` would copy the list at each step.
+    # Extend one list: `+` would copy the list at each step.
     if isinstance(start, list):
         total = [*start]
         for value in items_of(values):
@@ -287,7 +287,7 @@ def _sum(values: Any, start: Any = 0) -> Any:
 
 
 def _round(value: Any, digits: int | None = None) -> Any:
-    # The digits of an integer before the point are computed one by one.
+    # Python computes the digits before the point one by one.
     if isinstance(digits, int) and abs(digits) > MAX_DIGITS:
         raise Unreadable(f"rounding to more than {MAX_DIGITS:,} digits")
     return round(value, digits)
@@ -296,7 +296,7 @@ def _round(value: Any, digits: int | None = None) -> Any:
 TYPES: Mapping[str, type] = {
     f"{BUILTIN}{kind.__name__}": kind for kind in (str, int, float, bool, list, tuple, dict, set)
 }
-"""Types that may be the second argument of `isinstance`."""
+"""Valid types for the second argument of `isinstance`."""
 
 
 def _is_instance(value: object, kinds: Any) -> bool:
@@ -321,7 +321,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "builtins.len": len,
     "builtins.list": lambda values=(): list(items_of(values)),
     "builtins.ord": ord,
-    # Configurations print what they found; reading one prints nothing.
+    # `print` is accepted and ignored.
     "builtins.print": lambda *values, **options: None,
     "builtins.range": range,
     "builtins.round": _round,

@@ -1,4 +1,4 @@
-"""`infer_cfg` and `reader_cfg` as evaluation suites ship them, read into what `InContext` is made of."""
+"""Reader of `infer_cfg` and `reader_cfg` of evaluation suites, which returns the parts of an `InContext`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _fixed(settings: _Settings, _: object) -> ExampleSelector:
 
 def _nearest(settings: _Settings, embedder: Embedder | None) -> ExampleSelector:
     if embedder is None:
-        raise InContextError("a TopkRetriever compares vectors; pass `embedder`, which makes them", name="embedder")
+        raise InContextError("a TopkRetriever compares vectors; pass `embedder`", name="embedder")
     return VectorSelector(embedder, settings.get("ice_num", 1))
 
 
@@ -68,7 +68,7 @@ _RETRIEVERS: dict[str, tuple[Callable[[_Settings, Embedder | None], ExampleSelec
     "BM25Retriever": (lambda cfg, _: BM25Selector(cfg.get("ice_num", 1)), ()),
     "TopkRetriever": (_nearest, ("sentence_transformers_model_name", "tokenizer_name", "batch_size")),
 }
-"""Type in a configuration -> function that makes the selector, and its keys next to the common keys."""
+"""Type in a configuration -> function that creates the selector, and its additional keys."""
 
 
 def read_cfg(
@@ -134,8 +134,8 @@ def _template(cfg: Any, place: str, problems: Problems) -> Any:
 
 
 def _problems_of_settings(cls: Any, settings: _Settings, place: str) -> Problems:
-    """Return the keys of a template that its class does not take, and the keys that are missing."""
-    # Classes of the caller are valid, too: only the signature shows what they take.
+    """Return the unknown and the missing keys of a template."""
+    # Classes of the caller are valid, too: only their signature shows the valid keys.
     parameters = inspect.signature(cls).parameters
     required = [key for key, parameter in parameters.items() if parameter.default is parameter.empty]
     problems = unknown_names(place, settings, tuple(parameters))
@@ -144,8 +144,8 @@ def _problems_of_settings(cls: Any, settings: _Settings, place: str) -> Problems
 
 
 def _template_class(kind: object) -> Any:
-    """Return the class of a template: a class of the caller, or the class here of that name; None if neither exists."""
-    # A class of another suite has the name of one here, and is replaced by it; a template of the caller is used.
+    """Return the class of a template: a class of the caller, or the class with this name here, or None."""
+    # A class of another suite is replaced by the class here with the same name; a template class of the caller is used.
     if isinstance(kind, type) and hasattr(kind, "ice_item"):
         return kind
     return _TEMPLATES.get(_name(kind))
@@ -175,7 +175,7 @@ def _retriever(cfg: Any, embedder: Embedder | None, problems: Problems) -> dict[
 
 def _separator(cfg: _Settings, key: str, place: str, problems: Problems) -> Any:
     default = "\n"
-    # A retriever of no examples has nothing to separate.
+    # A retriever without examples needs no separator.
     if _name(cfg["type"]) == "ZeroRetriever":
         default = ""
     separator = cfg.get(key, default)
@@ -193,7 +193,7 @@ def _inferencer(cfg: Any, length: Any, problems: Problems) -> dict[str, Any]:
         problems.append(Problem(place, f"must be a dict with a type, got {brief(cfg)}"))
         return {}
     settings = {**cfg}
-    # Some shipped files have the length next to the inferencer; one inside of it goes before.
+    # Some shipped files have the length next to the inferencer; the length inside the inferencer takes precedence.
     if length is not None:
         settings.setdefault(_LENGTH, length)
     return {"inferencer": _made(place, lambda: Inferencer.from_cfg(_name(cfg["type"]), settings), problems)}

@@ -1,1 +1,1 @@
-"""Meta templates: how an evaluation prompt is written for one model."""
+"""Meta templates: the format of evaluation prompts for one model."""

@@ -30,16 +30,15 @@ CHAT_META: Mapping[str, Any] = {
 class ApiMetaTemplate(MetaParser):
     """Messages of an API for a prompt (OpenCompass document, API models).
 
-    `config` is a meta template whose roles have an `api_role` (else their own name), or a list of messages whose
-    contents are put in front of the prompt's messages of the same role. None or an empty one is no template: then
-    the texts of the items are joined by newlines, and the result is text, or content parts where there are media.
+    `config` is a meta template whose roles have an `api_role` (else their name), or a list of messages whose contents
+    are prepended to the messages of the same role. None or an empty config means no template: the texts of the items
+    are joined by newlines, and the result is text, or content parts if the prompt has media.
 
-    `parse` returns messages `{"role", "prompt"}`, those of one role in a row joined by a newline. A conversation (a
-    list of messages with `content`) stays as it is.
+    `parse` returns messages `{"role", "prompt"}`, with neighbouring messages of one role joined by a newline. A
+    conversation (a list of messages with `content`) is unchanged.
 
-    OpenCompass leaves out text without a role, such as worked examples that are text. Here it belongs to the first role
-    of the round that does not reply. `keep_text=False` leaves it out, with a warning that names it, to reproduce
-    published scores.
+    OpenCompass drops text without a role, such as worked examples that are text. Here it belongs to the first role of
+    the round that does not reply. `keep_text=False` drops it with a warning, to reproduce published scores.
 
     Raises:
         InContextError: The configuration is wrong; names everything that is.
@@ -96,7 +95,7 @@ class ApiMetaTemplate(MetaParser):
             script = _without_texts(script)
         messages = self._messages(script, meta)
         if not messages:
-            text = "prompt: it has nothing to send; give it at least one item before the reply of the model"
+            text = "prompt: the prompt is empty; add at least one item before the reply of the model"
             raise InContextError(text, name="prompt")
         return self._begin(meta) + messages
 
@@ -115,7 +114,7 @@ class ApiMetaTemplate(MetaParser):
                 # Newlines that only separate worked examples are no message.
                 if turn.strip():
                     _add(messages, asker, turn)
-            # The API writes the beginning of the reply itself.
+            # The API starts the reply itself.
             elif not turn.opens:
                 _add(messages, turn.api_role, self._content(turn))
         return messages
@@ -145,7 +144,7 @@ class ApiMetaTemplate(MetaParser):
 
 
 def _add(messages: PromptList, api_role: str, content: str | list[Any]) -> None:
-    """Append a message, or join it to the last one of the same role."""
+    """Append a message, or join it to the last message of the same role."""
     last = messages[-1] if messages else None
     if isinstance(last, dict) and last["role"] == api_role:
         last["prompt"] = _joined(last["prompt"], content, "\n")

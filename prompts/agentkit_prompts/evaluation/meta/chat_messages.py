@@ -1,4 +1,4 @@
-"""Chat messages and the roles of meta templates: messages made of a prompt, and a prompt made of messages."""
+"""Chat messages and the roles of meta templates: conversion of prompts to messages and of messages to prompts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MESSAGE_KEYS = ("role", "prompt", "content")
 
 @lru_cache(MAX_CACHED)
 def _chat_role(name: str) -> str:
-    """Return the chat role that a name of a meta template stands for, or the name itself."""
+    """Return the chat role for a role name of a meta template, or the name itself."""
     return next((role for role, names in _CHAT_ROLES.items() if name.upper() in names), name)
 
 
@@ -50,11 +50,11 @@ def _chat_role(name: str) -> str:
 def chat_messages(prompt: str | PromptList | Sequence[Any]) -> list[dict[str, Any]]:
     """Return the messages `{"role", "content"}` of a chat request (AISBench, chat models).
 
-    HUMAN, BOT, SYSTEM and TOOL become user, assistant, system and tool; other roles and other keys stay. Text is one
-    message of the user, and so is a list of content parts. Text that begins a prompt list is the system's.
+    HUMAN, BOT, SYSTEM and TOOL become user, assistant, system and tool; other roles and other keys stay. Text or a list
+    of content parts is one user message. Text at the start of a prompt list is a system message.
 
     Raises:
-        InContextError: The prompt is not one of these; lists every item that is wrong.
+        InContextError: The prompt has another form; lists every invalid item.
     """
     if isinstance(prompt, str):
         return [{"role": "user", "content": prompt}]
@@ -112,15 +112,16 @@ def to_messages(prompt: str | PromptList | Sequence[Any]) -> tuple[Message, ...]
 def as_prompt_list(
     messages: Sequence[Message | Mapping[str, Any]], meta: MetaFormat | None, *, ask: bool
 ) -> PromptList:
-    """Return a conversation as a prompt list in the roles of `meta`; with `ask` the model's turn is at its end.
+    """Return a conversation as a prompt list in the roles of `meta`; with `ask` it ends with the turn of the model.
 
     Raises:
-        ChatTemplateError: A message has no place, or there is nothing to reply to; lists everything.
+        ChatTemplateError: A message has no place, or the conversation contains no message to reply to; lists all
+            problems.
     """
     roles = _names_of_roles(meta)
     problems: Problems = []
     if not messages:
-        problems.append(Problem("messages", "empty; give at least one message of the user"))
+        problems.append(Problem("messages", "empty; pass at least one user message"))
     items = [_item(f"messages[{position}]", message, roles, problems) for position, message in enumerate(messages)]
     raise_problems(ChatTemplateError, "meta template", problems)
     opening = _count_of_instructions(messages, meta, roles)
@@ -167,7 +168,7 @@ def _problem_of(place: str, message: object, roles: Mapping[str, str]) -> Proble
 
 
 def _turns(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return role items with items of one role in a row joined: a round has each role once."""
+    """Return role items with neighbouring items of one role joined: a round contains each role once."""
     turns: list[dict[str, Any]] = []
     for item in items:
         if turns and turns[-1]["role"] == item["role"]:
@@ -182,7 +183,7 @@ def _count_of_instructions(
 ) -> int:
     """Return the number of messages at the start that are instructions for the whole conversation.
 
-    A system message before all turns is one, unless the round of the template has a place for it.
+    A system message before all turns is an instruction, unless the round of the template has a place for it.
     """
     name = roles.get("system")
     if meta is not None and name in meta.order and name != roles.get("user"):
@@ -212,7 +213,7 @@ def _problems_of_order(
 
 
 def _names_in_round(dialogue: Sequence[Mapping[str, Any]], meta: MetaFormat) -> list[str]:
-    """Return the roles of the messages whose order matters: reserved roles may be anywhere."""
+    """Return the roles of the messages whose order matters: reserved roles can be anywhere."""
     names = [item["role"] for item in dialogue]
     if not meta.round:
         return names
@@ -229,7 +230,7 @@ def _asks_first(meta: MetaFormat, roles: Mapping[str, str]) -> bool:
 
 
 def _names_of_roles(meta: MetaFormat | None) -> dict[str, str]:
-    """Return chat role -> role of the meta template, if it has one; and each role of it by its own name."""
+    """Return the roles of the meta template by chat role and by name."""
     if meta is None:
         return {role: names[0] for role, names in _CHAT_ROLES.items()}
     roles = _roles_by_name(meta)
@@ -252,7 +253,7 @@ def _add_roles_by_use(roles: dict[str, str], meta: MetaFormat) -> None:
 
 
 def _roles_by_name(meta: MetaFormat) -> dict[str, str]:
-    """Return chat role -> the first role of the meta template that has one of its names."""
+    """Return the first matching role of the meta template for each chat role."""
     roles: dict[str, str] = {}
     for role in meta.roles.values():
         roles.setdefault(_chat_role(role.role), role.role)

@@ -34,14 +34,14 @@ Prompt: TypeAlias = "str | PromptList | Sequence[str | PromptList | Mapping[str,
 
 
 class MetaParser(ABC):
-    """A meta template: how prompts are written for one model. `decode` makes text of token ids."""
+    """Base of meta templates: the format of prompts for one model. `decode` converts token ids to text."""
 
     _meta: MetaFormat | None
     _decode: Callable[[Sequence[int]], str] | None
 
     @property
     def eos_token_id(self) -> int | str | tuple[int | str, ...] | None:
-        """Token at which a reply ends, as it was given."""
+        """Token at the end of a reply, as configured."""
         if self._meta is None:
             return None
         return self._meta.eos_token_id
@@ -49,11 +49,12 @@ class MetaParser(ABC):
     def parse(self, prompt: Prompt, mode: Mode = "gen") -> Any:
         """Return a prompt as input of a model; for a list of prompts, a list.
 
-        Text is returned as it is. In mode `gen` the result ends where the model's reply begins, in `ppl` it is whole.
+        Text is returned unchanged. In mode `gen` the result ends with the opening of the reply, in `ppl` it is
+        complete.
 
         Raises:
-            InContextError: The prompt is not what it should be, roles are unknown, there is nothing to send, or a
-                marker has token ids that nothing decodes; names everything.
+            InContextError: The prompt is invalid or empty, roles are unknown, or a marker contains token ids and
+                `decode` is None; names all problems.
         """
         check_mode(mode)
         if isinstance(prompt, str):
@@ -62,7 +63,7 @@ class MetaParser(ABC):
             return self._parsed(prompt, mode)
         if not isinstance(prompt, list | tuple):
             raise _no_prompt(prompt)
-        # A list of messages is one prompt, any other list is many.
+        # A list of messages is one prompt, any other list contains prompts.
         prompts: list[Any] = [*prompt]
         if prompts and all(map(_is_message, prompts)):
             return self._conversation(prompts, mode)
@@ -90,7 +91,7 @@ class MetaParser(ABC):
             markers = self._meta.ids
         return InContextError(
             f"meta template: token ids in {', '.join(markers)} are not text; pass decode=tokenizer.decode, write text, "
-            "or ask a MetaTemplate for pieces()",
+            "or call pieces() of a MetaTemplate",
             problems=[(marker, "token ids are not text") for marker in markers],
         )
 
@@ -108,7 +109,7 @@ def _no_prompt(prompt: object) -> InContextError:
 
 
 def check_mode(mode: str) -> None:
-    """Refuse an unknown mode."""
+    """Reject an unknown mode."""
     if mode not in get_args(Mode):
         raise InContextError(
             f"mode: expected 'gen' or 'ppl', got {mode!r}{nearest(str(mode), get_args(Mode))}", name="mode"
@@ -116,7 +117,7 @@ def check_mode(mode: str) -> None:
 
 
 def runs(flat: Sequence[str | int]) -> Iterator[str | list[int]]:
-    """Yield pieces with neighbouring texts joined, and neighbouring token ids in one list."""
+    """Yield pieces with neighbouring texts joined, and neighbouring token ids joined in a list."""
     for is_text, run in groupby(flat, key=lambda piece: isinstance(piece, str)):
         if is_text:
             yield "".join(map(str, run))
@@ -125,10 +126,10 @@ def runs(flat: Sequence[str | int]) -> Iterator[str | list[int]]:
 
 
 def without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
-    """Return a prompt list as it is sent without a template: texts joined by newlines, and content parts.
+    """Return the form of a prompt list without a template: texts joined by newlines, and content parts.
 
-    A role item is its own `begin`, its prompt and its own `end` (OpenCompass document). A newline that ends its `end`
-    is the one that joins. Section markers are left out, and the text after an empty item is on a new line.
+    A role item is its `begin`, its prompt and its `end` (OpenCompass document). A newline at the end of `end` replaces
+    the joining newline. Section markers are left out, and the text after an empty item is on a new line.
 
     Raises:
         InContextError: An item is neither text nor dict, or its prompt is not text; lists all of them.
@@ -140,7 +141,7 @@ def without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
 
 
 def _joined(lines: Sequence[_Line]) -> list[str | Mapping[str, Any]]:
-    """Return the texts and the media of lines; neighbouring texts are one."""
+    """Return the texts and the media of lines; neighbouring texts are joined."""
     parts: list[str | Mapping[str, Any]] = []
     text, separator = "", ""
     for line in lines:
@@ -148,7 +149,7 @@ def _joined(lines: Sequence[_Line]) -> list[str | Mapping[str, Any]]:
             text += separator + line.text
             separator = line.separator
         elif not text:
-            # An empty item still ends its line: the suites join the items by newlines, empty ones included.
+            # An empty item still ends its line: the suites join all items by newlines, including empty items.
             separator = "\n"
         if line.media:
             parts += [text, *line.media]
@@ -157,11 +158,11 @@ def _joined(lines: Sequence[_Line]) -> list[str | Mapping[str, Any]]:
 
 
 class _Line(NamedTuple):
-    """An item as it is sent without a template."""
+    """An item without a template."""
 
     text: str
     separator: str = "\n"
-    """Text between this item and the next one."""
+    """Text between this item and the next item."""
     media: Sequence[Mapping[str, Any]] = ()
 
 
@@ -179,7 +180,7 @@ def _line(position: int, item: object, problems: Problems) -> _Line:
 
 
 def _own_text(position: int, item: Mapping[str, Any], key: str, problems: Problems) -> str:
-    """Return the text under a key of an item; a marker may be a list of texts."""
+    """Return the text under a key of an item; a marker can be a list of texts."""
     value = item.get(key)
     if value is None:
         return ""
@@ -198,7 +199,7 @@ def parts_of(position: int, item: Mapping[str, Any], problems: Problems) -> Sequ
         return ()
     if isinstance(media, list | tuple) and all(isinstance(part, Mapping) for part in media):
         return media
-    text = f"must be a list of content parts, which MMPromptTemplate makes; got {brief(media)}"
+    text = f"must be a list of content parts, as returned by MMPromptTemplate; got {brief(media)}"
     problems.append(Problem(f"[{position}].prompt_mm", text))
     return ()
 
@@ -207,7 +208,7 @@ def media_text(part: object) -> str:
     """Return a content part as plain text: its text, or a bracketed name of the media.
 
     Raises:
-        InContextError: It is no content part of a known kind.
+        InContextError: The value is not a content part of a known kind.
     """
     problems: Problems = []
     result = PartReader(problems, allow_media=True).part(part, "content part")

@@ -1,6 +1,6 @@
-"""`MetaTemplate`: a prompt without a model becomes the text that one completion model was trained on.
+"""`MetaTemplate`: conversion of a prompt to the text format of a completion model.
 
-The document: OpenCompass, meta template. It is a chat template too, so a composition can go through it.
+The document: OpenCompass, meta template. It is also a chat template, so it can format a composition.
 """
 
 from __future__ import annotations
@@ -31,16 +31,15 @@ __all__ = ["MetaTemplate"]
 class MetaTemplate(MetaParser):
     """Text of a prompt for a completion model (OpenCompass document).
 
-    `config` has `begin`, `round`, `end`, `reserved_roles` and `eos_token_id`; None or an empty dict is no template:
-    then the texts of the items are joined by newlines. Markers are text, or lists of texts and token ids.
-    Ids become text through `decode`; without it, `pieces` returns them as they are, for servers that take token ids.
-    `parse` returns text, in which media become their names.
+    `config` has `begin`, `round`, `end`, `reserved_roles` and `eos_token_id`; None or an empty dict means no template:
+    the texts of the items are joined by newlines. Markers are text, or lists of texts and token ids. `decode` converts
+    ids to text; without it, `pieces` returns ids unchanged, for servers that accept token ids. `parse` returns text,
+    with names instead of media.
 
-    `stop_words` are the eos token where it is known as text, and what is in brackets at the end of the roles that the
-    model has.
+    `stop_words` are the eos token, if its text is known, and bracketed tokens at the end of the roles of the model.
 
     Raises:
-        InContextError: The configuration is wrong; names everything that is.
+        InContextError: The configuration is invalid; names all problems.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class MetaTemplate(MetaParser):
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
-        """Texts that only the template may write: stop words, and the markers around roles."""
+        """Texts that only the template may write: stop words, and role markers."""
         meta = self._meta
         if meta is None:
             return ()
@@ -68,7 +67,7 @@ class MetaTemplate(MetaParser):
         return tokens_and_markers([*(self.stop_words or ()), *edges], [*map(self._written, markers), *loose])
 
     def pieces(self, prompt: str | PromptList, mode: Mode = "gen") -> list[str | int]:
-        """Return the same as texts and token ids, neighbouring texts joined; nothing is decoded.
+        """Return the result of `parse` as texts and undecoded token ids, with neighbouring texts joined.
 
         Raises:
             InContextError: As `parse`.
@@ -76,7 +75,7 @@ class MetaTemplate(MetaParser):
         check_mode(mode)
         if not isinstance(prompt, str | PromptList):
             kind = type(prompt).__name__
-            text = f"pieces: expected one prompt, text or PromptList, got {kind}; ask for each prompt by itself"
+            text = f"pieces: expected one prompt, text or PromptList, got {kind}; call it for each prompt"
             raise InContextError(text, name="prompt")
         flat: list[str | int] = [prompt] if isinstance(prompt, str) else self._pieces(prompt, mode)
         pieces: list[str | int] = []
@@ -94,10 +93,10 @@ class MetaTemplate(MetaParser):
         add_generation_prompt: bool = True,
         **kwargs: Any,
     ) -> str:
-        """Return the text of a conversation, as every chat template does.
+        """Return the text of a conversation.
 
         Users are HUMAN, assistants the role that generates, system and tool messages SYSTEM and TOOL, or the user
-        where there is no SYSTEM. Messages of one role in a row are joined by a newline.
+        without a SYSTEM role. Neighbouring messages of one role are joined by a newline.
 
         Raises:
             ChatTemplateError: The template has no place for a message, or for tools; names it.
@@ -145,13 +144,13 @@ class MetaTemplate(MetaParser):
             return ()
         words = [self._written((token,)) for token in self._meta.eos_tokens]
         for role in self._meta.roles.values():
-            # A plain text at the end, such as a newline, may be a part of the reply.
+            # Plain text at the end, such as a newline, can be a part of the reply.
             if role.generate:
                 words += _bracketed(_texts(role.end))
         return tuple(dict.fromkeys(filter(str.strip, words)))
 
     def _written(self, marker: Pieces) -> str:
-        """Return a marker as text, without its ids if nothing decodes them."""
+        """Return a marker as text, without its ids if `decode` is None."""
         if self._decode is None:
             return _texts(marker)
         return self._text(marker)
@@ -162,5 +161,5 @@ def _texts(marker: Pieces) -> str:
 
 
 def _bracketed(marker: str) -> list[str]:
-    """Return the tokens in brackets that a marker holds."""
+    """Return the bracketed tokens in a marker."""
     return [token for token in tokens_and_markers((), [marker]) if token[0] in "<[" and token[-1] in ">]"]

@@ -1,4 +1,4 @@
-"""Form of each role for a model: the configuration of a meta template, read and checked as a whole.
+"""Reader of the configuration of a meta template: the format of each role for a model.
 
 The document: OpenCompass, meta template (`begin`, `round`, `end`, `reserved_roles`, `eos_token_id`).
 """
@@ -45,7 +45,7 @@ class RoleFormat:
 
 @dataclass(frozen=True)
 class MetaFormat:
-    """A meta template that was checked. With an empty `round` the dataset's rounds are taken as they are."""
+    """A checked meta template. With an empty `round`, rounds of the dataset are unchanged."""
 
     begin: Pieces
     round: tuple[str | RoleFormat, ...]
@@ -53,7 +53,7 @@ class MetaFormat:
     reserved: tuple[RoleFormat, ...]
     eos_token_id: int | str | tuple[int | str, ...] | None
     first: Mapping[str, Any] | None
-    """A message that an API's conversation begins with."""
+    """First message of the conversation with an API."""
 
     @cached_property
     def order(self) -> dict[str, int]:
@@ -90,16 +90,16 @@ def read_meta(config: Mapping[str, Any], *, api: bool) -> MetaFormat:
     """Check a configuration and return it in the form that rendering reads.
 
     Args:
-        config: The `meta_template` of a model, as OpenCompass has it.
-        api: True for an API, which takes messages; then `begin` may be a message, and every entry needs a role.
+        config: The `meta_template` of a model, in the form of OpenCompass.
+        api: True for an API, which accepts messages; `begin` can then be a message, and every entry needs a role.
 
     Raises:
-        InContextError: Something about it is wrong; lists all of it.
+        InContextError: The configuration is invalid; lists all problems.
     """
     problems = unknown_names("", config, _META_KEYS)
     entries = _entries(config, "round", problems)
     if api:
-        text = "text has no place among messages; give it a role"
+        text = "text has no place among messages; add a role"
         problems += [Problem(place, text) for place, entry in entries.items() if isinstance(entry, str)]
     reserved = _entries(config, "reserved_roles", problems)
     problems += _repeated_roles({**entries, **reserved})
@@ -120,14 +120,14 @@ def read_meta(config: Mapping[str, Any], *, api: bool) -> MetaFormat:
 
 
 def _eos(value: Any, problems: Problems) -> int | str | tuple[int | str, ...] | None:
-    """Return the token at which a reply ends, as it was given."""
+    """Return the token at the end of a reply, as configured."""
     if value is None or _is_piece(value):
         return value  # type: ignore[no-any-return]
     return read_marker(value, "eos_token_id", problems)
 
 
 def _valid_role(value: Mapping[str, Any], place: str, problems: Problems) -> dict[str, RoleFormat]:
-    """Return a role by its place; nothing if it is invalid."""
+    """Return a role by its place; empty if it is invalid."""
     wrong = _problems_of_role(value, place)
     problems += wrong
     if wrong:
@@ -180,8 +180,8 @@ def _role(entry: Mapping[str, Any], place: str) -> RoleFormat:
     slots = _SLOT.findall(prompt)
     if slots:
         text = (
-            f"meta template: {place}: nothing fills {', '.join(slots)} in its own prompt, which is sent as it is; "
-            "columns are filled in the template of the dataset"
+            f"meta template: {place}: no value fills {', '.join(slots)} in its prompt, which is sent unchanged; use "
+            f"columns in the template of the dataset"
         )
         warn(InContextWarning(text, name=f"{place}.prompt"))
     return RoleFormat(

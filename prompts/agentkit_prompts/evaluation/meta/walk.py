@@ -1,6 +1,7 @@
-"""A prompt list read the way a meta template reads it: cut into sections, whose items become turns of roles.
+"""Reader of a prompt list for a meta template: sections, whose items become turns of roles.
 
-The dataset's item has the text, the meta template's role how it is written; if both set a field, the dataset's wins.
+The item of the dataset contains the text, and the role of the meta template its format; a field of the dataset takes
+precedence.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _DIALOGUES = ("round", "ice")
 
 @dataclass(slots=True)
 class Turn:
-    """The text of one role, and how it is written. `media` are content parts, `prompt` is the text before them."""
+    """Text of one role, with its format. `media` are content parts, `prompt` is the text before them."""
 
     role: str
     api_role: str
@@ -35,7 +36,7 @@ class Turn:
     """True if this is a turn of the model."""
     media: Sequence[Mapping[str, Any]] = ()
     opens: bool = False
-    """True if the prompt ends here: only the beginning of the turn is written, and nothing follows it."""
+    """True if the prompt ends here: only the `begin` of the turn is written."""
 
 
 Script: TypeAlias = list[str | Turn]
@@ -57,11 +58,11 @@ class _Section(NamedTuple):
 def read_prompt(meta: MetaFormat, items: Iterable[object], *, gen: bool) -> Script:
     """Return the turns of a prompt.
 
-    With `gen` they stop at the first role of the last round of the last `round` that is marked `generate`; without
-    such a role nothing is cut. Role items outside of every section are a round.
+    With `gen` they stop at the first role marked `generate` in the last round of the last `round`; without such a role
+    all turns are returned. Role items outside of sections form a round.
 
     Raises:
-        InContextError: Sections or items are invalid, or a role is unknown; lists all of it.
+        InContextError: Sections or items are invalid, or a role is unknown; lists all problems.
     """
     cutter = _Cutter()
     cutter.cut(items)
@@ -98,7 +99,7 @@ class _Cutter:
     def cut(self, items: Iterable[object]) -> None:
         for position, item in enumerate(items):
             if isinstance(item, str):
-                # A text never waits for the end of a section: it goes before the dialogue that contains it.
+                # A text is added immediately, before the dialogue that contains it.
                 self.sections.append(item)
             elif not isinstance(item, Mapping):
                 self.problems += wrong_type(f"[{position}]", item, Mapping, "text or a dict with a role")
@@ -165,8 +166,8 @@ def _warn_of_open_section(section: _Section) -> None:
     name, items = section
     if items:
         text = (
-            f"prompt: section {name!r} is never closed, so its {len(items)} items are left out; "
-            f"add {{'section': {name!r}, 'pos': 'end'}}"
+            f"prompt: section {name!r} is never closed, so its {len(items)} items are dropped; add {{'section': "
+            f"{name!r}, 'pos': 'end'}}"
         )
         warn(InContextWarning(text, name=name))
 
@@ -194,7 +195,7 @@ def _in_rounds(meta: MetaFormat, turns: Iterable[Turn]) -> Script:
         order = meta.order.get(turn.role)
         # A reserved role has no place in the round: it follows the turn that it follows in the dataset.
         if order is not None:
-            # A role that does not come after the one before it begins a new round.
+            # A role that does not follow the previous role in the order of the round starts a new round.
             if order < place:
                 script += _defaults(meta.round[place:])
                 place = 0
@@ -205,7 +206,7 @@ def _in_rounds(meta: MetaFormat, turns: Iterable[Turn]) -> Script:
 
 
 def _defaults(entries: Iterable[str | RoleFormat]) -> Script:
-    """Return entries of a round as they are written if the dataset leaves them out: roles with their default text."""
+    """Return the entries of a round that the dataset leaves out: roles with their default text."""
     script: Script = []
     for entry in entries:
         if isinstance(entry, str):
@@ -227,7 +228,7 @@ def _cut_at_reply(meta: MetaFormat, script: Script) -> bool:
 
 
 def _last_round(meta: MetaFormat, turns: list[Turn]) -> list[Turn]:
-    """Return the turns of the last round; without a round in the template all turns, the last one first."""
+    """Return the turns of the last round; without a round in the template all turns, in reverse order."""
     if not meta.round:
         return turns[::-1]
     # The roles of the round are complete in each round, so the last turns of these roles are the last round.
@@ -277,8 +278,8 @@ def _use_default_text(turn: Turn) -> None:
         turn.prompt = ""
     elif not (turn.prompt or turn.replies):
         text = (
-            f"prompt: role {turn.role!r} has no prompt in the dataset's template and none in the meta template, so "
-            "it is sent empty"
+            f"prompt: role {turn.role!r} has no prompt in the dataset's template or in the meta template, so it is "
+            f"sent empty"
         )
         warn(InContextWarning(text, name=turn.role))
 
@@ -304,7 +305,7 @@ def _role(meta: MetaFormat, item: _Item, problems: Problems) -> RoleFormat | Non
 
 def _unknown_role(place: str, name: object, fallback: object, roles: Mapping[str, RoleFormat]) -> Problem:
     if not isinstance(name, str):
-        return Problem(f"{place}.role", f"missing; give one of {', '.join(map(repr, roles))}")
+        return Problem(f"{place}.role", f"missing; valid roles: {', '.join(map(repr, roles))}")
     if fallback is None:
         return Problem(f"{place}.role", f"unknown role {name!r} without a fallback_role{nearest(name, roles)}")
     if fallback == name:
