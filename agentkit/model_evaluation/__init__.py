@@ -1,1 +1,1 @@
-"""Evaluations that run: rows asked of a model, answers kept and scored. Import it as `agentkit.prompts.evaluation`."""
+"""Evaluations of models: requests for rows, stored answers and scores. Import it as `agentkit.prompts.evaluation`."""

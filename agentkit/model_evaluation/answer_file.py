@@ -1,4 +1,4 @@
-"""The answers of an evaluation in a file of JSON lines, one for each request, each written when it arrives."""
+"""`AnswerFile`: the answers of an evaluation in a file of JSON lines, one line per request."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ __all__ = ["AnswerFile", "AnswerLine", "Key", "as_json"]
 Key = tuple[int, int]
 """Row, and turn of a dialogue or number of a label."""
 AnswerLine = dict[str, Any]
-"""A line: `row`, `part`, `prompt`, and what came of it."""
+"""A line: `row`, `part`, `prompt`, and the answer or the log probabilities."""
 
 _FORMAT = 1
 _START = b'{"agentkit_evaluation":'
 
 
 def as_json(value: object) -> bytes:
-    """Return a value as JSON on one line; what JSON has no word for as text."""
+    """Return a value as JSON on one line; values without a JSON type are converted to text."""
     try:
         return to_json(value, fallback=str)
     except ValueError:
-        # The text has half of a surrogate pair.
+        # The text contains half of a surrogate pair.
         return json.dumps(value, default=str).encode()
 
 
@@ -41,106 +41,109 @@ def _read_json(line: bytes) -> Any:
     try:
         return from_json(line)
     except ValueError:
-        # The line is damaged, or has half of a surrogate pair.
+        # The line is corrupt, or contains half of a surrogate pair.
         return json.loads(line)
 
 
 class AnswerFile:
-    """A file that one evaluation writes to, at a time.
+    """The file of answers of one evaluation, locked against other processes.
 
-    A last line that was cut, as when the process was killed, is taken off; every other line has to be whole. A file
-    that holds no answer yet is begun anew.
+    An incomplete last line, such as after the process was killed, is removed; all other lines must be complete. A file
+    without answers is overwritten.
 
     Args:
-        path: Made if missing.
-        about: What the answers depend on beside the prompts, such as the model; it has to be the same each time.
+        path: Path of the file, which is created if missing.
+        conditions: Conditions of the answers besides the prompts, such as the model; they must be the same in each run.
 
     Raises:
-        InContextError: It is of another evaluation or damaged, cannot be written, or another process writes to it.
+        InContextError: The file belongs to another evaluation, is corrupt, cannot be written, or is locked by another
+            process.
     """
 
-    def __init__(self, path: str | os.PathLike[str], about: dict[str, Any]) -> None:
+    def __init__(self, path: str | os.PathLike[str], conditions: dict[str, Any]) -> None:
         self.path = Path(path)
         try:
             self._file = _open_file(self.path)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise InContextError(f"out: {path}: {reason}; name a file that can be written", path=str(path)) from error
+            raise InContextError(f"out: {path}: {reason}; pass a file that can be written", path=str(path)) from error
         self._number = self._file.fileno()
         try:
             if not locked(self._number):
-                text = f"{path}: another process writes to it; wait for it, or name another file"
+                text = f"{path}: another process writes to the file; wait for that process, or pass another file"
                 raise InContextError(text, path=str(path))
-            self.known = self._read(about)
+            self.answers = self._read(conditions)
         except BaseException:
             self._file.close()
             raise
 
-    def _read(self, about: dict[str, Any]) -> dict[Key, AnswerLine]:
+    def _read(self, conditions: dict[str, Any]) -> dict[Key, AnswerLine]:
         data = self._file.readall()
-        whole = data.rfind(b"\n") + 1
-        if not whole and not (data.startswith(_START) or _START.startswith(data)):
-            # A file of another program is never cut.
+        size = data.rfind(b"\n") + 1
+        if not size and not (data.startswith(_START) or _START.startswith(data)):
+            # A file of another program is never truncated.
             raise self._foreign_file_error()
-        found: dict[Key, AnswerLine] = {}
-        lines = data[:whole].split(b"\n")[:-1]
-        head = as_json({"agentkit_evaluation": _FORMAT, **about})
+        head = as_json({"agentkit_evaluation": _FORMAT, **conditions})
+        answers = self._answers_of(data[:size].split(b"\n")[:-1], _read_json(head))
+        if not answers:
+            size = 0
+        self._file.truncate(size)
+        self._file.seek(size)
+        if not answers:
+            self.write(head)
+        return answers
+
+    def _answers_of(self, lines: list[bytes], head: dict[str, Any]) -> dict[Key, AnswerLine]:
+        answers: dict[Key, AnswerLine] = {}
         for number, line in enumerate(lines, 1):
             try:
                 entry = _read_json(line)
                 if number == 1:
-                    self._check(entry, _read_json(head), has_answers=len(lines) > 1)
+                    self._check(entry, head, has_answers=len(lines) > 1)
                     continue
-                found[entry["row"], entry["part"]] = entry
+                answers[entry["row"], entry["part"]] = entry
+            except InContextError:
+                raise
             except (ValueError, KeyError, TypeError, RecursionError) as error:
-                if isinstance(error, InContextError):
-                    raise
                 raise InContextError(
-                    f"{self.path}, line {number}: is no line of an evaluation ({error}); repair or remove the line",
+                    f"{self.path}, line {number}: not a line of an evaluation ({error}); repair or remove the line",
                     path=str(self.path),
                     line=number,
                 ) from error
-        kept = 0
-        if found:
-            kept = whole
-        self._file.truncate(kept)
-        self._file.seek(kept)
-        if not found:
-            self.write(head)
-        return found
+        return answers
 
     def _check(self, entry: Any, head: dict[str, Any], *, has_answers: bool) -> None:
         if not isinstance(entry, dict) or "agentkit_evaluation" not in entry:
             raise self._foreign_file_error()
         if entry["agentkit_evaluation"] != _FORMAT:
-            text = f"{self.path}: is of format {entry['agentkit_evaluation']!r}, expected {_FORMAT}"
+            text = f"{self.path}: has the format {entry['agentkit_evaluation']!r}, expected {_FORMAT}"
             raise InContextError(text, path=str(self.path), line=1)
-        other = [
+        problems = [
             (name, f"{name} was {entry.get(name)!r:.80} and is {head.get(name)!r:.80}")
             for name in dict.fromkeys((*entry, *head))
             if entry.get(name) != head.get(name)
         ]
-        if other and has_answers:
+        if problems and has_answers:
             raise InContextError(
-                f"{self.path}: holds the answers of another evaluation: {'; '.join([text for _, text in other])}; "
-                "name another file",
+                f"{self.path}: contains the answers of another evaluation: "
+                f"{'; '.join([text for _, text in problems])}; pass another file",
                 path=str(self.path),
-                problems=other,
+                problems=problems,
             )
 
     def _foreign_file_error(self) -> InContextError:
-        text = f"{self.path}: contains something else than an evaluation; name another file"
+        text = f"{self.path}: not a file of an evaluation; pass another file"
         return InContextError(text, path=str(self.path))
 
     def write(self, line: bytes) -> None:
-        """Write a line; what is written stays when this process is killed."""
-        written = os.write(self._number, line + b"\n")
-        # A full disk writes a part only.
-        while written <= len(line):
-            written += os.write(self._number, (line + b"\n")[written:])
+        """Write a line without buffering, so that it survives a kill of this process."""
+        size = os.write(self._number, line + b"\n")
+        # The system may write only a part of the line.
+        while size <= len(line):
+            size += os.write(self._number, (line + b"\n")[size:])
 
     def close(self) -> None:
-        """Let others write."""
+        """Close and unlock the file."""
         with suppress(OSError), self._file:
             os.fsync(self._file.fileno())
             unlock(self._file.fileno())
@@ -153,11 +156,11 @@ class AnswerFile:
 
 
 def _open_file(path: Path) -> FileIO:
-    """Open a file, a new one too, that nobody else may read.
+    """Open a file for writing, or create a file that only its owner can read.
 
     Raises:
-        OSError: It cannot be opened, or is not a regular file.
-        ValueError: No file can have this name.
+        OSError: The file cannot be opened, or is not a regular file.
+        ValueError: The name is invalid.
     """
     private_file(path)
     file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600), "r+")

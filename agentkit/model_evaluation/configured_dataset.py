@@ -1,4 +1,4 @@
-"""One dataset of a configuration with its rows: what is asked of it."""
+"""The evaluation and the rows of a dataset of a configuration."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def configured_dataset(
     embedder: Embedder | None,
     score: Score | str | None = None,
 ) -> tuple[InContext, Sequence[Row]]:
-    """Return the evaluation of a dataset's configuration, and the rows that it asks.
+    """Return the evaluation of a configured dataset, and its test rows.
 
     Raises:
-        InContextError: The configuration, or its rows, cannot be used; names everything that is wrong with its keys,
-            those of the `eval_cfg` included where no `score` takes its place.
+        InContextError: The configuration or its rows are invalid; names all problems of the configuration, including
+            the `eval_cfg` unless `score` replaces it.
     """
     if not isinstance(cfg, Mapping):
         text = f"evaluation: expected an InContext or a configuration, got {type(cfg).__name__}"
@@ -34,14 +34,14 @@ def configured_dataset(
     missing = [name for name in ("infer_cfg", "reader_cfg") if name not in cfg]
     if missing:
         raise InContextError(
-            f"configuration: it has no {' and no '.join(missing)}; give one dataset, as `load_datasets` returns them, "
-            f"with infer_cfg and reader_cfg; there is: {', '.join(map(str, cfg)) or 'nothing'}",
+            f"configuration: {' and '.join(missing)} missing; pass one of the datasets that `load_datasets` returns, "
+            f"with infer_cfg and reader_cfg; its keys: {', '.join(map(str, cfg)) or 'none'}",
             name=", ".join(missing),
         )
     parts = _parts(cfg, embedder, has_score=score is not None)
     reader, has_examples = parts["reader"], shows_examples(cfg["infer_cfg"])
     if not isinstance(rows, Mapping):
-        # Without splits the rows are examples too if both are read from the same split.
+        # Rows without splits are test rows and examples if the configuration uses one split for both.
         if reader.train_split != reader.test_split or not has_examples:
             return InContext(**parts), rows
         rows = {reader.test_split: rows}
@@ -52,7 +52,7 @@ def configured_dataset(
 
 
 def _parts(cfg: Mapping[str, Any], embedder: Embedder | None, *, has_score: bool) -> dict[str, Any]:
-    """Return the arguments of `InContext`; refuse all that is wrong at once."""
+    """Return the arguments of `InContext`; raise one error with all problems."""
     parts: dict[str, Any] = {}
     problems: Problems = []
     try:
@@ -69,20 +69,25 @@ def _parts(cfg: Mapping[str, Any], embedder: Embedder | None, *, has_score: bool
     return parts
 
 
+def _is_list(value: object) -> bool:
+    if isinstance(value, str | bytes | Mapping):
+        return False
+    return hasattr(value, "__len__") and hasattr(value, "__getitem__")
+
+
 def check_arguments(rows: object, model: object, counter: object) -> None:
-    """Refuse arguments of an evaluation that are no rows, model or counter.
+    """Check the types of rows, model and counter.
 
     Raises:
-        InContextError: Names all of them.
+        InContextError: Names all wrong arguments.
     """
-    splits = rows.items() if isinstance(rows, Mapping) else [("", rows)]
+    places = {"rows": rows}
+    if isinstance(rows, Mapping):
+        places = {f"rows[{name!r}]": split for name, split in rows.items()}
     problems: Problems = []
-    for name, held in splits:
-        if isinstance(held, str | bytes | Mapping) or not (hasattr(held, "__len__") and hasattr(held, "__getitem__")):
-            place = "rows"
-            if name:
-                place = f"rows[{name!r}]"
-            problems.append(Problem(place, f"expected a list of dicts, got {brief(held)}"))
+    for place, value in places.items():
+        if not _is_list(value):
+            problems.append(Problem(place, f"expected a list of dicts, got {brief(value)}"))
     if not callable(getattr(model, "request", None)):
         text = f"expected a model, such as OpenAIModel(...), got {brief(model)}"
         problems.append(Problem("model", text))

@@ -1,4 +1,4 @@
-"""What an evaluation found: the answers and scores of its rows, and which of them could not be asked."""
+"""Results of an evaluation: answers, scores and failures of its rows."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ _MAX_NAMED = 5
 
 
 class EvaluationProgress(NamedTuple):
-    """How far an evaluation is."""
+    """Progress of an evaluation."""
 
     done: int
-    """Rows that are through, failed ones included."""
+    """Number of finished rows, including failed rows."""
     total: int
     failed: int
 
 
 @dataclass(slots=True)
 class RowResult:
-    """What came of one row."""
+    """Result of one row."""
 
     row: int
     """Position of the row."""
     answers: tuple[str, ...]
-    """What the model answered, one for each request; of labels that are scored, the likeliest."""
+    """Answers of the model, one per request; if labels are scored, the likeliest label."""
     gold: Any = None
     """The true answer."""
     score: float | None = None
-    """How right the answers are; None where nothing scores them, or no true answer is known."""
+    """Score of the answers; None without a score function or a true answer."""
     labels: Mapping[Any, float] = field(default_factory=dict)
-    """Log probability of each label that was scored, per token; in mode `ll` of the whole continuation."""
+    """Log probability per token of each scored label; in mode `ll` of the whole continuation."""
 
     @property
     def answer(self) -> str:
@@ -49,20 +49,20 @@ class RowResult:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The rows that were answered, in order."""
+    """The answered rows, in order."""
 
     rows: Sequence[RowResult]
     usage: Usage = NO_USAGE
-    """Tokens of the requests of this run; those that a file held already count nothing."""
+    """Tokens of the requests of this run, without answers from the file."""
     reused: int = 0
-    """Rows of which the file held an answer already."""
+    """Number of rows with an answer from the file."""
 
     @property
     def score(self) -> float | None:
-        """The mean of the scores there are; None without any."""
-        found = [row.score for row in self.rows if row.score is not None]
-        if found:
-            return sum(found) / len(found)
+        """Mean of the scores; None without scores."""
+        scores = [row.score for row in self.rows if row.score is not None]
+        if scores:
+            return sum(scores) / len(scores)
         return None
 
     def __repr__(self) -> str:
@@ -73,41 +73,53 @@ class Evaluation:
 
 
 class EvaluationFailed(AgentError):
-    """Rows could not be asked. With the same `out` the evaluation goes on, and asks only what has no answer.
+    """Requests of rows failed. With the same `out` the next run sends only the requests of unanswered rows.
 
     Attributes:
-        evaluation: The rows that were answered.
-        failures: Position of a row -> what went wrong.
+        evaluation: The answered rows.
+        failures: Errors by the position of the row.
     """
 
-    def __init__(self, evaluation: Evaluation, failures: Mapping[int, Exception], *, kept: bool = True) -> None:
-        rows: dict[str, list[int]] = {}
-        for row, error in failures.items():
-            rows.setdefault(f"{type(error).__name__}: {error}", []).append(row)
-        first = [f"{_joined_list(numbers)}: {text}" for text, numbers in [*rows.items()][:_MAX_NAMED]]
-        more = ""
-        if len(rows) > _MAX_NAMED:
-            more = f"; and {len(rows) - _MAX_NAMED} other errors"
+    def __init__(self, evaluation: Evaluation, failures: Mapping[int, Exception], *, is_stored: bool = True) -> None:
         total = len(failures) + len(evaluation.rows)
-        advice = []
-        cut = sum(isinstance(error, ModelReplyCut) for error in failures.values())
-        if cut < len(failures):
-            again = "Run it again with the same out= to ask them again"
-            advice.append(again if kept else "With out= the next run would go on")
-        if cut:
-            other = ""
-            if kept:
-                other = " and another out=: this one holds answers within the old limit"
-            advice.append(f"Cut replies need a larger max_out_len in the configuration{other}")
         super().__init__(
-            f"{len(failures)} of {total} rows could not be asked: {'; '.join(first)}{more}. {'. '.join(advice)}"
+            f"{len(failures)} of {total} rows failed: {_listed_errors(failures)}. "
+            f"{_advice([*failures.values()], is_stored=is_stored)}"
         )
         self.evaluation = evaluation
         self.failures = dict(failures)
 
 
-def _joined_list(rows: list[int]) -> str:
-    """Return which rows, such as `row 3` or `rows 3, 4, 5 and 20 more`."""
+def _listed_errors(failures: Mapping[int, Exception]) -> str:
+    """Return the errors with their rows, equal errors once."""
+    rows: dict[str, list[int]] = {}
+    for row, error in failures.items():
+        rows.setdefault(f"{type(error).__name__}: {error}", []).append(row)
+    errors = [f"{_listed_rows(numbers)}: {text}" for text, numbers in [*rows.items()][:_MAX_NAMED]]
+    if len(rows) > _MAX_NAMED:
+        errors.append(f"and {len(rows) - _MAX_NAMED} other errors")
+    return "; ".join(errors)
+
+
+def _advice(errors: Sequence[Exception], *, is_stored: bool) -> str:
+    sentences: list[str] = []
+    cut = sum(isinstance(error, ModelReplyCut) for error in errors)
+    if cut < len(errors) and is_stored:
+        sentences.append("Run the evaluation again with the same out= to retry the failed rows")
+    elif cut < len(errors):
+        sentences.append("With out= the next run would retry only the failed rows")
+    if cut and is_stored:
+        sentences.append(
+            "Cut replies need a larger max_out_len in the configuration and another out=: this file contains answers "
+            "within the old limit"
+        )
+    elif cut:
+        sentences.append("Cut replies need a larger max_out_len in the configuration")
+    return ". ".join(sentences)
+
+
+def _listed_rows(rows: list[int]) -> str:
+    """Return the numbers of rows, such as `row 3` or `rows 3, 4, 5 and 20 more`."""
     if len(rows) == 1:
         return f"row {rows[0]}"
     more = ""

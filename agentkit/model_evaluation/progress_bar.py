@@ -1,4 +1,4 @@
-"""How an evaluation shows how far it is: a bar on stderr, or a function of yours."""
+"""Display of the progress of an evaluation: a bar on stderr, or a custom function."""
 
 from __future__ import annotations
 
@@ -16,10 +16,15 @@ OnProgress: TypeAlias = Callable[[EvaluationProgress], object]
 
 @contextmanager
 def progress_listener(progress: bool | OnProgress, total: int) -> Iterator[OnProgress | None]:
-    """Return what is called after every one of so many rows, while the block runs.
+    """Return the function to call after each row, or None without a display.
+
+    Args:
+        progress: True for a bar, False for none, or a function.
+        total: Number of rows.
 
     Raises:
-        AgentDefinitionError: A bar is wanted and `rich` is not installed, or it is neither a bool nor a function.
+        AgentDefinitionError: `progress` is True and `rich` is not installed, or `progress` is neither a bool nor a
+            function.
     """
     if callable(progress):
         yield progress
@@ -29,17 +34,17 @@ def progress_listener(progress: bool | OnProgress, total: int) -> Iterator[OnPro
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
         except ImportError as error:
             raise AgentDefinitionError(
-                "progress=True draws a bar with rich: pip install 'agentkit-prompt-tree[cli]', or give a function"
+                "progress=True needs rich: pip install 'agentkit-prompt-tree[cli]', or pass a function"
             ) from error
         console = Console(stderr=True)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-            task = bar.add_task("asking", total=total)
+            task = bar.add_task("rows", total=total)
 
             def show(now: EvaluationProgress) -> None:
-                text = "asking"
+                text = "rows"
                 if now.failed:
-                    text = f"asking ({now.failed} failed)"
+                    text = f"rows ({now.failed} failed)"
                 bar.update(task, description=text, completed=now.done, total=now.total)
 
             yield show

@@ -1,4 +1,4 @@
-"""How a model is asked for one prompt of an evaluation: by messages, by plain text, or to score a text."""
+"""`PromptSender`: sends the prompts of an evaluation to a model, as messages, as text, or as a text to score."""
 
 from __future__ import annotations
 
@@ -29,48 +29,50 @@ from agentkit_prompts.tree.layers import Layers
 __all__ = ["MetaTemplateLike", "PromptSender", "TextModel"]
 
 MetaTemplateLike: TypeAlias = MetaParser | Mapping[str, Any] | Sequence[Mapping[str, Any]]
-"""A meta template, or the configuration of one."""
+"""A meta template, or its configuration."""
 
 _LAYERS = Layers()
 _NO_INPUT = UserInput("")
-_MAX_KNOWN = 256
+_MAX_CONVERSATIONS = 256
+"""Maximum number of cached conversations."""
+_SAMPLING = ("temperature", "top_p", "top_k")
 _NOT_OFFLINE = (
-    ". `offline` scores nothing: name a server of completions, as in --model http://localhost:8000/v1#NAME, with it"
+    ". `offline` cannot score texts: pass a completions server too, such as --model http://localhost:8000/v1#NAME"
 )
 
 
 @runtime_checkable
 class TextModel(Protocol):
-    """A model that takes plain text, such as a `CompletionModel`."""
+    """A model that accepts plain text, such as a `CompletionModel`."""
 
     chat_template: ChatTemplate
 
     @property
     def stop_words(self) -> Sequence[str]:
-        """What ends its replies."""
+        """Stop words of the replies."""
         ...
 
     async def complete(self, text: str) -> Reply:
-        """Send a text as it is, and return how the model goes on."""
+        """Send a text without a chat template, and return the completion."""
         ...
 
     async def score(self, text: str) -> TextScore:
-        """Return how likely the model finds each token of a text."""
+        """Return the log probability of each token of a text."""
         ...
 
 
 class PromptSender:
-    """Asks one model for the prompts of one evaluation.
+    """Sends the prompts of one evaluation to one model.
 
     Args:
         icl: The evaluation.
         model: The model.
-        meta: How the prompts are written for it, where that is not left to the model.
-        settings: How it is to answer, in the place of what the inferencer says.
+        meta: Meta template that writes the prompts; None for the default of the model.
+        settings: Settings that replace the settings of the inferencer.
 
     Raises:
-        InContextError: The model cannot be asked like that.
-        AgentDefinitionError: It cannot do one of the settings.
+        InContextError: The model does not support the inferencer or the meta template.
+        AgentDefinitionError: The model does not support a setting.
     """
 
     def __init__(self, icl: InContext, model: Model, meta: MetaTemplateLike | None, settings: ModelSettings) -> None:
@@ -78,21 +80,17 @@ class PromptSender:
         self.inferencer = icl.inferencer
         if self.inferencer.name not in ASKED:
             raise InContextError(
-                f"{self.inferencer.name} is built here and not run; run are {', '.join(ASKED)}. "
-                "`InContext.prompts` are its prompts",
+                f"{self.inferencer.name} builds prompts only; inferencers that can run: {', '.join(ASKED)}. "
+                "`InContext.prompts` returns the prompts",
                 name="inferencer",
                 value=self.inferencer.name,
             )
         self._scores = self.inferencer.asks in ("ppl", "ll")
-        if self._scores and (unused := _reply_settings(settings)):
-            pronoun = "them"
-            if len(unused) == 1:
-                pronoun = "it"
+        if self._scores and (unused := ", ".join(_reply_settings(settings))):
             raise InContextError(
-                f"settings: {', '.join(unused)}: {self.inferencer.name} scores texts and generates nothing; leave "
-                f"{pronoun} out",
+                f"settings: {self.inferencer.name} scores texts and generates nothing; remove {unused}",
                 name="settings",
-                value=", ".join(unused),
+                value=unused,
             )
         self._template = _template(model, meta, self.inferencer)
         self.is_text = not isinstance(self._template, ApiMetaTemplate)
@@ -102,127 +100,133 @@ class PromptSender:
         self.model = model
         if self.settings != NO_SETTINGS:
             self.model = with_settings(model, self.settings)
-        self._turns: dict[int, Model] = {}
-        self._known: dict[tuple[tuple[str, str, int], ...], Conversation] = {}
+        self._models: dict[int, Model] = {}
+        """Models with the maximum length of a turn, by turn."""
+        self._conversations: dict[tuple[tuple[str, str, int], ...], Conversation] = {}
 
     @property
     def sent_settings(self) -> ModelSettings:
-        """How the model is to answer, those settings included that it was made with."""
-        sent = getattr(self.model, "settings", None)
-        if not isinstance(sent, ModelSettings):
-            sent = self.settings
+        """Settings of the requests, including the settings of the model."""
+        settings = getattr(self.model, "settings", None)
+        if not isinstance(settings, ModelSettings):
+            settings = self.settings
         if self._scores:
-            sent = ModelSettings(extra=sent.extra)
-        return sent
+            return ModelSettings(extra=settings.extra)
+        return settings
 
     @property
     def shown_settings(self) -> str:
-        """How the model is to answer, for people: its settings, and what its chat template and its kind bring."""
-        template = None
-        if isinstance(self.model, TextModel):
-            template = self.model.chat_template
-        own = {name: getattr(template, name, None) for name in ("temperature", "top_p", "top_k", "repetition_penalty")}
-        sent = self.sent_settings
-        shown = []
-        if sent != NO_SETTINGS:
-            shown.append(repr(sent).removeprefix("ModelSettings(").removesuffix(")"))
+        """Settings of the requests as text: the settings of the model, its chat template and its defaults."""
+        settings = self.sent_settings
+        shown: list[str] = []
+        if settings != NO_SETTINGS:
+            shown.append(repr(settings).removeprefix("ModelSettings(").removesuffix(")"))
         if self._scores:
-            return ", ".join(["log probabilities of texts; of each one token is written and not read", *shown])
+            return ", ".join(["log probabilities of texts; one token per text is generated and ignored", *shown])
+        of_template = self._template_settings()
         shown += [
             f"{name}={value!r} (chat template)"
-            for name, value in own.items()
-            if value is not None and getattr(sent, name, sent.extra.get(name)) is None
+            for name, value in of_template.items()
+            if getattr(settings, name, settings.extra.get(name)) is None
         ]
-        most = getattr(self.model, "default_max_tokens", None)
-        if most is not None and sent.max_tokens is None and "max_tokens" not in sent.extra:
-            shown.append(f"max_tokens={most} (default)")
-        if sent.temperature is None and own["temperature"] is None:
-            shown.append("temperature as its endpoint has it")
-        return ", ".join(shown) or "no settings"
+        default = getattr(self.model, "default_max_tokens", None)
+        if default is not None and settings.max_tokens is None and "max_tokens" not in settings.extra:
+            shown.append(f"max_tokens={default} (default)")
+        if settings.temperature is None and "temperature" not in of_template:
+            shown.append("temperature of the endpoint")
+        return ", ".join(shown)
+
+    def _template_settings(self) -> dict[str, Any]:
+        """Return the sampling settings of the chat template."""
+        if not isinstance(self.model, TextModel):
+            return {}
+        values = {name: getattr(self.model.chat_template, name, None) for name in (*_SAMPLING, "repetition_penalty")}
+        return {name: value for name, value in values.items() if value is not None}
 
     def write(self, prompt: Any) -> Any:
-        """Return what is sent for a prompt: text, or messages as dicts with role and content."""
+        """Return the content of a request: text, or messages as dicts with role and content."""
         if self.is_text:
             return self.icl.written(prompt, self._template)
         return chat_messages(self.icl.written(prompt, self._template))
 
     def shown(self, prompt: Any) -> Any:
-        """Return what the endpoint reads of a prompt: text, with its chat template where there is one, or messages."""
-        sent = self.write(prompt)
+        """Return the content that the endpoint receives: text, written by the chat template if any, or messages."""
+        content = self.write(prompt)
         if self.is_text or self._prompt is None:
-            return sent
-        return self._prompt(self._composition(sent))
+            return content
+        return self._prompt(self._composition(content))
 
     @property
     def _prompt(self) -> Callable[[Composition], str] | None:
-        """What writes messages as the text of a local model; None where the endpoint takes messages."""
+        """Function that writes messages as text for a local model; None if the endpoint accepts messages."""
         if not isinstance(self.model, TextModel):
             return None
         return getattr(self.model, "prompt", None)
 
     @property
     def template_digest(self) -> str | None:
-        """What tells one chat template around the messages from another; None where the endpoint has its own."""
+        """Digest of the chat template that writes the messages; None if the endpoint writes them itself."""
         if self.is_text or self._prompt is None:
             return None
         roles = ("system", "user", "assistant", "user")
-        # Some templates have no place for a system message.
-        for talk in (roles, roles[1:]):
+        # Some templates refuse a system message.
+        for conversation in (roles, roles[1:]):
             with suppress(ChatTemplateError):
-                text = self._prompt(self._composition([{"role": role, "content": role} for role in talk]))
+                text = self._prompt(self._composition([{"role": role, "content": role} for role in conversation]))
                 return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
         return None
 
-    async def ask(self, sent: Any, turn: int) -> Reply:
-        """Return the reply to what `write` returned."""
+    async def request(self, content: Any, turn: int) -> Reply:
+        """Send the content that `write` returned, and return the reply."""
         model = self._model_of_turn(turn)
         if self.is_text:
-            return await cast(TextModel, model).complete(sent)
-        return await model.request(self._composition(sent))
+            return await cast(TextModel, model).complete(content)
+        return await model.request(self._composition(content))
 
     async def score(self, text: str) -> TextScore:
-        """Return how likely the model finds a text."""
+        """Return the log probabilities of a text."""
         return await cast(TextModel, self.model).score(text)
 
     def _composition(self, messages: Sequence[Mapping[str, Any]]) -> Composition:
-        """Return the messages as every model takes them: the last of a user as its input, those before as history."""
-        last, read = messages[-1], self._history(messages[:-1])
+        """Return messages as a composition: the last message of a user is the input, earlier messages are history."""
+        last, history = messages[-1], self._history(messages[:-1])
         content = last["content"]
         if last["role"] == "user" and content and len(last) == 2:
             if not isinstance(content, str):
                 content = list(to_messages([last])[0].parts)
-            return compose(_LAYERS, PromptContext(user_input=UserInput(content), conversation=read))
-        return compose(_LAYERS, PromptContext(user_input=_NO_INPUT, conversation=[*read, *to_messages([last])]))
+            return compose(_LAYERS, PromptContext(user_input=UserInput(content), conversation=history))
+        return compose(_LAYERS, PromptContext(user_input=_NO_INPUT, conversation=[*history, *to_messages([last])]))
 
     def _history(self, messages: Sequence[Mapping[str, Any]]) -> Conversation:
-        """Return messages as a conversation; worked examples are the same for many rows."""
+        """Return messages as a conversation, cached because many rows have the same worked examples."""
         key = tuple([(message["role"], message["content"], len(message)) for message in messages])
         try:
-            found = self._known.get(key)
+            conversation = self._conversations.get(key)
         except TypeError:
-            # Messages with media have no hash, and are not repeated.
+            # Messages with media cannot be hashed and are not repeated.
             return Conversation(to_messages(messages))
-        if found is None:
-            found = Conversation(to_messages(messages))
-            if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()
+        if conversation is None:
+            conversation = Conversation(to_messages(messages))
+            if len(self._conversations) >= _MAX_CONVERSATIONS:
+                self._conversations.clear()
+            # The key contains only role and content, so messages with more fields are not cached.
             if all(size == 2 for *_, size in key):
-                self._known[key] = found
-        return found
+                self._conversations[key] = conversation
+        return conversation
 
     def _model_of_turn(self, turn: int) -> Model:
-        """Return the model with the length that an answer of a turn may have."""
+        """Return the model with the maximum length of the answer of a turn."""
         lengths = self.inferencer.max_out_len
         if not isinstance(lengths, list | tuple):
             return self.model
-        if turn not in self._turns:
+        if turn not in self._models:
             length = lengths[min(turn, len(lengths) - 1)]
-            self._turns[turn] = with_settings(self.model, ModelSettings(max_tokens=length))
-        return self._turns[turn]
+            self._models[turn] = with_settings(self.model, ModelSettings(max_tokens=length))
+        return self._models[turn]
 
 
 def _template(model: Model, meta: MetaTemplateLike | None, inferencer: Inferencer) -> MetaParser | ChatTemplate:
-    """Return what writes the prompts, and refuse a model that cannot take what it writes."""
+    """Return the template that writes the prompts; refuse a model that does not accept its prompts."""
     is_text = isinstance(model, TextModel)
     scores = inferencer.asks in ("ppl", "ll")
     if scores and not callable(getattr(model, "score", None)):
@@ -231,12 +235,12 @@ def _template(model: Model, meta: MetaTemplateLike | None, inferencer: Inference
         return _default_template(model, takes_text=is_text or scores, scores=scores)
     template = _checked_template(meta, takes_text=is_text or scores)
     if isinstance(template, ApiMetaTemplate) and scores:
-        text = f"{inferencer.name} scores texts: give a MetaTemplate, which writes one"
+        text = f"{inferencer.name} scores texts: pass a MetaTemplate, which writes text"
         raise InContextError(text, name="meta_template", value="ApiMetaTemplate")
     if isinstance(template, MetaTemplate) and not is_text and not scores:
         raise InContextError(
-            f"a MetaTemplate writes text, and the model {model.name!r} ({type(model).__name__}) takes messages: "
-            "give an ApiMetaTemplate, or a CompletionModel",
+            f"a MetaTemplate writes text, and the model {model.name!r} ({type(model).__name__}) accepts messages: "
+            "pass an ApiMetaTemplate, or a CompletionModel",
             name="meta_template",
             value="MetaTemplate",
         )
@@ -249,7 +253,7 @@ def _no_score_error(inferencer: Inferencer, model: Model) -> InContextError:
         advice = _NOT_OFFLINE
     return InContextError(
         f"{inferencer.name} scores texts by their log probabilities, and the model {model.name!r} "
-        f"({type(model).__name__}) gives none: take a CompletionModel whose endpoint knows `echo` and "
+        f"({type(model).__name__}) returns none: use a CompletionModel whose endpoint supports `echo` and "
         f"`logprobs`; on the command line, --chat-template NAME, or `base`{advice}",
         name="model",
         value=model.name,
@@ -257,13 +261,13 @@ def _no_score_error(inferencer: Inferencer, model: Model) -> InContextError:
 
 
 def _default_template(model: Model, *, takes_text: bool, scores: bool) -> MetaParser | ChatTemplate:
-    """Return what writes the prompts for a model without a meta template."""
+    """Return the template that writes the prompts without a meta template."""
     if not takes_text:
         return ApiMetaTemplate(CHAT_META)
     template: Any = getattr(model, "chat_template", None)
     if template is None or getattr(template, "capability", "chat") == "completion":
         return MetaTemplate()
-    # Scoring needs the whole text; for a reply the messages are enough, and the model writes them.
+    # Scoring needs the whole text; for a reply the model writes the messages as text itself.
     if scores:
         return cast("ChatTemplate", template)
     return ApiMetaTemplate(CHAT_META)
@@ -278,58 +282,73 @@ def _checked_template(meta: MetaTemplateLike, *, takes_text: bool) -> MetaParser
         return ApiMetaTemplate(meta)
     raise InContextError(
         f"meta_template: expected the dict of a meta template, MetaTemplate or ApiMetaTemplate, got "
-        f"{type(meta).__name__}; the chat template of a local model is given to CompletionModel",
+        f"{type(meta).__name__}; pass the chat template of a local model to CompletionModel",
         name="meta_template",
         value=type(meta).__name__,
     )
 
 
 def _reply_settings(settings: ModelSettings) -> list[str]:
-    """Return what settings choose for a reply, as `name=value`."""
-    about_the_request = ("headers", "timeout", "extra")
-    return [f"{name}={value!r}" for name, value in explicit_settings(settings).items() if name not in about_the_request]
+    """Return the settings that only affect a generated reply, as `name=value`."""
+    others = ("headers", "timeout", "extra")
+    return [f"{name}={value!r}" for name, value in explicit_settings(settings).items() if name not in others]
 
 
 def _without_sampling(settings: ModelSettings, icl: InContext, model: Model) -> ModelSettings:
-    """Return settings without sampling for a model of plain text whose sampling nobody chose, as the suites have it."""
-    chosen = (settings, getattr(model, "settings", NO_SETTINGS))
-    names = ("temperature", "top_p", "top_k")
-    is_chosen = any(getattr(one, name, None) is not None for one in chosen for name in names)
-    is_chosen = is_chosen or icl.inferencer.generation_kwargs.get("do_sample") is True
-    takes_text = isinstance(model, TextModel) and callable(getattr(model, "with_settings", None))
-    if is_chosen or not takes_text or icl.inferencer.asks in ("ppl", "ll"):
+    """Return settings with temperature 0 for a model that accepts text, unless sampling is configured.
+
+    Without sampling settings the evaluation suites decode greedily.
+    """
+    accepts_text = isinstance(model, TextModel) and callable(getattr(model, "with_settings", None))
+    if not accepts_text or icl.inferencer.asks in ("ppl", "ll"):
         return settings
+    if icl.inferencer.generation_kwargs.get("do_sample") is True:
+        return settings
+    for sources in (settings, getattr(model, "settings", NO_SETTINGS)):
+        if any(getattr(sources, name, None) is not None for name in _SAMPLING):
+            return settings
     return replace(settings, temperature=0.0)
 
 
 def _inferencer_settings(inferencer: Inferencer, model: Model, template: MetaParser | ChatTemplate) -> ModelSettings:
-    """Return how the model is to answer, as inferencer and meta template ask for."""
+    """Return the settings of the inferencer and the meta template."""
     if inferencer.asks in ("ppl", "ll"):
         return NO_SETTINGS
-    sampling = dict(inferencer.generation_kwargs)
-    if sampling.pop("do_sample", True) is False:
-        sampling["temperature"] = 0.0
-    # A list has a length for each turn, and each turn sets its own.
+    values = dict(inferencer.generation_kwargs)
+    if values.pop("do_sample", True) is False:
+        values["temperature"] = 0.0
+    # A list contains a length for each turn, which `_model_of_turn` sets.
     if isinstance(inferencer.max_out_len, int):
-        sampling["max_tokens"] = inferencer.max_out_len
+        values["max_tokens"] = inferencer.max_out_len
     extra: dict[str, Any] = {}
     if inferencer.min_out_len is not None:
         extra["min_tokens"] = inferencer.min_out_len
     stop = [*inferencer.stopping_criteria]
     if isinstance(template, MetaParser):
-        ends = _as_tuple(template.eos_token_id)
-        stop += getattr(template, "stop_words", None) or [end for end in ends if isinstance(end, str)]
-        if ids := [end for end in ends if isinstance(end, int)]:
+        stop_words, ids = _ends(template)
+        stop += stop_words
+        if ids:
             extra["stop_token_ids"] = ids
     if stop:
-        # Settings replace the stop words of the model, so its own are repeated.
-        own = getattr(model, "stop_words", None) or getattr(getattr(model, "settings", None), "stop", None)
-        stop = [*dict.fromkeys((*stop, *_as_tuple(own)))]
-    return ModelSettings(stop=stop or None, extra=extra, **sampling)
+        # Settings replace the stop words of the model, so these are repeated.
+        stop = [*dict.fromkeys((*stop, *_stop_words(model)))]
+    return ModelSettings(stop=stop or None, extra=extra, **values)
+
+
+def _ends(template: MetaParser) -> tuple[list[str], list[int]]:
+    """Return the stop words and the stop token ids of a meta template."""
+    ends = _as_tuple(template.eos_token_id)
+    stop_words = getattr(template, "stop_words", None) or [end for end in ends if isinstance(end, str)]
+    return stop_words, [end for end in ends if isinstance(end, int)]
+
+
+def _stop_words(model: Model) -> tuple[str, ...]:
+    stop_words = getattr(model, "stop_words", None)
+    return _as_tuple(stop_words or getattr(getattr(model, "settings", None), "stop", None))
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:
-    """Return one value, several or none as a tuple."""
+    """Return a value, a sequence or None as a tuple."""
     if value is None:
         return ()
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Rows of a dataset from files: JSON lines, JSON or CSV, one file for each split."""
+"""Reader of dataset rows from files: JSON lines, JSON or CSV, one file per split."""
 
 from __future__ import annotations
 
@@ -20,39 +20,43 @@ __all__ = ["load_rows"]
 
 _Rows = list[dict[str, Any]]
 _MAX_FILE = 2_000_000_000
-"""Bytes of one file."""
+"""Maximum bytes of one file."""
 _MAX_NAMED = 5
 _MAX_PROBLEMS = 1_000
 _MAX_SHOWN = 300
 
 
 def load_rows(path: str | os.PathLike[str], *, root: Path | None = None) -> _Rows | dict[str, _Rows]:
-    """Return the rows of a file, or those of each split.
+    """Return the rows of a file, or the rows of each split.
 
     Args:
-        path: A file with a row on each line (`.jsonl`), a list of rows (`.json`) or a row of column names and then rows
-            (`.csv`, `.tsv`; every value is text). A `.json` file may be an object of splits by name, and a folder is
-            one split for each such file, named as the file is.
-        root: The folder that all files have to lie in, links followed; it has none in its own path.
+        path: A file with one row per line (`.jsonl`), with a list of rows (`.json`), or with a header and rows (`.csv`,
+            `.tsv`; every value is text). A `.json` file may also contain an object of splits by name. In a folder each
+            file is a split with the name of the file.
+        root: Folder that must contain all files after links are resolved; a path without links.
 
     Raises:
-        InContextError: It cannot be read, or something in it is no row: names the lines.
+        InContextError: A file cannot be read, or contains invalid rows; names the lines.
     """
-    home = Path(path)
-    if is_folder(home):
-        files = sorted(file for file in home.iterdir() if file.suffix.lower() in _READERS)
-        twice = sorted({file.stem for file in files if sum(other.stem == file.stem for other in files) > 1})
-        if twice:
-            text = f"{home}: there are several files of the split {', '.join(twice)}"
-            raise InContextError(text, path=str(home), name=", ".join(twice))
-        if not files:
-            text = f"{home}: there is no file of rows in it; expected {', '.join(_READERS)}"
-            raise InContextError(text, path=str(home))
-        return {file.stem: _checked_rows(_read(file, root), str(file)) for file in files}
-    found = _read(home, root)
-    if isinstance(found, dict):
-        return {name: _checked_rows(rows, f"{home}: split {name!r}") for name, rows in found.items()}
-    return _checked_rows(found, str(home))
+    source = Path(path)
+    if is_folder(source):
+        return {file.stem: _checked_rows(_read(file, root), str(file)) for file in _split_files(source)}
+    data = _read(source, root)
+    if isinstance(data, dict):
+        return {name: _checked_rows(rows, f"{source}: split {name!r}") for name, rows in data.items()}
+    return _checked_rows(data, str(source))
+
+
+def _split_files(folder: Path) -> list[Path]:
+    """Return the files of the splits in a folder."""
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in _READERS)
+    if not files:
+        text = f"{folder}: no file of rows in the folder; expected {', '.join(_READERS)}"
+        raise InContextError(text, path=str(folder))
+    twice = ", ".join(sorted([name for name, count in Counter(file.stem for file in files).items() if count > 1]))
+    if twice:
+        raise InContextError(f"{folder}: several files of the split {twice}", path=str(folder), name=twice)
+    return files
 
 
 def _read(file: Path, root: Path | None) -> Any:
@@ -83,7 +87,7 @@ def _checked_rows(rows: Any, where: str) -> _Rows:
     if wrong:
         raise _file_error(where, wrong, "expected objects with a value for each column: ")
     if not rows:
-        raise InContextError(f"{where}: there are no rows in it", path=where, name="rows")
+        raise InContextError(f"{where}: no rows", path=where, name="rows")
     return rows
 
 
@@ -119,19 +123,19 @@ def _json_data(text: str) -> Any:
     """Return JSON data.
 
     Raises:
-        ValueError: It is not JSON, or an object in it has a name twice.
+        ValueError: The text is not JSON, or an object contains a duplicate name.
     """
-    found = from_json(text)
-    # If there are as many colons as names, no name was lost.
-    if not isinstance(found, dict) or text.count(":") > len(found):
+    data = from_json(text)
+    # As many names as colons: no name is a duplicate.
+    if not isinstance(data, dict) or text.count(":") > len(data):
         json.loads(text, object_pairs_hook=_check_names)
-    return found
+    return data
 
 
 def _check_names(pairs: list[tuple[str, Any]]) -> None:
     if len({name for name, _ in pairs}) < len(pairs):
         twice = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
-        raise ValueError(f"{_joined_list(twice, ', ')} is there twice, with one value lost")
+        raise ValueError(f"duplicate name {_joined_list(twice, ', ')}, with one value lost")
 
 
 def _table_rows(text: str, file: Path) -> _Rows:
@@ -148,7 +152,7 @@ def _table_rows(text: str, file: Path) -> _Rows:
             if len(cells) == len(names):
                 rows.append(dict(zip(names, cells, strict=True)))
             elif cells:
-                text = f"line {reader.line_num} has {len(cells)} cells, and there are {len(names)} columns"
+                text = f"line {reader.line_num} has {len(cells)} cells, expected {len(names)}"
                 wrong.append((f"line {reader.line_num}", text))
     except csv.Error as error:
         wrong.append((f"line {reader.line_num}", f"line {reader.line_num}: {error}"))
@@ -158,13 +162,13 @@ def _table_rows(text: str, file: Path) -> _Rows:
 
 
 def _column_problems(names: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield the problems of the names of columns."""
+    """Yield the problems of column names."""
     unnamed = [str(number) for number, name in enumerate(names, 1) if not name.strip()]
     if unnamed:
         yield f"column {unnamed[0]}", f"column {_joined_list(unnamed, ', ')} has no name"
     twice = sorted([name for name, count in Counter(names).items() if count > 1 and name.strip()])
     if twice:
-        yield f"column {twice[0][:_MAX_SHOWN]}", f"several columns are called {_joined_list(twice, ', ')}"
+        yield f"column {twice[0][:_MAX_SHOWN]}", f"several columns have the name {_joined_list(twice, ', ')}"
 
 
 def _file_error(path: str, problems: list[tuple[str, str]], expected: str = "") -> InContextError:

@@ -1,4 +1,4 @@
-"""How a shipped configuration compares answers: its `eval_cfg`, as far as the scores here do the same."""
+"""Conversion of the `eval_cfg` of a shipped configuration to an equivalent score."""
 
 from __future__ import annotations
 
@@ -31,59 +31,59 @@ _EVALUATORS = (*_ACCURACY, "EMEvaluator", "Gsm8kEvaluator")
 _NUMBERS: Mapping[str | None, Reading] = {None: whole_text, "gsm8k_postprocess": last_number}
 _GOLDS: Mapping[str | None, Reading] = {**_NUMBERS, "gsm8k_dataset_postprocess": gold_number}
 _UNSUPPORTED = {
-    "match_answer_pattern": "takes the first match of a pattern of its own",
+    "match_answer_pattern": "takes the first match of a custom pattern",
     "first_option_postprocess": "tries some fifty phrases in turn",
 }
-"""What is refused, with how it finds a letter; `choice` finds the same in most answers."""
+"""Unsupported postprocessors and their search for a letter; for most answers `choice` finds the same letter."""
 _POSTPROCESSORS = (*_CHOICES, "gsm8k_postprocess", "gsm8k_dataset_postprocess", *_UNSUPPORTED)
-_LIKE = 0.88
-"""How like a name another has to be: all of these end in the same word."""
-_OFF = "score='none' asks the rows without scoring them"
+_MIN_SIMILARITY = 0.88
+"""Minimum similarity of a suggested name, high because all names end in the same word."""
+_OFF = "score='none' stores the answers without scores"
 
 
 def score_of_rows(score: Score | str | None, eval_cfg: object, icl: InContext, rows: Sequence[Row]) -> Score | None:
-    """Return how the answers of rows are compared: as asked for, as an `eval_cfg` asks for, or of labels exactly.
+    """Return the score of an evaluation: `score`, else the score of `eval_cfg`, else exact match of labels.
 
     Raises:
-        InContextError: The score is unknown, no row has a true answer, or one cannot be compared with.
+        InContextError: The score is unknown, no row has a true answer, or a true answer is invalid for the score.
     """
-    found = score_of(score)
+    function = score_of(score)
     if score == "none":
         return None
-    if found is None:
-        found = score_of_cfg(eval_cfg)
-    if found is None and icl.mode == "ppl":
-        found = exact_match
-    if found is None or not len(rows):
-        return found
+    if function is None:
+        function = score_of_cfg(eval_cfg)
+    if function is None and icl.mode == "ppl":
+        function = exact_match
+    if function is None or not len(rows):
+        return function
     column = _answer_column(icl, rows)
-    # A function of the caller decides itself what it compares; a dialogue has a list of true answers.
-    is_ours = found in (choice_match, numeric_match) or isinstance(found, ShippedScore)
-    if is_ours and icl.inferencer.mode is None:
+    # A custom function may accept any true answer; a dialogue has a list of true answers.
+    is_checked = function in (choice_match, numeric_match) or isinstance(function, ShippedScore)
+    if is_checked and icl.inferencer.mode is None:
         for number, row in enumerate(rows):
-            _check_gold(found, number, row.get(column))
-    return found
+            _check_gold(function, number, row.get(column))
+    return function
 
 
 def _answer_column(icl: InContext, rows: Sequence[Row]) -> str:
-    """Return the column of the true answers; warn of rows without one."""
+    """Return the column of the true answers; warn of rows without a true answer."""
     column = icl.reader.output_column
     if column is None:
-        text = f"reader_cfg has no output_column, so nothing can be scored; name it; {_OFF}"
+        text = f"reader_cfg: output_column is missing, so that answers cannot be scored; set output_column; {_OFF}"
         raise InContextError(text, name="reader_cfg.output_column")
-    without = [number for number, row in enumerate(rows) if row.get(column) is None]
-    if len(without) == len(rows):
+    missing = [number for number, row in enumerate(rows) if row.get(column) is None]
+    if len(missing) == len(rows):
         split = icl.reader.test_split
-        text = f"no row of {split} has a column {column!r}, so nothing can be scored; {_OFF}"
+        text = f"no row of {split} has a column {column!r}, so that answers cannot be scored; {_OFF}"
         raise InContextError(text, path=split, name=column)
-    if without:
-        some = f"{len(without)} of {len(rows)} rows have no {column!r} (the first is row {without[0]})"
-        warn(InContextWarning(f"{some}; they are asked and not scored", name=column))
+    if missing:
+        text = f"{len(missing)} of {len(rows)} rows have no {column!r} (the first is row {missing[0]})"
+        warn(InContextWarning(f"{text}; their answers are not scored", name=column))
     return column
 
 
 def _check_gold(score: Score, number: int, gold: Any) -> None:
-    """Refuse a true answer with which nothing can be compared, before the row is asked."""
+    """Refuse an invalid true answer before the first request."""
     try:
         if gold is not None:
             score("", gold)
@@ -92,34 +92,33 @@ def _check_gold(score: Score, number: int, gold: Any) -> None:
 
 
 def score_of_cfg(eval_cfg: object) -> Score | None:
-    """Return the score that an `eval_cfg` asks for; None without one.
+    """Return the score that is equivalent to an `eval_cfg`; None without an `eval_cfg`.
 
     Raises:
-        InContextError: Nothing here scores like that.
+        InContextError: No score is equivalent to the `eval_cfg`.
     """
     if not isinstance(eval_cfg, Mapping) or not eval_cfg:
         return None
-    named = _EvalCfg(
+    names = _EvalCfg(
         *(_type(eval_cfg.get(key)) for key in ("evaluator", "pred_postprocessor", "dataset_postprocessor"))
     )
-    is_plain = named.answers is None and named.golds is None
-    if named.evaluator == "EMEvaluator" and is_plain:
-        return _general_match
-    if named.evaluator in _ACCURACY:
-        if is_plain:
-            return exact_match
-        if named.answers in _CHOICES and named.golds in (None, *_CHOICES):
-            return ShippedScore(
-                _letter(named.answers, eval_cfg["pred_postprocessor"]),
-                _letter(named.golds, eval_cfg.get("dataset_postprocessor")),
-            )
-    if named.evaluator == "Gsm8kEvaluator" and named.answers in _NUMBERS and named.golds in _GOLDS:
-        return ShippedScore(_NUMBERS[named.answers], _GOLDS[named.golds], is_number=True)
-    raise named.refusal()
+    score = None
+    if names.answers is None and names.golds is None:
+        score = _PLAIN_SCORES.get(names.evaluator)
+    elif names.evaluator in _ACCURACY and names.answers in _CHOICES and names.golds in (None, *_CHOICES):
+        return ShippedScore(
+            _letter(names.answers, eval_cfg["pred_postprocessor"]),
+            _letter(names.golds, eval_cfg.get("dataset_postprocessor")),
+        )
+    if names.evaluator == "Gsm8kEvaluator" and names.answers in _NUMBERS and names.golds in _GOLDS:
+        return ShippedScore(_NUMBERS[names.answers], _GOLDS[names.golds], is_number=True)
+    if score is None:
+        raise names.refusal()
+    return score
 
 
 class _EvalCfg(NamedTuple):
-    """The names in an `eval_cfg`; None for those that it does not have."""
+    """The names in an `eval_cfg`; None for missing names."""
 
     evaluator: str | None
     answers: str | None
@@ -128,37 +127,40 @@ class _EvalCfg(NamedTuple):
     """Postprocessor of the true answers."""
 
     def refusal(self) -> InContextError:
-        """Return the error for a combination that nothing here scores like."""
+        """Return the error of a combination without an equivalent score."""
         if self.answers in _UNSUPPORTED:
             return InContextError(
-                f"eval_cfg: {self.answers}: it {_UNSUPPORTED[self.answers]}, and that is not followed here; "
-                "score='choice' takes the last letter after words such as `the answer is`, so the two may differ where "
-                f"an answer names several; give score='choice', or a function; {_OFF}",
+                f"eval_cfg: {self.answers} is not supported: it {_UNSUPPORTED[self.answers]}; score='choice' takes the "
+                "last letter after words such as `the answer is`, so the scores may differ if an answer names several "
+                f"letters; pass score='choice', or a function; {_OFF}",
                 name="eval_cfg.pred_postprocessor",
                 value=self.answers,
             )
-        names = [name for name in self if name is not None]
-        meant = ""
-        if near := self._near():
-            meant = f"; did you mean {', '.join(map(repr, near))}?"
+        names = ", ".join([name for name in self if name is not None])
+        hint = ""
+        if suggestions := self._suggestions():
+            hint = f"; did you mean {', '.join(map(repr, suggestions))}?"
         return InContextError(
-            f"eval_cfg: {', '.join(names) or 'no evaluator'}: nothing here scores like that{meant}; give score= exact, "
-            f"choice or numeric, or a function; {_OFF}",
+            f"eval_cfg: {names or 'no evaluator'}: no equivalent score{hint}; pass score= exact, choice or numeric, or "
+            f"a function; {_OFF}",
             name="eval_cfg",
-            value=", ".join(names),
+            value=names,
         )
 
-    def _near(self) -> list[str]:
-        """Return the known names that are most like the unknown ones."""
-        near = []
-        for name, names in zip(self, (_EVALUATORS, _POSTPROCESSORS, _POSTPROCESSORS), strict=True):
-            if name is not None and name not in names and (other := similar(name, names, _LIKE)) is not None:
-                near.append(other)
-        return near
+    def _suggestions(self) -> list[str]:
+        """Return a known name for each unknown name that is similar."""
+        suggestions: list[str] = []
+        for name, known_names in zip(self, (_EVALUATORS, _POSTPROCESSORS, _POSTPROCESSORS), strict=True):
+            if name is None or name in known_names:
+                continue
+            suggestion = similar(name, known_names, _MIN_SIMILARITY)
+            if suggestion is not None:
+                suggestions.append(suggestion)
+        return suggestions
 
 
 def _letter(name: str | None, cfg: Any) -> Reading:
-    """Return how a postprocessor finds a letter."""
+    """Return the function with which a postprocessor finds a letter."""
     if name is None:
         return whole_text
     if name == "first_capital_postprocess":
@@ -173,7 +175,7 @@ def _letter(name: str | None, cfg: Any) -> Reading:
 
 
 def _type(cfg: object) -> str | None:
-    """Return the name of a type that a configuration names, as text or as a class."""
+    """Return the name of a type in a configuration, which is text or a class."""
     if cfg is None:
         return None
     kind = cfg
@@ -185,14 +187,19 @@ def _type(cfg: object) -> str | None:
 
 
 def _general_match(answer: str, gold: Any) -> float:
-    """Compare what stands before the first line end, comma or full stop, without punctuation and articles."""
+    """Return 1 if the texts up to the first line end, comma or full stop are equal, apart from punctuation."""
     golds = gold
     if not isinstance(gold, list | tuple):
         golds = (gold,)
-    return float(_general(answer) in {_general(str(one)) for one in golds})
+    return float(_general(answer) in {_general(str(item)) for item in golds})
 
 
 def _general(text: str) -> str:
+    """Return the first clause of a text, without punctuation and articles."""
     first = re.split(r"[\n.,]", text, maxsplit=1)[0]
     bare = re.sub(r"\b(?:a|an|the)\b", "", re.sub(r"[^\w\s]", "", first), flags=re.IGNORECASE)
     return " ".join(bare.split())
+
+
+_PLAIN_SCORES: Mapping[str | None, Score] = {"EMEvaluator": _general_match, **dict.fromkeys(_ACCURACY, exact_match)}
+"""Scores of evaluators without postprocessors."""

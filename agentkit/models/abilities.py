@@ -22,7 +22,7 @@ _ANY_MODE: tuple[OutputMode, ...] = ("prompted", "tool", "native")
 
 
 def fitted(model: Model, composition: Composition) -> Composition:
-    """Return the composition trimmed to what the model accepts; unchanged if the model has no method `fitted`.
+    """Return the part of a composition that the model accepts: the whole if the model has no method `fitted`.
 
     Raises:
         ModelRequestError: The model accepts no part of the composition.

@@ -67,7 +67,7 @@ class FallbackModel:
 
     @property
     def price(self) -> Price | None:
-        """Price of the most expensive model; None if a price is unknown. A reply contains the cost of its own model."""
+        """Price of the most expensive model; None if a price is unknown. A reply contains its actual cost."""
         prices: list[Price] = []
         for model in self.models:
             price = price_of(model)
@@ -92,7 +92,7 @@ class FallbackModel:
         return text_tokens_of(self.models[0])
 
     def fitted(self, composition: Composition) -> Composition:
-        """Return the composition trimmed to what the first model accepts. Raises the errors of that model."""
+        """Return the part of a composition that the first model accepts. Raises the errors of that model."""
         return fitted(self.models[0], composition)
 
     async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:

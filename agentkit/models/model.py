@@ -33,7 +33,7 @@ class Usage:
     def __add__(self, other: Usage) -> Usage:
         if self is NO_USAGE:
             return other
-        # If nothing was used, the cost is 0, although no price is known.
+        # The cost of no tokens is 0, also if the price is unknown.
         total = None
         if self.money is not None and other.money is not None:
             total = self.money + other.money
@@ -86,7 +86,7 @@ class Model(Protocol):
     """A language model or a substitute for a language model.
 
     Optional attributes: `with_settings`, a method that returns a copy with other `ModelSettings`; `fitted`, a method
-    that returns the composition trimmed to what the model accepts; `price`; and `output_modes`, the ways to request an
+    that returns the part of a composition that the model accepts; `price`; and `output_modes`, the ways to request an
     answer of a type, the preferred way first. A model without `output_modes` receives the schema in the prompt.
     """
 

@@ -88,7 +88,7 @@ class ModelName(NamedTuple):
         """Parse a name.
 
         Raises:
-            AgentDefinitionError: The name has no provider, an unknown one, or no model.
+            AgentDefinitionError: The provider is missing or unknown, or the model is missing.
         """
         if is_address(name):
             # The last `#` separates: an address may contain `#`, the name of a model may not.

@@ -35,12 +35,12 @@ class Price:
     output: _Dollars
     """Price of the reply."""
     cached: _Dollars | None = None
-    """Price of prompt tokens from the prompt cache of the endpoint; None if cached tokens cost the same as others."""
+    """Price of prompt tokens from the prompt cache of the endpoint; None if cached tokens cost the same."""
     long: tuple[CountOrZero, Price] | None = None
     """Tokens of the prompt above which the whole request has another price, and that price."""
 
     def of(self, usage: Usage) -> float:
-        """Return what a request cost, in US dollars."""
+        """Return the cost of a request in US dollars."""
         if self.long is not None and usage.input_tokens > self.long[0]:
             return self.long[1].of(usage)
         # Without a separate price, a cached token costs as much as any input token.

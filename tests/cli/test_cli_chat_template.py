@@ -192,7 +192,7 @@ def test_a_template_beside_an_agent_whose_model_takes_none_is_said_of_the_option
     agent_file(folder, name="openai:gpt-5-mini")
     done = command("chat", "--once", "Hi", "--agent", "shop.yaml", "--chat-template", "vicuna")
     assert done.stderr.startswith(
-        "agentkit: --chat-template: model 'openai:gpt-5-mini': a chat template is for a server"
+        "agentkit: --chat-template: model 'openai:gpt-5-mini': a chat template needs a server"
     )
 
 

@@ -86,7 +86,8 @@ def test_rows_are_named_with_their_splits(run: Run, sums: Path) -> None:
     assert (done.exit_code, json.loads(done.stdout)["datasets"][0]["score"]) == (0, 0.0), done.stderr
     (sums / "all.json").write_text('{"train": [{"question": "q", "answer": "a"}], "test": [{"question": "p"}]}')
     refused = run("eval", "sums.py", "-d", "few", "--rows", "all.json")
-    assert refused.exit_code == 1 and "no row of test has a column 'answer', so nothing can be scored" in refused.stderr
+    assert refused.exit_code == 1
+    assert "no row of test has a column 'answer', so that answers cannot be scored" in refused.stderr
     done = run("eval", "sums.py", "-d", "few", "--rows", "all.json", "--score", "none")
     assert done.exit_code == 0 and done.stdout.splitlines()[1].split()[3:5] == ["0", "none"]
 
@@ -140,7 +141,7 @@ def test_rows_that_could_not_be_asked_are_an_exit_code_and_the_others_stay(
     command = ("eval", "sums.py", "-d", "zero", "-m", "half", "--out", "out.jsonl", "--concurrency", "1")
     for _ in range(2):  # the second run asks the refused row alone
         done = run(*command)
-        assert done.exit_code == 1 and "1 of 2 rows could not be asked: row 1" in done.stderr
+        assert done.exit_code == 1 and "1 of 2 rows failed: row 1" in done.stderr
         assert done.stdout.splitlines()[1].split()[:5] == ["zero", "2", "1", "1", "1.0000"]
     server.on("half", good)
     done = run(*command)
@@ -156,7 +157,7 @@ def test_replies_that_were_cut_name_the_limit_and_another_file(
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     command = ("eval", "sums.py", "-d", "zero", "-m", "thinks", "--concurrency", "1")
     for options, after in (
-        (("--out", "out.jsonl"), " and another --out: this one holds answers within the old limit"),
+        (("--out", "out.jsonl"), " and another --out: this file contains answers within the old limit"),
         ((), ""),
     ):
         done = run(*command, *options)
@@ -167,7 +168,7 @@ def test_replies_that_were_cut_name_the_limit_and_another_file(
     (sums / "sums.py").write_text(own)
     server.on("thinks", answers(right))
     refused = run(*command, "--out", "out.jsonl")
-    assert refused.exit_code == 1 and "holds the answers of another evaluation" in refused.stderr
+    assert refused.exit_code == 1 and "contains the answers of another evaluation" in refused.stderr
     assert run(*command, "--out", "other.jsonl").exit_code == 0
 
 
@@ -179,7 +180,8 @@ def test_labels_are_scored_by_a_model_of_raw_completions(
     refused = run("eval", "mood.yaml")
     assert refused.exit_code == 1 and "log probabilities" in refused.stderr
     refused = run("eval", "mood.yaml", "--model", "offline", "--chat-template", "base")
-    assert "`offline` scores nothing: name a server of completions, as in --model http://localhost:" in refused.stderr
+    advice = "`offline` cannot score texts: pass a completions server too, such as --model http://localhost:"
+    assert advice in refused.stderr
     server.on("ppl", likely(lambda token, before: -0.1 if (token == " good") == ("laugh" in before) else -3.0))
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     done = run("eval", "mood.yaml", "--model", "ppl", "--chat-template", "base", "--json")
@@ -289,7 +291,7 @@ def test_an_unknown_evaluator_ends_it_and_none_at_all_is_reported(run: Run, sums
     (sums / "odd.py").write_text(SUMS.replace("AccEvaluator", "MATHEvaluator"))
     done = run("eval", "odd.py")
     assert done.exit_code == 1 and done.stdout == ""
-    assert done.stderr.count("give --score exact, choice or numeric; --score none asks the rows") == 2
+    assert done.stderr.count("pass --score exact, choice or numeric; --score none stores the answers") == 2
     (sums / "bare.py").write_text(SUMS.replace("eval_cfg=dict(evaluator=dict(type=AccEvaluator))", ""))
     done = run("eval", "bare.py", "-d", "zero")
     assert done.exit_code == 0 and "zero: there is no eval_cfg, so nothing is scored" in done.stderr
@@ -358,7 +360,7 @@ def test_a_try_that_got_no_answer_does_not_claim_the_file(run: Run, sums: Path, 
     kept = (sums / "answers.jsonl").read_text().splitlines()
     assert len(kept) == 3 and '"there"' in kept[0]
     done = run(*ask, f"{server.url}#other")
-    assert done.exit_code == 1 and "holds the answers of another evaluation: model was 'there'" in done.stderr
+    assert done.exit_code == 1 and "contains the answers of another evaluation: model was 'there'" in done.stderr
 
 
 def test_rows_are_read_from_path_and_name(run: Run, sums: Path) -> None:
@@ -423,7 +425,7 @@ def test_what_scores_texts_names_the_token_that_is_written_and_not_read(
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     command = ("eval", "mood.yaml", "--model", "quiet", "--chat-template", "qwen")
     done = run(*command)
-    shown = "model quiet: log probabilities of texts; of each one token is written and not read\n"
+    shown = "model quiet: log probabilities of texts; one token per text is generated and ignored\n"
     assert shown in done.stderr and "0.8" not in done.stderr
     assert [int(number) > 0 for number in done.stdout.splitlines()[1].split()[-2:]] == [True, True]
     refused = run(*command, "--temperature", "0.3")

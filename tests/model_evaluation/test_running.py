@@ -458,8 +458,8 @@ class TestFailures:
         with pytest.raises(EvaluationFailed) as caught:
             await evaluation.run(cfg(), ROWS * 20, Leaving.repeat("x"), concurrency=1, retries=0, score="exact")
         assert len(caught.value.evaluation.rows) == 2 and len(caught.value.failures) == 98
-        reported = "98 of 100 rows could not be asked: rows 2, 3, 4, 5, 6 and 93 more: ModelUnavailable: no connection."
-        assert str(caught.value) == f"{reported} With out= the next run would go on"
+        reported = "98 of 100 rows failed: rows 2, 3, 4, 5, 6 and 93 more: ModelUnavailable: no connection."
+        assert str(caught.value) == f"{reported} With out= the next run would retry only the failed rows"
 
     async def test_what_fails_for_the_moment_is_tried_again(self, server: ChatServer) -> None:
         server.on("late", in_turn(sends({"error": {"message": "busy"}}, 503), answers(lambda _: "2")))

@@ -1,4 +1,4 @@
-"""Models behind Anthropic's messages API."""
+"""Models of Anthropic's messages API."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _FIELDS: Fields = {
 
 
 class AnthropicModel(EndpointModel):
-    """A model behind Anthropic's messages API or a compatible server, requested through the `anthropic` SDK.
+    """A model of Anthropic's messages API or a compatible server, requested through the `anthropic` SDK.
 
     `api_key` and `base_url` default to ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL, read at the first request; the base
     URL does not contain /v1/messages. `EndpointOptions` describes the other options. Without `max_tokens` a reply may

@@ -1,4 +1,4 @@
-"""Table of the settings that each family of Claude models supports: the API refuses others with status 400."""
+"""Table of the settings that each family of Claude models supports: the API refuses other settings with status 400."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ClaudeRules(NamedTuple):
     """Settings that a model supports."""
 
     sampling: Literal["any", "one", "none"]
-    """Support of temperature, top_p and top_k: any, only one of temperature and top_p, or none of the three."""
+    """Support of temperature, top_p and top_k: full; temperature or top_p, but not both; none."""
     thinking_budget: bool
     """True if the model supports a limit of thinking tokens."""
     no_thinking: str | None
@@ -50,7 +50,7 @@ _ROWS: Sequence[tuple[tuple[str, ...], _Version, ClaudeRules]] = (
 the pages on thinking and effort of platform.claude.com, as of November 2026."""
 
 _OTHERS = ClaudeRules("any", True, "disabled", _ALL, forced_tools=True)
-"""Rules of a model with another name, behind a compatible server."""
+"""Rules of a model with another name, at a compatible server."""
 
 
 def claude_rules(model: str) -> ClaudeRules:

@@ -1,1 +1,1 @@
-"""Raw completions in a chat template of ours, and the tool calls their texts hold."""
+"""Models of raw completions: chat templates and tool calls in text."""

@@ -1,4 +1,4 @@
-"""Models behind `/v1/completions`: the prompt is written by the chat template of the model."""
+"""Models of `/v1/completions`: the prompt is written by the chat template of the model."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _SAMPLING = ("temperature", "top_p", "top_k", "repetition_penalty")
 
 
 class CompletionModel(EndpointModel):
-    """A model behind completions, requested through the official `openai` SDK.
+    """A model of completions, requested through the official `openai` SDK.
 
     `chat_template` writes the prompt: a template, the name of a registered template or of a model, a
     `ChatTemplateConfig`, a file, or the folder of a model. By default the name of the model determines the template.

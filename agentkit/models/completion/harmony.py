@@ -183,7 +183,7 @@ class HarmonyReply:
 
 
 def _possible_token(text: str, at: int) -> int:
-    """Return the position at which a token may start at the end of the text; the length of the text without one."""
+    """Return the position of an incomplete token at the end of the text; else the length of the text."""
     start = text.rfind("<", max(at, len(text) - _MAX_TOKEN + 1))
     if start >= 0 and any(f"<|{name}|>".startswith(text[start:]) for name in _NAMES):
         return start

@@ -52,7 +52,7 @@ _MIN_SECRET = 8
 
 
 class EndpointOptions(TypedDict, total=False):
-    """Optional arguments of every model behind an endpoint."""
+    """Optional arguments of every model with an endpoint."""
 
     api_key: str | None
     """API key; by default the key in the environment, read at the first request. Custom servers may need no key."""
@@ -71,7 +71,7 @@ class EndpointOptions(TypedDict, total=False):
 
 
 class EndpointModel(ABC):
-    """A model behind an endpoint of an official SDK; subclasses create the body and the reader of the reply.
+    """A model with an endpoint of an official SDK; subclasses create the body and the reader of the reply.
 
     The arguments are described in `EndpointOptions`. `client` is a custom client of the SDK: the caller closes it, and
     uses the model in one event loop only. Without `client` each event loop gets a separate client, which is closed at
@@ -343,7 +343,7 @@ class EndpointModel(ABC):
         )
 
     def _drop_usage_option(self, error: ModelRequestError) -> bool:
-        """Stop requesting the usage of streams if the error says that the server refuses it; return True then."""
+        """Stop requesting the usage of streams if the server refuses that; return True in this case."""
         clients = self._clients
         is_refused = clients.requests_usage and error.status in (400, 422) and "stream_options" in str(error)
         clients.requests_usage = clients.requests_usage and not is_refused

@@ -1,8 +1,8 @@
 """`ReplyReader`: reader of chat completions.
 
-A whole reply is read as a stream of one document, so each wire form needs one reader. The readers accept what servers
-really send: servers omit an index, an id, a finish reason or the usage, and send arguments in pieces, at once, or as an
-object.
+A whole reply is read as a stream of one document, so each wire form needs one reader. The reader tolerates the
+differences of servers, which omit an index, an id, a finish reason or the usage, and send arguments in pieces, at once,
+or as an object.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ class _Call:
     def add(self, id_: str, name: str, arguments: object) -> str:
         """Add a piece, and return the new text of the arguments."""
         self.id = self.id or id_
-        # Some servers repeat the name in every piece, others send it in pieces.
+        # Some servers repeat the name in every piece, some send the name in pieces.
         if name != self.name:
             self.name += name
         if arguments is None or arguments == "":

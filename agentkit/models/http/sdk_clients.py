@@ -70,7 +70,7 @@ class Clients:
             )
         self.sdk = sdk
         self.custom = custom
-        """Client that the caller has passed; None without one."""
+        """Client that the caller has passed, if any."""
         self._model = model
         self._api_key = api_key
         self._base_url = base_url

@@ -1,1 +1,1 @@
-"""Models that need no network: the stand-in and the scripted one."""
+"""Models without network access: the offline model and the scripted model."""

@@ -1,1 +1,1 @@
-"""Models behind OpenAI's chat completions, the Responses API and compatible endpoints."""
+"""Models of OpenAI's chat completions, the Responses API and compatible endpoints."""

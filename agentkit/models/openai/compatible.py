@@ -1,4 +1,4 @@
-"""Models of Gemini and DeepSeek behind their variants of chat completions."""
+"""Models of Gemini and DeepSeek with their variants of chat completions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _deepseek_effort(value: str) -> Mapping[str, Any]:
 
 
 class GeminiModel(OpenAIModel):
-    """A model of Gemini behind its OpenAI-compatible endpoint. The key is in GEMINI_API_KEY, or `api_key`.
+    """A model of Gemini, at its OpenAI-compatible endpoint. The key is in GEMINI_API_KEY, or `api_key`.
 
     Thought signatures are sent back with their tool calls. Tool calls of other models have no signature and are sent
     with the placeholder that Google documents.
@@ -50,7 +50,7 @@ class GeminiModel(OpenAIModel):
 
 
 class DeepSeekModel(OpenAIModel):
-    """A model behind DeepSeek's endpoint. The key is in DEEPSEEK_API_KEY, or `api_key`.
+    """A model of DeepSeek's endpoint. The key is in DEEPSEEK_API_KEY, or `api_key`.
 
     The thinking of the model is sent back as `reasoning_content`, which the endpoint requires in every reply. A reply
     of another model is sent with an empty `reasoning_content`.

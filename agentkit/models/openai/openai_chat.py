@@ -1,4 +1,4 @@
-"""Models behind chat completions of OpenAI and compatible servers."""
+"""Models of chat completions of OpenAI and compatible servers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _REQUIRED: Mapping[str, Required] = {
 
 
 class OpenAIModel(EndpointModel):
-    """A model behind chat completions, requested through the official `openai` SDK.
+    """A model of chat completions, requested through the official `openai` SDK.
 
     `api_key` and `base_url` default to OPENAI_API_KEY and OPENAI_BASE_URL, read at the first request. With a base URL
     and without a key a placeholder is sent, because local servers expect a key. `EndpointOptions` describes the other

@@ -1,4 +1,4 @@
-"""Table of the settings that each family of OpenAI models supports: the API refuses others with status 400.
+"""Table of the settings that each family of OpenAI models supports: the API refuses other settings with status 400.
 
 From OpenAI's guides on reasoning and on the latest model, its deployment checklist and the pages of its models
 (developers.openai.com/api/docs), the types of its SDK, and, for gaps, responses of the API that users reported; as of

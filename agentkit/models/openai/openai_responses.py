@@ -1,4 +1,4 @@
-"""Models behind OpenAI's Responses API."""
+"""Models of OpenAI's Responses API."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FIELDS: Fields = {
 
 
 class OpenAIResponsesModel(EndpointModel):
-    """A model behind OpenAI's Responses API or a compatible server, requested through the official `openai` SDK.
+    """A model of OpenAI's Responses API or a compatible server, requested through the official `openai` SDK.
 
     `api_key` and `base_url` default to OPENAI_API_KEY and OPENAI_BASE_URL, read at the first request. `EndpointOptions`
     describes the other options.
