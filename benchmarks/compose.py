@@ -77,7 +77,7 @@ KWARGS_TEXT += "language: {{ language }}"
 LAYERS = Layers(
     system=[TextPrompt(SYSTEM), ToolPrompt(), ExamplesPrompt(), KnowledgePrompt(), AdditionalInfoPrompt(KWARGS_TEXT)],
     before_input=MemoPrompt(),
-    input=WrapPrompt("Question: {{ wrapped_str }}\nAnswer from the documents.", wrapped_prompts=(UserInputPrompt(),)),
+    input=WrapPrompt((UserInputPrompt(),), "Question: {{ wrapped_str }}\nAnswer from the documents."),
 )
 
 

@@ -74,11 +74,11 @@ def fact_layers() -> Layers:
         system=TextPrompt(_SYSTEM, name="instructions"),
         before_input=(
             WrapPrompt(
+                (notes,),
                 "{% if wrapped_str %}Noted already:\n\n{{ wrapped_str }}{% endif %}",
-                wrapped_prompts=(notes,),
                 name="notes",
             ),
-            WrapPrompt("The conversation:\n\n{{ wrapped_str }}", wrapped_prompts=(turns,), name="turns"),
+            WrapPrompt((turns,), "The conversation:\n\n{{ wrapped_str }}", name="turns"),
         ),
     )
 

@@ -70,12 +70,11 @@ def default_layers(*, shows_tools: bool = False) -> Layers:
     Args:
         shows_tools: Whether the tools are text of the system prompt, for a chat template without a place for them.
     """
-    tools = WrapPrompt(_TOOLS, wrapped_prompts=(ToolPrompt(name="specs"),), name="tools")
+    tools = WrapPrompt((ToolPrompt(name="specs"),), _TOOLS, name="tools")
     return Layers(
         system=(TextPrompt(_SYSTEM, name="instructions"), *((tools,) if shows_tools else ())),
         before_input=[
-            WrapPrompt(_HEADED % head, wrapped_prompts=(kind(name=name, fence=True),), name=name)
-            for name, kind, head in _RECALLED
+            WrapPrompt((kind(name=name, fence=True),), _HEADED % head, name=name) for name, kind, head in _RECALLED
         ],
     )
 

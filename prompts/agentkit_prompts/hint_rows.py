@@ -48,6 +48,25 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
     "Document": {
         "content": "text=...",
         "page_content": "text=...",
+        "url": "source=...",
+    },
+    "Fact": {"content": "text=..."},
+    "PromptContext": {
+        "context": "documents=[...]",
+        "history": "conversation=[...]",
+        "input": "user_input=...",
+        "messages": "conversation=[...]",
+        "query": "user_input=...",
+        "variables": "user_input=UserInput(text, additional_kwargs={...})",
+    },
+    "Size": {"limit": "max=...", "tokens": "max=..."},
+    "ToolPolicy": {
+        "args_schema": "type hints of the function, or Tool.from_json_schema(...)",
+        "max_retries": "retries=...",
+        "requires_approval": "approval='always'",
+        "return_direct": "final=True",
+        "strict": "tool.strict()",
+        "tries": "max_consecutive_failures=...",
     },
 }
 """Class or function -> keyword argument that it does not take -> what to write."""

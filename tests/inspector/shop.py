@@ -133,8 +133,8 @@ def layers() -> Layers:
             AdditionalInfoPrompt(Template(CUSTOMER, params_schema=KWARGS), name="customer"),
             MemoPrompt(name="handbook", size=Size(cut="items")),
             WrapPrompt(
+                [RecalledPrompt(name="earlier")],
                 "{% if wrapped_str %}Of earlier conversations:\n{{ wrapped_str }}{% endif %}",
-                wrapped_prompts=[RecalledPrompt(name="earlier")],
                 name="memories",
             ),
         ],

@@ -30,7 +30,6 @@ from agentkit.prompts import (
     Size,
     TemplateError,
     TextPrompt,
-    VolatilityWarning,
     WrapPrompt,
     compose,
 )
@@ -72,8 +71,7 @@ def test_a_cache_point_stands_where_the_prefix_ends() -> None:
         "system[1]",
         "conversation",
     ]
-    with pytest.warns(VolatilityWarning):
-        changing = Layers([TextPrompt("Fixed."), TextPrompt("{{ now }}", volatility="turn")])
+    changing = Layers([TextPrompt("Fixed."), TextPrompt("{{ now }}", volatility="turn")])
     volatile = compose(changing, PromptContext(user_input="x"))
     pieces = composition_view(volatile)["messages"][0]["pieces"]
     assert pieces[0]["text"] == "Fixed." and pieces[1] == {"cache": "static", "tokens": 6}

@@ -36,7 +36,7 @@ def add(a: int, b: int) -> int:
 
 def shown(*, wrapped: bool = False) -> Layers:
     if wrapped:
-        return Layers(WrapPrompt(ASKING + "\n{{ wrapped_str }}", wrapped_prompts=(ToolPrompt(),)))
+        return Layers(WrapPrompt((ToolPrompt(),), ASKING + "\n{{ wrapped_str }}"))
     return Layers([TextPrompt(ASKING), ToolPrompt()])
 
 

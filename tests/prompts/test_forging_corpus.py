@@ -23,7 +23,7 @@ from agentkit.prompts.chat_templates import CHAT_TEMPLATES, ControlTokenError
 from agentkit_prompts.chat_templates.guard.control_tokens import tokens_of
 from agentkit_prompts.templates.line_heads import CALL, MESSAGE
 
-pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarning")
 
 CASES = [json.loads(line) for line in Path(__file__).with_name("forging_corpus.jsonl").read_text("utf-8").splitlines()]
 LAYERS = Layers(

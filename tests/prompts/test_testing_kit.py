@@ -40,7 +40,7 @@ from agentkit.testing import ATTACKS, CANARY, UPDATE, ForgeryFound, assert_golde
 from agentkit.testing import strategies as some
 from tests.effort import tries
 
-pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarning")
 
 LAYERS = Layers("Be brief.", before_input=MemoPrompt())
 CTX = PromptContext(
@@ -98,7 +98,7 @@ def test_no_two_compositions_have_the_same_golden_text(change: dict[str, Any]) -
 EVERYTHING = Layers(
     ["Be brief.", KnowledgePrompt(), ToolPrompt(), ExamplesPrompt()],
     before_input=[MemoPrompt(), AdditionalInfoPrompt(), ConversationPrompt()],
-    after_input=WrapPrompt("<{{ wrapped_str }}>", wrapped_prompts=[UserInputPrompt(), MemoPrompt()]),
+    after_input=WrapPrompt([UserInputPrompt(), MemoPrompt()], "<{{ wrapped_str }}>"),
     after_intermediate=TextPrompt("{% for m in intermediate %}{{ m }}{% endfor %}"),
 )
 

@@ -63,7 +63,7 @@ def test_compose_shows_everything_and_sends_nothing() -> None:
 def needy() -> Layers:
     inner = TextPrompt("{{ additional_kwargs.tone }}")
     return Layers(
-        before_input=[WrapPrompt("{{ wrapped_str }} {{ additional_kwargs.lang }}", wrapped_prompts=[inner])],
+        before_input=[WrapPrompt([inner], "{{ wrapped_str }} {{ additional_kwargs.lang }}")],
         after_input=TextPrompt("{{ additional_kwargs.tone }}"),
     )
 

@@ -164,7 +164,7 @@ def prompts() -> None:
     House(style="plain", dept=4)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     House()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     assert_type(House(style="x").model_copy(update={"style": "y"}), House)
-    wrap = WrapPrompt("<{{ wrapped_str }}>", wrapped_prompts=["text", MemoPrompt(), Template("{{ now }}")])
+    wrap = WrapPrompt(["text", MemoPrompt(), Template("{{ now }}")], "<{{ wrapped_str }}>")
     assert_type(wrap.wrapped_prompts, tuple[BasePrompt, ...])
     Layers("Be brief.", before_input=[wrap, "text"], after_input=MemoPrompt(), history=Size(max=9, cut="items"))
     Layers(sytem="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

@@ -6,8 +6,9 @@ fragments only.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.contents import TextTokens
@@ -16,12 +17,14 @@ from agentkit_prompts.composition.plan import Block, Plan, Step, plan_of
 from agentkit_prompts.composition.render_cache import RenderCache
 from agentkit_prompts.composition.sections import EMPTY, Fragment, Section
 from agentkit_prompts.composition.select_examples import select
-from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
+from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec, UserInput
 from agentkit_prompts.errors import PromptError, check_types
+from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import COUNTER_EXPECTED, ESTIMATE, TokenCounter, is_counter
 from agentkit_prompts.tree.layers import Layers
-from agentkit_prompts.tree.prompt import render_prompt
+from agentkit_prompts.tree.leaves import AnyPrompt
+from agentkit_prompts.tree.prompt import BasePrompt, render_prompt
 
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema
@@ -30,8 +33,8 @@ __all__ = ["RenderCache", "compose"]
 
 
 def compose(
-    layers: Layers,
-    ctx: PromptContext,
+    layers: Layers | AnyPrompt | Sequence[AnyPrompt],
+    ctx: PromptContext | UserInput | str,
     *,
     budget: int | Budget | None = None,
     counter: TokenCounter | None = None,
@@ -43,8 +46,9 @@ def compose(
     """Render `layers` over `ctx` into everything that would be sent.
 
     Args:
-        layers: Which prompts go where.
-        ctx: The values that the prompts are rendered from.
+        layers: Which prompts go where; or prompts, which are all of `system`. Create `Layers` for prompts that are
+            composed more than once: their plan is stored with them.
+        ctx: The values that the prompts are rendered from; or the input of the user, if the prompts need no more.
         budget: Maximum tokens of the composition; prompts are cut as their `size` allows.
         counter: Counts tokens; a fast estimate if not given.
         cache: Fragments of earlier turns of the same session, reused if their inputs are the same objects.
@@ -60,8 +64,16 @@ def compose(
         KwargsError: Additional kwargs are missing or invalid; names all of them.
         BudgetError: What must be sent does not fit; names every minimum.
     """
-    _check_arguments(layers, ctx, budget, counter)
+    # The comparisons of types are true for most calls; the checks with messages take ten times as long.
+    if type(layers) is not Layers:
+        layers = _layers(layers)
+    if type(ctx) is not PromptContext:
+        ctx = _context(ctx)
+    _check_options(budget, counter, cache)
     plan = plan_of(layers)
+    # Without a history there is nothing that a provider could cache for the next turn.
+    if not plan.is_checked and len(ctx.conversation):
+        plan.warn_of_volatility(layers)
     if plan.selecting:
         ctx = select(plan.selecting, ctx)
     sections = _sections(plan, layers, ctx, cache)
@@ -81,14 +93,27 @@ def _budget(limit: int) -> Budget:
     return Budget(limit)
 
 
-def _check_arguments(
-    layers: Layers, ctx: PromptContext, budget: int | Budget | None, counter: TokenCounter | None
-) -> None:
-    # The comparison of types is true for every correct call; the check with a message takes ten times as long.
-    if type(layers) is not Layers or type(ctx) is not PromptContext:
-        check_types(
-            PromptError, "compose", layers=(layers, Layers, "Layers"), ctx=(ctx, PromptContext, "a PromptContext")
-        )
+def _layers(prompts: object) -> Layers:
+    """Return the layers of the argument `layers`."""
+    expected = "Layers, or a list of prompts"
+    check_types(PromptError, "compose", layers=(prompts, (Layers, BasePrompt, Template, str, list, tuple), expected))
+    if isinstance(prompts, Layers):
+        return prompts
+    return Layers(cast("Sequence[AnyPrompt]", prompts))
+
+
+def _context(user_input: object) -> PromptContext:
+    """Return the context of the argument `ctx`."""
+    expected = "a PromptContext, or the text of the user"
+    check_types(PromptError, "compose", ctx=(user_input, (PromptContext, UserInput, str), expected))
+    if isinstance(user_input, PromptContext):
+        return user_input
+    return PromptContext(user_input=cast("UserInput | str", user_input))
+
+
+def _check_options(budget: int | Budget | None, counter: TokenCounter | None, cache: RenderCache | None) -> None:
+    if cache is not None and type(cache) is not RenderCache:
+        check_types(PromptError, "compose", cache=(cache, RenderCache, "a RenderCache"))
     if counter is not None and not is_counter(counter):
         raise PromptError(f"compose: counter: {COUNTER_EXPECTED}, got {counter!r:.60}", name="counter")
     if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int | Budget)):

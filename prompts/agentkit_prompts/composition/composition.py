@@ -13,6 +13,7 @@ from agentkit_prompts.composition.targets.plain_text import plain_text
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Text
+from agentkit_prompts.context.short_repr import short_text
 from agentkit_prompts.errors import BudgetError, ChatTemplateError
 
 if TYPE_CHECKING:
@@ -206,8 +207,11 @@ class Composition(Contents):
         )
 
     def __repr__(self) -> str:
-        rendered = self.sends_system + self.sends_user + bool(self.closing.text)
-        return f"Composition({rendered + len(self.conversation) + len(self.intermediate)} messages)"
+        return f"Composition({short_text(self.text)})"
+
+    def __str__(self) -> str:
+        """Return the text; see `text`."""
+        return self.text
 
 
 def _mapped(message: Message, change: Callable[[str], str]) -> Message:

@@ -6,10 +6,12 @@ from collections.abc import Callable, Collection, Iterable
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
+from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.prompt import BasePrompt
+from agentkit_prompts.tree.volatility import VolatilityWarning
 
 __all__ = ["Block", "Inputs", "PlacedSelector", "Plan", "Step", "plan_of"]
 
@@ -53,9 +55,10 @@ class Plan:
         has_maximum: True if a prompt or the history has a `Size.max`, which holds without a budget, too.
         selecting: The prompts whose selector looks at the query, each once.
         blocks: The messages that have prompts.
+        is_checked: True after `warn_of_volatility`.
     """
 
-    __slots__ = ("blocks", "has_maximum", "selecting")
+    __slots__ = ("blocks", "has_maximum", "is_checked", "selecting")
 
     def __init__(self, layers: Layers) -> None:
         sizes = [layers.history, layers.traffic]
@@ -64,6 +67,7 @@ class Plan:
             sizes.append(prompt.size)
             if isinstance(prompt, ExamplesPrompt) and type(prompt.selector) is not StaticSelector:
                 selecting.setdefault(id(prompt), PlacedSelector(path, prompt))
+        self.is_checked = False
         self.has_maximum = any(size.max is not None for size in sizes)
         self.selecting = tuple(selecting.values())
         blocks = (
@@ -72,6 +76,14 @@ class Plan:
             _block(2, "after_intermediate", layers.prompts("after_intermediate")),
         )
         self.blocks = tuple([block for block in blocks if block.steps])
+
+    def warn_of_volatility(self, layers: Layers) -> None:
+        """Warn once about prompts of `layers` that no prompt cache can store, or after which it ends."""
+        if self.is_checked:
+            return
+        self.is_checked = True
+        for advice in layers.volatile_before_stable():
+            warn(advice, VolatilityWarning)
 
 
 def plan_of(layers: Layers) -> Plan:

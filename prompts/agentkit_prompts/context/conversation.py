@@ -342,6 +342,10 @@ class Conversation(Sequence[Message]):
             raise IndexError(f"conversation has {size} messages, no message {index}")
         return self._log.messages[self.start + index % size]
 
+    def __add__(self, messages: Iterable[Message]) -> Conversation:
+        """Return the conversation with more messages at the end; see `append`."""
+        return self.append(*messages)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Conversation):
             return NotImplemented

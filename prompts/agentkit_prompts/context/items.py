@@ -18,7 +18,9 @@ from agentkit_prompts.context.frozen import Derived, Deriving, FrozenDict
 from agentkit_prompts.context.json_form import Data
 from agentkit_prompts.context.parts import Image
 from agentkit_prompts.context.short_repr import short_repr
+from agentkit_prompts.errors import ContextError
 from agentkit_prompts.limits import MAX_SHOWN_CHARS
+from agentkit_prompts.names import reject_unknown_fields
 
 __all__ = [
     "Document",
@@ -51,6 +53,11 @@ class _Item:
         check_fields(self)
 
 
+def _field_error(message: str) -> ContextError:
+    what, _, problem = message.partition(": ")
+    return ContextError(what, [("", problem)])
+
+
 def short_form(name: str, *kinds: type, **aliases: str) -> Any:
     """Return a pydantic validator that reads a value of one of `kinds` as an object with the field `name`.
 
@@ -77,6 +84,7 @@ def _without_aliases(given: Mapping[Any, Any], aliases: Mapping[str, str]) -> di
     return data
 
 
+@reject_unknown_fields(_field_error)
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
 class Document(_Item):
     """A chunk of a source, recalled for this turn.
@@ -114,6 +122,7 @@ class Document(_Item):
             object.__setattr__(self, "label", _label(self))
 
 
+@reject_unknown_fields(_field_error)
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
 class Fact(_Item):
     """One statement, with its source. Raises like `Document`."""

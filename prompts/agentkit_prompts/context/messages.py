@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import NoneType
@@ -31,10 +32,11 @@ MESSAGE_FORMAT = 1
 class ToolCall:
     """A model's request to call a tool.
 
-    `arguments` is the JSON text exactly as the model wrote it; it is validated when the tool is called.
+    `arguments` is the JSON text exactly as the model wrote it; it is validated when the tool is called. A mapping is
+    stored as JSON text.
 
     Raises:
-        MessageError: A field is not text.
+        MessageError: A field is not text, or the mapping is not JSON.
     """
 
     __repr__ = short_repr
@@ -44,14 +46,22 @@ class ToolCall:
     arguments: str = "{}"
     opaque: Opaque = field(default_factory=no_opaque, hash=False, kw_only=True)
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, id: str, name: str, arguments: str | Mapping[str, Any] = "{}", *, opaque: Mapping[str, Any] = ...
+        ) -> None: ...
+
     def __post_init__(self) -> None:
+        if isinstance(self.arguments, Mapping):
+            object.__setattr__(self, "arguments", _arguments_text(self.arguments))
         set_plain_text(self, "id", "name", "arguments")
         for name in ("id", "name", "arguments"):
             value = getattr(self, name)
             if not isinstance(value, str):
                 expected = "text"
                 if name == "arguments":
-                    expected = 'JSON text, such as \'{"city": "Bern"}\''
+                    expected = 'a mapping or JSON text, such as \'{"city": "Bern"}\''
                 what = f"tool call: {name}: expected {expected}, got {type(value).__name__}"
                 raise MessageError(what, name=name)
         if type(self.opaque) is not FrozenDict:
@@ -118,7 +128,10 @@ class Message(metaclass=Hinted):
     def _read_role(self) -> None:
         if not isinstance(self.role, str) or self.role not in _ROLES:
             expected = ", ".join(sorted(_ROLES))
-            raise MessageError(f"unknown role {brief(self.role)}: expected one of {expected}", name="role")
+            advice = ""
+            if isinstance(self.role, str) and self.content == "":
+                advice = f"; the role is the first argument: Message('user', {brief(self.role)})"
+            raise MessageError(f"unknown role {brief(self.role)}: expected one of {expected}{advice}", name="role")
         set_plain_text(self, "role")
 
     def _read_names(self) -> None:
@@ -160,6 +173,13 @@ class Message(metaclass=Hinted):
 
     def __prompt__(self) -> str | tuple[Part, ...]:
         return self.content
+
+
+def _arguments_text(arguments: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(dict(arguments), ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MessageError(f"tool call: arguments: cannot be written as JSON: {error}", name="arguments") from error
 
 
 def _of_assistant(role: str, name: str, values: object, kind: type) -> tuple[object, ...]:

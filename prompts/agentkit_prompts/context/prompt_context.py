@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
 from operator import attrgetter
@@ -190,11 +190,13 @@ class PromptContext(_WithNonce):
 
     if TYPE_CHECKING:
 
-        def __init__(self, *, user_input: _Input, allow_media: bool = False, **values: Unpack[_Values]) -> None: ...
+        def __init__(self, user_input: _Input, *, allow_media: bool = False, **values: Unpack[_Values]) -> None: ...
 
     else:
-
-        def __init__(self, *, allow_media=False, **values):
+        # The input is no parameter of its own: problems are listed in the order of the arguments.
+        def __init__(self, *args, allow_media=False, **values):
+            if args:
+                values = _with_input(args, values)
             _fill(self, None, values, allow_media)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -257,6 +259,15 @@ _visible_values = attrgetter(*_VISIBLE)
 CONTEXT_FIELDS = tuple(_DECLARED)
 CONTEXT_NAMES: frozenset[str] = frozenset({*_VISIBLE, "additional_kwargs"})
 """Names that every template can read."""
+
+
+def _with_input(args: Sequence[Any], values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the values of fields with the positional argument, the input."""
+    if len(args) > 1:
+        raise TypeError(f"PromptContext() takes 1 positional argument, the user input, but {len(args)} were given")
+    if "user_input" in values:
+        raise TypeError("PromptContext() got multiple values for argument 'user_input'")
+    return {"user_input": args[0], **values}
 
 
 def _fill(context: PromptContext, source: PromptContext | None, values: Mapping[str, Any], allow_media: bool) -> None:

@@ -12,6 +12,7 @@ from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.frozen import ReadOnlyDict, plain_text
 from agentkit_prompts.context.parts import Media, Part, Text
 from agentkit_prompts.errors import ContextError, MessageError, Problem, Problems, PromptError
+from agentkit_prompts.hints import option_hint
 from agentkit_prompts.limits import MAX_NAME_CHARS
 from agentkit_prompts.names import nearest
 
@@ -44,10 +45,13 @@ def _items(value: Any, place: str, what: str, problems: Problems) -> list[Any]:
     return []
 
 
-def unknown_field(place: str, name: object, names: Iterable[str]) -> Problem:
-    """Return the problem of a field of the value at `place` that is not in `names`."""
+def unknown_field(place: str, name: object, names: Iterable[str], kind: str = "PromptContext") -> Problem:
+    """Return the problem of a field of the value at `place`, of the class `kind`, that is not in `names`."""
     if not isinstance(name, str):
         return Problem(place, f"names must be str, got {type(name).__name__}")
+    hint = option_hint(kind, name)
+    if hint is not None:
+        return Problem(_inner(place, name), f"unknown field; use {hint}")
     return Problem(_inner(place, name[:MAX_NAME_CHARS]), f"unknown field{nearest(name, names)}")
 
 
@@ -59,7 +63,7 @@ def _inner(place: str, name: str) -> str:
 def make_item(kind: type, given: Mapping[Any, Any], place: str, problems: Problems, aliases: Sequence[str] = ()) -> Any:
     """Create an item from a mapping of its fields; `aliases` are other names that `kind` accepts."""
     names = [*[field.name for field in fields(kind)], *aliases]
-    problems += [unknown_field(place, name, names) for name in given if name not in names]
+    problems += [unknown_field(place, name, names, kind.__name__) for name in given if name not in names]
     data = {name: value for name, value in given.items() if name in names}
     for name in _required_names(kind):
         if name not in data:

@@ -9,7 +9,7 @@ from typing import Any
 
 from agentkit_prompts.limits import MAX_MESSAGE_CHARS
 
-__all__ = ["short_repr"]
+__all__ = ["short_repr", "short_text"]
 
 _MAX_INNER_TEXT = 100
 """Maximum characters of a text in a list or a mapping."""
@@ -36,7 +36,7 @@ class _Short(reprlib.Repr):
 
     def _shown(self, x: Any, level: int) -> str:
         if isinstance(x, str):
-            return _short_text(x, MAX_MESSAGE_CHARS if level == _MAX_LEVELS else _MAX_INNER_TEXT)
+            return short_text(x, MAX_MESSAGE_CHARS if level == _MAX_LEVELS else _MAX_INNER_TEXT)
         if isinstance(x, bytes) and len(x) > MAX_MESSAGE_CHARS:
             return f"<{len(x):,} bytes>"
         if isinstance(x, Mapping):
@@ -75,7 +75,8 @@ def short_repr(self: Any) -> str:
     return f"{type(self).__qualname__}({', '.join(shown)})"
 
 
-def _short_text(text: str, limit: int) -> str:
+def short_text(text: str, limit: int = MAX_MESSAGE_CHARS) -> str:
+    """Return the representation of a text, cut in the middle if it is longer than `limit` characters."""
     if len(text) > limit:
         text = f"{text[: limit // 2]}...{text[-limit // 2 :]}"
     return repr(text)

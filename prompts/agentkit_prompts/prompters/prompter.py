@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import logging
-import warnings
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
 
@@ -15,6 +14,7 @@ from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
 from agentkit_prompts.chat_templates.template_finder import find_chat_template
 from agentkit_prompts.composition.compose import compose
+from agentkit_prompts.composition.plan import plan_of
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.frozen import thawed
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
@@ -24,7 +24,6 @@ from agentkit_prompts.prompters.history import History, Tools, read_history, rea
 from agentkit_prompts.prompters.prompter_chat_template import TOKENS, PrompterLayout, check_layout
 from agentkit_prompts.prompters.slots import SlotPrompt, slots_of
 from agentkit_prompts.tree.layers import Layers
-from agentkit_prompts.tree.volatility import VolatilityWarning
 
 __all__ = ["LAZYLLM_SYSTEM", "Prompter", "SlotValues"]
 
@@ -130,15 +129,14 @@ class Prompter:
         places = set(slots_of(layout))
         self.system = system
         name, user = type(self).__name__, self._words[1]
-        with warnings.catch_warnings():
-            # The format of the prompter defines the places of slots in the instruction.
-            warnings.simplefilter("ignore", VolatilityWarning)
-            self.layers = Layers(
-                system=self._system_prompts(places),
-                input=SlotPrompt.of(user, self.slots, input="input" in places, name=name),
-                conversation="history" in places,
-                empty_messages=True,
-            )
+        self.layers = Layers(
+            system=self._system_prompts(places),
+            input=SlotPrompt.of(user, self.slots, input="input" in places, name=name),
+            conversation="history" in places,
+            empty_messages=True,
+        )
+        # No warning: the format places the slots of the instruction.
+        plan_of(self.layers).is_checked = True
         self.chat_template = PrompterLayout(layout, self.split, system or "", tokens, self._words)
 
     def _system_prompts(self, places: Set[str]) -> tuple[SlotPrompt, ...]:

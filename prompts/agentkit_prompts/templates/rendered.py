@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from agentkit_prompts.context.frozen import Deriving
 from agentkit_prompts.context.parts import MARKER, MEDIA_OPENING, Media, neutralise_markers
 from agentkit_prompts.context.prompt_context import Trust
+from agentkit_prompts.context.short_repr import short_text
 from agentkit_prompts.templates.spans import Segment, Span, defused, tile
 from agentkit_prompts.tokens.counter import TokenCounter, media_tokens
 
@@ -101,10 +102,11 @@ class Rendered(Deriving):
         return Rendered.from_segments(segments)
 
     def __str__(self) -> str:
+        """Return the text, with the alt text of media."""
         return self.plain
 
     def __repr__(self) -> str:
-        return f"Rendered({len(self.text)} characters, {len(self.media)} media)"
+        return f"Rendered({short_text(self.plain)})"
 
 
 class Joined(Rendered):

@@ -23,7 +23,7 @@ _CUTS = ("none", "drop", "head", "tail", "middle", "items")
 
 
 @reject_unknown_fields(PromptError)
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
     """Minimum, target and maximum tokens of a prompt, and its cut. The counter of the composition counts the tokens.
 

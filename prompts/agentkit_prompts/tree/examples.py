@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Unpack, runtime_checkable
 
 from pydantic import Field
 
@@ -17,6 +17,9 @@ from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tree.leaves import default_template
 from agentkit_prompts.tree.prompt import BasePrompt, has_own_code
+
+if TYPE_CHECKING:
+    from agentkit_prompts.tree.prompt import PromptOptions
 
 __all__ = ["ExampleSelector", "ExamplesPrompt", "StaticSelector"]
 
@@ -86,6 +89,7 @@ class ExamplesPrompt(BasePrompt):
     Under a budget the last selected go first, input and output together.
     """
 
+    _positional: ClassVar[tuple[str, ...]] = ("examples", "template")
     _heads: ClassVar[LineHeads | None] = LineHeads("input", "output", per_item=2)
     items: ClassVar[str | None] = "examples"
 
@@ -101,6 +105,17 @@ class ExamplesPrompt(BasePrompt):
         ),
         kw_only=False,
     )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            examples: Iterable[Example] = ...,
+            template: str | Mapping[str, str] | Template = ...,
+            *,
+            selector: ExampleSelector = ...,
+            **options: Unpack[PromptOptions],
+        ) -> None: ...
 
     def _check(self) -> None:
         super()._check()

@@ -27,11 +27,8 @@ else:
     _Model = BaseModel
 
 
-_NOT_GIVEN: Any = object()
-
-
 class Declared(_Model):
-    """A frozen model whose first argument may be positional.
+    """A frozen model that takes some fields as positional arguments.
 
     Raises:
         PromptError: Names all unknown fields, and the fields that may have been meant.
@@ -41,14 +38,12 @@ class Declared(_Model):
         frozen=True, extra="forbid", arbitrary_types_allowed=True, populate_by_name=True, defer_build=True
     )
 
-    _first: ClassVar[str]
-    """The field that may be given without its name."""
+    _positional: ClassVar[tuple[str, ...]]
+    """Fields of the positional arguments, in order."""
 
-    def __init__(self, first: Any = _NOT_GIVEN, /, **data: Any) -> None:
-        if first is not _NOT_GIVEN:
-            if self._first in data:
-                raise PromptError(f"{type(self).__name__}: {self._first} is given twice", name=self._first)
-            data[self._first] = first
+    def __init__(self, /, *args: Any, **data: Any) -> None:
+        if args:
+            _name_arguments(type(self), args, data)
         if not data.keys() <= self.__pydantic_fields__.keys():  # type: ignore[attr-defined]
             _refuse_unknown(type(self), data)
         super().__init__(**data)
@@ -62,6 +57,17 @@ class Declared(_Model):
         if deep:
             return copy.deepcopy(made)
         return made
+
+
+def _name_arguments(kind: type[Declared], args: tuple[Any, ...], data: dict[str, Any]) -> None:
+    """Add positional arguments to the arguments by name."""
+    fields = kind._positional
+    if len(args) > len(fields):
+        raise PromptError(f"{kind.__name__}: expected at most {len(fields)} positional arguments, got {len(args)}")
+    for name, value in zip(fields, args, strict=False):
+        if name in data:
+            raise PromptError(f"{kind.__name__}: {name} is given twice", name=name)
+        data[name] = value
 
 
 def _refuse_unknown(kind: type[Declared], data: Mapping[str, Any]) -> None:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_a
 
 from pydantic import Field, model_validator
 
-from agentkit_prompts.caller_warnings import warn
 from agentkit_prompts.errors import KwargsError, PromptError
 from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tree.extent import check_extent
 from agentkit_prompts.tree.frozen_model import Declared
 from agentkit_prompts.tree.leaves import Prompts, UserInputPrompt
 from agentkit_prompts.tree.prompt import BasePrompt
-from agentkit_prompts.tree.volatility import VolatilityWarning, volatile_before_stable
+from agentkit_prompts.tree.volatility import volatile_before_stable
 
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema, Problem
@@ -47,7 +46,7 @@ class Layers(Declared):
     __slots__ = ("_plan",)
     """The plan of `composition.plan`, which no copy shares."""
 
-    _first: ClassVar[str] = "system"
+    _positional: ClassVar[tuple[str, ...]] = ("system",)
 
     system: Prompts = Field(default=_NOTHING, kw_only=False)
     conversation: bool = True
@@ -87,8 +86,6 @@ class Layers(Declared):
             )
         # To merge the schemas finds a conflict now, instead of in the first turn.
         _ = self.additional_kwargs_schema
-        for advice in self.volatile_before_stable():
-            warn(advice, VolatilityWarning)
         return self
 
     def volatile_before_stable(self) -> list[str]:

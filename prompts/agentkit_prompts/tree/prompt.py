@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypedDict
 
 from pydantic import Field, model_validator
 
@@ -37,6 +37,17 @@ def _nothing() -> Template:
     return Template("", engine="literal")
 
 
+if TYPE_CHECKING:
+
+    class PromptOptions(TypedDict, total=False):
+        """Keyword arguments of every prompt."""
+
+        name: str | None
+        volatility: Volatility | None
+        fence: bool
+        size: Size
+
+
 class BasePrompt(Declared, ABC):
     """Renders a context to text and media.
 
@@ -50,7 +61,7 @@ class BasePrompt(Declared, ABC):
             to render.
     """
 
-    _first: ClassVar[str] = "template"
+    _positional: ClassVar[tuple[str, ...]] = ("template",)
     supplies: ClassVar[frozenset[str]] = frozenset()
     """Names that `values` adds to the names of the context."""
     items: ClassVar[str | None] = None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Unpack
 
 from pydantic import Field
 
@@ -13,11 +13,12 @@ from agentkit_prompts.templates.rendered import Joined, Rendered
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.templates.traced_text import wrapped_value
 from agentkit_prompts.tree.extent import check_extent
-from agentkit_prompts.tree.leaves import Prompts, default_template
+from agentkit_prompts.tree.leaves import AnyPrompt, Prompts, default_template
 from agentkit_prompts.tree.prompt import BasePrompt, has_own_code, render_prompt, render_values
 
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.params import JsonSchema
+    from agentkit_prompts.tree.prompt import PromptOptions
 
 __all__ = ["WrapPrompt", "render_around"]
 
@@ -31,10 +32,20 @@ class WrapPrompt(BasePrompt):
     """
 
     supplies: ClassVar[frozenset[str]] = frozenset({"wrapped_str"})
+    _positional: ClassVar[tuple[str, ...]] = ("wrapped_prompts", "template")
 
     wrapped_prompts: Prompts
     """The prompts inside, in order. A str is literal text."""
     template: Template = Field(default_factory=lambda: default_template("{{ wrapped_str }}"), kw_only=False)
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            wrapped_prompts: AnyPrompt | Sequence[AnyPrompt],
+            template: str | Mapping[str, str] | Template = ...,
+            **options: Unpack[PromptOptions],
+        ) -> None: ...
 
     def _check(self) -> None:
         super()._check()

@@ -41,7 +41,7 @@ a_share = settings(law, max_examples=law.max_examples // 10 + 3)
 fewer = settings(law, max_examples=law.max_examples // 20 + 3)
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning"),
+    pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarning"),
     pytest.mark.untraced,  # see conftest.py
 ]
 

@@ -29,7 +29,7 @@ from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens
 from tests.cases import for_cases
 from tests.prompts.chat_templates.small_chat_templates import INQUISITIVE, PLAIN, Small
 
-pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarning")
 
 CHATML, WORDS, GLUED = PLAIN["chatml"], PLAIN["words"], PLAIN["glued"]
 SEARCH = ToolSpec("search", "Finds things.", {"type": "object", "properties": {"query": {"type": "string"}}})

@@ -26,7 +26,7 @@ from tests.prompts.chat_templates.test_control_token_laws import BREAK, HARMLESS
 from tests.prompts.chat_templates.test_message_by_message import TEMPLATES, TOOLS
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning"),
+    pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarning"),
     pytest.mark.untraced,  # see conftest.py
 ]
 

@@ -33,7 +33,7 @@ from tests.effort import spread
 from tests.prompts.laws import law
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning"),
+    pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarning"),
     pytest.mark.untraced,  # see conftest.py
 ]
 

@@ -225,7 +225,7 @@ def test_priorities_inside_a_wrapper_are_compared_with_each_other_only() -> None
         TextPrompt(words, name="low", size=Size(cut="drop", priority=-9)),
         TextPrompt(words, name="high", size=Size(cut="drop", priority=9)),
     ]
-    layers = Layers([WrapPrompt("<{{ wrapped_str }}>", wrapped_prompts=inner), TextPrompt("keep me")])
+    layers = Layers([WrapPrompt(inner, "<{{ wrapped_str }}>"), TextPrompt("keep me")])
     composition = compose(layers, PromptContext(user_input="x"), budget=90)
     spans = {span.prompt for span in composition.spans}
     assert "system[0].wrapped_prompts[1]" in spans

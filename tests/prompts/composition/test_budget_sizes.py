@@ -267,7 +267,7 @@ def test_orphans_are_not_counted_and_cannot_be_cut_into_being() -> None:
 
 def test_a_wrapper_whose_own_text_is_over_its_max_says_so() -> None:
     inner = TextPrompt("x " * 50, size=Size(cut="drop"))
-    layers = Layers(WrapPrompt(WORDS + "{{ wrapped_str }}", wrapped_prompts=[inner], size=Size(max=10)))
+    layers = Layers(WrapPrompt([inner], WORDS + "{{ wrapped_str }}", size=Size(max=10)))
     with pytest.raises(BudgetError) as caught:
         compose(layers, ASK)
     assert (caught.value.name, caught.value.limit) == ("system[0]", 10)
@@ -276,7 +276,7 @@ def test_a_wrapper_whose_own_text_is_over_its_max_says_so() -> None:
 
 def test_a_maximum_inside_a_wrapper_is_reported_as_a_cut() -> None:
     inner = TextPrompt(WORDS, size=Size(cut="head", max=10))
-    composition = compose(Layers(WrapPrompt("<{{ wrapped_str }}>", wrapped_prompts=[inner])), ASK)
+    composition = compose(Layers(WrapPrompt([inner], "<{{ wrapped_str }}>")), ASK)
     row = composition.explain()[0]
     assert (row.status, "max" in row.why) == ("trimmed", True)
     assert composition.system.text.endswith("\u2026>")
@@ -284,14 +284,14 @@ def test_a_maximum_inside_a_wrapper_is_reported_as_a_cut() -> None:
 
 def test_a_wrapper_that_lost_its_children_is_trimmed_not_dropped() -> None:
     inner = TextPrompt(WORDS, size=Size(cut="drop"))
-    composition = compose(Layers(WrapPrompt("Rules: {{ wrapped_str }}", wrapped_prompts=[inner])), ASK, budget=30)
+    composition = compose(Layers(WrapPrompt([inner], "Rules: {{ wrapped_str }}")), ASK, budget=30)
     assert composition.system.text == "Rules: "
     assert composition.explain()[0].status == "trimmed"
 
 
 def test_the_text_around_children_is_named_among_the_minimums() -> None:
     inner = TextPrompt(WORDS, size=Size(cut="drop"))
-    layers = Layers(WrapPrompt("A" * 400 + "{{ wrapped_str }}", wrapped_prompts=[inner]))
+    layers = Layers(WrapPrompt([inner], "A" * 400 + "{{ wrapped_str }}"))
     with pytest.raises(BudgetError) as caught:
         compose(layers, ASK, budget=60)
     assert caught.value.parts["system[0]"] == 100
@@ -488,14 +488,14 @@ def test_examples_that_are_selected_are_cut_as_whole_pairs_by_a_real_tokenizer(b
 
 def saying_more_of_less(size: Size) -> WrapPrompt:
     template = "{% if wrapped_str | length > 60 %}all{% elif wrapped_str %}" + WORDS + "{% endif %}"
-    return WrapPrompt(template, wrapped_prompts=[TextPrompt("x " * 40, size=Size(cut="head"))], size=size)
+    return WrapPrompt([TextPrompt("x " * 40, size=Size(cut="head"))], template, size=size)
 
 
 @pytest.mark.parametrize("nested", [False, True])
 def test_a_wrapper_that_says_more_of_less_keeps_its_max_at_every_limit(nested: bool) -> None:
     shared = Size(cut="head", target=0, flex=1.0)
     prompts = [saying_more_of_less(Size(max=5, target=0, flex=0.01)), TextPrompt("y " * 300, size=shared)]
-    layers = Layers([WrapPrompt("{{ wrapped_str }}", wrapped_prompts=prompts)] if nested else prompts)
+    layers = Layers([WrapPrompt(prompts, "{{ wrapped_str }}")] if nested else prompts)
     uncut = compose(layers, ASK, counter=COUNTERS[0])
     assert uncut.system.text.startswith("all")
     for limit in range(least(layers, ASK, COUNTERS[0]), uncut.tokens):
@@ -513,7 +513,7 @@ def test_more_must_be_kept_where_less_of_it_is_over_the_max() -> None:
 def test_the_table_says_when_a_max_inside_a_prompt_took_something_away() -> None:
     ctx = PromptContext(user_input="x", documents=[Document("word " * 20, source="w", position=at) for at in range(4)])
     inner = MemoPrompt(size=Size(max=60, cut="items"))
-    layers = Layers(before_input=WrapPrompt("Read:\n{{ wrapped_str }}", wrapped_prompts=[inner]), conversation=False)
+    layers = Layers(before_input=WrapPrompt([inner], "Read:\n{{ wrapped_str }}"), conversation=False)
     row = compose(layers, ctx).explain()[0]
     assert (row.status, row.why) == ("trimmed", "2 of 4 pieces of text kept: a prompt inside has a max")
     own = compose(Layers(before_input=inner, conversation=False), ctx).explain()[0]

@@ -28,8 +28,8 @@ FENCE = re.compile(r"<untrusted-(\w+)>\n(.*?)\n</untrusted-\1>", re.DOTALL)
 
 PROMPTS: dict[str, BasePrompt] = {
     "alone": MemoPrompt(fence=True),
-    "wrapped": WrapPrompt("Quoted:\n{{ wrapped_str }}", wrapped_prompts=(MemoPrompt(fence=True),)),
-    "around a wrap": WrapPrompt("Quoted:\n{{ wrapped_str }}", wrapped_prompts=(MemoPrompt(),), fence=True),
+    "wrapped": WrapPrompt((MemoPrompt(fence=True),), "Quoted:\n{{ wrapped_str }}"),
+    "around a wrap": WrapPrompt((MemoPrompt(),), "Quoted:\n{{ wrapped_str }}", fence=True),
 }
 CUTS: dict[str, Any] = {
     "head": "head",

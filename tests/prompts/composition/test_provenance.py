@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -268,11 +269,16 @@ def test_a_fence_changes_with_the_session() -> None:
     assert volatility_of(TextPrompt("fixed", fence=True)) == "session"
 
 
-def test_what_changes_often_before_what_does_not_is_flagged_when_layers_are_made() -> None:
-    with pytest.warns(VolatilityWarning):
-        Layers([TextPrompt("{{ extra.a }}"), "fixed"])
-    with pytest.warns(VolatilityWarning):
-        Layers([MemoPrompt()])
+def test_what_changes_often_before_what_does_not_is_flagged_when_there_is_a_history() -> None:
+    history = PromptContext("hi", conversation=[Message("user", "a"), Message("assistant", "b")], extra={"a": 1})
+    for layers in (Layers([TextPrompt("{{ extra.a }}"), "fixed"]), Layers([MemoPrompt()])):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            compose(layers, PromptContext("hi", extra={"a": 1}))
+        with pytest.warns(VolatilityWarning) as caught:
+            compose(layers, history)
+            compose(layers, history)
+        assert len(caught) == 1
     assert Layers(["fixed", TextPrompt("{{ extra.a }}")]).volatile_before_stable() == []
 
 
@@ -355,7 +361,8 @@ def test_views_of_a_cut_history_say_where_they_are_from() -> None:
 
 
 def test_volatile_before_stable_is_flagged_inside_a_wrapper_too() -> None:
+    wrapped = Layers(WrapPrompt((MemoPrompt(), TextPrompt("static"))), conversation=False)
     with pytest.warns(VolatilityWarning):
-        Layers(WrapPrompt(wrapped_prompts=(MemoPrompt(), TextPrompt("static"))), conversation=False)
+        compose(wrapped, PromptContext("hi", conversation=[Message("user", "a")]))
     declared = WrapPrompt(wrapped_prompts=(MemoPrompt(),), volatility="static")
     assert Layers([declared, "static"], conversation=False).volatile_before_stable() == []

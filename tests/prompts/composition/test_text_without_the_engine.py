@@ -46,8 +46,8 @@ def test_text_without_the_engine_is_the_text_that_the_engine_gives(text: str, ar
     quick: BasePrompt = UserInputPrompt(fence=fenced)
     slow: BasePrompt = Slow(fence=fenced)
     for template in around:
-        quick = WrapPrompt(template, wrapped_prompts=(quick,))
-        slow = SlowWrap(template, wrapped_prompts=(slow,))
+        quick = WrapPrompt((quick,), template)
+        slow = SlowWrap((slow,), template)
     ctx = PromptContext(user_input=text, session_key="k")
     first, other = compose(Layers(input=quick), ctx), compose(Layers(input=slow), ctx)
     assert first.user.text == other.user.text == quick.format_2_str(ctx)
@@ -66,15 +66,13 @@ def test_a_prompt_of_ones_own_is_rendered_as_it_says_and_locales_have_texts_of_t
 
     class Twice(WrapPrompt):
         def render(self, ctx: PromptContext) -> Rendered:
-            twice = WrapPrompt(self.template, wrapped_prompts=(*self.wrapped_prompts, *self.wrapped_prompts))
+            twice = WrapPrompt((*self.wrapped_prompts, *self.wrapped_prompts), self.template)
             return twice.render(ctx)
 
     ctx = PromptContext(user_input="hi")
     assert compose(Layers(input=Loud("{{ user_input }}!")), ctx).user.text == "HI!"
-    assert compose(Layers(input=Twice("<{{ wrapped_str }}>", wrapped_prompts=[Loud()])), ctx).user.text == "<HI\nHI>"
-    locales = WrapPrompt(
-        Template({"en": "Q: {{ wrapped_str }}", "de": "F: {{ wrapped_str }}"}), wrapped_prompts=(UserInputPrompt(),)
-    )
+    assert compose(Layers(input=Twice([Loud()], "<{{ wrapped_str }}>")), ctx).user.text == "<HI\nHI>"
+    locales = WrapPrompt((UserInputPrompt(),), Template({"en": "Q: {{ wrapped_str }}", "de": "F: {{ wrapped_str }}"}))
     said = {
         locale: compose(Layers(input=locales), ctx.evolve(locale=locale)).user.text
         for locale in (None, "en", "de", "de-AT", "fr")

@@ -295,5 +295,5 @@ def test_what_code_of_the_developer_may_show_is_not_said_to_be_left_out() -> Non
 
 
 def test_a_prompt_that_another_one_changes_is_not_said_to_be_empty() -> None:
-    loud = WrapPrompt("{{ wrapped_str | upper }}", wrapped_prompts=TextPrompt("quiet"))
+    loud = WrapPrompt(TextPrompt("quiet"), "{{ wrapped_str | upper }}")
     assert composed(Layers(loud)).why("system[0].wrapped_prompts[0]").status == "unknown"

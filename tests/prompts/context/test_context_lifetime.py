@@ -167,7 +167,7 @@ def test_the_tools_of_a_session_are_written_once() -> None:
     assert first == other and first is not other
 
 
-@pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
+@pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarning")
 def test_kwargs_made_anew_of_the_same_values_are_recognised_and_others_are_not() -> None:
     layers, cache = Layers(AdditionalInfoPrompt("{{ who }} {{ number }}"), conversation=False), RenderCache()
     kwargs: dict[str, Any] = {"who": "ada", "number": 1}

@@ -38,7 +38,7 @@ from agentkit.prompts import (
 from agentkit.prompts.example_selectors import StaticSelector
 from tests.cases import for_cases
 
-pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarning")
 
 MEGABYTE = "ab \n" * 262_144
 TEXTS: dict[str, str] = {
@@ -106,7 +106,7 @@ PLACES: dict[str, tuple[BasePrompt, Callable[[str], PromptContext]]] = {
         lambda text: PromptContext(user_input=text),
     ),
     "a wrapper": (
-        WrapPrompt(wrapped_prompts=[WrapPrompt("{{ wrapped_str }}", wrapped_prompts=[UserInputPrompt()])]),
+        WrapPrompt(wrapped_prompts=[WrapPrompt([UserInputPrompt()], "{{ wrapped_str }}")]),
         lambda text: PromptContext(user_input=text),
     ),
 }
@@ -236,7 +236,7 @@ def test_a_deep_but_finite_tree_renders_or_says_it_is_too_deep() -> None:
     prompt: BasePrompt = UserInputPrompt()
     try:
         for _ in range(100):
-            prompt = WrapPrompt("<{{ wrapped_str }}>", wrapped_prompts=[prompt])
+            prompt = WrapPrompt([prompt], "<{{ wrapped_str }}>")
     except PromptError:
         return
     assert prompt.format_2_str(PromptContext(user_input="x")) == "<" * 100 + "x" + ">" * 100

@@ -218,9 +218,31 @@ def text_of(message: Message) -> str:
 
 
 @pytest.mark.parametrize(
-    ("fields", "name"), [(("c", "f", {"q": "x"}), "arguments"), (("c", 3, "{}"), "name"), ((None, "f", "{}"), "id")]
+    ("fields", "name"),
+    [
+        (("c", "f", [1]), "arguments"),
+        (("c", "f", {"q": {1}}), "arguments"),
+        (("c", 3, "{}"), "name"),
+        ((None, "f", "{}"), "id"),
+    ],
 )
 def test_a_tool_call_is_made_of_text(fields: tuple[Any, ...], name: str) -> None:
     with pytest.raises(MessageError) as caught:
         ToolCall(*fields)
     assert caught.value.name == name
+
+
+def test_the_arguments_of_a_tool_call_can_be_a_mapping() -> None:
+    assert ToolCall("c", "f", {"q": "ü"}) == ToolCall("c", "f", '{"q": "ü"}')
+
+
+def test_a_conversation_is_extended_with_plus() -> None:
+    first, second = Message("user", "a"), Message("assistant", "b")
+    conversation = Conversation([first])
+    conversation += [second]
+    assert conversation == Conversation([first, second])
+
+
+def test_a_message_without_a_role_is_explained() -> None:
+    with pytest.raises(MessageError, match=r"Message\('user', 'hi'\)"):
+        Message("hi")  # type: ignore[arg-type]

@@ -269,7 +269,7 @@ def test_unknown_keywords_may_contain_anything() -> None:
 
 def test_prompts_that_require_nothing_give_none() -> None:
     assert TextPrompt("{{ user_input }}").additional_kwargs_schema is None
-    wrap = WrapPrompt("{{ wrapped_str }}", wrapped_prompts=[TextPrompt("x"), WrapPrompt(wrapped_prompts=[])])
+    wrap = WrapPrompt([TextPrompt("x"), WrapPrompt(wrapped_prompts=[])], "{{ wrapped_str }}")
     assert wrap.additional_kwargs_schema is None
     assert Layers([wrap, "x"]).additional_kwargs_schema is None
 
@@ -290,11 +290,11 @@ def test_one_requirement_comes_through_any_number_of_wrappers() -> None:
 
 def test_equal_properties_unify_and_list_everyone_who_requires_them() -> None:
     tree = WrapPrompt(
-        "{{ additional_kwargs.root }}{{ wrapped_str }}",
-        wrapped_prompts=[
+        [
             TextPrompt("{{ additional_kwargs.root }}"),
             WrapPrompt(wrapped_prompts=[info({"properties": {"root": {}}})]),
         ],
+        "{{ additional_kwargs.root }}{{ wrapped_str }}",
     )
     schema = Layers([TextPrompt("{{ additional_kwargs.root }}"), tree]).additional_kwargs_schema
     assert schema is not None
@@ -339,7 +339,7 @@ def conflict(error: SchemaConflict) -> tuple[str | None, list[str]]:
 
 def test_a_wrapper_can_be_in_conflict_with_a_prompt_inside() -> None:
     with pytest.raises(SchemaConflict) as caught:
-        WrapPrompt("{{ additional_kwargs.a }}{{ wrapped_str }}", wrapped_prompts=[info(string("a"))])
+        WrapPrompt([info(string("a"))], "{{ additional_kwargs.a }}{{ wrapped_str }}")
     assert conflict(caught.value) == ("a", ["", "wrapped_prompts[0]"])
 
 
@@ -457,8 +457,8 @@ def test_all_missing_and_invalid_kwargs_are_named_at_once_with_who_needs_them() 
     layers = Layers(
         [info(Needs), TextPrompt("{{ additional_kwargs.mode }}")],
         before_input=WrapPrompt(
+            [TextPrompt("{{ additional_kwargs.mode }}")],
             "{{ additional_kwargs.outer }}{{ wrapped_str }}",
-            wrapped_prompts=[TextPrompt("{{ additional_kwargs.mode }}")],
         ),
     )
     with pytest.raises(KwargsError) as caught:

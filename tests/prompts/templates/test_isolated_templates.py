@@ -80,7 +80,7 @@ def test_media_and_other_prompts_are_refused_with_what_to_do() -> None:
     picture = PromptContext(user_input=[Image(b"\x89PNG\r\n\x1a\n")])
     with pytest.raises(TemplateError):
         TextPrompt(template=Template("{{ user_input }}", isolated=True)).render(picture)
-    wrapped = WrapPrompt(Template("<{{ wrapped_str }}>", isolated=True), wrapped_prompts=[TextPrompt("a")])
+    wrapped = WrapPrompt([TextPrompt("a")], Template("<{{ wrapped_str }}>", isolated=True))
     with pytest.raises(TemplateError):
         wrapped.render(PromptContext(user_input="q"))
 

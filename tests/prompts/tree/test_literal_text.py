@@ -49,7 +49,7 @@ def test_text_in_any_place_and_in_a_wrapper_is_sent_as_it_is(text: str, place: s
             with pytest.raises(TemplateError):
                 Layers(**{place: text})
             return
-        layers: Any = Layers(**{place: [text, WrapPrompt("({{ wrapped_str }})", wrapped_prompts=[text])]})
+        layers: Any = Layers(**{place: [text, WrapPrompt([text], "({{ wrapped_str }})")]})
     composition = compose(layers, PromptContext(user_input=""))
     shown = composition.system if place == "system" else composition.user
     assert shown.text.startswith(f"{text}\n\n({text})" if text else "()")
@@ -107,5 +107,5 @@ def test_a_value_that_is_no_text_prompt_or_list_is_refused() -> None:
             Layers(system=value)
         assert [error["loc"] for error in caught.value.errors()] == [("system",)], value
         with pytest.raises(ValidationError) as caught:
-            WrapPrompt("{{ wrapped_str }}", wrapped_prompts=value)
+            WrapPrompt(value, "{{ wrapped_str }}")
         assert [error["loc"] for error in caught.value.errors()] == [("wrapped_prompts",)], value

@@ -76,7 +76,7 @@ def test_a_class_is_rendered_by_its_own_format_wherever_it_stands() -> None:
     prompt = Shouting("its template is not used")
     places = Layers(
         prompt,
-        before_input=WrapPrompt("<{{ wrapped_str }}>", wrapped_prompts=[prompt, UserInputPrompt()]),
+        before_input=WrapPrompt([prompt, UserInputPrompt()], "<{{ wrapped_str }}>"),
         after_input=prompt.model_copy(update={"fence": True}),
         conversation=False,
     )
@@ -128,7 +128,7 @@ def test_under_a_budget_it_is_cut_and_its_items_are_counted() -> None:
 
 
 def test_a_composite_that_formats_itself_is_not_taken_apart_under_a_budget() -> None:
-    prompt = Documented("{{ wrapped_str }}", wrapped_prompts=[MemoPrompt()])
+    prompt = Documented([MemoPrompt()], "{{ wrapped_str }}")
     composition = compose(Layers(before_input=prompt), ASK, budget=10_000)
     fitted = compose(Layers(before_input=prompt, system=TextPrompt("x" * 90, size=Size(cut="head"))), ASK, budget=60)
     for made in (composition, fitted):
@@ -138,7 +138,7 @@ def test_a_composite_that_formats_itself_is_not_taken_apart_under_a_budget() -> 
 def test_one_of_the_two_follows_from_the_other_and_media_are_kept() -> None:
     text, media = Showing().format_2_multimodal(ASK)
     assert Showing().format_2_str(ASK).startswith("Look: [image: ")
-    composition = compose(Layers(input=WrapPrompt("{{ wrapped_str }}", wrapped_prompts=[Showing()])), ASK)
+    composition = compose(Layers(input=WrapPrompt([Showing()], "{{ wrapped_str }}")), ASK)
     assert composition.media == {"image": {CAT.id: b"cat"}, "file": {File(b"pdf").id: b"pdf"}}
     assert composition.user.text == f"Look: {CAT.marker}.{File(b'pdf').marker}"
     assert (text, media) == ("Look: <|media:image:a|>.", {"image": {"a": b"cat"}, "file": {"b": b"pdf"}})
@@ -147,7 +147,7 @@ def test_one_of_the_two_follows_from_the_other_and_media_are_kept() -> None:
 
 
 def test_the_code_of_the_document_runs_and_super_calls_reach_the_class_above() -> None:
-    wrap = Documented("Q: {{ wrapped_str }} ({{ locale }})", wrapped_prompts=[UserInputPrompt(), Shouting("")])
+    wrap = Documented([UserInputPrompt(), Shouting("")], "Q: {{ wrapped_str }} ({{ locale }})")
     assert wrap.format_2_str(ASK) == "Q: hi\nHI! (None)"
     assert compose(Layers(input=wrap), ASK).user.text == "Q: hi\nHI! (None)"
 
@@ -172,10 +172,7 @@ def test_the_code_of_the_document_runs_and_super_calls_reach_the_class_above() -
             return f"{super().format_2_str(ctx)}."
 
     ctx = PromptContext(user_input=UserInput(["see ", CAT]), session_key="key")
-    made = {
-        kind: kind("{{ wrapped_str }}", wrapped_prompts=[UserInputPrompt()])
-        for kind in (Quoted, Twice, Rendering, Last)
-    }
+    made = {kind: kind([UserInputPrompt()], "{{ wrapped_str }}") for kind in (Quoted, Twice, Rendering, Last)}
     assert made[Quoted].format_2_multimodal(ctx) == (f"> see {CAT.marker}", {"image": {CAT.id: b"cat"}})
     assert compose(Layers(input=made[Quoted]), ctx).media == {"image": {CAT.id: b"cat"}}
     alt = "> see [image: cat.png]"

@@ -81,7 +81,7 @@ SHOWN: list[tuple[BasePrompt, str]] = [
     (AdditionalInfoPrompt(), "root: /src\ndepth: 2"),
     (AdditionalInfoPrompt("{{ root }} to {{ depth }}"), "/src to 2"),
     (WrapPrompt(wrapped_prompts=[TextPrompt("a"), TextPrompt("b")]), "a\nb"),
-    (WrapPrompt("<{{ wrapped_str }}>", wrapped_prompts=[TextPrompt("a"), TextPrompt(""), TextPrompt("b")]), "<a\n\nb>"),
+    (WrapPrompt([TextPrompt("a"), TextPrompt(""), TextPrompt("b")], "<{{ wrapped_str }}>"), "<a\n\nb>"),
     (TextPrompt(Template("{locale} {user_input}", engine="fstring")), "None What is [image: cat.png]?"),
 ]
 
@@ -108,7 +108,7 @@ def test_multimodal_text_comes_with_its_payloads(tmp_path: Path) -> None:
 def test_wrapping_keeps_media_where_the_document_lost_them() -> None:
     prompt: BasePrompt = UserInputPrompt()
     for _ in range(4):
-        prompt = WrapPrompt("<{{ wrapped_str }}>", wrapped_prompts=[prompt, TextPrompt("x")])
+        prompt = WrapPrompt([prompt, TextPrompt("x")], "<{{ wrapped_str }}>")
     text, table = prompt.format_2_multimodal(CTX)
     assert text.count(CAT.marker) == 1
     assert table == {"image": {CAT.id: b"cat"}}
@@ -116,12 +116,12 @@ def test_wrapping_keeps_media_where_the_document_lost_them() -> None:
 
 def test_wrapped_text_is_data_and_is_never_compiled() -> None:
     ctx = PromptContext(user_input="{{ 1 + 1 }}{% for x in y %}{# c #}")
-    wrap = WrapPrompt("{{ wrapped_str }} {{ wrapped_str | length }}", wrapped_prompts=[UserInputPrompt()])
+    wrap = WrapPrompt([UserInputPrompt()], "{{ wrapped_str }} {{ wrapped_str | length }}")
     assert wrap.format_2_str(ctx) == "{{ 1 + 1 }}{% for x in y %}{# c #} 34"
 
 
 def test_the_template_of_a_wrapper_sees_the_context_too() -> None:
-    wrap = WrapPrompt("{{ knowledge | length }}: {{ wrapped_str }}", wrapped_prompts=[TextPrompt("a")])
+    wrap = WrapPrompt([TextPrompt("a")], "{{ knowledge | length }}: {{ wrapped_str }}")
     assert wrap.format_2_str(CTX) == "2: a"
 
 
@@ -296,7 +296,7 @@ def test_the_places_of_a_turn() -> None:
 
 def test_every_character_says_where_it_is_from() -> None:
     layers = Layers(
-        WrapPrompt("Use:\n{{ wrapped_str }}", wrapped_prompts=[MemoPrompt()]), conversation=False,
+        WrapPrompt([MemoPrompt()], "Use:\n{{ wrapped_str }}"), conversation=False,
         before_input=AdditionalInfoPrompt("{{ root }}"),
     )  # fmt: skip
     composition = compose(layers, CTX)
@@ -362,14 +362,14 @@ THROUGH = [
 
 @pytest.mark.parametrize("text", THROUGH)
 def test_media_that_come_through_a_filter_are_sent(text: str) -> None:
-    composition = compose(Layers(input=WrapPrompt(text, wrapped_prompts=[UserInputPrompt()])), CTX)
+    composition = compose(Layers(input=WrapPrompt([UserInputPrompt()], text)), CTX)
     assert composition.media == {"image": {CAT.id: b"cat"}, **{"file": {File(b"pdf").id: b"pdf"}}}
     assert CAT in composition.messages[-1].parts
 
 
 def test_media_of_one_content_and_two_kinds_survive_a_filter() -> None:
     ctx = PromptContext(user_input=UserInput([Image(b"x"), File(b"x")]))
-    wrap = WrapPrompt("{{ wrapped_str | trim }}", wrapped_prompts=[UserInputPrompt()])
+    wrap = WrapPrompt([UserInputPrompt()], "{{ wrapped_str | trim }}")
     text, table = wrap.format_2_multimodal(ctx)
     assert re.findall(r"media:(\w+):", text) == ["image", "file"]
     assert set(table) == {"image", "file"}
@@ -377,14 +377,14 @@ def test_media_of_one_content_and_two_kinds_survive_a_filter() -> None:
 
 def test_very_many_media_survive_a_filter_each_where_it_stood() -> None:
     parts = [Image(b"%d" % number) for number in range(4_000)]
-    prompt = WrapPrompt("{{ wrapped_str|trim }}", wrapped_prompts=(UserInputPrompt(),))
+    prompt = WrapPrompt((UserInputPrompt(),), "{{ wrapped_str|trim }}")
     rendered = prompt.render(PromptContext(user_input=UserInput(parts)))
     assert [segment.media for segment in rendered.segments() if segment.media is not None] == parts
 
 
 def test_media_of_one_content_and_two_names_survive_a_filter() -> None:
     ctx = PromptContext(user_input=UserInput([Image(b"x", name="one"), Image(b"x", name="two")]))
-    wrap = WrapPrompt("{{ wrapped_str | trim }}", wrapped_prompts=[UserInputPrompt()])
+    wrap = WrapPrompt([UserInputPrompt()], "{{ wrapped_str | trim }}")
     assert wrap.format_2_str(ctx) == "[image: one][image: two]"
 
 

@@ -373,8 +373,8 @@ def test_another_input_or_pool_selects_anew() -> None:
 
 def test_scores_can_be_shown() -> None:
     prompt = ExamplesPrompt(
+        KITCHEN,
         "{% for example in examples %}{{ example.id }} {{ '%.2f' | format(example.score) }} {% endfor %}",
-        examples=KITCHEN,
         selector=VectorSelector(LetterEmbedder(), 2),
     )
     assert prompt.format_2_str(ask("how do I cook rice")).startswith("rice 1.00 pasta 0.")

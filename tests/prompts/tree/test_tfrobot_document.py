@@ -30,7 +30,7 @@ ASKED = PromptContext(user_input=UserInput(["What is ", CAT, "?"], additional_kw
 def test_the_kwargs_that_a_prompt_needs_are_shown_and_checked() -> None:
     assert INFO.additional_kwargs_schema is not None
     assert INFO.additional_kwargs_schema["required"] == ["root"]
-    assert WrapPrompt("{{ wrapped_str }}", wrapped_prompts=(INFO,)).additional_kwargs_schema is not None
+    assert WrapPrompt((INFO,), "{{ wrapped_str }}").additional_kwargs_schema is not None
     assert TextPrompt("x").additional_kwargs_schema is None
     with pytest.raises(KwargsError) as caught:  # the original may crash while it renders
         INFO.format_2_str(PromptContext(user_input="x"))
@@ -70,7 +70,7 @@ def test_both_formats_are_abstract_and_one_render_serves_both() -> None:
         def format_2_multimodal(self, ctx: PromptContext) -> tuple[str, dict[str, Any]]:
             return "own", {}
 
-    assert WrapPrompt("<{{ wrapped_str }}>", wrapped_prompts=(Own(),)).format_2_str(ASKED) == "<own>"
+    assert WrapPrompt((Own(),), "<{{ wrapped_str }}>").format_2_str(ASKED) == "<own>"
 
 
 def test_a_multimodal_text_has_its_media_beside_it() -> None:
@@ -80,14 +80,14 @@ def test_a_multimodal_text_has_its_media_beside_it() -> None:
 
 
 def test_a_wrap_joins_its_children_by_newlines_and_puts_them_into_its_template() -> None:
-    wrap = WrapPrompt("<p>\n{{ wrapped_str }}\n</p> {{ user_input }}", wrapped_prompts=(INFO, TextPrompt("two")))
+    wrap = WrapPrompt((INFO, TextPrompt("two")), "<p>\n{{ wrapped_str }}\n</p> {{ user_input }}")
     context = PromptContext(user_input=UserInput("Hi", additional_kwargs={"root": "src"}))
     assert wrap.format_2_str(context) == "<p>\nroot src\ntwo\n</p> Hi"
 
 
 def test_a_wrap_keeps_the_media_of_its_children() -> None:
     # The original renders its children as text first, and loses them.
-    wrap = WrapPrompt("<p>{{ wrapped_str }}</p>", wrapped_prompts=(UserInputPrompt(),))
+    wrap = WrapPrompt((UserInputPrompt(),), "<p>{{ wrapped_str }}</p>")
     text, media = wrap.format_2_multimodal(ASKED)
     (label,) = media
     assert label in text and text.startswith("<p>What is ") and [*media[label].values()] == [CAT.source]

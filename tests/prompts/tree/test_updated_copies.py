@@ -54,7 +54,7 @@ def test_a_fence_that_is_switched_on_after_use_is_there() -> None:
 
 def test_a_template_and_wrapped_prompts_that_are_replaced_after_use_are_used() -> None:
     prompt = UserInputPrompt()
-    wrap = WrapPrompt("<{{ wrapped_str }}>", wrapped_prompts=[prompt])
+    wrap = WrapPrompt([prompt], "<{{ wrapped_str }}>")
     assert compose(Layers(input=wrap), ASK).user.text == "<hi>"
     loud = prompt.model_copy(update={"template": Template("{{ user_input.text | upper }}")})
     assert compose(Layers(input=loud), ASK).user.text == "HI"

@@ -105,7 +105,7 @@ async def test_a_call_that_fails_before_others_begin_leaves_none_of_them_behind(
     def on_end(result: ToolResult) -> None:
         raise ListenerError
 
-    @tool
+    @tool(description="Return at once.")
     async def quick(n: int) -> str:
         return "done"
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 from agentkit_prompts.errors import brief
 from agentkit_prompts.limits import MAX_COUNT
-from agentkit_prompts.names import nearest, reject_unknown_fields
+from agentkit_prompts.names import reject_unknown_fields, unknown_fields
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool_context import ToolContext
 
@@ -91,9 +91,11 @@ class ToolPolicy:
         Raises:
             ToolDefinitionError: A field is unknown, or a value is out of range; all unknown fields are named.
         """
-        if unknown := [name for name in options if name not in PolicyOptions.__annotations__]:
-            problems = [f"there is no {name}{nearest(name, PolicyOptions.__annotations__)}" for name in unknown]
-            raise ToolDefinitionError("tool policy: " + "; ".join(problems), names=unknown)
+        fields = PolicyOptions.__annotations__
+        problems = unknown_fields("ToolPolicy", options, fields)
+        if problems:
+            unknown = [name for name in options if name not in fields]
+            raise ToolDefinitionError(f"tool policy: {'; '.join(problems)}", names=unknown)
         return replace(self, **options) if options else self
 
     @property
