@@ -21,7 +21,7 @@ layers = Layers(
         ExamplesPrompt(),
         AdditionalInfoPrompt(),
         TextPrompt("{{ additional_kwargs }}{{ additional_kwargs.tags | sort | join }}{{ now }}"),
-        WrapPrompt("<{{ wrapped_str }}>", wrapped_prompts=[MemoPrompt(), KnowledgePrompt()]),
+        WrapPrompt([MemoPrompt(), KnowledgePrompt()], "<{{ wrapped_str }}>"),
     ],
     after_input=ConversationPrompt(),
     after_intermediate="Go on.",
