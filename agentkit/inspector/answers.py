@@ -1,4 +1,4 @@
-"""What the page asks for, and the answers: plain JSON about the objects of one source."""
+"""Requests of the page, and their answers as JSON."""
 
 from __future__ import annotations
 
@@ -59,17 +59,17 @@ __all__ = [
 
 _MAX_LISTED = 1_000
 _FIRST_LISTED = 50
-"""Of them, those that the page is given at first."""
+"""Entries of a list in the first answer."""
 _MAX_NAME = 200
 _MAX_INPUT = 160
-"""Characters of an input that are shown in a list."""
+"""Maximum characters of an input in a list."""
 
 Json = dict[str, Any]
 Name = Annotated[str, Field(max_length=4_000)]
 
 
 class Missing(LookupError):
-    """Something that the caller does not have."""
+    """An object that does not exist for the caller."""
 
 
 class _Body(BaseModel):
@@ -77,43 +77,43 @@ class _Body(BaseModel):
 
 
 class Base(_Body):
-    """Which model call is meant: one of a run, one of a turn of a session, or one that nobody made yet."""
+    """Place of a model call: in a run, in a turn of a session, or before a run."""
 
     run: Name | None = None
     session: Name | None = None
     turn: int | Literal["last"] | None = None
     agent: Name | None = None
-    """Which agent composes. Without one, a turn is that of its run; where it has none, the latest agent composes."""
+    """Agent that composes; by default the agent of the run of the turn, or else the latest agent of the session."""
     step: int | None = None
-    """Which model call, from 1; the last one when not given."""
+    """Number of the model call, from 1; None for the last call."""
 
 
 class Asked(_Body):
-    """A composition that is asked for: an earlier one, or that with changes."""
+    """Request of a composition: an earlier composition, with changes if there are any."""
 
     base: Base
     input: str | None = None
-    """Another input."""
+    """Changed input; None for no change."""
     kwargs: dict[str, Any] | None = None
-    """Other additional kwargs."""
+    """Changed additional kwargs; None for no change."""
     layers: dict[str, str] = {}
-    """Other templates, by the path of the prompt."""
+    """Changed templates, by the path of the prompt."""
     budget: StrictInt | Literal["keep"] | None = "keep"
-    """Another budget; None for no budget, "keep" for that of the agent."""
+    """Tokens of the budget; None for no budget, "keep" for the budget of the agent."""
     recall: bool = False
-    """Whether memory is asked, where there is no run that did."""
+    """True to search the memory, if no run is given."""
     against: Base | None = None
-    """What it is compared with; without this, what is changed is compared with what it was."""
+    """Composition to compare with; by default the composition without the changes."""
     message: int | None = None
     target: str | None = None
     chat_template: str | None = None
     pointer: str | None = None
     journal: bool = False
-    """Whether the run is returned, too."""
+    """True to return the run too."""
 
 
 class Start(_Body):
-    """A run to begin."""
+    """Input of a new run."""
 
     agent: Name
     input: str
@@ -130,14 +130,14 @@ class Decided(_Body):
 
 
 class Decide(_Body):
-    """Decisions about the calls that a run waits with, by their ids."""
+    """Decisions about the calls of a paused run, by the ids of the calls."""
 
     run: Name
     decisions: dict[str, Decided]
 
 
 class RecallNow(_Body):
-    """A question for the memory of an agent."""
+    """Query for the memory of an agent."""
 
     agent: Name
     query: str
@@ -153,15 +153,19 @@ class _Located(NamedTuple):
 
 
 async def overview(source: InspectorSource, *, is_whole: bool) -> Json:
-    """Return what there is: agents with what they ask for, runs and sessions, newest first.
+    """Return the agents with their schemas, and the runs and sessions, newest first.
 
     Args:
-        source: What the caller may see.
-        is_whole: Whether all that is listed is asked for; otherwise the first of it, and in `more` the names of the
-            lists that may go on.
+        source: The objects that the caller may read.
+        is_whole: True for whole lists; False for their first entries, and the names of longer lists in `more`.
     """
-    most = _MAX_LISTED if is_whole else _FIRST_LISTED
-    agents, runs, sessions = await asyncio.gather(source.agents(), source.runs(limit=most), source.sessions(limit=most))
+    limit = _MAX_LISTED if is_whole else _FIRST_LISTED
+    agents, runs, sessions = await asyncio.gather(
+        source.agents(), source.runs(limit=limit), source.sessions(limit=limit)
+    )
+    more: list[str] = []
+    if not is_whole:
+        more = [name for name, rows in (("runs", runs), ("sessions", sessions)) if len(rows) >= limit]
     return {
         "agents": [
             {
@@ -173,10 +177,8 @@ async def overview(source: InspectorSource, *, is_whole: bool) -> Json:
             }
             for name, agent in agents.items()
         ],
-        "more": []
-        if is_whole
-        else [name for name, one in (("runs", runs), ("sessions", sessions)) if len(one) >= most],
-        "runs": [_summary(one) for one in runs],
+        "more": more,
+        "runs": [_summary(run) for run in runs],
         "sessions": list(sessions),
         "targets": list(TARGETS),
         "chat_templates": list(CHAT_TEMPLATES),
@@ -185,46 +187,52 @@ async def overview(source: InspectorSource, *, is_whole: bool) -> Json:
 
 async def run_answer(source: InspectorSource, run_id: str) -> Json:
     """Return a run with its timeline."""
-    found = await _run(source, run_id)
-    return await in_thread(_run_view, found)
+    run = await _run(source, run_id)
+    return await in_thread(_run_view, run)
 
 
 def _run_view(run: RunRecord) -> Json:
-    waiting = [{"id": one.call_id, "name": one.tool, "arguments": one.arguments} for one in run.waiting]
-    error = "" if run.error is None else str(run.error)
+    waiting = [{"id": call.call_id, "name": call.tool, "arguments": call.arguments} for call in run.waiting]
+    error = ""
+    if run.error is not None:
+        error = str(run.error)
     return {**_summary(run), "error": error, "waiting": waiting, "journal": journal_view(_journal(run))}
 
 
 async def session_answer(source: InspectorSource, name: str, turn: int | None = None) -> Json:
-    """Return a session with the turns around one, or its last ones, those of known runs with the id of the run."""
+    """Return a session with the turns around `turn`, or its last turns; turns of stored runs have the id of the run."""
     session, newest = await asyncio.gather(_session(source, name), source.runs(limit=1, session=name))
     bounds = turn_bounds(session.conversation)
     first = first_turn(len(bounds) - 1, turn)
     runs = await _runs(source, name, session, bounds[first : first + MAX_TURNS + 1])
     view = await in_thread(session_view, session, runs=runs, turn=turn)
-    return {**view, "session": name, "agents": [one.agent for one in newest]}
+    return {**view, "session": name, "agents": [run.agent for run in newest]}
 
 
 async def turns_answer(source: InspectorSource, name: str, start: int) -> Json:
-    """Return the turns of a session from one on, as many as are shown at once."""
+    """Return turns of a session from number `start`, at most `MAX_TURNS`."""
     session = await _session(source, name)
     runs = await _runs(source, name, session, turn_bounds(session.conversation)[start : start + MAX_TURNS + 1])
     return {"turns": await in_thread(turns_view, session, start, runs=runs)}
 
 
 async def compose_answer(source: InspectorSource, asked: Asked) -> Json:
-    """Return a composition, the prompts it was made of, and what is different from another one."""
+    """Return a composition, its prompts, and the differences to another composition."""
     located = await _located(source, asked)
     other = None if asked.against is None else await _located(source, Asked(base=asked.against, kwargs=asked.kwargs))
-    is_changed = asked.layers or asked.budget != "keep" or asked.input is not None or asked.kwargs is not None
+    is_changed = bool(asked.layers) or asked.budget != "keep" or asked.input is not None or asked.kwargs is not None
+    # Without a run, required kwargs may be missing in the composition without changes.
+    has_original = asked.kwargs is None or asked.base.run is not None
 
-    def made() -> Json:
+    def answer() -> Json:
         composition = _composition(located, asked)
-        diff = None
+        diff = run = None
         if other is not None:
             diff = diff_view(composition, other.agent.chain.compose(other.ctx))
-        elif is_changed and not (asked.kwargs is not None and asked.base.run is None):
+        elif is_changed and has_original:
             diff = diff_view(composition, located.agent.chain.compose(located.ctx))
+        if asked.journal and located.run is not None:
+            run = _run_view(located.run)
         return {
             "view": composition_view(composition),
             "prompts": prompt_views(composition),
@@ -234,27 +242,27 @@ async def compose_answer(source: InspectorSource, asked: Asked) -> Json:
             "input": composition.context.user_input.text,
             "kwargs": dict(composition.context.user_input.additional_kwargs),
             "agent": located.agent.name,
-            "run": _run_view(located.run) if asked.journal and located.run is not None else None,
+            "run": run,
         }
 
-    return await in_thread(made)
+    return await in_thread(answer)
 
 
 async def message_answer(source: InspectorSource, asked: Asked) -> Json:
-    """Return one message of a composition, whole."""
+    """Return one message of a composition with its whole text."""
     located = await _located(source, asked)
     return await in_thread(lambda: message_view(_composition(located, asked), asked.message or 0))
 
 
 async def messages_answer(source: InspectorSource, asked: Asked) -> Json:
-    """Return the messages of a composition from one on, as many as are shown at once."""
+    """Return messages of a composition from a number, at most `MAX_MESSAGES`."""
     located = await _located(source, asked)
     start = max(0, asked.message or 0)
     return await in_thread(lambda: {"messages": messages_view(_composition(located, asked), start)})
 
 
 async def payload_answer(source: InspectorSource, asked: Asked) -> Json:
-    """Return what a provider or a local model gets."""
+    """Return the request of a provider, or the text of a local model."""
     located = await _located(source, asked)
     return await in_thread(
         lambda: payload_view(_composition(located, asked), asked.target or "openai", asked.chat_template)
@@ -262,19 +270,19 @@ async def payload_answer(source: InspectorSource, asked: Asked) -> Json:
 
 
 async def why_answer(source: InspectorSource, asked: Asked) -> Json:
-    """Return where a part of the context ended up, and why."""
+    """Return the places of a part of the context in the prompt, and the reason."""
     located = await _located(source, asked)
-    found = await in_thread(lambda: _composition(located, asked).why(asked.pointer or ""))
-    places = [{"message": span.message, "prompt": span.prompt, "line": span.line} for span in found.spans[:100]]
-    return {"pointer": found.pointer, "reason": found.reason, "spans": places}
+    why = await in_thread(lambda: _composition(located, asked).why(asked.pointer or ""))
+    places = [{"message": span.message, "prompt": span.prompt, "line": span.line} for span in why.spans[:100]]
+    return {"pointer": why.pointer, "reason": why.reason, "spans": places}
 
 
 async def recall_answer(source: InspectorSource, asked: RecallNow) -> Json:
-    """Return what the memory of an agent finds now."""
+    """Return the hits of a new search in the memory of an agent."""
     await _agent(source, asked.agent)
     memory = await source.memory(asked.agent)
     if memory is None:
-        raise AgentError(f"agent {asked.agent!r} has no memory to ask")
+        raise AgentError(f"agent {asked.agent!r} has no memory")
     ask: Any = getattr(memory, "recall", None) or memory
 
     def answer() -> Json:
@@ -285,26 +293,32 @@ async def recall_answer(source: InspectorSource, asked: RecallNow) -> Json:
 
 
 async def start_answer(source: InspectorSource, asked: Start) -> Json:
-    """Begin a run."""
+    """Start a run."""
     await _agent(source, asked.agent)
     return {"run": await source.start(asked.agent, UserInput(asked.input, asked.kwargs), asked.session)}
 
 
 async def decide_answer(source: InspectorSource, asked: Decide) -> Json:
-    """Go on with a run that waits."""
+    """Resume a paused run with decisions."""
     await _run(source, asked.run)
-    await source.decide(asked.run, {call: read_decision(one.model_dump()) for call, one in asked.decisions.items()})
+    await source.decide(asked.run, {call: read_decision(body.model_dump()) for call, body in asked.decisions.items()})
     return {"run": asked.run}
 
 
 def _summary(run: RunRecord) -> Json:
-    """Return a run as the page lists it; one that waits for room is shown as one that is executed."""
+    """Return a run as a row of the list."""
+    text, status = "", run.state
+    if run.input is not None:
+        text = run.input.text[:_MAX_INPUT]
+    # The page has no state for a run that waits for a free place.
+    if status == "queued":
+        status = "running"
     return {
         "id": run.run_id,
         "agent": run.agent,
         "session": run.session,
-        "status": "running" if run.state == "queued" else run.state,
-        "input": "" if run.input is None else run.input.text[:_MAX_INPUT],
+        "status": status,
+        "input": text,
         "started_at": run.created_at or None,
     }
 
@@ -314,25 +328,27 @@ def _journal(run: RunRecord) -> Journal:
 
 
 async def _run(source: InspectorSource, run_id: str) -> RunRecord:
-    found = await source.run(run_id)
-    if found is None:
+    run = await source.run(run_id)
+    if run is None:
         raise Missing(f"run: unknown run {run_id[:_MAX_NAME]!r}")
-    return found
+    return run
 
 
 async def _session(source: InspectorSource, name: str) -> SessionProtocol:
     session = await source.session(name)
     if session is None:
-        raise Missing(f"session: there is no session {name[:_MAX_NAME]!r}")
+        raise Missing(f"session: unknown session {name[:_MAX_NAME]!r}")
     return session
 
 
 async def _runs(source: InspectorSource, name: str, session: SessionProtocol, bounds: Sequence[int]) -> dict[int, str]:
-    """Return the ids of the runs that turns are of, of those that are known: see `runs_begun`."""
+    """Return the ids of stored runs by the index of the first message of their turn; see `runs_begun`."""
     begun = await in_thread(runs_begun, session, bounds)
     ids = set(begun.values())
-    known = {one.run_id for one in await source.runs(limit=len(ids), session=name, ids=ids)} if ids else set()
-    return {at: run_id for at, run_id in begun.items() if run_id in known}
+    if not ids:
+        return {}
+    stored = {run.run_id for run in await source.runs(limit=len(ids), session=name, ids=ids)}
+    return {at: run_id for at, run_id in begun.items() if run_id in stored}
 
 
 async def _agent(source: InspectorSource, name: str | None) -> Agent[Any, Any]:
@@ -340,73 +356,81 @@ async def _agent(source: InspectorSource, name: str | None) -> Agent[Any, Any]:
     if name is None and len(agents) == 1:
         return next(iter(agents.values()))
     if name is None or name not in agents:
-        raise Missing(f"agent: there is no agent {brief(name, _MAX_NAME)}{nearest(str(name)[:_MAX_NAME], agents)}")
+        raise Missing(f"agent: unknown agent {brief(name, _MAX_NAME)}{nearest(str(name)[:_MAX_NAME], agents)}")
     return agents[name]
 
 
 async def _located(source: InspectorSource, asked: Asked) -> _Located:
-    """Return the context of the model call that is meant."""
+    """Return the context of the requested model call."""
     base = asked.base
     if base.run is not None:
         return await _of_run(source, base.run, base.step)
     if base.session is not None and base.turn is not None:
         return await _of_turn(source, base.session, base.turn, asked)
     agent = await _agent(source, base.agent)
-    session = None if base.session is None else await _session(source, base.session)
-    given = UserInput(asked.input or "", asked.kwargs or {})
-    ctx = await in_thread(agent.context, given, session)
-    memory = await source.memory(agent.name) if asked.recall else None
+    session = memory = None
+    if base.session is not None:
+        session = await _session(source, base.session)
+    ctx = await in_thread(agent.context, UserInput(asked.input or "", asked.kwargs or {}), session)
+    if asked.recall:
+        memory = await source.memory(agent.name)
     if memory is not None and ctx.user_input.text:
-        found_now: Found = await in_thread(recall, memory, ctx.user_input.text, session)
-        ctx = remembering(ctx, found_now)
+        found: Found = await in_thread(recall, memory, ctx.user_input.text, session)
+        ctx = remembering(ctx, found)
     return _Located(agent, ctx, 1, 1)
 
 
 async def _of_run(source: InspectorSource, run_id: str, asked_step: int | None) -> _Located:
-    found = await _run(source, run_id)
-    agent = await _agent(source, found.agent)
-    name = found.session
-    session = None if name is None else await source.session(name)
-    contexts = await in_thread(replayed_contexts, agent.definition, _journal(found), session)
+    run = await _run(source, run_id)
+    agent = await _agent(source, run.agent)
+    session = None
+    if run.session is not None:
+        session = await source.session(run.session)
+    contexts = await in_thread(replayed_contexts, agent.definition, _journal(run), session)
     step = len(contexts) if asked_step is None else asked_step
     if not 1 <= step <= len(contexts):
-        raise Missing(f"step: the run has {len(contexts)} model calls, from 1; there is no {brief(asked_step)}")
-    return _Located(agent, contexts[step - 1], step, len(contexts), found)
+        raise Missing(f"step: unknown step {brief(asked_step)}; the run has {len(contexts)} model calls, from 1")
+    return _Located(agent, contexts[step - 1], step, len(contexts), run)
 
 
 async def _of_turn(source: InspectorSource, name: str, asked_turn: int | Literal["last"], asked: Asked) -> _Located:
-    """Return the model call of a turn: that of its run, or without one that which an agent would make now."""
+    """Return a model call of a turn: from its run, or without a run as an agent would compose it now."""
     base = asked.base
-    chosen = base.agent
+    name_of_agent = base.agent
     session = await _session(source, name)
     bounds = turn_bounds(session.conversation)
     turn = len(bounds) - 2 if asked_turn == "last" else asked_turn
-    if chosen is None:
+    if name_of_agent is None:
         runs = await _runs(source, name, session, bounds[turn : turn + 2] if turn >= 0 else ())
         if runs and (run_id := runs.get(bounds[turn])) is not None:
             return await _of_run(source, run_id, base.step)
         agents, newest = await asyncio.gather(source.agents(), source.runs(limit=_FIRST_LISTED, session=name))
-        chosen = next((run.agent for run in newest if run.agent in agents), next(iter(agents), None))
-    agent = await _agent(source, chosen)
+        name_of_agent = next((run.agent for run in newest if run.agent in agents), next(iter(agents), None))
+    agent = await _agent(source, name_of_agent)
     ctx, steps = await in_thread(turn_context, agent, session, turn, asked.kwargs, base.step)
     return _Located(agent, ctx, base.step or steps, steps)
 
 
 def _composition(located: _Located, asked: Asked) -> Composition:
-    """Return the composition with the changes that are asked for."""
+    """Return the composition with the requested changes."""
     agent, ctx = located.agent, located.ctx
     if asked.input is not None or asked.kwargs is not None:
-        known = ctx.user_input
-        kwargs = known.additional_kwargs if asked.kwargs is None else asked.kwargs
-        ctx = ctx.evolve(user_input=UserInput(known.input if asked.input is None else asked.input, kwargs))
+        value, kwargs = ctx.user_input.input, ctx.user_input.additional_kwargs
+        if asked.input is not None:
+            value = asked.input
+        if asked.kwargs is not None:
+            kwargs = asked.kwargs
+        ctx = ctx.evolve(user_input=UserInput(value, kwargs))
     chain = agent.chain
     if not asked.layers and asked.budget == "keep":
         return chain.compose(ctx)
     budget = chain.budget
-    if asked.budget != "keep":
-        budget = None if asked.budget is None else Budget(asked.budget)
+    if asked.budget is None:
+        budget = None
+    elif asked.budget != "keep":
+        budget = Budget(asked.budget)
     layers = edited_layers(chain.sent_layers, asked.layers)
-    made = compose(
+    composition = compose(
         layers,
         ctx,
         budget=budget,
@@ -414,4 +438,6 @@ def _composition(located: _Located, asked: Asked) -> Composition:
         output_schema=chain.answer.request,
         text_tokens=text_tokens_of(chain.model),
     )
-    return fitted(chain.model, made if chain.redact is None else chain.redact(made))
+    if chain.redact is not None:
+        composition = chain.redact(composition)
+    return fitted(chain.model, composition)

@@ -1,13 +1,12 @@
-"""A composition as plain JSON: its layers, and every message with where each piece of its text is from.
+"""A composition as JSON: its layers, and its messages in pieces, each with its origin.
 
-Text is cut into pieces here, so that no offset has to be counted in the units of another language.
+Text is split into pieces here, because JavaScript counts offsets in other units than Python.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain as joined
 from typing import Any
 
 from agentkit_prompts.composition.composition import Composition
@@ -21,13 +20,13 @@ from agentkit_prompts.tree.volatility import volatility_of
 __all__ = ["clipped", "composition_view", "message_view", "messages_view", "prompt_views"]
 
 MAX_PIECE = 4_000
-"""Characters of one piece of text that a view holds; `message_view` gives all of a message."""
+"""Maximum characters of a piece of text; `message_view` returns the whole text of a message."""
 MAX_MESSAGES = 50
-"""Messages that are shown at once; whoever scrolls asks for more."""
+"""Maximum messages of one answer; the page requests more when it scrolls."""
 _FIRST, _LAST = 30, 20
-"""Of more, those that a view begins and ends with."""
+"""First and last messages of a view, if the composition has more than `MAX_MESSAGES`."""
 _MAX_REASONS = 40
-"""Parts of the context that are not sent and for which a reason is worked out at once."""
+"""Maximum parts of the context whose reason for not being sent is computed."""
 _LAYER = re.compile(r"\w+(\[\d+\])?")
 _LISTED = ("documents", "knowledge", "recalled", "examples")
 _POINTED = re.compile(rf"\b({'|'.join(_LISTED)})\[(\d+)\]")
@@ -36,15 +35,18 @@ Json = dict[str, Any]
 
 
 def composition_view(composition: Composition) -> Json:
-    """Return everything that would be sent, as JSON data.
+    """Return the content of a composition as JSON data.
 
-    `layers` are the rows of the layer table, tools first as a provider reads them; `messages` have `pieces`, each with
-    the `prompt` that wrote it, template `line`, `pointer` into the context and `trust`; a piece with `cache` is a
-    point up to which a provider can keep the prompt. Of many messages the first and the last are there, each with its
-    `index` out of `count`; `messages_view` gives the others, and `message` of a layer is the first that shows it.
-    `unsent` lists what the context holds and no message shows.
+    `layers` are the rows of the layer table, tools first as a provider reads them; `message` is the number of the first
+    message of the layer. `messages` have `pieces`, each with the `prompt` that wrote it, the template `line`, a
+    `pointer` into the context and `trust`; a piece with `cache` is a cache point. A long composition has its first and
+    last messages only, each with its `index` out of `count`; `messages_view` returns the messages between them.
+    `unsent` lists parts of the context that no message contains.
     """
-    budget = composition.budget
+    budget: Json | None = None
+    if composition.budget is not None:
+        limits = composition.budget
+        budget = {"limit": limits.limit, "reserve": limits.reserve, "tokens": limits.tokens}
     count = _count(composition)
     shown = [at for at in range(count) if count <= MAX_MESSAGES or at < _FIRST or at >= count - _LAST]
     walked = list(composition.walk(set(shown)))
@@ -52,9 +54,7 @@ def composition_view(composition: Composition) -> Json:
     return {
         "tokens": composition.tokens,
         "counter": {"name": composition.counter.name, "estimated": composition.counter.estimated},
-        "budget": None
-        if budget is None
-        else {"limit": budget.limit, "reserve": budget.reserve, "tokens": budget.tokens},
+        "budget": budget,
         "prefix": {"hash": prefix_hash, "tokens": prefix_tokens},
         "layers": _layers(composition, walked),
         "tools": [
@@ -69,38 +69,38 @@ def composition_view(composition: Composition) -> Json:
 
 
 def messages_view(composition: Composition, start: int) -> list[Json]:
-    """Return the messages behind the first `start` as in `composition_view`, at most `MAX_MESSAGES` of them."""
+    """Return messages as in `composition_view`, from number `start`, at most `MAX_MESSAGES`."""
     shown = range(start, min(start + MAX_MESSAGES, _count(composition)))
     return _messages(composition, list(composition.walk(shown)), shown, MAX_PIECE)
 
 
 def message_view(composition: Composition, number: int) -> Json:
-    """Return one message whole: the same pieces as in `composition_view`, none of them cut.
+    """Return one message as in `composition_view`, with its whole text.
 
     Raises:
-        PromptError: There is no message of this number.
+        PromptError: The number is out of range.
     """
     for at, (message, segments) in enumerate(composition.walk({number})):
         if at == number:
             return _message(composition, number, message, segments, _points(composition).get(number, ()), None)
     raise PromptError(
-        f"message: there is no message {number}, the composition has {len(composition.messages)}",
+        f"message: unknown message {number}; the composition has {len(composition.messages)} messages, from 0",
         name="message",
         value=number,
     )
 
 
 def prompt_views(composition: Composition) -> list[Json]:
-    """Return the prompts of the tree with their templates, for whoever wants to edit them."""
+    """Return the prompts of the tree with their templates, for the editor of the page."""
     locale = composition.context.locale
-    found: list[Json] = []
+    rows: list[Json] = []
     for path, prompt in composition.layers.walk():
         template, size = prompt.template, prompt.size
         text = template.text
         if isinstance(text, Mapping):
             text = text.get(locale or "", next(iter(text.values())))
         cut = size.cut if isinstance(size.cut, str) else "callable"
-        found.append(
+        rows.append(
             {
                 "path": path,
                 "name": prompt.label,
@@ -119,11 +119,11 @@ def prompt_views(composition: Composition) -> list[Json]:
                 },
             }
         )
-    return found
+    return rows
 
 
 def _points(composition: Composition) -> dict[int, list[Json]]:
-    """Return the cache points by the message they lie in."""
+    """Return the cache points by the number of their message."""
     points: dict[int, list[Json]] = {}
     for point in composition.breakpoints:
         points.setdefault(point.message, []).append(
@@ -152,22 +152,25 @@ def _first_messages(composition: Composition, walked: _Walked) -> dict[str, int]
         if segments:
             for prompt in {segment.prompt for segment in segments if segment.text}:
                 first.setdefault(prompt, number)
-    before = int(composition.sends_system)  # of stored messages some have no segments here
-    behind = before + len(composition.conversation) + composition.sends_user
-    for name, start in (("conversation", before), ("intermediate", behind)):
+    # Stored messages have no segments, except the messages that the view shows.
+    before = int(composition.sends_system)
+    after = before + len(composition.conversation) + composition.sends_user
+    for name, start in (("conversation", before), ("intermediate", after)):
         for number, message in enumerate(getattr(composition, name), start):
             if message.content:
                 first[name] = number
                 break
     layers: dict[str, int] = {}
     for prompt, number in first.items():
-        if (layer := _LAYER.match(prompt)) is not None:
-            layers[layer[0]] = min(number, layers.get(layer[0], number))
+        match = _LAYER.match(prompt)
+        if match is not None:
+            layer = match[0]
+            layers[layer] = min(number, layers.get(layer, number))
     return layers
 
 
 def _layers(composition: Composition, walked: _Walked) -> list[Json]:
-    """Return the rows of the layer table in the order in which a provider reads them, and what of them is cached."""
+    """Return the rows of the layer table in the order in which a provider reads them; `cached` marks cached layers."""
     first = _first_messages(composition, walked)
     rows = [
         {
@@ -179,21 +182,26 @@ def _layers(composition: Composition, walked: _Walked) -> list[Json]:
         for row in composition.explain().to_dicts()
     ]
     rows.sort(key=lambda row: row["place"] != "tools")
-    points = composition.breakpoints
-    last = points[-1] if points else None
-    if last is None:
-        return rows
-    end = 0
+    if composition.breakpoints:
+        _mark_cached(rows, composition)
+    return rows
+
+
+def _mark_cached(rows: list[Json], composition: Composition) -> None:
+    """Set `cached` of the layers before the last cache point."""
+    last, end = composition.breakpoints[-1], 0
+    is_after_system = last.message > 0 or last.after == "conversation"
+    cached: dict[str, bool] = {}
     for path, _, rendered in composition.sections[0].fragments:
-        end += len(rendered.text) + (2 if end and rendered.text else 0)
-        whole = last.message > 0 or last.after == "conversation" or (last.message == 0 and end <= last.offset)
-        for row in rows:
-            if row["layer"] == path:
-                row["cached"] = whole and bool(row["tokens"])
+        if end and rendered.text:
+            end += 2  # the empty line between two prompts
+        end += len(rendered.text)
+        cached[path] = is_after_system or (last.message == 0 and end <= last.offset)
     for row in rows:
         if row["place"] == "tools" or (row["place"] == "conversation" and last.after == "conversation"):
             row["cached"] = True
-    return rows
+        elif row["layer"] in cached:
+            row["cached"] = cached[row["layer"]] and bool(row["tokens"])
 
 
 def _message(
@@ -232,26 +240,29 @@ def _tokens(composition: Composition, message: Message, segments: Sequence[Segme
 
 
 def _pieces(segments: Sequence[Segment], points: Sequence[Json], max_piece: int | None) -> list[Json]:
-    """Return the pieces of a message, cut where a cache point lies; neighbours of one origin are one piece."""
-    found: list[Segment | Json] = []
+    """Return the pieces of a message, split at cache points; adjacent pieces of one origin are joined."""
+    pieces: list[Segment | Json] = []
     for piece in _parted(segments, points):
-        last = found[-1] if found else None
+        last = pieces[-1] if pieces else None
         if isinstance(last, Segment) and isinstance(piece, Segment) and _is_same_origin(last, piece):
-            found[-1] = last._replace(text=last.text + piece.text)
+            pieces[-1] = last._replace(text=last.text + piece.text)
         else:
-            found.append(piece)
-    return [
-        _shown(one, max_piece) if isinstance(one, Segment) else {"cache": one["cache"], "tokens": one["tokens"]}
-        for one in found
-    ]
+            pieces.append(piece)
+    views: list[Json] = []
+    for piece in pieces:
+        if isinstance(piece, Segment):
+            views.append(_piece_view(piece, max_piece))
+        else:
+            views.append({"cache": piece["cache"], "tokens": piece["tokens"]})
+    return views
 
 
-def _is_same_origin(one: Segment, other: Segment) -> bool:
-    return one.media is None is other.media and one[1:5] == other[1:5]
+def _is_same_origin(segment: Segment, other: Segment) -> bool:
+    return segment.media is None is other.media and segment[1:5] == other[1:5]
 
 
 def _parted(segments: Sequence[Segment], points: Sequence[Json]) -> Iterator[Segment | Json]:
-    """Yield the segments that have text, and between them, or between parts of them, the cache points."""
+    """Yield the segments that have text, split at cache points, and the cache points between them."""
     cuts = sorted(points, key=lambda point: point["offset"])
     at = 0
     for segment in segments:
@@ -268,9 +279,11 @@ def _parted(segments: Sequence[Segment], points: Sequence[Json]) -> Iterator[Seg
     yield from cuts
 
 
-def _shown(segment: Segment, max_piece: int | None) -> Json:
+def _piece_view(segment: Segment, max_piece: int | None) -> Json:
     media = segment.media
-    text = segment.text if media is None else media.alt
+    text = segment.text
+    if media is not None:
+        text = media.alt
     piece: Json = {"text": _cut(text, max_piece), "prompt": segment.prompt, "trust": segment.trust}
     if max_piece is not None and len(text) > max_piece:
         piece["omitted"] = len(text) - max_piece
@@ -284,31 +297,33 @@ def _shown(segment: Segment, max_piece: int | None) -> Json:
 
 
 def clipped(text: str) -> str:
-    """Return a text that is not longer than a piece, and how much was left out."""
-    return text if len(text) <= MAX_PIECE else f"{text[:MAX_PIECE]}... ({len(text) - MAX_PIECE:,} more characters)"
+    """Return the first `MAX_PIECE` characters of a text, and the number of the other characters."""
+    if len(text) <= MAX_PIECE:
+        return text
+    return f"{text[:MAX_PIECE]}... ({len(text) - MAX_PIECE:,} more characters)"
 
 
 def _cut(text: str, max_piece: int | None) -> str:
-    return text if max_piece is None or len(text) <= max_piece else text[:max_piece]
+    return text[:max_piece]  # the whole text for None
 
 
 def _unsent(composition: Composition, segments: Sequence[Segment]) -> list[Json]:
-    """Return the documents, facts, recalled messages and examples of the context that no message shows."""
+    """Return the documents, facts, recalled messages and examples of the context that no message contains."""
     if not any(getattr(composition.context, name) for name in _LISTED):
         return []
-    pointers = joined.from_iterable(_POINTED.findall(one.pointer) for one in segments if one.pointer and one.text)
-    shown = {(name, int(index)) for name, index in pointers}
-    found: list[Json] = []
+    pointers = [segment.pointer for segment in segments if segment.pointer and segment.text]
+    sent = {(name, int(index)) for pointer in pointers for name, index in _POINTED.findall(pointer)}
+    unsent: list[Json] = []
     for name in _LISTED:
         for index, item in enumerate(getattr(composition.context, name)):
-            if (name, index) in shown:
+            if (name, index) in sent:
                 continue
             pointer, reason = f"{name}[{index}]", ""
-            if len(found) < _MAX_REASONS:
+            if len(unsent) < _MAX_REASONS:
                 why = composition.why(pointer)
                 if why.spans:
                     continue
                 reason = why.reason
             text = getattr(item, "title", "") or getattr(item, "text", "") or getattr(item, "input", "")
-            found.append({"pointer": pointer, "text": _cut(str(text), 200), "why": reason})
-    return found
+            unsent.append({"pointer": pointer, "text": _cut(str(text), 200), "why": reason})
+    return unsent

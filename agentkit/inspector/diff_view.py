@@ -1,4 +1,4 @@
-"""What changed between two compositions: layer by layer, message by message, and word by word inside of a message."""
+"""Differences between two compositions: of layers, of messages, and of words inside of a message."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ __all__ = ["diff_view"]
 
 _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 _MAX_WORDS = 3_000
-"""Words of two texts that are compared word by word, once the ends that both have are off."""
+"""Maximum words of two texts that are compared word by word, without their equal starts and ends."""
 _MAX_MESSAGES = 1_500
-"""Messages that are aligned, once the ends that both have are off."""
+"""Maximum messages that are aligned, without their equal starts and ends."""
 
 Json = dict[str, Any]
 
 
 def diff_view(composition: Composition, previous: Composition) -> Json:
-    """Return what is different in `composition` from `previous`, as JSON data.
+    """Return the differences of `composition` from `previous`, as JSON data.
 
-    `first` is the first difference and the tokens before it; `layers` has each layer of either with its tokens in both;
-    `messages` are the messages in order: `same` ones are counted, others have `pieces` of kind `same`, `added` and
-    `removed`.
+    `first` is the first difference and the tokens before it; `layers` has the layers of both compositions with their
+    tokens in each; `messages` are the messages in order: equal messages as a count, changed messages with `pieces`
+    of the kinds `same`, `added` and `removed`.
     """
-    found = composition.diff(previous)
+    diff = composition.diff(previous)
     first = None
-    if found.layer is not None:
-        first = {"layer": found.layer, "message": found.message, "before": found.before, "after": found.after}
+    if diff.layer is not None:
+        first = {"layer": diff.layer, "message": diff.message, "before": diff.before, "after": diff.after}
     return {
         "tokens": composition.tokens,
         "tokens_before": previous.tokens,
-        "same_tokens": found.tokens,
+        "same_tokens": diff.tokens,
         "first": first,
         "layers": _layers(composition, previous),
         "messages": list(_messages(composition.messages, previous.messages)),
@@ -45,27 +45,26 @@ def diff_view(composition: Composition, previous: Composition) -> Json:
 
 
 def _layers(composition: Composition, previous: Composition) -> list[Json]:
-    ours, theirs = ({row.layer: row for row in one.explain()} for one in (composition, previous))
-    texts, old = _texts(composition), _texts(previous)
-    found = []
-    for name in dict.fromkeys((*ours, *theirs)):
-        now, before = ours.get(name), theirs.get(name)
-        if now is None or before is None:
-            change = "added" if before is None else "removed"
-        else:
-            same = texts.get(name) == old.get(name) and now.tokens == before.tokens
-            change = "same" if same else "changed"
-        row = now or before
-        found.append(
-            {
-                "layer": name,
-                "prompt": row.prompt if row else "",
-                "tokens": now.tokens if now else 0,
-                "tokens_before": before.tokens if before else 0,
-                "change": change,
-            }
-        )
-    return sorted(found, key=lambda row: row["layer"] != "tools")  # first, as a provider reads them
+    rows = {row.layer: row for row in composition.explain()}
+    rows_before = {row.layer: row for row in previous.explain()}
+    texts, texts_before = _texts(composition), _texts(previous)
+    views: list[Json] = []
+    for name in dict.fromkeys((*rows, *rows_before)):
+        row, before = rows.get(name), rows_before.get(name)
+        view: Json = {"layer": name, "prompt": "", "tokens": 0, "tokens_before": 0, "change": "changed"}
+        if before is not None:
+            view.update(prompt=before.prompt, tokens_before=before.tokens)
+        if row is not None:
+            view.update(prompt=row.prompt, tokens=row.tokens)
+        if before is None:
+            view["change"] = "added"
+        elif row is None:
+            view["change"] = "removed"
+        elif texts.get(name) == texts_before.get(name) and row.tokens == before.tokens:
+            view["change"] = "same"
+        views.append(view)
+    # A provider reads the tools first.
+    return sorted(views, key=lambda view: view["layer"] != "tools")
 
 
 def _texts(composition: Composition) -> dict[str, object]:
@@ -80,16 +79,16 @@ def _texts(composition: Composition) -> dict[str, object]:
 
 
 def _messages(now: Sequence[Message], before: Sequence[Message]) -> Iterator[Json]:
-    ours, theirs = [_key(one) for one in now], [_key(one) for one in before]
-    for kind, i1, i2, j1, j2 in _aligned(theirs, ours, _MAX_MESSAGES):
+    keys, keys_before = list(map(_key, now)), list(map(_key, before))
+    for kind, i1, i2, j1, j2 in _aligned(keys_before, keys, _MAX_MESSAGES):
         if kind == "equal":
             yield {"change": "same", "count": i2 - i1, "from": j1}
             continue
         old, new = list(before[i1:i2]), list(now[j1:j2])
         while old and new and old[0].role == new[0].role:
-            one, other = old.pop(0), new.pop(0)
-            pieces = list(_words(_whole(one), _whole(other)))
-            yield {"change": "changed", "role": other.role, "pieces": pieces}
+            message_before, message = old.pop(0), new.pop(0)
+            pieces = list(_words(_whole(message_before), _whole(message)))
+            yield {"change": "changed", "role": message.role, "pieces": pieces}
         for change, messages in (("removed", old), ("added", new)):
             for message in messages:
                 pieces = [{"change": change, "text": clipped(_whole(message))}]
@@ -109,7 +108,7 @@ def _words(before: str, now: str) -> Iterator[Json]:
 
 
 def _aligned(old: Sequence[Hashable], new: Sequence[Hashable], most: int) -> Iterator[tuple[str, int, int, int, int]]:
-    """Yield the steps from one sequence to the other; what is too long is replaced as a whole."""
+    """Yield the edits from one sequence to the other; sequences longer than `most` are replaced as a whole."""
     limit = min(len(old), len(new))
     start = next((at for at in range(limit) if old[at] != new[at]), limit)
     limit -= start

@@ -1,4 +1,4 @@
-"""Changes of a prompt that somebody tries out: other templates, another budget, another input. Nothing is sent."""
+"""Changes of templates in the editor of the page. Nothing is sent."""
 
 from __future__ import annotations
 
@@ -18,27 +18,28 @@ _INNER = re.compile(r"(\w+)\[(\d+)\]")
 
 
 def edited_layers(layers: Layers, templates: Mapping[str, str]) -> Layers:
-    """Return the layers with other templates in the place of some.
+    """Return a copy of the layers with changed templates.
 
     Args:
-        layers: The layers as they are; these are not changed.
-        templates: The new text by the path of the prompt, such as `system[0].wrapped_prompts[1]`. It is read by the
-            engine of the template that it takes the place of; empty text leaves the prompt out.
+        layers: The layers.
+        templates: New text by the path of the prompt, such as `system[0].wrapped_prompts[1]`. The engine of the present
+            template reads the text; empty text leaves the prompt out.
 
     Raises:
-        ContextError: Some paths lead to no prompt; names all of them.
-        PromptError: A template cannot be compiled, or reads what the context cannot supply; names the prompt.
+        ContextError: Paths are unknown; lists all of them.
+        PromptError: A template cannot be compiled, or reads a value that the context does not have; names the prompt.
     """
     known = {path for path, _ in layers.walk()}
-    if wrong := [path for path in templates if path not in known]:
-        hints = {path: similar(path, known) for path in wrong}
-        raise ContextError(
-            "layers",
-            [
-                (path[:80], "no prompt has this path" + (f", did you mean {hints[path]!r}?" if hints[path] else ""))
-                for path in wrong
-            ],
-        )
+    problems: list[tuple[str, str]] = []
+    for path in templates:
+        if path not in known:
+            hint = similar(path, known)
+            problem = "no prompt has this path"
+            if hint:
+                problem += f", did you mean {hint!r}?"
+            problems.append((path[:80], problem))
+    if problems:
+        raise ContextError("layers", problems)
     update: dict[str, Any] = {}
     for place in PLACES:
         prompts = [
@@ -46,23 +47,27 @@ def edited_layers(layers: Layers, templates: Mapping[str, str]) -> Layers:
         ]
         if any(new is not old for new, old in zip(prompts, getattr(layers, place), strict=True)):
             update[place] = prompts
-    return layers.model_copy(update=update) if update else layers
+    if not update:
+        return layers
+    return layers.model_copy(update=update)
 
 
 def _edited(path: str, prompt: BasePrompt, templates: Mapping[str, str]) -> BasePrompt:
+    """Return a prompt with changed templates; the same prompt if nothing changes."""
     update: dict[str, Any] = {}
     children: dict[str, list[BasePrompt]] = {}
     for name, child in prompt.children:
         new = _edited(f"{path}.{name}", child, templates)
-        found = _INNER.fullmatch(name)
+        match = _INNER.fullmatch(name)
         if new is child:
             continue
-        if found is None or not hasattr(prompt, found[1]):
+        if match is None or not hasattr(prompt, match[1]):
             raise PromptError(
                 f"{path}.{name}: a prompt inside of {type(prompt).__name__} cannot be changed from outside",
                 path=f"{path}.{name}",
             )
-        children.setdefault(found[1], list(getattr(prompt, found[1])))[int(found[2])] = new
+        attribute, index = match[1], int(match[2])
+        children.setdefault(attribute, list(getattr(prompt, attribute)))[index] = new
     update.update(children)
     text = templates.get(path)
     if text is not None and text != prompt.template.text:

@@ -58,13 +58,13 @@ _HEADERS = {
     "x-frame-options": "DENY",
 }
 _MAX_BODY = 4_000_000
-"""Bytes of a request; a prompt that is tried out is one."""
+"""Maximum bytes of a request; the editor of the page sends whole prompts."""
 _BODY_SECONDS = 30.0
-"""Until a whole request must have arrived."""
+"""Maximum seconds until a request has arrived."""
 _MAX_PROBLEMS = 200
 _MAX_MESSAGE = 4_000
 _OURS = (AgentError, PromptError, ToolError, InvalidArgument, NotFound)
-_AWAY = (DatabaseUnavailable, ModelError, StoreError)
+_UNAVAILABLE = (DatabaseUnavailable, ModelError, StoreError)
 """Errors that name files and addresses of the machine."""
 _log = logging.getLogger("agentkit")
 
@@ -76,34 +76,38 @@ _Answer = Callable[[InspectorSource, Request], Awaitable[Json]]
 def routes(source: SourceOf) -> list[Route]:
     """Return the routes under `/inspector`, for a Starlette application.
 
-    The page and its files hold no data and are open to anybody. What is under `/inspector/api` is answered from what
-    `source` returns for the request.
+    The page and its files contain no data, and need no token. Requests under `/inspector/api` are answered from the
+    source of their caller.
 
     Args:
-        source: Returns what the caller of a request may see, or raises `HTTPException` with status 401.
+        source: Returns the source of the caller of a request, or raises `HTTPException` with status 401.
     """
     packed = [
         Middleware(EndedRequests, answer=stopped),
         Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=3),
     ]
-    files = lru_cache(maxsize=1)(page_files)  # made when the page is first asked for: packing them takes a while
+    # Compressing the files takes long: the first request of the page does it.
+    files = lru_cache(maxsize=1)(page_files)
 
     async def file(request: Request) -> Response:
-        """Answer with a file of the page. Names come from a fixed list, so that no path leads elsewhere."""
-        found = files().get(request.path_params.get("name", "index.html"))
-        if found is None:
+        """Return a file of the page. Only names of a fixed list exist, so that no path leads to other files."""
+        page_file = files().get(request.path_params.get("name", "index.html"))
+        if page_file is None:
             return Response("not found", 404, _HEADERS, "text/plain")
-        kept = "max-age=31536000, immutable" if request.url.query == found.version else "no-cache"
-        headers = {**_HEADERS, "cache-control": kept, "vary": "Accept-Encoding"}
+        caching = "no-cache"
+        if request.url.query == page_file.version:
+            caching = "max-age=31536000, immutable"
+        headers = {**_HEADERS, "cache-control": caching, "vary": "Accept-Encoding"}
         if "gzip" not in request.headers.get("accept-encoding", ""):
-            return Response(found.plain, 200, headers, found.media_type)
-        return Response(found.packed, 200, {**headers, "content-encoding": "gzip"}, found.media_type)
+            return Response(page_file.plain, 200, headers, page_file.media_type)
+        return Response(page_file.packed, 200, {**headers, "content-encoding": "gzip"}, page_file.media_type)
 
     def api(path: str, method: str, answer: _Answer) -> Route:
         async def endpoint(request: Request) -> Response:
             try:
-                found = source(request)
-                own = await found if inspect.isawaitable(found) else found
+                own = source(request)
+                if inspect.isawaitable(own):
+                    own = await own
                 return _json(await answer(own, request))
             except ClientDisconnect:
                 return Response(status_code=400)
@@ -153,8 +157,10 @@ def _name_and_start(request: Request) -> tuple[str, int]:
 
 
 def _name_and_turn(request: Request) -> tuple[str, int | None]:
-    turn = request.query_params.get("turn")
-    return _parameter(request, "name"), None if turn is None else _turn("turn", turn)
+    name, turn = _parameter(request, "name"), request.query_params.get("turn")
+    if turn is None:
+        return name, None
+    return name, _turn("turn", turn)
 
 
 def _turn(name: str, given: str) -> int:
@@ -164,11 +170,11 @@ def _turn(name: str, given: str) -> int:
 
 
 async def _read(request: Request, body: type[Body]) -> Body:
-    """Read the JSON of a request, as far as it may be long.
+    """Read the JSON of a request.
 
     Raises:
-        HTTPException: It is another type of content, or too long.
-        ValidationError: It is something else than what is asked for; names all problems.
+        HTTPException: The request has another type of content, is too long or too slow, or is not JSON.
+        ValidationError: The JSON has another form; lists all problems.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -185,7 +191,7 @@ async def _read(request: Request, body: type[Body]) -> Body:
     try:
         given = request_json(bytes(data))
     except ValueError as error:
-        raise HTTPException(400, f"the request is not JSON that is read here: {error}"[:_MAX_MESSAGE]) from error
+        raise HTTPException(400, f"the request is not JSON: {error}"[:_MAX_MESSAGE]) from error
     return body.model_validate(given)
 
 
@@ -199,7 +205,7 @@ def _json(data: object, status: int = 200) -> Response:
 
 
 def _plain(value: object) -> object:
-    """Return what stands for a value that JSON has no form of."""
+    """Return a JSON form of another value."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, tuple | set | frozenset):
@@ -220,20 +226,20 @@ def _finite(data: object) -> object:
 
 
 def stopped() -> Response:
-    """Return the answer of a request that had not ended when the server did."""
+    """Return the answer to a request that was cut short because the server stopped."""
     return _json({"error": {"kind": "Stopped", "message": STOPPED, "problems": [], "omitted": 0}}, 503)
 
 
 def _failed(error: Exception) -> Response:
-    """Return the answer that names an error: all its problems, and nothing of the machine."""
+    """Return the answer with an error and its problems, without files and addresses of the machine."""
     problems: list[tuple[str, str]] = []
     if isinstance(error, HTTPException):
         status, message = error.status_code, str(error.detail)
     elif isinstance(error, answers.Missing):
         status, message = 404, str(error.args[0])
     elif isinstance(error, ValidationError):
-        status, message = 422, "the request is not what is expected here"
-        problems = [(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors(include_url=False)]
+        status, message = 422, "the request is not valid"
+        problems = [(".".join(map(str, row["loc"])), row["msg"]) for row in error.errors(include_url=False)]
     elif isinstance(error, _OURS) and not isinstance(error, DatabaseUnavailable):
         status, message = 422, str(error)
         if isinstance(error, KwargsError):
@@ -242,10 +248,12 @@ def _failed(error: Exception) -> Response:
             problems = list(error.problems)
     else:
         _log.exception("inspector: a request failed", exc_info=error)
-        status, what = (503, "what it asks is away") if isinstance(error, _AWAY) else (500, "it failed")
-        message = f"the inspector cannot answer, {what}: the log of the server has the reason"
-    shown = [{"where": where[:200], "what": what[:500]} for where, what in problems[:_MAX_PROBLEMS]]
-    body = {"kind": type(error).__name__, "message": message[:_MAX_MESSAGE], "problems": shown}
+        status, reason = 500, "an internal error"
+        if isinstance(error, _UNAVAILABLE):
+            status, reason = 503, "a database, a store or a model is unavailable"
+        message = f"the inspector cannot answer: {reason}; the log of the server has the cause"
+    rows = [{"where": where[:200], "what": what[:500]} for where, what in problems[:_MAX_PROBLEMS]]
+    body = {"kind": type(error).__name__, "message": message[:_MAX_MESSAGE], "problems": rows}
     headers = getattr(error, "headers", None) or {}
     response = _json({"error": body | {"omitted": max(0, len(problems) - _MAX_PROBLEMS)}}, status)
     response.headers.update(headers)

@@ -1,4 +1,4 @@
-"""A journal as a timeline in plain JSON: what was recalled, model calls, tools, approvals, and what they cost."""
+"""A journal as a timeline in JSON: model calls, tool calls, recalls and approvals, with their costs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Json = dict[str, Any]
 
 
 def journal_view(journal: Journal) -> Json:
-    """Return a run as JSON data: who ran, what it used, and `events` in the order in which they happened.
+    """Return a run as JSON data: its agent, its usage, and its `events` in order.
 
-    An event has a `kind`: `begin`, `compact`, `tools`, `examples`, `recall`, `model`, `approval`, `tool` or `check`.
-    That of a tool which is an agent has the run of that agent under `inner`.
+    An event has the `kind` of its step, see `StepKind`. The event of an agent that ran as a tool has the run of the
+    agent in `inner`.
     """
     ctx = journal.context
     return {
@@ -40,7 +40,7 @@ def journal_view(journal: Journal) -> Json:
 
 
 def usage_view(usage: Usage) -> Json:
-    """Return tokens, and US dollars where the price is known."""
+    """Return tokens, and US dollars if the price is known."""
     return {
         "input": usage.input_tokens,
         "output": usage.output_tokens,

@@ -1,4 +1,4 @@
-"""Serves the inspector to one person on this machine: on loopback, for whoever has the token of this start."""
+"""Serves the inspector on this machine: on loopback, for requests with the token of this start."""
 
 from __future__ import annotations
 
@@ -24,20 +24,24 @@ __all__ = ["local_app", "serve_locally"]
 
 _HOST = "127.0.0.1"
 _GRACE_SECONDS = 5
-"""What goes on when it is to end has so long."""
+"""Seconds that requests have to finish when the server stops."""
 
 
 def local_app(source: LocalSource, token: str, ready: Callable[[], object] = lambda: None) -> Starlette:
-    """Return the application: `source` for requests with the token, and for no other host name than this machine's.
+    """Return the application, which answers requests that have the token and a host name of this machine.
 
-    Another page in the browser of the same person can neither read from it, as it does not know the token, nor reach
-    it under a name of its own.
+    Another page in the same browser can neither read data, because it has no token, nor reach the server under another
+    host name.
     """
 
     def own(request: Request) -> InspectorSource:
-        given = request.headers.get("authorization", "")
-        if not secrets.compare_digest(given.encode("utf-8", "replace"), f"Bearer {token}".encode()):
-            raise HTTPException(401, "give the token that `agentkit inspect` printed", {"www-authenticate": "Bearer"})
+        authorization = request.headers.get("authorization", "")
+        if not secrets.compare_digest(authorization.encode("utf-8", "replace"), f"Bearer {token}".encode()):
+            raise HTTPException(
+                401,
+                "missing or wrong token: use the address that `agentkit inspect` printed",
+                {"www-authenticate": "Bearer"},
+            )
         return source
 
     @asynccontextmanager
@@ -63,13 +67,13 @@ def serve_locally(
     """Serve until the process is interrupted.
 
     Args:
-        source: What is shown.
-        port: The port on loopback; 0 takes a free one.
-        where: The place in the page to begin with, such as `/run/RUN` or `/session/NAME`.
-        on_ready: Called with the address, which holds the token, once connections are taken.
+        source: The objects to show.
+        port: Port on loopback; 0 for a free port.
+        where: First view of the page, such as `/run/RUN` or `/session/NAME`.
+        on_ready: Called with the address, which contains the token, when the server accepts connections.
 
     Raises:
-        OSError: The port is taken.
+        OSError: The port is in use.
     """
     token = secrets.token_urlsafe(24)
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:

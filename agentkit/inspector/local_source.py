@@ -1,4 +1,4 @@
-"""`LocalSource`: agents, sessions and runs of this process, for one person: `agentkit inspect`, notebooks and tests."""
+"""`LocalSource`: agents, sessions and runs of this process, for `agentkit inspect`, notebooks and tests."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _MAX_RUNS = 1_000
 
 
 class LocalSource:
-    """What one person sees of the objects of a program.
+    """The agents, sessions and runs of one process.
 
     Args:
-        agents: The agents that runs name, and that can be run; each by its `name`.
-        sessions: Sessions that can be looked at.
-        runs: Journals of runs, such as `error.journal` or `Journal.read(file)`.
-        new_session: Makes a session of a new name; one in memory when not given.
+        agents: Agents of the runs, and for new runs.
+        sessions: Sessions to show.
+        runs: Journals of runs to show, such as `error.journal` or `Journal.read(file)`.
+        new_session: Creates a session with a new name; by default a session in memory.
 
     Raises:
         AgentDefinitionError: Two agents or sessions have the same name.
@@ -55,23 +55,23 @@ class LocalSource:
         )
         self._new_session = new_session
         self._runs: dict[str, RunRecord] = {}
-        """The oldest first; those that have a journal have ended, or wait."""
+        """Runs by id, the oldest first; a run with a journal has ended, or is paused."""
         self._lines: dict[str, list[str]] = {}
-        """Of the journals of runs that this object began."""
+        """Lines of the journals of runs that this object started, by the id of the run."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._lock = Lock()
         for journal in runs:
             self.add(journal)
 
     def add(self, journal: Journal, error: BaseException | str | None = None) -> None:
-        """Show a run that was made elsewhere; `error` is what ended it, where it did not end well."""
+        """Add a run of another program; `error` is the error that ended the run."""
         state, waiting, failure = _state(journal, self._agents.get(journal.agent), error)
         self._keep(
             RunRecord(
                 run_id=journal.run_id,
                 agent=journal.agent,
                 state=state,
-                created_at=0.0,  # not known
+                created_at=0.0,  # unknown
                 updated_at=0.0,
                 session=journal.session,
                 input=journal.context.user_input,
@@ -105,8 +105,9 @@ class LocalSource:
         return self._sessions.get(name)
 
     async def memory(self, agent: str) -> RecallSource | None:
-        found = self._agents.get(agent)
-        return None if found is None else found.memory
+        if agent not in self._agents:
+            return None
+        return self._agents[agent].memory
 
     async def start(self, agent: str, user_input: UserInput, session: str | None) -> str:
         chosen = self._agent(agent)
@@ -153,14 +154,14 @@ class LocalSource:
         self._begin(run, resuming)
 
     async def close(self) -> None:
-        """Cancel the runs that go on, and wait until they have ended."""
+        """Cancel the active runs, and wait until they have ended."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _agent(self, name: str) -> Agent[Any, Any]:
         if name not in self._agents:
-            raise AgentError(f"there is no agent {name[:80]!r}{nearest(name[:80], self._agents)}")
+            raise AgentError(f"unknown agent {name[:80]!r}{nearest(name[:80], self._agents)}")
         return self._agents[name]
 
     def _keep(self, run: RunRecord) -> None:
@@ -179,7 +180,7 @@ class LocalSource:
         task.add_done_callback(self._tasks.discard)
 
     async def _ended(self, run: RunRecord, running: Any) -> None:
-        """Wait for a run and note how it ended."""
+        """Wait for a run, and store its end."""
         state: RunState = "finished"
         waiting: tuple[WaitingCall, ...] = ()
         error: RunError | None = None
@@ -201,22 +202,22 @@ class LocalSource:
 
 
 def _by_name(what: str, named: list[tuple[str, Named]]) -> dict[str, Named]:
-    found = dict(named)
-    if len(found) < len(named):
+    objects = dict(named)
+    if len(objects) < len(named):
         names = [name for name, _ in named]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        duplicates = sorted({name for name in names if names.count(name) > 1})
         raise AgentDefinitionError(
-            f"inspector: more than one {what} is called {', '.join(map(repr, twice))}",
+            f"inspector: more than one {what} has the name {', '.join(map(repr, duplicates))}",
             name=what,
-            value=", ".join(twice),
+            value=", ".join(duplicates),
         )
-    return found
+    return objects
 
 
 def _state(
     journal: Journal, agent: Agent[Any, Any] | None, error: BaseException | str | None
 ) -> tuple[RunState, tuple[WaitingCall, ...], RunError | None]:
-    """Return the state of a run that was made elsewhere, the calls that wait, and why it failed."""
+    """Return the state of a run of another program, its waiting calls, and its error."""
     if isinstance(error, Paused):
         return "waiting", _waiting(error), None
     if error is not None:
@@ -228,7 +229,7 @@ def _state(
     asked = [call for call in calls if agent is not None and ("/" in call.id or _asks(agent, call.name))]
     if asked:
         return "waiting", tuple([WaitingCall.of(call) for call in asked]), None
-    return "failed", (), RunError("Interrupted", "its journal ends before the run does: it can be resumed")
+    return "failed", (), RunError("Interrupted", "the journal ends before the run: resume the run")
 
 
 def _waiting(paused: Paused) -> tuple[WaitingCall, ...]:

@@ -1,6 +1,6 @@
-"""The files of the page as they are sent: its modules as one script, and every address with a hash of the content.
+"""The files of the page: its modules joined to one script, and each address with a hash of the content.
 
-A browser that has nothing yet waits for each request; one that has them asks for the page only.
+A browser without a cache sends few requests; a browser with the files in its cache requests the page only.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ _OTHER = re.compile(r"^(?:import|export)\b.*|\bimport\(.*", re.MULTILINE)
 
 
 class PageFile(NamedTuple):
-    """A file as it is sent."""
+    """A file in the forms in which it is sent."""
 
     plain: bytes
     packed: bytes
-    """With gzip."""
+    """Content, compressed with gzip."""
     media_type: str
     version: str
-    """A hash of the content: an address that ends with `?version` has this content for ever."""
+    """Hash of the content: the content of an address that ends with `?version` never changes."""
 
 
 def page_files() -> dict[str, PageFile]:
-    """Return the files of the page by their names: no other ones can be asked for."""
+    """Return all files of the page by name."""
     parts = {path.name: path.read_text("utf-8") for path in sorted(_PAGE.iterdir()) if path.suffix in _TYPES}
     page = parts.pop("index.html")
     script = _joined(parts, "main.js")
-    found = {name: _file(name, text) for name, text in parts.items() if not name.endswith(".js")}
-    found["main.js"] = _file("main.js", script)
-    for name, one in found.items():
-        page = page.replace(f'="{name}"', f'="{name}?{one.version}"')
-    return {**found, "index.html": _file("index.html", page)}
+    files = {name: _file(name, text) for name, text in parts.items() if not name.endswith(".js")}
+    files["main.js"] = _file("main.js", script)
+    for name, file in files.items():
+        page = page.replace(f'="{name}"', f'="{name}?{file.version}"')
+    return {**files, "index.html": _file("index.html", page)}
 
 
 def _file(name: str, text: str) -> PageFile:
@@ -51,10 +51,10 @@ def _file(name: str, text: str) -> PageFile:
 
 
 def _joined(parts: Mapping[str, str], main: str) -> str:
-    """Return one script that does what a module and those that it imports do: each is a function, in their order.
+    """Return a script with a module and the modules that it imports, each as a function, in order.
 
     Raises:
-        ValueError: A module imports or exports in another way than the page does; the error names it.
+        ValueError: A module has another form of import or export than the modules of the page.
     """
     written: dict[str, str] = {}
 
@@ -64,10 +64,13 @@ def _joined(parts: Mapping[str, str], main: str) -> str:
             if f"{imported}.js" not in written:
                 write(f"{imported}.js")
         exported = ", ".join(_EXPORT.findall(text))
-        text = _IMPORT.sub(lambda one: f"const {one[1].replace(' as ', ': ')} = ${one[2]};\n", text)
+        text = _IMPORT.sub(lambda match: f"const {match[1].replace(' as ', ': ')} = ${match[2]};\n", text)
         text = _EXPORT.sub("", text)
-        if other := _OTHER.search(text):
-            raise ValueError(f"{name}: expected `import {{ a }} from` a file beside it, and named exports: {other[0]}")
+        other = _OTHER.search(text)
+        if other is not None:
+            raise ValueError(
+                f"{name}: expected `import {{ a }} from` a file of the same folder, and named exports, got {other[0]}"
+            )
         written[name] = f"const ${Path(name).stem} = (() => {{\n{text}\nreturn {{ {exported} }};\n}})();\n"
 
     write(main)

@@ -1,6 +1,6 @@
-"""The context of an earlier model call: from a journal, or from a conversation that has none.
+"""Turns of a conversation, and the context of a model call of a turn whose run has no journal.
 
-Nothing is sent, no tool runs, and no memory is asked. The prompts are those that the agent has now.
+Nothing is sent, no tool runs, and no memory is searched. The context gets the present prompts of the agent.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ __all__ = ["turn_bounds", "turn_context"]
 
 
 def turn_bounds(conversation: Conversation) -> list[int]:
-    """Return where each turn begins, and behind them the end: turn `n` is `conversation[bounds[n] : bounds[n + 1]]`.
+    """Return the index of the first message of each turn, and the number of messages.
 
-    A turn is what a user wrote and what followed; what asked a model to repair its answer begins none.
+    Turn `n` is `conversation[bounds[n] : bounds[n + 1]]`. A turn starts with a message of the user; a request to repair
+    an answer starts no turn.
     """
     starts = [at for at, begins in enumerate(conversation.derive(_begins_turn)) if begins]
     if len(conversation) and (not starts or starts[0] > 0):
@@ -41,36 +42,38 @@ def turn_context(
     kwargs: Mapping[str, Any] | None = None,
     step: int | None = None,
 ) -> tuple[PromptContext, int]:
-    """Return the context of a model call of a turn that has no journal, and how many calls the turn had.
+    """Return the context of a model call of a turn without a journal, and the number of calls of the turn.
 
-    What memory had found then is not known, and is left out.
+    The items that memory returned then are unknown, and are left out.
 
     Args:
-        agent: The agent to compose with.
+        agent: The agent that composes.
         session: The conversation.
-        turn: Which turn, from 0.
-        kwargs: Additional kwargs of the input, where the session keeps none.
-        step: Which model call of the turn, from 1; the last one when not given.
+        turn: Number of the turn, from 0.
+        kwargs: Additional kwargs of the input, if the session stores none.
+        step: Number of the model call in the turn, from 1; None for the last call.
 
     Raises:
-        PromptError: There is no such turn or step.
+        PromptError: The turn or the step is out of range.
     """
     conversation = session.conversation
     bounds = turn_bounds(conversation)
     count = len(bounds) - 1
     if not 0 <= turn < count:
-        raise PromptError(f"turn: the session has {count} turns, from 0; there is no {brief(turn)}", name="turn")
+        raise PromptError(f"turn: unknown turn {brief(turn)}; the session has {count} turns, from 0", name="turn")
     start, stop = bounds[turn : turn + 2]
-    asked = conversation[start]
+    first = conversation[start]
+    text: Any = ""
+    if first.role == "user":
+        text = first.content
     answers = [at for at in range(start + 1, stop) if conversation[at].role == "assistant"] or [stop]
     number = len(answers) if step is None else step
     if not 1 <= number <= len(answers):
         raise PromptError(
-            f"step: turn {turn} has {len(answers)} model calls, from 1; there is no {brief(step)}", name="step"
+            f"step: unknown step {brief(step)}; turn {turn} has {len(answers)} model calls, from 1", name="step"
         )
     before = Session(session.id, conversation[:start])
     before.keep_kwargs(getattr(session, "additional_kwargs", None) or {})
-    given = UserInput(asked.content if asked.role == "user" else "", dict(kwargs or {}))
-    ctx = agent.context(given, before)
+    ctx = agent.context(UserInput(text, dict(kwargs or {})), before)
     ctx = ctx.evolve(intermediate=Conversation(conversation[start + 1 : answers[number - 1]]))
     return ctx, len(answers)

@@ -1,4 +1,4 @@
-"""What a provider or a local model gets: the request as JSON, or the raw text with its control tokens marked."""
+"""Payload of a composition: the request of a provider, or the text of a local model with marked control tokens."""
 
 from __future__ import annotations
 
@@ -18,34 +18,31 @@ from agentkit_prompts.templates.spans import BREAK
 __all__ = ["TARGETS", "payload_view"]
 
 TARGETS = ("openai", "responses", "anthropic", "text")
-"""Where a composition can go; `text` is a local model with its chat template."""
+"""Forms of a payload; `text` is the text of a local model."""
 _MEDIA = re.compile(r"[A-Za-z0-9+/=_-]{512,}")
 _KEPT = 48
-"""Characters of the base64 of a media part that are shown."""
+"""Characters of the base64 of a media part in the view."""
 
 
 def payload_view(composition: Composition, target: str, chat_template: str | None = None) -> dict[str, Any]:
     """Return the payload as pieces of text.
 
     Each piece has its `text` and a `kind`: `text`; `control` for a control token of the chat template; `broken` for
-    one that untrusted text tried to form, and that a zero-width space keeps from being one. The base64 of media is cut
-    short, and how much is missing stands in its place.
+    a control token in untrusted text, which a zero-width space breaks. The base64 of media is cut short.
 
     Args:
-        composition: What would be sent.
+        composition: The composition.
         target: One of `TARGETS`.
-        chat_template: Name of a registered chat template or of a model that one fits; for `text` only.
+        chat_template: Name of a registered chat template, or of a model that has one; for `text` only.
 
     Raises:
-        PromptError: The target is unknown, or the template has no place for a part of the conversation.
+        PromptError: The target is unknown, or the template cannot write a part of the conversation.
     """
     if target not in TARGETS:
         raise PromptError(f"target: unknown target {target!r:.80}{nearest(str(target)[:80], TARGETS)}", name="target")
     if target != "text":
         if chat_template is not None:
-            raise PromptError(
-                "chat_template: only the target 'text' is written by a chat template", name="chat_template"
-            )
+            raise PromptError("chat_template: only the target 'text' has a chat template", name="chat_template")
         body = getattr(composition, f"to_{target}")()
         text = _MEDIA.sub(_shortened, json.dumps(body, ensure_ascii=False, indent=2, default=str))
         return {"target": target, "pieces": [{"text": text, "kind": "text"}]}
@@ -54,15 +51,15 @@ def payload_view(composition: Composition, target: str, chat_template: str | Non
     template = chat_template_of(_registered(chat_template), composition.context.now)
     tokens = tokens_of(template)
     text = composition.to_text(template)
-    marks = [(found.start, found.end, "control") for found in tokens.find(text)]
+    marks = [(match.start, match.end, "control") for match in tokens.find(text)]
     for token in tokens:
         broken = f"{token[:1]}{BREAK}{token[1:]}"
-        marks += [(found.start(), found.end(), "broken") for found in re.finditer(re.escape(broken), text)]
+        marks += [(match.start(), match.end(), "broken") for match in re.finditer(re.escape(broken), text)]
     return {"target": target, "chat_template": chat_template, "pieces": list(_marked(text, sorted(marks)))}
 
 
 def _registered(name: str) -> str:
-    """Return the name of a template that may be asked for from outside: never a path of this machine."""
+    """Return the name of a registered template; a request must not name a file of this machine."""
     if name in CHAT_TEMPLATES:
         return name
     near = nearest(name[:80].lower(), CHAT_TEMPLATES)
@@ -74,7 +71,8 @@ def _registered(name: str) -> str:
 def _marked(text: str, marks: list[tuple[int, int, str]]) -> Iterator[dict[str, str]]:
     at = 0
     for start, end, kind in marks:
-        if start < at:  # tokens may overlap: the first one that begins is shown
+        # Tokens may overlap: the token that starts first is marked.
+        if start < at:
             continue
         if start > at:
             yield {"text": text[at:start], "kind": "text"}
@@ -84,8 +82,9 @@ def _marked(text: str, marks: list[tuple[int, int, str]]) -> Iterator[dict[str, 
         yield {"text": text[at:], "kind": "text"}
 
 
-def _shortened(found: re.Match[str]) -> str:
-    text = found[0]
-    if len(set(text[:256])) < 20:  # a long run of few characters is no base64
+def _shortened(match: re.Match[str]) -> str:
+    text = match[0]
+    # A long text of few different characters is no base64.
+    if len(set(text[:256])) < 20:
         return text
     return f"{text[:_KEPT]}... ({len(text) - _KEPT:,} more characters)"

@@ -1,4 +1,4 @@
-"""What memory found, as plain JSON: each hit with its score, the parts of it, and why it was used or not."""
+"""Hits of a recall as JSON, each with its score, the parts of the score, and the reason for its use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PART = re.compile(r"([^,]+?) ([+-]\d+\.\d+)(?:, )?")
 
 
 def found_view(found: Found) -> dict[str, Any]:
-    """Return what a run recalled: `hits` in the order of the context, each with its `pointer`, and what failed."""
+    """Return the recalled items of a run: `hits` in the order of the context, each with its `pointer`, and problems."""
     hits = [
         _hit(f"{name}[{index}]", item)
         for name in ("documents", "recalled", "knowledge")
@@ -27,10 +27,10 @@ def found_view(found: Found) -> dict[str, Any]:
 
 
 def recall_view(answer: Any) -> dict[str, Any]:
-    """Return what a memory answers to a question that is asked now: all candidates where it explains them.
+    """Return the hits of a search; all candidates if the memory explains its results.
 
     Args:
-        answer: A `Recall` of agentkit's memory, or the documents and messages of another one.
+        answer: A `Recall` of agentkit's memory, or documents and messages of another memory.
     """
     explain = getattr(answer, "explain", None)
     degraded = list(getattr(answer, "degraded", ()))
@@ -41,16 +41,16 @@ def recall_view(answer: Any) -> dict[str, Any]:
     hits = [
         {
             "pointer": "",
-            "kind": one.kind,
-            "id": one.id,
+            "kind": candidate.kind,
+            "id": candidate.id,
             "title": "",
-            "score": one.score,
-            "parts": dict(one.parts),
-            "used": one.used,
-            "why": one.why,
-            "text": one.text,
+            "score": candidate.score,
+            "parts": dict(candidate.parts),
+            "used": candidate.used,
+            "why": candidate.why,
+            "text": candidate.text,
         }
-        for one in candidates[:_MAX_HITS]
+        for candidate in candidates[:_MAX_HITS]
     ]
     return {"hits": hits, "omitted": max(0, len(candidates) - _MAX_HITS), "degraded": degraded}
 
@@ -75,6 +75,8 @@ def _hit(pointer: str, item: Document | Fact | RecalledMessage) -> dict[str, Any
 
 
 def _parts(why: str) -> dict[str, float]:
-    """Return the parts of a score, as our memory writes them: `+1.24 = bm25 +0.65, dense +0.59 (bm25 1.48)`."""
-    found = _WHY.match(why)
-    return {} if found is None else {part[1].strip(): float(part[2]) for part in _PART.finditer(found[1])}
+    """Return the parts of a score from its text: `+1.24 = bm25 +0.65, dense +0.59 (bm25 1.48)`."""
+    match = _WHY.match(why)
+    if match is None:
+        return {}
+    return {part[1].strip(): float(part[2]) for part in _PART.finditer(match[1])}

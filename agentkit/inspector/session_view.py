@@ -1,4 +1,4 @@
-"""A session as plain JSON: a line per turn."""
+"""A session as JSON: a row for each turn."""
 
 from __future__ import annotations
 
@@ -13,32 +13,34 @@ from agentkit_prompts.tokens.counter import ESTIMATE, message_tokens
 __all__ = ["MAX_TURNS", "first_turn", "runs_begun", "session_view", "turns_view"]
 
 MAX_TURNS = 50
-"""Turns of one view; whoever scrolls asks for more."""
+"""Maximum turns of one answer; the page requests more when it scrolls."""
 _LAST = 40
-"""Those that a session is shown with at first."""
+"""Turns of the first answer."""
 _MAX_EXCERPT = 120
 _COUNT = message_tokens(ESTIMATE)
 _BEGUN = ":0"
-"""Behind the id of a run, the key of the first message that it appends."""
+"""Suffix of the key of the first message that a run appends, after the id of the run."""
 
 Json = dict[str, Any]
 
 
 def first_turn(count: int, turn: int | None = None) -> int:
-    """Return the first of the turns that a session of so many is shown with: those around one, or the last ones."""
+    """Return the number of the first turn of an answer: of the turns around `turn`, or of the last turns."""
     last = max(0, count - _LAST)
-    return last if turn is None else max(0, min(last, turn - MAX_TURNS // 2))
+    if turn is None:
+        return last
+    return max(0, min(last, turn - MAX_TURNS // 2))
 
 
 def session_view(session: SessionProtocol, *, runs: Mapping[int, str] | None = None, turn: int | None = None) -> Json:
-    """Return a session with the turns around one, or its last ones, oldest first; `turns_view` gives the others.
+    """Return a session with the turns around `turn`, or its last turns, oldest first; see `turns_view` for other turns.
 
-    `count` is how many turns it has, and `most` the tokens of the largest one.
+    `count` is the number of turns, and `most` the tokens of the largest turn.
 
     Args:
         session: The conversation.
         runs: Ids of runs by the index of the first message of the turn, see `runs_begun`.
-        turn: A turn that is looked at, from 0; the last one when not given.
+        turn: Number of a turn, from 0; None for the last turn.
     """
     sizes = session.conversation.derive(_COUNT)
     bounds = turn_bounds(session.conversation)
@@ -54,44 +56,52 @@ def session_view(session: SessionProtocol, *, runs: Mapping[int, str] | None = N
 
 
 def turns_view(session: SessionProtocol, first: int, *, runs: Mapping[int, str] | None = None) -> list[Json]:
-    """Return the turns of a session from one on, at most `MAX_TURNS`, each with its `run` where there is one."""
+    """Return turns of a session from number `first`, at most `MAX_TURNS`, each with its `run` if the run is stored."""
     conversation = session.conversation
     sizes = conversation.derive(_COUNT)
     bounds = turn_bounds(conversation)[first : first + MAX_TURNS + 1]
-    found = []
+    rows = []
     for number, (start, stop) in enumerate(pairwise(bounds), first):
         messages = conversation[start:stop]
-        answer = next((one.text for one in reversed(messages) if one.role == "assistant" and one.text), "")
-        tools = [call.name for one in messages for call in one.tool_calls]
+        answers = [message.text for message in messages if message.role == "assistant" and message.text]
+        tools = [call.name for message in messages for call in message.tool_calls]
+        text = ""
+        if messages[0].role == "user":
+            text = messages[0].text
         turn: Json = {
             "turn": number,
-            "input": _excerpt(messages[0].text if messages[0].role == "user" else ""),
-            "answer": _excerpt(answer),
+            "input": _excerpt(text),
+            "answer": _excerpt(answers[-1] if answers else ""),
             "tools": tools[:12],
             "tokens": sum(sizes[start:stop]),
         }
-        if (run := (runs or {}).get(start)) is not None:
-            turn["run"] = run
-        found.append(turn)
-    return found
+        if runs is not None and start in runs:
+            turn["run"] = runs[start]
+        rows.append(turn)
+    return rows
 
 
 def runs_begun(session: SessionProtocol, bounds: Sequence[int]) -> dict[int, str]:
-    """Return the ids of the runs that turns are of, by the index of the first message of the turn.
+    """Return the ids of the runs of turns, by the index of the first message of the turn.
 
-    They stand in the keys of the messages; whether these runs are still known is another question.
+    The ids come from the keys of the messages: the runs may have been deleted.
 
     Args:
         session: The conversation.
-        bounds: Of these turns, see `turn_bounds`.
+        bounds: Bounds of the turns, see `turn_bounds`.
     """
     if len(bounds) < 2:
         return {}
-    keys_of = getattr(session, "keys", None)  # a session of somebody's own may not know
-    keys: Mapping[int, str] = {} if keys_of is None else keys_of(bounds[0], bounds[-1])
+    # The protocol of sessions has no `keys`: a custom session may not have the method.
+    keys_of = getattr(session, "keys", None)
+    if keys_of is None:
+        return {}
+    keys: Mapping[int, str] = keys_of(bounds[0], bounds[-1])
     return {at: key.removesuffix(_BEGUN) for at, key in keys.items() if key.endswith(_BEGUN)}
 
 
 def _excerpt(text: str) -> str:
     short = " ".join(text[: 4 * _MAX_EXCERPT].split())
-    return short if len(short) <= _MAX_EXCERPT and len(text) <= 4 * _MAX_EXCERPT else f"{short[: _MAX_EXCERPT - 1]}…"
+    if len(short) <= _MAX_EXCERPT and len(text) <= 4 * _MAX_EXCERPT:
+        return short
+    return f"{short[: _MAX_EXCERPT - 1]}…"

@@ -1,4 +1,4 @@
-"""What the inspector shows: the agents, runs, journals and sessions of one caller, wherever they are kept."""
+"""`InspectorSource`: the agents, runs and sessions that one caller may see."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["InspectorSource", "SourceOf", "unbegun_journal"]
 
 
 def unbegun_journal(run: RunRecord) -> Journal:
-    """Return the journal of a run that has none yet, as it waits for room, or failed before it began."""
+    """Return an empty journal for a run without a journal: a queued run, or a run that failed before its first step."""
     return Journal(run.agent, run.run_id, PromptContext(user_input=run.input or UserInput()))
 
 
 class InspectorSource(Protocol):
-    """What one caller may see. What belongs to others does not exist here: it is left out of lists, and None."""
+    """The objects that one caller may see. Objects of other callers are left out of lists, and are None."""
 
     async def agents(self) -> Mapping[str, Agent[Any, Any]]:
         """Return the agents by name."""
@@ -34,48 +34,48 @@ class InspectorSource(Protocol):
     async def runs(
         self, *, limit: int, session: str | None = None, ids: Collection[str] | None = None
     ) -> Sequence[RunRecord]:
-        """Return the newest runs, newest first, `limit` at most. Their agents are keys of `agents`.
+        """Return the newest runs, newest first. Their agents are keys of `agents`.
 
         Args:
-            limit: Most runs to return.
-            session: Only those on the session of this name.
-            ids: Only those of these ids.
+            limit: Maximum number of runs.
+            session: Name of a session, to return only its runs.
+            ids: Ids of runs, to return only these runs.
         """
         ...
 
     async def run(self, run_id: str) -> RunRecord | None:
-        """Return a run with its journal; None when the caller has none of this id."""
+        """Return a run with its journal; None if the caller has no run of this id."""
         ...
 
     async def sessions(self, *, limit: int) -> Sequence[str]:
-        """Return the names of the sessions used last, newest first, `limit` at most."""
+        """Return the names of the latest sessions, newest first, at most `limit`."""
         ...
 
     async def session(self, name: str) -> SessionProtocol | None:
-        """Return a session; None when the caller has none of this name. It is only read."""
+        """Return a session, which is only read; None if the caller has no session of this name."""
         ...
 
     async def memory(self, agent: str) -> RecallSource | None:
-        """Return the memory of an agent in the scope of the caller, never wider; None without one."""
+        """Return the memory of an agent in the scope of the caller, never in a wider scope; None without a memory."""
         ...
 
     async def start(self, agent: str, user_input: UserInput, session: str | None) -> str:
-        """Begin a run in the background and return its id. `session` is a name; one that is new begins a session.
+        """Start a run in the background and return its id. A new name of a session creates the session.
 
         Raises:
-            AgentError: It cannot begin, such as when another run uses the session.
+            AgentError: The run cannot start, such as when another run uses the session.
         """
         ...
 
     async def decide(self, run_id: str, decisions: Mapping[str, Decision]) -> None:
-        """Go on in the background with a run that waits, with decisions by the ids of its calls.
+        """Resume a paused run in the background, with decisions by the ids of its calls.
 
         Raises:
-            ApprovalError: The run does not wait for these.
+            ApprovalError: The run does not wait for these decisions.
         """
         ...
 
 
 SourceOf: TypeAlias = Callable[["Request"], "InspectorSource | Awaitable[InspectorSource]"]
-"""Returns what the caller of a request may see. It raises `starlette.exceptions.HTTPException` with status 401 for a
-caller it does not know: the page then asks for a token, which it sends as `Authorization: Bearer TOKEN`."""
+"""Returns the source of the caller of a request. It raises `starlette.exceptions.HTTPException` with status 401 for an
+unknown caller: the page then requests a token, and sends it as `Authorization: Bearer TOKEN`."""

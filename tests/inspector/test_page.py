@@ -170,9 +170,9 @@ def test_recall_hits_show_the_parts_of_their_scores(page: Page, url: str) -> Non
     expect(page.locator(".why-answer")).to_contain_text("shown by before_input[1]")
     page.keyboard.press("Escape")
     expect(page.locator(".why-answer")).to_be_hidden()
-    page.get_by_role("searchbox", name="Question for memory").fill("shipping")
-    page.get_by_role("button", name="Ask now").click()
-    expect(page.get_by_role("heading", name="Found now")).to_be_visible()
+    page.get_by_role("searchbox", name="Query for the memory").fill("shipping")
+    page.get_by_role("button", name="Search", exact=True).click()
+    expect(page.get_by_role("heading", name="Search results")).to_be_visible()
 
 
 def test_why_answers_about_any_part_of_the_context(page: Page, url: str) -> None:
@@ -190,7 +190,7 @@ def test_the_timeline_shows_tools_approvals_and_cost(page: Page, url: str) -> No
     assert kinds == ["begin", "recall", "model", "tool", "model"]
     expect(page.locator(".facts")).to_contain_text("$0.0047")
     expect(page.locator(".event.tool")).to_contain_text("Espresso machine")
-    page.locator(".event.model").first.get_by_role("button", name="What was sent").click()
+    page.locator(".event.model").first.get_by_role("button", name="Sent prompt").click()
     expect(page.get_by_role("radio", name="1", checked=True)).to_be_visible()
     expect(page.get_by_role("tab", name="Layers")).to_have_attribute("aria-selected", "true")
 
@@ -514,9 +514,9 @@ def test_what_is_not_there_is_an_error_with_a_way_on(page: Page, url: str) -> No
     page.goto(f"{url}#/run/%2e%2e%2fetc%2fpasswd")
     expect(page.get_by_role("alert")).to_contain_text("unknown run '../etc/passwd'")
     page.goto(f"{url}#/session/nobody")
-    expect(page.get_by_role("alert")).to_contain_text("there is no session 'nobody'")
+    expect(page.get_by_role("alert")).to_contain_text("unknown session 'nobody'")
     page.goto(f"{url}#/session/ada/999")
-    expect(page.get_by_role("alert")).to_contain_text("there is no 999")
+    expect(page.get_by_role("alert")).to_contain_text("unknown turn 999")
     page.get_by_role("option").first.click()
     expect(page.locator(".messages")).to_be_visible()
 

@@ -1,4 +1,4 @@
-// What the page asks the server. The token, where there is one, is kept for this tab only.
+// Requests to the server. The token, if there is one, is stored for this tab only.
 
 const KEY = "agentkit-inspector-token";
 let askForToken = null;
@@ -25,15 +25,15 @@ export class ServerError extends Error {
     this.status = status;
     this.kind = kind;
     this.problems = problems;
-    this.title = { 401: "A token is needed", 403: "Not allowed", 404: "Not found" }[status] || TITLES[kind] || "This could not be shown";
+    this.title = { 401: "A token is needed", 403: "Not allowed", 404: "Not found" }[status] || TITLES[kind] || "An error occurred";
   }
 }
 
 const TITLES = {
-  KwargsError: "The prompts need more",
+  KwargsError: "Missing values",
   BudgetError: "The budget is too small",
-  TemplateError: "The template does not work",
-  JournalError: "What was sent is not known any more",
+  TemplateError: "Invalid template",
+  JournalError: "The sent prompt is no longer available",
 };
 
 async function send(path, options) {
@@ -45,13 +45,13 @@ async function send(path, options) {
     response = await fetch(`api/${path}`, { ...options, headers, cache: "no-store" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ServerError(0, "Unreachable", "The server does not answer: is it still running?");
+    throw new ServerError(0, "Unreachable", "The server does not respond: check that it is running");
   }
   let data = null;
   try {
     data = await response.json();
   } catch {
-    throw new ServerError(response.status, "Unreadable", `The server answered with status ${response.status} and no JSON`);
+    throw new ServerError(response.status, "Unreadable", `The server returned status ${response.status} without JSON`);
   }
   if (response.ok) return data;
   const error = (data && data.error) || {};

@@ -1,9 +1,9 @@
-// What the address names is asked for while the other files of the page are on their way.
+// Requests the data of the address while the other files of the page are loading.
 
 import { get, post, takeToken } from "./api.js";
 import { read } from "./place.js";
 
-// The prompt of a model call, with its run. `agent` composes what has no run, where somebody chose one.
+// The prompt of a model call, with its run. A chosen `agent` composes the prompt of a turn without a run.
 export function composed({ run, session, turn, step }, more = {}, agent = null) {
   const base = run ? { run } : { session, turn: turn ?? "last", ...(agent ? { agent } : {}) };
   return post("compose", { base: { ...base, ...(step ? { step } : {}) }, journal: true, ...more });
@@ -21,8 +21,8 @@ const begun = {
 };
 for (const one of Object.values(begun)) one?.catch(() => {});
 
-// The answer to what was asked for at first, once; null where that failed or somebody went elsewhere, and
-// whoever needs it asks again.
+// The answer to the first request, once; null if the request failed or the address changed: then the caller
+// requests the data again.
 export async function first(name) {
   const answer = begun[name];
   begun[name] = null;

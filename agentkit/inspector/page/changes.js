@@ -1,4 +1,4 @@
-// What is different from another turn: layer by layer, then the text word by word.
+// Differences to another turn: a table of layers, then the text word by word.
 
 import { h, replace, folded, shown, number, percent, empty } from "./dom.js";
 import { hue, placeOf, title } from "./layers.js";
@@ -24,7 +24,7 @@ export function changesView(panel, diff, picker) {
           ".",
         )
       : h("p", null, `All ${number(diff.tokens)} tokens are equal.`),
-    h("p", { class: "meter", role: "img", "aria-label": `${percent(share)} the same` }, h("span", { vars: { width: `${share * 100}%` } })),
+    h("p", { class: "meter", role: "img", "aria-label": `${percent(share)} equal` }, h("span", { vars: { width: `${share * 100}%` } })),
   );
   const most = Math.max(1, ...diff.layers.map((row) => Math.max(row.tokens, row.tokens_before)));
   const table = h(

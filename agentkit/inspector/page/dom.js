@@ -1,4 +1,4 @@
-// Elements made of text only: there is no way here to turn text into markup.
+// Creates elements from text only: text never becomes markup.
 
 const EVENT = /^on[a-z]+$/;
 
@@ -30,7 +30,7 @@ export function replace(element, ...children) {
   return add(element, children);
 }
 
-// Characters that nobody sees, or that turn text around: they are shown as what they are.
+// Invisible characters and characters that change the direction of text are shown as their code.
 const UNSEEN =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]|\p{Cs}/gu;
 
@@ -41,7 +41,7 @@ export function shown(text) {
   for (const found of text.matchAll(UNSEEN)) {
     if (found.index > at) nodes.push(document.createTextNode(text.slice(at, found.index)));
     const code = found[0].codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
-    nodes.push(h("span", { class: "unseen", title: `U+${code}, a character that is not seen` }, `U+${code}`));
+    nodes.push(h("span", { class: "unseen", title: `U+${code}, an invisible character` }, `U+${code}`));
     at = found.index + found[0].length;
   }
   if (at < text.length) nodes.push(document.createTextNode(text.slice(at)));
@@ -55,7 +55,7 @@ export function plain(text) {
 const FOLD = 1600;
 const STEP = 20000;
 
-// Long text shows its beginning; the rest is shown in parts, so that no page hangs on a megabyte.
+// Long text is shown in parts, so that a megabyte of text does not block the page.
 export function folded(text, { more = 0, load = null, fold = FOLD } = {}) {
   if (text.length <= fold * 1.25 && !more) return shown(text);
   const nodes = [...shown(text.slice(0, fold))];
@@ -134,7 +134,7 @@ export function problem(error, again) {
   return h(
     "section",
     { class: "state error", role: "alert" },
-    h("h2", null, error.title || "This could not be shown"),
+    h("h2", null, error.title || "An error occurred"),
     h("p", { class: "message", dir: "auto" }, folded(error.message || String(error))),
     problems.length
       ? h("ul", null, problems.map((one) => h("li", null, h("code", null, shown(one.where)), " ", shown(one.what))))
@@ -147,7 +147,7 @@ export function empty(title, text, ...actions) {
   return h("section", { class: "state" }, h("h2", null, title), h("p", null, text), actions);
 }
 
-// Tabs and choices of one out of few: arrow keys move, the chosen one is in the tab order.
+// Tabs and radio choices: arrow keys move, and the selected item is in the tab order.
 export function choice(label, options, chosen, choose, { kind = "radio" } = {}) {
   const isTabs = kind === "tab";
   const group = h("div", { class: isTabs ? "tabs" : "choice", role: isTabs ? "tablist" : "radiogroup", "aria-label": label });

@@ -1,4 +1,4 @@
-// A form made from a JSON Schema. What has no field of its own is written as JSON.
+// A form for a JSON Schema. Values without a field are entered as JSON.
 
 import { h, replace, shown, number } from "./dom.js";
 
@@ -40,7 +40,7 @@ export class Form {
     this.many = properties.length > MAX_FIELDS;
     this.root = schema || {};
     if (!properties.length && !Object.keys(this.extra).length) {
-      replace(this.element, h("p", { class: "quiet" }, "The prompts of this agent ask for no additional kwargs."));
+      replace(this.element, h("p", { class: "quiet" }, "The prompts of this agent need no additional kwargs."));
       return;
     }
     const shownFields = this.many ? properties.filter(([name]) => required.has(name)).slice(0, MAX_FIELDS) : properties;
@@ -135,7 +135,7 @@ export class Form {
     );
   }
 
-  // What was filled in; null when some of it cannot be read, which is then marked.
+  // The values of the form; null if a field is invalid, which is then marked.
   values() {
     const found = {};
     let isGood = true;
@@ -155,7 +155,7 @@ export class Form {
     return isGood ? found : null;
   }
 
-  // Mark the fields that the server names; return the problems that belong to no field.
+  // Marks the fields that the server names, and returns the problems without a field.
   mark(problems, { focus = false } = {}) {
     const left = [];
     for (const one of problems || []) {

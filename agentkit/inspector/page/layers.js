@@ -34,7 +34,7 @@ export function title(row) {
 
 const counted = (length) => `${number(length)} character${length === 1 ? "" : "s"}`;
 
-// The bar: every layer as wide as its share, the cached prefix marked below.
+// The bar: the width of a layer is its share of the tokens; the cached prefix is marked below.
 export function bar(view, { onpick } = {}) {
   const rows = view.layers.filter((row) => row.tokens > 0);
   const cached = view.prefix.tokens / (view.tokens || 1);
@@ -73,7 +73,7 @@ export function bar(view, { onpick } = {}) {
         { class: "caption" },
         view.prefix.tokens
           ? h("span", { title: `prefix ${view.prefix.hash}` }, `Cached prefix: ${number(view.prefix.tokens)} tokens, ${percent(cached)}`)
-          : h("span", null, "Nothing at the beginning stays the same: no prefix can be cached"),
+          : h("span", null, "The first layer changes every turn: no prefix can be cached"),
         h(
           "span",
           null,
@@ -137,7 +137,7 @@ function unsent(view) {
   );
 }
 
-// What is declared beside the messages: tools, and the schema of the answer.
+// Declarations outside of the messages: tools, and the schema of the answer.
 function declared(view) {
   if (!view.tools.length && !view.output) return null;
   const row = view.layers.find((one) => one.place === "tools");
@@ -175,12 +175,12 @@ export function provenance(piece, view, prompts = []) {
     h(
       "p",
       { class: `trust ${piece.trust}` },
-      piece.trust === "trusted" ? "Trusted: the developer wrote it." : "Untrusted: it came from a user, a document, a tool or a model.",
+      piece.trust === "trusted" ? "Trusted: written by the developer." : "Untrusted: from a user, a document, a tool or a model.",
     ),
   );
 }
 
-// The whole of the tab: messages in the middle, layers and provenance beside them.
+// The tab: messages in the middle, layers and origins at the side.
 export class LayersView {
   constructor(panel, data, { load, changes, aside = true, before = null } = {}) {
     this.view = data.view;
@@ -206,7 +206,7 @@ export class LayersView {
     replace(panel, h("div", { class: "split" }, scroller, aside ? side : null));
     this.tell(null);
     if (!this.messages.count) {
-      replace(scroller, empty("Nothing would be sent", "Every prompt rendered to nothing."));
+      replace(scroller, empty("Nothing would be sent", "All prompts are empty."));
       return;
     }
     this.rows = new Rows(scroller, this.list, {
@@ -270,7 +270,7 @@ export class LayersView {
     if (piece.cache)
       return h(
         "span",
-        { class: "cache-mark", title: `Up to here the prompt stays the same (${piece.cache})` },
+        { class: "cache-mark", title: `The prompt before this point is stable (${piece.cache})` },
         h("span", null, `cached up to here, ${number(piece.tokens)} tokens`, h("small", null, piece.cache)),
       );
     if (!piece.text.trim() && !piece.pointer && !/\[/.test(piece.prompt)) return h("span", { class: "gap" }, piece.text);

@@ -1,4 +1,4 @@
-// The page: which run or turn is shown, and its tabs.
+// The page: its current run or turn, and the tabs.
 
 import { composed, first, session as asked } from "./begin.js";
 import { get, post, keepToken, onToken } from "./api.js";
@@ -21,7 +21,7 @@ const TARGETS = { openai: "OpenAI", responses: "Responses", anthropic: "Anthropi
 const app = document.getElementById("app");
 const main = document.getElementById("main");
 const state = { overview: null, session: null, run: null, data: null, place: {}, view: null, payload: { target: "openai", chat_template: "qwen3" } };
-let turnNumber = 0; // of the newest navigation: answers to older ones are dropped
+let turnNumber = 0; // number of the latest navigation: answers to earlier navigations are ignored
 let timer = 0;
 
 function go(place, { replaceState = false } = {}) {
@@ -47,7 +47,7 @@ const themeButton = h("button", { type: "button", class: "quiet round", "aria-la
 } }, icon("sun"));
 if (localStorage.getItem(THEME)) paint(localStorage.getItem(THEME));
 
-// What there is: its newest, or all of it once somebody looked for more.
+// The lists: the newest entries, or all entries after the user scrolled to the end.
 const listed = async () => (await first("overview")) || get("overview", state.isWhole ? { all: "yes" } : {});
 
 async function more() {
@@ -72,7 +72,7 @@ async function draw() {
   const place = read();
   const isSame = state.place.run === place.run && state.place.session === place.session && state.place.turn === place.turn && state.place.step === place.step && !place.create && !state.place.create;
   state.place = place;
-  const answer = place.create || (isSame && state.data && !state.data.stale) ? null : ask(place); // beside the lists, not behind them
+  const answer = place.create || (isSame && state.data && !state.data.stale) ? null : ask(place); // next to the lists, not below them
   app.classList.toggle("has-content", Boolean(place.run || place.turn !== undefined || place.create));
   try {
     const isOther = place.session !== undefined && state.session?.session !== place.session;
@@ -100,7 +100,7 @@ async function draw() {
   else welcome();
 }
 
-// The prompt that a place is about, with its run; where it has none, the error in place of it.
+// The prompt of a place, with its run; or the error if it cannot be composed.
 async function ask(place) {
   if (!place.run && place.session === undefined) return null;
   const kwargs = place.run ? undefined : state.kwargs?.[place.session];
@@ -111,7 +111,7 @@ async function ask(place) {
   }
 }
 
-// A session, of whose turns those around one are known, or the last.
+// A session with the turns around one turn, or its last turns.
 async function opened(name, turn) {
   const known = await first("session");
   const session = known?.session === name ? known : await asked(name, turn);
@@ -144,9 +144,9 @@ function welcome() {
       "div",
       { class: "welcome" },
       h("div", { class: "mark big", "aria-hidden": "true" }, h("i"), h("i"), h("i"), h("i")),
-      h("h1", null, runs.length || sessions.length ? "What did the model read?" : "Nothing here yet"),
-      h("p", null, runs.length || sessions.length ? "Choose a run or a session. Every piece of its prompt shows who put it there." : agents.length ? "Start a run: its prompt, its tools and its costs appear here." : "There are no agents to run: open the inspector with one."),
-      waiting.length ? h("p", null, h("a", { class: "button warn", href: address({ run: waiting[0].id, tab: "timeline" }) }, icon("approval"), waiting.length === 1 ? "One run waits for you" : `${waiting.length} runs wait for you`)) : null,
+      h("h1", null, runs.length || sessions.length ? "Inspect a prompt" : "Nothing here yet"),
+      h("p", null, runs.length || sessions.length ? "Choose a run or a session. Every piece of a prompt shows its origin." : agents.length ? "Start a run: its prompt, its tools and its costs appear here." : "No agents: open the inspector with an agent to start runs."),
+      waiting.length ? h("p", null, h("a", { class: "button warn", href: address({ run: waiting[0].id, tab: "timeline" }) }, icon("approval"), waiting.length === 1 ? "1 run waits for approval" : `${waiting.length} runs wait for approval`)) : null,
       h("div", { class: "agents" }, agents.map((agent) =>
         h("a", { class: "agent-card", href: `#/new/${encodeURIComponent(agent.name)}` }, h("b", { dir: "auto" }, shown(agent.name)), h("span", { dir: "auto" }, shown(agent.model)), h("small", null, [agent.tools.length ? `${number(agent.tools.length)} tools` : null, agent.memory ? "memory" : null].filter(Boolean).join(" · ") || "no tools")))),
     ),
@@ -232,7 +232,7 @@ function header(title) {
   const { run, data, session, place } = state;
   const used = run?.journal.usage;
   const chips = [
-    run ? h("span", { class: `pill ${run.status}` }, STATUS[run.status] || run.status) : h("span", { class: "pill", title: "There is no journal of this turn: its prompt is composed again from the conversation, with the prompts that the agent has now" }, "composed again"),
+    run ? h("span", { class: `pill ${run.status}` }, STATUS[run.status] || run.status) : h("span", { class: "pill", title: "This turn has no journal: the agent composes its prompt again from the conversation, with its present prompts" }, "composed again"),
     h("span", { class: "chip" }, "agent ", h("b", { dir: "auto" }, shown(agentName() || "none"))),
     session ? h("span", { class: "chip" }, "turn ", h("b", null, `${number((place.turn ?? 0) + 1)} of ${number(session.count)}`)) : run?.session ? h("a", { class: "chip", href: address({ session: run.session }) }, "session ", h("b", { dir: "auto" }, shown(run.session))) : null,
     used && (used.input || used.output) ? h("span", { class: "chip" }, `${number(used.input)} in, ${number(used.output)} out`) : null,
@@ -311,7 +311,7 @@ function why() {
   return h("form", { class: "why-form", onkeydown: (event) => { if (event.key === "Escape") state.closeWhy(); }, onsubmit: (event) => { event.preventDefault(); ask(); } }, input, h("datalist", { id: "pointers" }, [...pointers].slice(0, 60).map((one) => h("option", { value: one }))), result);
 }
 
-// The prompts need kwargs that this turn does not have: ask for them.
+// The prompts need kwargs that this turn does not have: shows a form.
 function unknown(error) {
   const agent = agentOf(agentName());
   if (error.kind !== "KwargsError" || state.run || !agent) {
@@ -450,7 +450,7 @@ function create(place) {
   const { agents } = state.overview;
   document.title = "New run · agentkit inspector";
   if (!agents.length) {
-    replace(main, h("div", { class: "scroll page" }, back(), empty("There is no agent to run", "Open the inspector with an agent, such as `agentkit inspect RUN --agent module:agent`.")));
+    replace(main, h("div", { class: "scroll page" }, back(), empty("No agents", "Open the inspector with an agent, such as `agentkit inspect RUN --agent module:agent`.")));
     return;
   }
   const agent = agents.find((one) => one.name === place.create) || agents[0];
@@ -474,14 +474,14 @@ function create(place) {
   state.view.input.focus();
 }
 
-// --- a token, where the server wants one
+// --- a token, if the server requires one
 
 onToken((error) => {
   const input = h("input", { type: "password", autocomplete: "off", "aria-label": "Token", required: true });
   const dialog = h(
     "dialog",
     { class: "card" },
-    h("form", { onsubmit: (event) => { event.preventDefault(); keepToken(input.value); dialog.close(); dialog.remove(); state.overview = null; draw(); } }, h("h2", null, "A token is needed"), h("p", null, shown(error.message)), input, h("button", { type: "submit", class: "primary" }, "Go on")),
+    h("form", { onsubmit: (event) => { event.preventDefault(); keepToken(input.value); dialog.close(); dialog.remove(); state.overview = null; draw(); } }, h("h2", null, "A token is needed"), h("p", null, shown(error.message)), input, h("button", { type: "submit", class: "primary" }, "Continue")),
   );
   document.querySelector("dialog")?.remove();
   document.body.append(dialog);

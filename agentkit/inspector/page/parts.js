@@ -1,12 +1,12 @@
-// A list that the server sends in parts: some items are known, the others are asked for as they are needed.
+// A list that the server sends in parts: missing items are requested when they are needed.
 
 import { say } from "./dom.js";
 
-const PART = 50; // how many are asked for at once
+const PART = 50; // items of one request
 
 export class Parts {
-  // `known` are items with their place under the name `place`; `load(start)` asks for those from a place on; `onfresh`
-  // is called with the place of each that arrived.
+  // `known` are items with their index under the name `place`; `load(start)` requests items from an index; `onfresh`
+  // is called with the index of each new item.
   constructor(count, known, place, load, onfresh = null) {
     Object.assign(this, { count, place, load, onfresh });
     this.items = new Array(count);
@@ -26,7 +26,7 @@ export class Parts {
     return this.items[place];
   }
 
-  // The item of a place, asked for with those around it where it is not known; undefined where it cannot be had.
+  // The item at an index; a missing item is requested with the items around it, and undefined if it is unavailable.
   async fetch(place) {
     if (!this.items[place] && place >= 0 && place < this.count) await this.part(place - (place % PART));
     return this.items[place];
@@ -43,7 +43,7 @@ export class Parts {
     return this.asked.get(start);
   }
 
-  // All items; those that cannot be had are left out.
+  // All items, without unavailable items.
   async all() {
     for (let place = 0; place < this.count; place += PART) if (this.missing) this.part(place);
     await Promise.all(this.asked.values());

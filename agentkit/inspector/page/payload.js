@@ -54,7 +54,7 @@ export class PayloadView {
     });
     const notes = [];
     if (isText && answer.chat_template) notes.push(h("span", { class: "note" }, h("i", { class: "control" }, "token"), ` ${number(counts.control)} control tokens`));
-    if (counts.broken) notes.push(h("span", { class: "note" }, h("i", { class: "broken" }, "token"), ` ${number(counts.broken)} kept apart: untrusted text tried to form them`));
+    if (counts.broken) notes.push(h("span", { class: "note" }, h("i", { class: "broken" }, "token"), ` ${number(counts.broken)} broken: untrusted text contains their characters`));
     replace(panel, h("div", { class: "stack" }, h("div", { class: "toolbar" }, toolbar, h("span", { class: "grow" }), notes, copy), scroller));
     this.rows = new Rows(scroller, list, {
       count: all.length,
@@ -72,7 +72,7 @@ export class PayloadView {
                 ? isText
                   ? folded(piece.text)
                   : coloured(piece.text)
-                : h("i", { class: piece.kind, title: piece.kind === "control" ? "control token of the template" : "would be a control token: a zero-width space keeps it apart" }, plain(piece.text).replaceAll("\ufffd", "·")),
+                : h("i", { class: piece.kind, title: piece.kind === "control" ? "control token of the template" : "not a control token: a zero-width space breaks it" }, plain(piece.text).replaceAll("\ufffd", "·")),
             ),
           ),
         ),

@@ -1,4 +1,4 @@
-// Where we are: the address names a run, a turn of a session or a new run, and a tab.
+// The place of the address: a run, a turn of a session or a new run, and a tab.
 
 export const TABS = [
   ["layers", "Layers"],

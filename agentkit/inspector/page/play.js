@@ -1,4 +1,4 @@
-// Try a prompt: change a layer, the input or the budget, and see what would be sent. Nothing is sent.
+// The editor: changes a layer, the input or the budget, and shows the prompt. Nothing is sent.
 
 import { h, replace, shown, number, problem, empty, say } from "./dom.js";
 import { LayersView, bar, hue, layerOf } from "./layers.js";
@@ -7,7 +7,7 @@ import { Form } from "./form.js";
 const WAIT = 220;
 
 export class PlayView {
-  // With `start` there is a button that begins a run with the input and the kwargs.
+  // With `start`, a button starts a run with the input and the kwargs.
   constructor(panel, { base, data, agent, agents, choose, sessions, compose, load, canRecall, start }) {
     Object.assign(this, { base, compose, load, original: data, agent });
     this.edits = new Map();
@@ -41,7 +41,7 @@ export class PlayView {
           "div",
           { class: "scroll editor", tabindex: "-1" },
           h("header", null, h("h2", null, start ? "New run" : "Try it"), h("span", { class: "grow" }), this.reset),
-          h("p", { class: "quiet" }, start ? "See what would be sent, then run it." : "Change anything. Nothing is sent."),
+          h("p", { class: "quiet" }, start ? "Check the prompt, then run it." : "Changes are not sent."),
           agents?.length > 1 ? h("label", { class: "block" }, h("span", null, "Agent"), h("select", { onchange: (event) => choose(event.target.value) }, agents.map((one) => h("option", { value: one.name, selected: one === agent }, one.name)))) : null,
           h("label", { class: "block" }, h("span", null, "Input"), this.input),
           start ? this.runRow(start, sessions) : null,
@@ -63,19 +63,19 @@ export class PlayView {
   }
 
   runRow(start, sessions) {
-    const session = h("input", { type: "text", placeholder: "none: the run stands alone", list: "sessions", maxlength: "200" });
+    const session = h("input", { type: "text", placeholder: "none: a run without a session", list: "sessions", maxlength: "200" });
     const button = h("button", { type: "button", class: "primary" }, "Run");
     const notes = (this.notes = h("div", { class: "run-notes", "aria-live": "assertive" }));
     button.addEventListener("click", async () => {
       const kwargs = this.form.values();
       if (!kwargs) return;
       if (!this.input.value.trim()) {
-        replace(notes, h("p", { class: "warning" }, "The input is empty: write what you would ask."));
+        replace(notes, h("p", { class: "warning" }, "The input is empty: enter a question."));
         this.input.focus();
         return;
       }
       if (this.edits.size || this.budget.value !== this.budgetAtFirst) {
-        replace(notes, h("p", { class: "warning" }, "A run uses the agent as it is, without the changes of layers and budget: undo them first."));
+        replace(notes, h("p", { class: "warning" }, "A run uses the agent without changed layers and budget: undo the changes first."));
         return;
       }
       button.disabled = true;
@@ -199,7 +199,7 @@ export class PlayView {
       this.state,
       `${number(data.view.tokens)} tokens`,
       difference ? h("em", { class: difference > 0 ? "up" : "down" }, `${difference > 0 ? "+" : "−"}${number(Math.abs(difference))}`) : null,
-      data.diff && !data.diff.first ? h("small", null, "as it was") : null,
+      data.diff && !data.diff.first ? h("small", null, "unchanged") : null,
       data.diff?.first ? h("small", null, `first ${number(data.diff.same_tokens)} tokens unchanged`) : null,
     );
     replace(this.bar, bar(data.view, { onpick: (layer) => this.layers?.pick(layer) }));

@@ -1,4 +1,4 @@
-// What memory found: every hit with its score and the parts of it.
+// Hits of a recall, each with its score and the parts of the score.
 
 import { h, replace, folded, shown, number, problem, empty, icon } from "./dom.js";
 
@@ -27,7 +27,7 @@ function parts(hit, most) {
 }
 
 export function hits(answer, { why } = {}) {
-  if (!answer.hits.length) return empty("Nothing was found", "Memory holds nothing that fits this question.");
+  if (!answer.hits.length) return empty("No hits", "The memory has no item for this query.");
   const sums = answer.hits.map((hit) => Object.values(hit.parts || {}).reduce((sum, value) => sum + Math.max(0, value || 0), 0));
   const most = Math.max(...sums, 1e-9);
   return h(
@@ -64,7 +64,7 @@ export function hits(answer, { why } = {}) {
 
 export function recallView(panel, { recalled, ask, query, canAsk, why }) {
   const result = h("div", { class: "result", "aria-live": "polite" });
-  const input = h("input", { type: "search", value: query || "", "aria-label": "Question for memory", placeholder: "Ask memory…", maxlength: "4000" });
+  const input = h("input", { type: "search", value: query || "", "aria-label": "Query for the memory", placeholder: "Search the memory…", maxlength: "4000" });
   const form = h(
     "form",
     {
@@ -72,10 +72,10 @@ export function recallView(panel, { recalled, ask, query, canAsk, why }) {
       onsubmit: async (event) => {
         event.preventDefault();
         if (!input.value.trim()) return;
-        replace(result, h("p", { class: "loading" }, "Asking memory…"));
+        replace(result, h("p", { class: "loading" }, "Searching…"));
         try {
           const answer = await ask(input.value);
-          replace(result, h("h2", null, "Found now"), degraded(answer), hits(answer));
+          replace(result, h("h2", null, "Search results"), degraded(answer), hits(answer));
         } catch (error) {
           replace(result, problem(error));
         }
@@ -83,15 +83,15 @@ export function recallView(panel, { recalled, ask, query, canAsk, why }) {
     },
     icon("recall"),
     input,
-    h("button", { type: "submit" }, "Ask now"),
+    h("button", { type: "submit" }, "Search"),
   );
   if (recalled) replace(result, h("h2", null, "Recalled by this run"), degraded(recalled), hits(recalled, { why }));
-  else replace(result, empty("Nothing was recalled here", canAsk ? "This turn has no record of a recall. Ask memory now to see what it finds, and how it scores." : "This agent has no memory."));
+  else replace(result, empty("No recall", canAsk ? "This turn has no recorded recall. Search the memory to see hits and their scores." : "This agent has no memory."));
   replace(panel, h("div", { class: "scroll page" }, canAsk ? form : null, result));
 }
 
 function degraded(answer) {
   return answer.degraded.length
-    ? h("p", { class: "warning" }, "Not everything worked: ", answer.degraded.map((one) => h("span", null, shown(one), " ")))
+    ? h("p", { class: "warning" }, "Some searches failed: ", answer.degraded.map((one) => h("span", null, shown(one), " ")))
     : null;
 }

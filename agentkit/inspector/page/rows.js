@@ -1,6 +1,6 @@
-// A list of any length: only the rows that can be seen are in the document. Rows may be of any height.
+// A list of any length: only visible rows are in the document. Rows may have any height.
 
-const BEYOND = 600; // pixels above and below what is seen; nothing until that was painted
+const BEYOND = 600; // pixels above and below the visible rows; 0 until the first paint
 
 export class Rows {
   // `scroller` scrolls; `like` is a list whose rows are about as high; `at` is
@@ -78,7 +78,7 @@ export class Rows {
     return top;
   }
 
-  // Draw what is seen where the list stands now.
+  // Draws the visible rows at the present scroll position.
   measure() {
     this.isFresh = false;
     this.update();
@@ -116,7 +116,7 @@ export class Rows {
     this.below.style.height = `${this.offsets[this.count] - this.offsets[last + 1]}px`;
   }
 
-  // Bring a row into view and return it.
+  // Scrolls a row into view, and returns it.
   show(at, { block = "nearest" } = {}) {
     if (at < 0 || at >= this.count) return null;
     if (!this.nodes.has(at)) {

@@ -1,4 +1,4 @@
-// The lists at the side: runs, sessions, and the turns of a session.
+// The lists of runs, sessions, and turns of a session.
 
 import { h, replace, shown, number, icon, choice, empty } from "./dom.js";
 import { Rows } from "./rows.js";
@@ -25,7 +25,7 @@ export class Side {
     );
   }
 
-  // The whole list anew: `overview` has runs and sessions, `session` the turns of one.
+  // Draws the list again: `overview` has runs and sessions, `session` has its turns.
   show(overview, session, current) {
     const isOther = this.session?.session !== session?.session;
     const isKnown = this.overview === overview && this.session === session && this.rows;
@@ -40,7 +40,7 @@ export class Side {
     else this.list(isMoved);
   }
 
-  // Another item of the same list is current.
+  // Selects another item of the same list.
   select(isMoved) {
     const at = this.shownItems.findIndex((item) => this.isCurrent(item));
     this.at = at;
@@ -48,7 +48,7 @@ export class Side {
     this.mark();
   }
 
-  // What is listed: runs, names of sessions, or numbers of turns.
+  // Items of the list: runs, names of sessions, or numbers of turns.
   items() {
     const fits = (...texts) => !this.filter || texts.some((text) => String(text ?? "").toLowerCase().includes(this.filter));
     if (this.session && !this.filter) return Array.from({ length: this.session.count }, (_, turn) => turn);
@@ -78,7 +78,7 @@ export class Side {
     else
       replace(
         this.head,
-        replace(this.tabs, choice("What is listed", [["runs", "Runs", this.counted("runs")], ["sessions", "Sessions", this.counted("sessions")]], this.tab, select)),
+        replace(this.tabs, choice("List", [["runs", "Runs", this.counted("runs")], ["sessions", "Sessions", this.counted("sessions")]], this.tab, select)),
         this.search,
       );
     this.rows?.destroy();
@@ -90,7 +90,7 @@ export class Side {
     else if (isSearching) {
       const { missing } = session.turns;
       session.turns.all().then(() => {
-        const hasMore = session.turns.missing < missing; // what cannot be had is not asked for again and again
+        const hasMore = session.turns.missing < missing; // unavailable turns are requested once
         if (hasMore && this.session === session && this.filter === filter) this.list();
       });
     }
@@ -98,7 +98,7 @@ export class Side {
     this.shownItems = items;
     if (!items.length) {
       this.rows = null;
-      replace(this.scroller, isSearching ? empty("Searching", "What is older is asked for.") : this.filter ? empty("Nothing fits", "Try other words.") : this.tab === "runs" && !this.session ? empty("No runs yet", this.overview.agents.length ? "Start one below: it appears here as it runs." : "They appear here as they run.") : empty("No sessions", "A run with a session name begins one."));
+      replace(this.scroller, isSearching ? empty("Searching", "Older entries are loading.") : this.filter ? empty("No matches", "Try other words.") : this.tab === "runs" && !this.session ? empty("No runs yet", this.overview.agents.length ? "Start a run below." : "Runs appear here when they start.") : empty("No sessions", "A run with a new session name creates a session."));
       return;
     }
     this.box = h("div", { role: "listbox", tabindex: "0", class: "items", vars: this.session ? { "--digits": String(String(this.session.count).length) } : {}, "aria-label": this.session ? "Turns" : this.tab === "runs" ? "Runs" : "Sessions" });

@@ -1,4 +1,4 @@
-// A journal as a timeline: what was recalled, model calls, tools, approvals, and what they cost.
+// A journal as a timeline: model calls, tool calls, recalls and approvals, with their costs.
 
 import { h, replace, folded, shown, number, money, icon, problem } from "./dom.js";
 import { hits } from "./recall.js";
@@ -9,7 +9,7 @@ function usage(used) {
     "span",
     { class: "usage" },
     h("span", { title: "tokens in" }, `${number(used.input)} in`),
-    used.cached ? h("span", { class: "cached", title: "of these from the cache of the provider" }, `${number(used.cached)} cached`) : null,
+    used.cached ? h("span", { class: "cached", title: "tokens in from the cache of the provider" }, `${number(used.cached)} cached`) : null,
     h("span", { title: "tokens out" }, `${number(used.output)} out`),
     used.money !== null ? h("b", null, money(used.money)) : null,
   );
@@ -28,11 +28,11 @@ function call(one) {
 }
 
 const DRAW = {
-  begin: (event) => ["begin", "Begins", h("p", { class: "quiet" }, event.done ? `goes on after ${number(event.done)} messages of its own` : event.before ? `after ${number(event.before)} messages of the session` : "with an empty conversation")],
-  compact: (event) => ["compact", "Compacts the conversation", h("p", null, `${number(event.messages)} messages are not shown.`), event.summary ? h("p", { class: "quote", dir: "auto" }, folded(event.summary)) : null],
+  begin: (event) => ["begin", "Start", h("p", { class: "quiet" }, event.done ? `resumed after ${number(event.done)} messages of the run` : event.before ? `after ${number(event.before)} messages of the session` : "with an empty conversation")],
+  compact: (event) => ["compact", "Compaction of the conversation", h("p", null, `${number(event.messages)} messages are not shown.`), event.summary ? h("p", { class: "quote", dir: "auto" }, folded(event.summary)) : null],
   tools: (event) => ["tool", "Tools of this run", h("p", { class: "quiet" }, event.names.map((name) => h("code", null, shown(name), " ")))],
-  examples: (event) => ["recall", "Examples chosen", h("p", { class: "quiet" }, `for ${number(event.prompts)} prompts`)],
-  recall: (event) => ["recall", "Asks memory", h("details", null, h("summary", null, `${number(event.hits.length)} found`), hits(event))],
+  examples: (event) => ["recall", "Selected examples", h("p", { class: "quiet" }, `for ${number(event.prompts)} prompts`)],
+  recall: (event) => ["recall", "Recall", h("details", null, h("summary", null, `${number(event.hits.length)} hits`), hits(event))],
   check: (event) => [event.problem ? "cross" : "check", event.problem ? "Answer refused" : "Answer checked", event.problem ? h("p", { dir: "auto" }, folded(event.problem)) : null],
   approval: (event) => [
     "approval",
@@ -62,7 +62,7 @@ function draw(event, { onstep }) {
       event.text ? h("p", { class: "quote", dir: "auto" }, folded(event.text)) : null,
       event.calls.map(call),
       !["stop", "tool_calls"].includes(event.finish) ? h("p", null, h("span", { class: "tag failed" }, shown(event.finish))) : null,
-      onstep ? h("button", { type: "button", class: "link", onclick: () => onstep(event.step) }, "What was sent") : null,
+      onstep ? h("button", { type: "button", class: "link", onclick: () => onstep(event.step) }, "Sent prompt") : null,
     ];
   if (event.kind === "tool")
     return [
@@ -71,7 +71,7 @@ function draw(event, { onstep }) {
       usage(event.usage),
       event.arguments ? h("p", { class: "call" }, h("code", { dir: "auto" }, folded(arguments_(event.arguments), { fold: 600 }))) : null,
       event.text ? h("p", { class: "result", dir: "auto" }, folded(event.text, { fold: 800 })) : null,
-      event.inner ? h("details", { class: "inner" }, h("summary", null, `What the agent ${event.inner.agent} did`), events(event.inner.events, {})) : null,
+      event.inner ? h("details", { class: "inner" }, h("summary", null, `Run of the agent ${event.inner.agent}`), events(event.inner.events, {})) : null,
     ];
   return (DRAW[event.kind] || (() => ["begin", event.kind]))(event);
 }
@@ -87,14 +87,14 @@ function events(list, options) {
   );
 }
 
-// The calls that wait, each with a decision to make.
+// Calls that wait for a decision.
 export function approvals(run, decide) {
   if (!run.waiting.length) return null;
   return h(
     "section",
     { class: "approvals", "aria-label": "Calls that wait for a decision" },
     run.waiting.map((call) => {
-      const reason = h("input", { type: "text", placeholder: "Why not? The model reads this.", "aria-label": "Reason" });
+      const reason = h("input", { type: "text", placeholder: "Reason for the model, if denied", "aria-label": "Reason" });
       const changed = h("textarea", { rows: "2", spellcheck: "false", "aria-label": "Arguments" });
       changed.value = arguments_(call.arguments);
       const notes = h("div", { "aria-live": "assertive" });
@@ -125,8 +125,8 @@ export function approvals(run, decide) {
       return h(
         "article",
         { class: "approval-card" },
-        h("h3", null, icon("approval"), "May ", h("b", { dir: "auto" }, shown(call.name)), " run?", h("small", null, shown(call.id))),
-        h("label", null, "With these arguments", changed),
+        h("h3", null, icon("approval"), "Run ", h("b", { dir: "auto" }, shown(call.name)), "?", h("small", null, shown(call.id))),
+        h("label", null, "Arguments", changed),
         h("div", { class: "decide" }, buttons, reason),
         notes,
       );
@@ -145,7 +145,7 @@ export function timelineView(panel, run, { onstep, decide }) {
     ["Tokens in", number(used.input)],
     ["From a cache", used.input ? `${Math.round((used.cached / used.input) * 100)} %` : "0"],
     ["Tokens out", number(used.output)],
-    ["Cost", used.money === null ? "not known" : money(used.money)],
+    ["Cost", used.money === null ? "unknown" : money(used.money)],
   ];
   replace(
     panel,
