@@ -17,6 +17,8 @@ NAMES: Mapping[str, str] = {
     "SystemMessage": "agentkit.Message('system', text)",
     "ToolMessage": "agentkit.Message('tool', text, tool_call_id=...)",
     "ImageUrl": "agentkit.prompts.Image(agentkit.prompts.Url(address))",
+    "OutputRequest": "agentkit.OutputSpec for an agent, or output_schema=... of agentkit.prompts.compose",
+    "InMemorySession": "agentkit.Session",
     "Layer": "agentkit.Layers(system=[...], user=[...])",
     "SystemPrompt": "agentkit.prompts.TextPrompt in the `system` of agentkit.Layers",
     # Tools

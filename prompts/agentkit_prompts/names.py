@@ -98,10 +98,15 @@ def _checked_init(
     dataclass: Any, error: Callable[[str], Exception], elsewhere: Mapping[str, str]
 ) -> Callable[..., None]:
     init = dataclass.__init__
+    places = sum(item.init and not item.kw_only for item in fields(dataclass))
+    first = next(item.name for item in fields(dataclass) if item.init)
     valid = {item.name for item in fields(dataclass) if item.init}
 
     @wraps(init)
     def checked_init(self: Any, *args: Any, **given: Any) -> None:
+        if len(args) > places:
+            kind = dataclass.__name__
+            raise error(f"{kind}: too many positional arguments; pass fields by name: {kind}({first}=...)")
         if given.keys() - valid:
             raised = error(
                 f"{dataclass.__name__}: {'; '.join(unknown_fields(dataclass.__name__, given, valid, elsewhere))}"

@@ -1,0 +1,75 @@
+"""Calls that a new user writes from the names alone work, or fail with an error that names the right call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from agentkit import Document, Message, ToolCall
+from agentkit.prompts import (
+    ContextError,
+    Example,
+    ExamplesPrompt,
+    Fact,
+    PromptContext,
+    PromptError,
+    Size,
+    TextPrompt,
+    UserInputPrompt,
+    WrapPrompt,
+    compose,
+)
+from agentkit.tools import Tool, ToolDefinitionError, Toolset, tool
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def test_wrappers_and_examples_take_their_items_first() -> None:
+    assert WrapPrompt([UserInputPrompt()], "<q>{{ wrapped_str }}</q>").format_2_str(PromptContext("hi")) == "<q>hi</q>"
+    assert ExamplesPrompt([Example("a", "b")]).format_2_str(PromptContext("hi")) == "Input: a\nOutput: b"
+    with pytest.raises(PromptError, match="at most 2 positional arguments"):
+        WrapPrompt([UserInputPrompt()], "x", "y")  # type: ignore[misc]
+
+
+def test_prompts_and_text_compose() -> None:
+    composition = compose([TextPrompt("Be brief.")], "hi")
+    assert str(composition) == "system: Be brief.\n\nuser: hi"
+    assert repr(composition) == "Composition('system: Be brief.\\n\\nuser: hi')"
+    assert compose("Be brief.", PromptContext("hi")).messages == composition.messages
+
+
+def test_a_rendering_shows_its_text_cut_in_the_middle() -> None:
+    rendered = TextPrompt("a" * 5_000).render(PromptContext("hi"))
+    assert str(rendered) == "a" * 5_000
+    assert repr(rendered).startswith("Rendered('aaa") and len(repr(rendered)) < 1_100
+
+
+def test_a_tool_is_what_the_decorator_returns() -> None:
+    assert Tool(add).spec == tool(add).spec
+    tools = Toolset([add])
+    assert tools["add"].name == "add" and "add" in tools and "sub" not in tools
+    with pytest.raises(KeyError, match="did you mean 'add'"):
+        _ = tools["addd"]
+
+
+HINTS: list[tuple[Callable[[], object], type[Exception], str]] = [
+    (lambda: Document(page_content="a"), ContextError, r"use text=\.\.\."),  # type: ignore[call-arg]
+    (lambda: Document(content="a"), ContextError, r"use text=\.\.\."),  # type: ignore[call-arg]
+    (lambda: Fact(content="a"), ContextError, r"use text=\.\.\."),  # type: ignore[call-arg]
+    (lambda: PromptContext("q", documents=[{"page_content": "a"}]), ContextError, r"use text=\.\.\."),
+    (lambda: PromptContext("q", history=[]), ContextError, r"use conversation=\[\.\.\.\]"),  # type: ignore[call-arg]
+    (lambda: Size(100), PromptError, r"pass fields by name: Size\(min=\.\.\.\)"),  # type: ignore[misc]
+    (lambda: Message("hi"), Exception, r"Message\('user', 'hi'\)"),  # type: ignore[arg-type]
+    (lambda: Tool(add, return_direct=True), ToolDefinitionError, "use final=True"),  # type: ignore[call-overload]
+    (lambda: ToolCall("1", "add", 5), Exception, "a mapping or JSON text"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), HINTS)
+def test_an_error_names_the_right_call(call: Callable[[], object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
