@@ -90,8 +90,8 @@ def _plain(text: str) -> str:
 
 def _choice(answer: str) -> str | None:
     text = answer[-_MAX_TEXT:].strip()
-    if found := re.match(r"[(\[（【*\s]*([A-Z])(?![\w'’])(?!\s[a-z])", text):
-        return found[1]
+    if first := re.match(r"[(\[（【*\s]*([A-Z])(?![\w'’])(?!\s[a-z])", text):
+        return first[1]
     for cue in _CUES:
         if letters := re.findall(rf"{cue}([A-Z])(?![\w'’])", text, re.IGNORECASE):
             return str(letters[-1]).upper()

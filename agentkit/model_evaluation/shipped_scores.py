@@ -102,19 +102,16 @@ def score_of_cfg(eval_cfg: object) -> Score | None:
     names = _EvalCfg(
         *(_type(eval_cfg.get(key)) for key in ("evaluator", "pred_postprocessor", "dataset_postprocessor"))
     )
-    score = None
-    if names.answers is None and names.golds is None:
-        score = _PLAIN_SCORES.get(names.evaluator)
-    elif names.evaluator in _ACCURACY and names.answers in _CHOICES and names.golds in (None, *_CHOICES):
+    if names.answers is None and names.golds is None and names.evaluator in _PLAIN_SCORES:
+        return _PLAIN_SCORES[names.evaluator]
+    if names.evaluator in _ACCURACY and names.answers in _CHOICES and names.golds in (None, *_CHOICES):
         return ShippedScore(
             _letter(names.answers, eval_cfg["pred_postprocessor"]),
             _letter(names.golds, eval_cfg.get("dataset_postprocessor")),
         )
     if names.evaluator == "Gsm8kEvaluator" and names.answers in _NUMBERS and names.golds in _GOLDS:
         return ShippedScore(_NUMBERS[names.answers], _GOLDS[names.golds], is_number=True)
-    if score is None:
-        raise names.refusal()
-    return score
+    raise names.refusal()
 
 
 class _EvalCfg(NamedTuple):

@@ -91,14 +91,7 @@ class ModelName(NamedTuple):
             AgentDefinitionError: The provider is missing or unknown, or the model is missing.
         """
         if is_address(name):
-            # The last `#` separates: an address may contain `#`, the name of a model may not.
-            address, mark, served = name.rpartition("#")
-            if not mark or not served.strip():
-                raise AgentDefinitionError(
-                    "model: an address needs the name of the model after it, such as http://localhost:8000/v1#qwen3",
-                    name="address",
-                )
-            return cls("openai", served.strip(), address)
+            return cls._parse_address(name)
         provider, colon, rest = (part.strip() for part in name.partition(":"))
         if provider == "offline" and not rest:
             return cls(provider)
@@ -124,6 +117,17 @@ class ModelName(NamedTuple):
         if provider == "offline":
             raise _no_provider(name)
         return cls(provider, rest)
+
+    @classmethod
+    def _parse_address(cls, name: str) -> ModelName:
+        # The last `#` separates: an address may contain `#`, the name of a model may not.
+        address, mark, served = name.rpartition("#")
+        if not mark or not served.strip():
+            raise AgentDefinitionError(
+                "model: an address needs the name of the model after it, such as http://localhost:8000/v1#qwen3",
+                name="address",
+            )
+        return cls("openai", served.strip(), address)
 
     def build(self, chat_template: GivenTemplate | None, options: Mapping[str, Any]) -> Model:
         """Return the model of this name.

@@ -42,6 +42,7 @@ _OTHER_NAMES = {
 }
 """Names of settings in other libraries."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[ -~]*")
 _REQUEST_FIELDS = frozenset(("headers", "timeout", "extra"))
 """Fields that no table of an endpoint lists, because they are not part of the body or every endpoint has them."""
 _MAX_BITS = 1_000
@@ -68,7 +69,7 @@ def _checked_headers(headers: object) -> FrozenDict:
     for name, value in headers.items():
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
             problems.append(("", "a name is invalid in HTTP; the name is not shown, because it may be a key"))
-        elif not isinstance(value, str) or not all(" " <= char <= "~" for char in value):
+        elif not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
             problems.append((f"[{name!r}]", "expected text of printable ASCII characters on one line"))
     if problems:
         raise ContextError("headers", problems)

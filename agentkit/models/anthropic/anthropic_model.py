@@ -26,6 +26,12 @@ _MAX_TOKENS = 8192
 _MIN_THINKING = 1024
 _MIN_TOP_P = 0.95
 """Minimum `top_p` with a thinking budget."""
+_WITH_BUDGET: Mapping[str, tuple[Any, ...]] = {
+    "temperature": (None, 1),
+    "top_k": (None,),
+    "tool_choice": (None, "auto", "none"),
+}
+"""Values that settings may have with a thinking budget."""
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 """Values of `tool_choice` in the API; any other text is the name of a tool."""
 _MAX_PAUSES = 20
@@ -214,13 +220,11 @@ def _conflicts(settings: ModelSettings) -> Iterator[str]:
         return
     if settings.max_tokens is not None and settings.max_tokens <= budget:
         yield f"max_tokens={settings.max_tokens} must be more than thinking_tokens={budget}"
-    if settings.temperature not in (None, 1):
-        yield f"temperature={settings.temperature} cannot be combined with thinking_tokens: remove it"
     if settings.top_p is not None and settings.top_p < _MIN_TOP_P:
         yield f"top_p={settings.top_p} must be at least {_MIN_TOP_P} with thinking_tokens"
-    if settings.top_k is not None:
-        yield f"top_k={settings.top_k} cannot be combined with thinking_tokens: remove it"
-    if settings.tool_choice not in (None, "auto", "none"):
-        yield f"tool_choice={settings.tool_choice!r} cannot be combined with thinking_tokens: remove it"
+    for name, allowed in _WITH_BUDGET.items():
+        value = getattr(settings, name)
+        if value not in allowed:
+            yield f"{name}={value!r} cannot be combined with thinking_tokens: remove it"
     if settings.effort == "none":
         yield "effort='none' cannot be combined with thinking_tokens: remove one of them"

@@ -416,13 +416,18 @@ def _cut_chain(error: BaseException, secrets: Sequence[str]) -> None:
             inner = getattr(current, name)
             if inner is None or id(inner) in seen:
                 continue
-            headers = getattr(getattr(inner, "request", None), "headers", {})
-            texts = "\n".join((str(inner), repr(inner), repr(vars(inner)), *headers.values()))
-            if any(form in texts for form in forms):
+            if _contains_any(inner, forms):
                 setattr(current, name, None)
             else:
                 seen.add(id(inner))
                 todo.append(inner)
+
+
+def _contains_any(error: BaseException, texts: Sequence[str]) -> bool:
+    """True if an error, or the headers of its request, contain one of the texts."""
+    headers = getattr(getattr(error, "request", None), "headers", {})
+    content = "\n".join((str(error), repr(error), repr(vars(error)), *headers.values()))
+    return any(text in content for text in texts)
 
 
 def model_secrets(model: object) -> tuple[str, ...]:

@@ -277,10 +277,10 @@ def _opaque(provider: str, data: JsonObject) -> JsonObject:
     return {provider: data}
 
 
-def _collect_unknown(data: Mapping[str, object], known: frozenset[str], unknown: JsonObject) -> None:
+def _collect_unknown(data: Mapping[str, object], read_keys: frozenset[str], unknown: JsonObject) -> None:
     """Add the unknown fields of a piece to `unknown`: texts and lists are appended, other values are replaced."""
     for key, value in data.items():
-        if key in known or value is None:
+        if key in read_keys or value is None:
             continue
         before = unknown.get(key)
         if isinstance(before, str) and isinstance(value, str):

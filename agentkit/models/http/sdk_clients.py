@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ANTHROPIC", "OPENAI", "Clients", "Sdk"]
 
+_KEY = re.compile(r"[!-~]*")
 _NO_KEY = "no-key"
 _CONNECT_SECONDS = 5.0
 
@@ -191,7 +193,7 @@ class Clients:
                 host=self.host,
                 name=sdk.key,
             )
-        if not all("!" <= character <= "~" for character in key):
+        if not _KEY.fullmatch(key):
             raise ModelAuthError(
                 f"the API key ({sdk.key} or api_key=) contains a space, a line break or a character beyond ASCII, "
                 "which is invalid in a header: copy the key again",

@@ -126,20 +126,23 @@ class OfflineModel:
         """
         if self.writer is not None:
             self.writer.request_body(composition)
-        results = [message for message in composition.context.intermediate if message.role == "tool"]
-        if results:
-            text = "\n".join(message.text for message in results)
-        else:
-            calls, missing = requested_calls(composition.context.user_input.text, composition.tools)
-            if calls:
-                return Reply(Message("assistant", tool_calls=calls), finish_reason="tool_calls", model=self.name)
-            if composition.output is not None:
-                raise ModelRequestError(_NO_JSON, model=self.name, name="output")
-            text = missing or _quotes(composition)
-        text = f"{text}\n\n{_NOTICE}"
+        message = self._message(composition)
+        if message.tool_calls:
+            return Reply(message, finish_reason="tool_calls", model=self.name)
         if on_delta is not None:
-            await send_words(text, on_delta)
-        return Reply(Message("assistant", text), model=self.name)
+            await send_words(message.text, on_delta)
+        return Reply(message, model=self.name)
+
+    def _message(self, composition: Composition) -> Message:
+        results = [message.text for message in composition.context.intermediate if message.role == "tool"]
+        if results:
+            return Message("assistant", "\n".join(results) + f"\n\n{_NOTICE}")
+        calls, problem = requested_calls(composition.context.user_input.text, composition.tools)
+        if calls:
+            return Message("assistant", tool_calls=calls)
+        if composition.output is not None:
+            raise ModelRequestError(_NO_JSON, model=self.name, name="output")
+        return Message("assistant", f"{problem or _quotes(composition)}\n\n{_NOTICE}")
 
 
 def _quotes(composition: Composition) -> str:
